@@ -1,0 +1,93 @@
+package ehframe
+
+import "fmt"
+
+// header is the beginning of an entry: what kind it is and where it ends.
+type header struct {
+	off   uint64 // of the length field
+	body  uint64 // of the first byte after the CIE ID or pointer
+	end   uint64 // of the next entry
+	isCIE bool
+	cie   uint64 // offset of the CIE of an FDE
+}
+
+// headerLen is the longest beginning of an entry: a 64-bit length and ID.
+const headerLen = 4 + 8 + 8
+
+// maxEntry bounds the length of one entry. The longest seen in practice, of a
+// generated parser, is under 1 MB.
+const maxEntry = 16 << 20
+
+// zeroLength is the header of a terminator.
+func (h header) zeroLength() bool { return h.end == h.off+4 }
+
+// header reads the beginning of the entry at off.
+func (s *Section) header(off uint64) (header, error) {
+	if off >= s.Size {
+		return header{}, ErrEndOfSection
+	}
+	b, err := s.Source.Slice(off, headerLen)
+	if err != nil {
+		return header{}, fmt.Errorf("entry at offset %#x: %w", off, err)
+	}
+	r := &reader{b: b, order: s.Order}
+	length, wide := uint64(r.u32()), false
+	if length == 0xffffffff {
+		length, wide = r.u64(), true
+	}
+	h := header{off: off}
+	start := off + uint64(r.pos)
+	if r.err != nil || length > s.Size-min(start, s.Size) {
+		return header{}, fmt.Errorf("entry at offset %#x: %w", off, ErrTruncated)
+	}
+	h.end = start + length
+	if length == 0 {
+		return h, nil
+	}
+	if length > maxEntry {
+		return h, fmt.Errorf("entry at offset %#x: %w: %d bytes long", off, ErrUnsupported, length)
+	}
+	s.id(r, &h, wide)
+	h.body = off + uint64(r.pos)
+	if r.err == nil && h.body > h.end {
+		r.fail(ErrTruncated)
+	}
+	if r.err != nil {
+		return h, fmt.Errorf("entry at offset %#x: %w", off, r.err)
+	}
+	return h, nil
+}
+
+// id reads the CIE ID or CIE pointer. In .eh_frame it is always 4 bytes and
+// counts backwards from itself; in .debug_frame it is an offset in the
+// section, as wide as the length's format says.
+func (s *Section) id(r *reader, h *header, wide bool) {
+	if !s.Debug {
+		at := h.off + uint64(r.pos)
+		id := uint64(r.u32())
+		h.isCIE, h.cie = id == 0, at-id
+		if id > at {
+			r.fail(fmt.Errorf("%w: CIE pointer beyond the section", ErrInvalid))
+		}
+		return
+	}
+	if wide {
+		h.cie = r.u64()
+		h.isCIE = h.cie == 1<<64-1
+		return
+	}
+	h.cie = uint64(r.u32())
+	h.isCIE = h.cie == 1<<32-1
+}
+
+// body returns a reader of the entry's bytes after its ID.
+func (s *Section) body(h header) (*reader, error) {
+	b, err := s.Source.Slice(h.body, int(h.end-h.body))
+	if err == nil && uint64(len(b)) < h.end-h.body {
+		err = ErrTruncated
+	}
+	if err != nil {
+		return nil, fmt.Errorf("entry at offset %#x: %w", h.off, err)
+	}
+	return &reader{b: b, addr: s.Addr + h.body, order: s.Order}, nil
+}

@@ -1,0 +1,147 @@
+package ehframe
+
+import "fmt"
+
+// FDE is a frame description entry: how to unwind from one range of text.
+type FDE struct {
+	Offset          uint64 // of its length field, in the section
+	CIE             *CIE
+	Start, End      uint64 // ELF virtual addresses; Start == End for an entry without text
+	LSDA            uint64 // address of the language-specific data, 0 for none
+	Instructions    []byte // refers to the section's bytes: valid as long as the Source says
+	instructionAddr uint64 // ELF virtual address of Instructions[0]
+	bases           bases
+	sec             *Section
+}
+
+// Contains reports whether f is about pc.
+func (f *FDE) Contains(pc uint64) bool { return f.Start <= pc && pc < f.End }
+
+// maxCIEs bounds the CIEs that a Reader remembers.
+const maxCIEs = 64
+
+// Reader reads FDEs and remembers their CIEs. One goroutine may use it.
+type Reader struct {
+	sec  *Section
+	cies map[uint64]*CIE
+}
+
+// NewReader returns a reader of s, which must not change.
+func NewReader(s *Section) *Reader { return &Reader{sec: s, cies: make(map[uint64]*CIE)} }
+
+// cie returns the CIE at off.
+func (r *Reader) cie(off uint64) (*CIE, error) {
+	if c := r.cies[off]; c != nil {
+		return c, nil
+	}
+	c, err := r.sec.CIE(off)
+	if err != nil {
+		return nil, err
+	}
+	if len(r.cies) >= maxCIEs {
+		clear(r.cies)
+	}
+	r.cies[off] = c
+	return c, nil
+}
+
+// FDE reads the frame description entry at section offset off.
+func (r *Reader) FDE(off uint64) (FDE, error) {
+	h, err := r.sec.header(off)
+	if err != nil {
+		return FDE{}, err
+	}
+	return r.fde(h)
+}
+
+func (r *Reader) fde(h header) (FDE, error) {
+	if h.isCIE || h.zeroLength() {
+		return FDE{}, fmt.Errorf("%w: no FDE at offset %#x", ErrInvalid, h.off)
+	}
+	c, err := r.cie(h.cie)
+	if err != nil {
+		return FDE{}, fmt.Errorf("FDE at offset %#x: %w", h.off, err)
+	}
+	b, err := r.sec.body(h)
+	if err != nil {
+		return FDE{}, err
+	}
+	f := FDE{Offset: h.off, CIE: c, sec: r.sec}
+	f.parse(b)
+	if b.err != nil {
+		return f, fmt.Errorf("FDE at offset %#x: %w", h.off, b.err)
+	}
+	return f, nil
+}
+
+// parse reads the fields of f from b, which begins after the CIE pointer.
+func (f *FDE) parse(b *reader) {
+	c := f.CIE
+	f.bases = f.sec.bases(c.AddrSize, 0)
+	b.take(uint64(c.SegmentSize))
+	f.Start = b.pointer(c.FDEEncoding, f.bases)
+	size := b.number(c.FDEEncoding, c.AddrSize)
+	if b.err != nil {
+		return
+	}
+	var ok bool
+	if f.End, ok = add(f.Start, size, c.AddrSize); !ok {
+		b.fail(fmt.Errorf("%w: range beyond the address space", ErrInvalid))
+		return
+	}
+	f.bases.fn = f.Start
+	if c.hasLength {
+		n := b.uleb()
+		at := b.addr + uint64(b.pos)
+		f.augment(&reader{addr: at, b: b.take(n), order: b.order})
+	}
+	f.instructionAddr = b.addr + uint64(b.pos)
+	f.Instructions = b.b[b.pos:]
+}
+
+// augment reads the LSDA pointer. A pointer that cannot be read is no reason
+// to give up the entry: unwinding does without.
+func (f *FDE) augment(data *reader) {
+	e := f.CIE.LSDAEncoding
+	if e == PEOmit || data.len() == 0 {
+		return
+	}
+	probe := *data
+	if probe.number(e, f.CIE.AddrSize) == 0 { // a null pointer, whatever it is relative to
+		return
+	}
+	if lsda := data.pointer(e, f.bases); data.err == nil {
+		f.LSDA = lsda
+	}
+}
+
+// FDEs calls yield for every FDE of the section in the order of the bytes,
+// until yield returns false. An entry that cannot be read is passed with its
+// Offset and an error; the walk goes on behind it if its length makes sense.
+// A terminator ends .eh_frame, which may be followed by something else where
+// the file has no section headers.
+func (r *Reader) FDEs(yield func(FDE, error) bool) {
+	for off := uint64(0); off < r.sec.Size; {
+		h, err := r.sec.header(off)
+		if err != nil && h.end <= off { // where the next entry begins is unknown
+			yield(FDE{Offset: off}, err)
+			return
+		}
+		if err == nil && h.zeroLength() && !r.sec.Debug {
+			return
+		}
+		if err == nil && (h.zeroLength() || h.isCIE) {
+			off = h.end
+			continue
+		}
+		f := FDE{Offset: off}
+		if err == nil {
+			f, err = r.fde(h)
+			f.Offset = off
+		}
+		if !yield(f, err) {
+			return
+		}
+		off = h.end
+	}
+}

@@ -1,0 +1,134 @@
+package ehframe
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Index finds FDEs by address. Entries are sorted by the address where the
+// text of their FDE begins.
+type Index interface {
+	// Len returns the number of entries.
+	Len() int
+	// Entry returns where the text of FDE i begins and the FDE's offset in
+	// the section. i must be in [0, Len()).
+	Entry(i int) (start, fde uint64, err error)
+}
+
+// Find returns the position in x of the last entry that begins at or before
+// pc, -1 if there is none. The FDE there may end before pc.
+func Find(x Index, pc uint64) (int, error) {
+	lo, hi := 0, x.Len()
+	for lo < hi {
+		mid := int(uint(lo+hi) / 2)
+		start, _, err := x.Entry(mid)
+		if err != nil {
+			return -1, err
+		}
+		if start <= pc {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo - 1, nil
+}
+
+// Scanned is an index made by reading the whole section once, for sections
+// without a binary search table. It takes 16 bytes for each FDE.
+type Scanned struct{ entries []scannedEntry }
+
+type scannedEntry struct{ start, fde uint64 }
+
+// Len returns the number of entries.
+func (x *Scanned) Len() int { return len(x.entries) }
+
+// Entry returns where the text of FDE i begins and the FDE's offset.
+func (x *Scanned) Entry(i int) (start, fde uint64, err error) {
+	return x.entries[i].start, x.entries[i].fde, nil
+}
+
+// Scan reads every entry of s. FDEs without text are left out. FDEs that
+// cannot be read are left out too, and counted in bad.
+func Scan(s *Section) (x *Scanned, bad int) {
+	x = new(Scanned)
+	NewReader(s).FDEs(func(f FDE, err error) bool {
+		switch {
+		case err != nil:
+			bad++
+		case f.Start < f.End:
+			x.entries = append(x.entries, scannedEntry{f.Start, f.Offset})
+		}
+		return true
+	})
+	slices.SortStableFunc(x.entries, func(a, b scannedEntry) int { return cmp.Compare(a.start, b.start) })
+	x.entries = slices.Clip(x.entries)
+	return x, bad
+}
+
+// Header is the binary search table of an .eh_frame_hdr section. Nothing of
+// it is held in memory: entries are read from the Source as they are needed.
+type Header struct {
+	EHFrame uint64 // ELF virtual address of .eh_frame
+
+	hdr   Section
+	enc   Encoding
+	size  int // bytes of one address in the table
+	table uint64
+	count int
+}
+
+// ParseHeader reads the beginning of an .eh_frame_hdr section. The error is
+// ErrUnsupported if the section has no table that can be searched; EHFrame is
+// right even then.
+func ParseHeader(s *Section) (*Header, error) {
+	b, err := s.Source.Slice(0, 4+2*10)
+	if err != nil {
+		return nil, fmt.Errorf(".eh_frame_hdr: %w", err)
+	}
+	r := &reader{b: b, addr: s.Addr, order: s.Order}
+	version, ptrEnc, countEnc, tableEnc := r.u8(), Encoding(r.u8()), Encoding(r.u8()), Encoding(r.u8())
+	if r.err == nil && (version != 1 || !ptrEnc.direct()) {
+		return nil, fmt.Errorf(".eh_frame_hdr: %w: version %d, pointer encoding %#02x", ErrUnsupported, version, uint8(ptrEnc))
+	}
+	h := &Header{hdr: *s, enc: tableEnc}
+	h.hdr.DataAddr = s.Addr // in this section, data-relative means relative to its beginning
+	base := h.hdr.bases(s.AddrSize, 0)
+	h.EHFrame = r.pointer(ptrEnc, base)
+	if r.err != nil {
+		return nil, fmt.Errorf(".eh_frame_hdr: %w", r.err)
+	}
+	h.size = tableEnc.size(s.AddrSize)
+	if !countEnc.direct() || !tableEnc.direct() || h.size == 0 || tableEnc&peBase == PEAligned {
+		return h, fmt.Errorf(".eh_frame_hdr: %w: no table to search, encoding %#02x", ErrUnsupported, uint8(tableEnc))
+	}
+	count := r.pointer(countEnc, base)
+	if r.err != nil {
+		return h, fmt.Errorf(".eh_frame_hdr: %w", r.err)
+	}
+	h.table = uint64(r.pos)
+	h.count = int(min(count, (s.Size-min(h.table, s.Size))/uint64(2*h.size)))
+	return h, nil
+}
+
+// Len returns the number of entries, of which none is beyond the section.
+func (h *Header) Len() int { return h.count }
+
+// Entry returns where the text of FDE i begins and the FDE's offset from
+// EHFrame, which is beyond the section if the entry is wrong.
+func (h *Header) Entry(i int) (start, fde uint64, err error) {
+	off := h.table + uint64(i)*uint64(2*h.size)
+	b, err := h.hdr.Source.Slice(off, 2*h.size)
+	if err != nil {
+		return 0, 0, fmt.Errorf(".eh_frame_hdr entry %d: %w", i, err)
+	}
+	r := reader{b: b, addr: h.hdr.Addr + off, order: h.hdr.Order}
+	base := h.hdr.bases(h.hdr.AddrSize, 0)
+	start = r.pointer(h.enc, base)
+	fde = r.pointer(h.enc, base)
+	if r.err != nil {
+		return 0, 0, fmt.Errorf(".eh_frame_hdr entry %d: %w", i, r.err)
+	}
+	return start, fde - h.EHFrame, nil
+}

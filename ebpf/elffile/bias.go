@@ -1,0 +1,89 @@
+package elffile
+
+import (
+	"debug/elf"
+	"os"
+)
+
+// Segment is a loaded part of the file, as its program header states it.
+type Segment struct {
+	Offset uint64 // in the file
+	Filesz uint64 // bytes in the file
+	Vaddr  uint64 // ELF virtual address
+	Memsz  uint64 // bytes in memory
+}
+
+// TextSegments returns the executable PT_LOAD segments in the file's order.
+func (f *File) TextSegments() []Segment {
+	var segments []Segment
+	for _, p := range f.elf.Progs {
+		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 {
+			segments = append(segments, segmentOf(p))
+		}
+	}
+	return segments
+}
+
+// OpenText returns the executable PT_LOAD segments with their bytes, as far as
+// the file holds them; those that it does not are left out.
+func (f *File) OpenText() []*SectionReader {
+	var text []*SectionReader
+	for _, s := range f.TextSegments() {
+		if r, err := f.openRange("text", s.Vaddr, s.Offset, s.Filesz); err == nil {
+			text = append(text, r)
+		}
+	}
+	return text
+}
+
+func segmentOf(p *elf.Prog) Segment {
+	return Segment{Offset: p.Off, Filesz: p.Filesz, Vaddr: p.Vaddr, Memsz: p.Memsz}
+}
+
+// Bias returns the load bias of a mapping [mapStart, mapEnd) of this file at
+// file offset mapOffset: an address minus bias, modulo 2^64, is an ELF virtual
+// address. For an executable at its fixed address bias is 0; for a prelinked
+// library loaded below its preferred address it is "negative".
+//
+// The mapping may be any part of a loaded segment, as mprotect leaves them. ok
+// is false if no PT_LOAD segment covers mapOffset.
+func (f *File) Bias(mapStart, mapEnd, mapOffset uint64) (bias uint64, ok bool) {
+	if mapEnd <= mapStart {
+		return 0, false
+	}
+	best := 0
+	for _, p := range f.elf.Progs {
+		if p.Type != elf.PT_LOAD {
+			continue
+		}
+		fit := mappingFit(p, mapEnd-mapStart, mapOffset, uint64(os.Getpagesize()))
+		if fit > best {
+			best = fit
+			bias = mapStart - mapOffset - (p.Vaddr - p.Off)
+		}
+	}
+	return bias, best > 0
+}
+
+// mappingFit tells how well a mapping of size bytes at file offset offset fits a
+// segment; 0 is not at all. The kernel maps whole pages, so that the page where
+// one segment ends and the next begins belongs to both: then an executable
+// segment, one that begins with the mapping, and one that holds all of it win.
+func mappingFit(p *elf.Prog, size, offset, page uint64) int {
+	start := p.Off &^ (page - 1)
+	end := alignUp(p.Off+p.Filesz, page)
+	if p.Off+p.Filesz < p.Off || offset < start || offset >= end {
+		return 0
+	}
+	fit := 1
+	if p.Flags&elf.PF_X != 0 {
+		fit += 4
+	}
+	if offset == start {
+		fit += 2
+	}
+	if size <= end-offset {
+		fit++
+	}
+	return fit
+}

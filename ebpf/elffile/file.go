@@ -1,0 +1,187 @@
+// Package elffile reads what a profiler needs from an ELF image: build ID, load
+// bias, unwind sections, function symbols and the debug link.
+//
+// Images come from processes that we do not control, so every size is checked
+// against the file and against a limit before memory is spent on it, and a
+// damaged section table does not hide the program headers. Reads are made with
+// pread, never through a mapping: a file truncated underneath must give an
+// error, not SIGBUS.
+package elffile
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// Errors that callers act on.
+var (
+	// ErrNoSection tells that the file has no such section, or one without bytes.
+	ErrNoSection = errors.New("no such section")
+	// ErrTooLarge tells that a part of the file exceeds this package's limits.
+	ErrTooLarge = errors.New("exceeds the size limit")
+	// ErrTruncated tells that a header points past the end of the file.
+	ErrTruncated = errors.New("reaches past the end of the file")
+	// ErrNotRegular tells that a path names a directory, device, pipe or socket.
+	ErrNotRegular = errors.New("not a regular file")
+)
+
+// File is an open ELF image. Its methods may be called concurrently, Close
+// excepted.
+type File struct {
+	elf    *elf.File
+	r      io.ReaderAt
+	size   uint64 // bytes in the image; math.MaxInt64 when unknown
+	closer io.Closer
+}
+
+// Open opens the image at path. The caller closes it.
+func Open(path string) (*File, error) {
+	// O_NONBLOCK: a pipe in the place of a library must not stop us.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err // names the operation and the path already
+	}
+	return NewFromFile(f)
+}
+
+// NewFromFile reads the image from an open file and owns it from then on: Close
+// closes it, and so does an error here.
+func NewFromFile(f *os.File) (*File, error) {
+	file, err := fromFile(f)
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("open ELF %s: %w", f.Name(), err)
+	}
+	return file, nil
+}
+
+func fromFile(f *os.File) (*File, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, ErrNotRegular
+	}
+	file, err := newFile(f, uint64(info.Size()))
+	if err != nil {
+		return nil, err
+	}
+	file.closer = f
+	return file, nil
+}
+
+// New reads an image that is not a file, such as the vdso. If r has a method
+// Size() int64, as bytes.Reader has, sizes in headers are checked against it.
+// Close does not close r.
+func New(r io.ReaderAt) (*File, error) {
+	size := uint64(math.MaxInt64)
+	if s, ok := r.(interface{ Size() int64 }); ok {
+		size = uint64(max(s.Size(), 0))
+	}
+	f, err := newFile(r, size)
+	if err != nil {
+		return nil, fmt.Errorf("read ELF image: %w", err)
+	}
+	return f, nil
+}
+
+func newFile(r io.ReaderAt, size uint64) (*File, error) {
+	parsed, err := parseHeaders(r, size)
+	if err != nil {
+		return nil, err
+	}
+	return &File{elf: parsed, r: r, size: size}, nil
+}
+
+// Close closes the underlying file if Open or NewFromFile made the File.
+func (f *File) Close() error {
+	if f.closer == nil {
+		return nil
+	}
+	closer := f.closer
+	f.closer = nil
+	return closer.Close()
+}
+
+// Machine returns the instruction set, e_machine.
+func (f *File) Machine() elf.Machine { return f.elf.Machine }
+
+// Type returns the kind of image, e_type: elf.ET_EXEC, elf.ET_DYN, ...
+func (f *File) Type() elf.Type { return f.elf.Type }
+
+// Entry returns the ELF virtual address where the kernel starts the image,
+// e_entry; 0 if there is none.
+func (f *File) Entry() uint64 { return f.elf.Entry }
+
+// IsLoader reports whether the image is glibc's dynamic loader: a shared object
+// with an entry point, without a loader of its own, and of that name.
+func (f *File) IsLoader() bool {
+	if f.elf.Type != elf.ET_DYN || f.elf.Entry == 0 {
+		return false
+	}
+	for _, p := range f.elf.Progs {
+		if p.Type == elf.PT_INTERP {
+			return false
+		}
+	}
+	names, err := f.elf.DynString(elf.DT_SONAME)
+	return err == nil && len(names) > 0 && strings.HasPrefix(names[0], "ld-linux")
+}
+
+// Class returns whether the image is 32 or 64 bit.
+func (f *File) Class() elf.Class { return f.elf.Class }
+
+// readRange returns the size bytes at offset off of the image. It allocates no
+// more than the image holds and never more than limit.
+func (f *File) readRange(off, size, limit uint64) ([]byte, error) {
+	if off > f.size || size > f.size-off {
+		return nil, ErrTruncated
+	}
+	if size > limit {
+		return nil, ErrTooLarge
+	}
+	return readAll(io.NewSectionReader(f.r, int64(off), int64(size)), size)
+}
+
+// readChunk is how much is allocated on the word of a header alone.
+const readChunk = 1 << 20
+
+// readAll reads exactly size bytes, and grows its buffer only as bytes arrive.
+func readAll(r io.Reader, size uint64) ([]byte, error) {
+	buf := make([]byte, 0, min(size, readChunk))
+	for uint64(len(buf)) < size {
+		if len(buf) == cap(buf) {
+			grown := make([]byte, len(buf), min(size, 4*uint64(cap(buf))))
+			copy(grown, buf)
+			buf = grown
+		}
+		n, err := io.ReadFull(r, buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			return nil, ErrTruncated
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return buf, nil
+}
+
+// readFullAt fills buf from offset off. The end of the file is ErrTruncated.
+func readFullAt(r io.ReaderAt, buf []byte, off uint64) error {
+	n, err := r.ReadAt(buf, int64(off))
+	switch {
+	case n == len(buf):
+		return nil // io.EOF may come with the last bytes
+	case err == io.EOF:
+		return ErrTruncated
+	}
+	return err
+}

@@ -1,0 +1,149 @@
+package elffile
+
+import (
+	"bytes"
+	"compress/zlib"
+	"debug/elf"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// MaxSection bounds the bytes of a section in memory, decompressed.
+const MaxSection = 512 << 20
+
+// Section is a section's content.
+type Section struct {
+	Name string
+	Addr uint64 // ELF virtual address of the first byte; 0 for sections that are not loaded
+	Data []byte
+}
+
+// HasSection reports whether the file has a section of that name with bytes in
+// this file. Files made by objcopy --only-keep-debug have headers without bytes.
+func (f *File) HasSection(name string) bool { return f.section(name) != nil }
+
+// section finds a section that has bytes in the file.
+func (f *File) section(name string) *elf.Section {
+	for _, s := range f.elf.Sections {
+		if s.Name == name && s.Type != elf.SHT_NOBITS && s.Type != elf.SHT_NULL {
+			return s
+		}
+	}
+	return nil
+}
+
+// SectionReader is a section whose bytes stay in the file until they are read.
+type SectionReader struct {
+	Name string
+	Addr uint64      // ELF virtual address of the first byte; 0 for sections that are not loaded
+	Size uint64      // bytes
+	Data io.ReaderAt // of Size bytes; usable until the File is closed
+
+	held []byte // all of Data, if it is in memory
+}
+
+// OpenSection finds a section and checks that the file holds it. Nothing is read,
+// unless the section is compressed: then all of it is held in memory,
+// decompressed. Forms and errors are those of Section.
+func (f *File) OpenSection(name string) (*SectionReader, error) {
+	s := f.section(name)
+	if s == nil && strings.HasPrefix(name, ".debug_") {
+		s = f.section(".z" + name[1:])
+	}
+	if s == nil {
+		return nil, fmt.Errorf("section %s: %w", name, ErrNoSection)
+	}
+	if s.Flags&elf.SHF_COMPRESSED == 0 && !strings.HasPrefix(s.Name, ".zdebug_") {
+		return f.openRange(name, s.Addr, s.Offset, s.Size)
+	}
+	data, err := f.sectionData(s, MaxSection)
+	if err != nil {
+		return nil, fmt.Errorf("section %s: %w", name, err)
+	}
+	return &SectionReader{Name: name, Addr: s.Addr, Size: uint64(len(data)), Data: bytes.NewReader(data), held: data}, nil
+}
+
+// openRange returns the size bytes at offset off of the image as a section.
+func (f *File) openRange(name string, addr, off, size uint64) (*SectionReader, error) {
+	if off > f.size || size > f.size-off {
+		return nil, fmt.Errorf("section %s: %w", name, ErrTruncated)
+	}
+	return &SectionReader{Name: name, Addr: addr, Size: size, Data: io.NewSectionReader(f.r, int64(off), int64(size))}, nil
+}
+
+// load reads the whole section.
+func (s *SectionReader) load() (*Section, error) {
+	data, err := s.held, error(nil)
+	switch {
+	case data != nil:
+	case s.Size > MaxSection:
+		err = ErrTooLarge
+	default:
+		data, err = readAll(io.NewSectionReader(s.Data, 0, int64(s.Size)), s.Size)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("section %s: %w", s.Name, err)
+	}
+	return &Section{Name: s.Name, Addr: s.Addr, Data: data}, nil
+}
+
+// Section reads a section, decompressed if it is stored with SHF_COMPRESSED
+// (zlib or zstd) or in the older .zdebug_ form, under whose name it is looked up
+// too. Errors: ErrNoSection, ErrTooLarge, ErrTruncated and what decompression says.
+func (f *File) Section(name string) (*Section, error) { return loaded(f.OpenSection(name)) }
+
+func loaded(s *SectionReader, err error) (*Section, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s.load()
+}
+
+// sectionData reads at most limit bytes of s.
+func (f *File) sectionData(s *elf.Section, limit uint64) ([]byte, error) {
+	switch {
+	case s.Flags&elf.SHF_COMPRESSED != 0:
+		return f.inflate(s, limit)
+	case strings.HasPrefix(s.Name, ".zdebug_"):
+		return f.inflateGNU(s, limit)
+	}
+	return f.readRange(s.Offset, s.Size, limit)
+}
+
+// inflateGNU reads a section in the form that preceded SHF_COMPRESSED: "ZLIB",
+// the size as a big endian uint64, then a zlib stream.
+func (f *File) inflateGNU(s *elf.Section, limit uint64) ([]byte, error) {
+	const headerSize = 12
+	head, err := f.readRange(s.Offset, min(s.Size, headerSize), headerSize)
+	if err != nil {
+		return nil, err
+	}
+	if len(head) < headerSize || string(head[:4]) != "ZLIB" {
+		return f.readRange(s.Offset, s.Size, limit)
+	}
+	size := uint64(0)
+	for _, b := range head[4:] {
+		size = size<<8 | uint64(b)
+	}
+	if size > limit {
+		return nil, ErrTooLarge
+	}
+	z, err := zlib.NewReader(io.NewSectionReader(f.r, int64(s.Offset)+headerSize, int64(s.Size)-headerSize))
+	if err != nil {
+		return nil, err
+	}
+	return readAll(z, size)
+}
+
+// inflate decompresses an SHF_COMPRESSED section.
+func (f *File) inflate(s *elf.Section, limit uint64) (data []byte, err error) {
+	defer recoverAs(&err)
+	if s.Offset > f.size || s.FileSize > f.size-s.Offset {
+		return nil, ErrTruncated
+	}
+	if s.Size > limit {
+		return nil, ErrTooLarge
+	}
+	return readAll(s.Open(), s.Size)
+}

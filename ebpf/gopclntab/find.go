@@ -1,0 +1,125 @@
+package gopclntab
+
+import (
+	"bytes"
+	"errors"
+)
+
+// sections are the names of the table's section; the second one is that of
+// position-independent programs until it no longer needed relocations.
+func sections() []string { return []string{".gopclntab", ".data.rel.ro.gopclntab"} }
+
+// find returns the table of image: by its section, in the section that GNU ld
+// merges it into, or, without sections, anywhere.
+func find(image Image) (*Table, error) {
+	for _, name := range sections() {
+		if start, end, ok := image.SectionRange(name); ok {
+			return check(image, span{start, end})
+		}
+	}
+	if !image.IsGo() {
+		return nil, ErrNoTable
+	}
+	if start, end, ok := image.SectionRange(".data.rel.ro"); ok {
+		return scan(image, span{start, end})
+	}
+	if image.HasSections() {
+		return nil, ErrNoTable
+	}
+	for _, r := range image.LoadRanges() {
+		if t, err := scan(image, span{r[0], r[1]}); !errors.Is(err, ErrNoTable) {
+			return t, err
+		}
+	}
+	return nil, ErrNoTable
+}
+
+// check returns the table at the start of s if it makes sense.
+func check(image Image, s span) (*Table, error) {
+	t, err := parse(image, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.locateText(); err != nil {
+		return nil, err
+	}
+	if err := t.plausible(); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Limits on a search by magic.
+const (
+	maxScan       = 1 << 30  // bytes
+	scanChunk     = 64 << 10 // bytes read at a time
+	maxCandidates = 64       // places that look like a header
+)
+
+// scan searches s for a table.
+func scan(image Image, s span) (*Table, error) {
+	s.end = min(s.end, s.start+maxScan)
+	buf := make([]byte, scanChunk)
+	candidates := 0
+	for at := s.start; at < s.end && s.end-at >= headerSize; at += scanChunk - headerSize {
+		chunk := buf[:min(scanChunk, s.end-at)]
+		if err := image.ReadVaddr(chunk, at); err != nil {
+			return nil, err
+		}
+		for _, off := range headers(chunk) {
+			t, err := check(image, span{at + uint64(off), s.end})
+			if err == nil {
+				return t, nil
+			}
+			if candidates++; candidates == maxCandidates {
+				return nil, ErrNoTable
+			}
+		}
+	}
+	return nil, ErrNoTable
+}
+
+// headers returns the offsets in chunk of what begins like a header in little
+// endian: programs for big-endian machines do not run here.
+func headers(chunk []byte) []int {
+	var found []int
+	common := []byte{0xff, 0xff, 0xff, 0, 0} // bytes 1 to 5 of all of them
+	for from := 1; from < len(chunk); {
+		i := bytes.Index(chunk[from:], common)
+		if i < 0 {
+			break
+		}
+		start := from + i - 1
+		if t := (&Table{}); start+8 <= len(chunk) {
+			t.quantum, t.ptr = uint64(chunk[start+6]), int(chunk[start+7])
+			if t.identify(chunk[start:]) {
+				found = append(found, start)
+			}
+		}
+		from += i + 1
+	}
+	return found
+}
+
+// plausible checks the index at its ends and at some places between: ascending
+// addresses, and each entry leads to a function that agrees with it.
+func (t *Table) plausible() error {
+	const samples = 32
+	r := t.NewReader()
+	previous := uint64(0)
+	for k := range samples + 1 {
+		i := int(uint64(t.count-1) * uint64(k) / samples)
+		f, err := r.At(i)
+		if err != nil {
+			return err
+		}
+		if f.Entry < previous || f.End < f.Entry {
+			return ErrInvalid
+		}
+		if entry, err := r.storedEntry(&f); err != nil || entry != f.Entry {
+			return errors.Join(ErrInvalid, err)
+		}
+		previous = f.Entry
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package gopclntab
+
+import "fmt"
+
+// Reader reads functions of a Table. One goroutine may use it.
+type Reader struct {
+	t     *Table
+	index window
+	funcs window
+	pcs   window
+	names window
+}
+
+// NewReader returns a Reader of t.
+func (t *Table) NewReader() *Reader {
+	r := &Reader{t: t}
+	for _, w := range []struct {
+		w    *window
+		span span
+		size int
+	}{{&r.index, t.funcs, 2 << 10}, {&r.funcs, t.funcs, 8 << 10}, {&r.pcs, t.pcs, 8 << 10}, {&r.names, t.names, 4 << 10}} {
+		*w.w = window{image: t.image, span: w.span, size: w.size}
+	}
+	return r
+}
+
+// Find returns the function at the ELF virtual address pc, and its number. ok is
+// false if pc is before the first or behind the last one. There are functions
+// between those that are not Go's, and padding counts as part of the one before.
+func (r *Reader) Find(pc uint64) (f Func, i int, ok bool, err error) {
+	// The first function that begins behind pc.
+	low, high := 0, r.t.count
+	for low < high {
+		mid := int(uint(low+high) >> 1)
+		entry, err := r.indexField(2 * mid)
+		if err != nil {
+			return Func{}, 0, false, fmt.Errorf("function at %#x: %w", pc, err)
+		}
+		if entry <= pc {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	if low == 0 {
+		return Func{}, 0, false, nil
+	}
+	f, err = r.At(low - 1)
+	if err != nil {
+		return Func{}, 0, false, fmt.Errorf("function at %#x: %w", pc, err)
+	}
+	return f, low - 1, pc < f.End, nil
+}
+
+// At returns function number i, of Len in ascending order of addresses.
+func (r *Reader) At(i int) (Func, error) {
+	if i < 0 || i >= r.t.count {
+		return Func{}, fmt.Errorf("function %d: %w", i, ErrInvalid)
+	}
+	var fields [3]uint64 // entry, place of what is known, next entry
+	for k := range fields {
+		var err error
+		if fields[k], err = r.indexField(2*i + k); err != nil {
+			return Func{}, fmt.Errorf("function %d: %w", i, err)
+		}
+	}
+	f := Func{Entry: fields[0], End: fields[2]}
+	if err := r.describe(&f, fields[1]); err != nil {
+		return Func{}, fmt.Errorf("function %d: %w", i, err)
+	}
+	return f, nil
+}
+
+// indexField returns field k of the index: addresses are even ones, with the
+// start of the text added; what is between is offsets of functions.
+func (r *Reader) indexField(k int) (uint64, error) {
+	size := r.t.field()
+	b, err := r.index.get(r.t.funcs.start+uint64(k)*uint64(size), size)
+	if err != nil {
+		return 0, err
+	}
+	if size == 8 {
+		return r.t.order.Uint64(b), nil
+	}
+	v := uint64(r.t.order.Uint32(b))
+	if k%2 == 0 && r.t.version >= go118 {
+		v += r.t.text
+	}
+	return v, nil
+}
+
+// window keeps some bytes of an image.
+type window struct {
+	image Image
+	span  span // what may be read
+	size  int  // bytes to read at once
+	start uint64
+	buf   []byte
+}
+
+// get returns the n bytes at address at, which are valid until the next call.
+func (w *window) get(at uint64, n int) ([]byte, error) {
+	b, err := w.some(at, n)
+	if err == nil && len(b) < n {
+		return nil, ErrInvalid
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b[:n], nil
+}
+
+// some returns the bytes from address at on: n at least, or all there are.
+func (w *window) some(at uint64, n int) ([]byte, error) {
+	if at < w.span.start || at >= w.span.end {
+		return nil, ErrInvalid
+	}
+	n = int(min(uint64(n), w.span.end-at))
+	if at < w.start || at-w.start > uint64(len(w.buf)) || uint64(len(w.buf))-(at-w.start) < uint64(n) {
+		if err := w.fill(at, n); err != nil {
+			return nil, err
+		}
+	}
+	return w.buf[at-w.start:], nil
+}
+
+// fill reads a window from a little before at on: searches go both ways.
+func (w *window) fill(at uint64, n int) error {
+	start := at - min(at-w.span.start, uint64(w.size/8))
+	length := min(uint64(max(w.size, n+w.size/8)), w.span.end-start)
+	if uint64(cap(w.buf)) < length {
+		w.buf = make([]byte, length)
+	}
+	w.buf, w.start = w.buf[:length], start
+	if err := w.image.ReadVaddr(w.buf, start); err != nil {
+		w.buf = w.buf[:0]
+		return err
+	}
+	return nil
+}

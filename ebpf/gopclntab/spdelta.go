@@ -1,0 +1,73 @@
+package gopclntab
+
+import "fmt"
+
+// HasSPDeltas reports whether the table knows f's stack pointer. It does not for
+// code that Go's tools did not make: C functions that the linker took in.
+func (f *Func) HasSPDeltas() bool { return f.pcsp != 0 }
+
+// Limits on a table of values.
+const (
+	maxSteps  = 1 << 20 // entries; the largest functions known have some thousands
+	maxVarint = 5       // bytes of a number of 32 bits, seven in each
+)
+
+// SPDeltas calls yield for the ranges [start, end) of f's instructions, in
+// ascending order and without gaps, until yield returns false. Before an
+// instruction in the range is executed, the stack pointer is delta bytes below
+// where it was at f's first instruction. The ranges may end before f.End: what
+// follows is padding. The error is ErrInvalid or from reading.
+//
+// A table of values is pairs of numbers in base 128, least significant first: by
+// how much the value grows, sign in the lowest bit, and for how many units of
+// the instruction size it holds. The first value grows from -1; a later growth
+// of zero is the end.
+func (r *Reader) SPDeltas(f *Func, yield func(start, end uint64, delta int64) bool) error {
+	if err := r.values(f, yield); err != nil {
+		return fmt.Errorf("stack pointer of the function at %#x: %w", f.Entry, err)
+	}
+	return nil
+}
+
+func (r *Reader) values(f *Func, yield func(start, end uint64, delta int64) bool) error {
+	if f.pcsp == 0 {
+		return nil
+	}
+	at, pc, value := r.t.pcs.start+uint64(f.pcsp), f.Entry, int32(-1)
+	for step := range maxSteps {
+		b, err := r.pcs.some(at, 2*maxVarint)
+		if err != nil {
+			return err
+		}
+		growth, n := varint(b)
+		if n > 0 && growth == 0 && step > 0 {
+			return nil
+		}
+		units, m := varint(b[n:])
+		if n == 0 || m == 0 || units == 0 {
+			return ErrInvalid
+		}
+		at += uint64(n + m)
+		value += int32(growth>>1) ^ -int32(growth&1)
+		end := pc + uint64(units)*r.t.quantum
+		if end > f.End || end < pc {
+			return ErrInvalid
+		}
+		if !yield(pc, end, int64(value)) {
+			return nil
+		}
+		pc = end
+	}
+	return ErrInvalid
+}
+
+// varint decodes a number of n bytes; n is 0 if there is none.
+func varint(b []byte) (v uint32, n int) {
+	for i := range min(len(b), maxVarint) {
+		v |= uint32(b[i]&0x7f) << (7 * i)
+		if b[i] < 0x80 {
+			return v, i + 1
+		}
+	}
+	return 0, 0
+}

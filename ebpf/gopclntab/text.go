@@ -1,0 +1,137 @@
+package gopclntab
+
+// Since Go 1.18 functions' addresses are counted from the start of Go's text,
+// runtime.text. The header states it until Go 1.25, in position-independent
+// programs perhaps by a relocation only. The runtime's own description of the
+// program, runtime.firstmoduledata, states it in all versions.
+
+// Words of runtime.moduledata (src/runtime/symtab.go), the same since Go 1.16.
+const (
+	moduleHeader = 0 // address of the table
+	moduleNames  = 1 // address of the names
+	moduleMinPC  = 20
+	moduleMaxPC  = 21
+	moduleText   = 22
+	moduleWords  = 23
+)
+
+// locateText sets t.text if the header does not.
+func (t *Table) locateText() error {
+	if t.version < go118 || t.text != 0 {
+		return nil
+	}
+	if t.ptr == 8 {
+		if start, _, ok := t.image.SectionRange(".go.module"); ok && t.tryModule(start, t.words(start)) {
+			return nil
+		}
+		if t.tryRelocations() || t.tryScan() {
+			return nil
+		}
+	}
+	return ErrTextStart
+}
+
+// words returns the module data at address at as it is in the file, nil if it
+// cannot be.
+func (t *Table) words(at uint64) []uint64 {
+	b := make([]byte, moduleWords*8)
+	if t.image.ReadVaddr(b, at) != nil {
+		return nil
+	}
+	words := make([]uint64, moduleWords)
+	for i := range words {
+		words[i] = t.order.Uint64(b[8*i:])
+	}
+	return words
+}
+
+// tryModule takes the start of the text from the module data at address at, if
+// that is what it is: it knows the table, its names, and its first and last pc.
+func (t *Table) tryModule(at uint64, words []uint64) bool {
+	if words == nil || words[moduleHeader] != t.header || words[moduleNames] != t.names.start {
+		return false
+	}
+	low, high, err := t.bounds()
+	text := words[moduleText]
+	if err != nil || text == 0 || words[moduleMinPC] != text+low || words[moduleMaxPC] != text+high {
+		return false
+	}
+	t.text = text
+	return true
+}
+
+// bounds returns the first address in the index and the one behind the last
+// function, counted from the start of the text.
+func (t *Table) bounds() (low, high uint64, err error) {
+	r := t.NewReader()
+	if low, err = r.indexField(0); err != nil {
+		return 0, 0, err
+	}
+	high, err = r.indexField(2 * t.count)
+	return low - t.text, high - t.text, err
+}
+
+// maxModules bounds the places that are taken for module data.
+const maxModules = 16
+
+// tryRelocations finds module data whose words are relocated: the file need not
+// hold them then.
+func (t *Table) tryRelocations() bool {
+	var places []uint64
+	header := t.header + 8 + 2*8 // where the header states the start of the text
+	stated := uint64(0)
+	err := t.image.RelativeRelocations(func(at, value uint64) bool {
+		switch {
+		case at == header:
+			stated = value
+		case value == t.header:
+			places = append(places, at)
+		}
+		return len(places) < maxModules && stated == 0
+	})
+	if err != nil {
+		return false
+	}
+	if stated != 0 {
+		t.text = stated
+		return true
+	}
+	if len(places) == 0 {
+		return false
+	}
+	modules := make([][moduleWords]uint64, len(places))
+	err = t.image.RelativeRelocations(func(at, value uint64) bool {
+		for i, place := range places {
+			if at >= place && (at-place)/8 < moduleWords && (at-place)%8 == 0 {
+				modules[i][(at-place)/8] = value
+			}
+		}
+		return true
+	})
+	for i := range modules {
+		if err == nil && t.tryModule(places[i], modules[i][:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// tryScan finds module data whose words are in the file.
+func (t *Table) tryScan() bool {
+	buf := make([]byte, scanChunk)
+	for _, r := range t.image.LoadRanges() {
+		end := min(r[1], r[0]+maxScan)
+		for at := (r[0] + 7) &^ 7; at < end; at += scanChunk {
+			chunk := buf[:min(scanChunk, end-at)]
+			if t.image.ReadVaddr(chunk, at) != nil {
+				break
+			}
+			for i := 0; i+8 <= len(chunk); i += 8 {
+				if t.order.Uint64(chunk[i:]) == t.header && t.tryModule(at+uint64(i), t.words(at+uint64(i))) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,171 @@
+package procfs
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Mappings returns all mappings of a process in the order of their addresses.
+// Threads of kernel origin and zombies have none.
+func (f FS) Mappings(pid uint32) ([]Mapping, error) {
+	return f.mappings(pid, func(Perms) bool { return true })
+}
+
+// ExecMappings returns the executable mappings of a process, see Mappings.
+func (f FS) ExecMappings(pid uint32) ([]Mapping, error) {
+	return f.mappings(pid, func(p Perms) bool { return p&Exec != 0 })
+}
+
+func (f FS) mappings(pid uint32, keep func(Perms) bool) ([]Mapping, error) {
+	file, err := os.Open(f.path(pid, "/maps"))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	mappings, err := parseMaps(file, keep)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", file.Name(), err)
+	}
+	return mappings, nil
+}
+
+// errMalformed tells that a line of /proc/PID/maps is not as proc(5) says.
+var errMalformed = errors.New("malformed line")
+
+// maxLine is longer than any line of /proc/PID/maps: a path has at most 4,096
+// bytes, each shown as up to four.
+const maxLine = 32 << 10
+
+// parseMaps parses the content of /proc/PID/maps. It allocates for the result
+// only, and paths of neighbouring mappings of one file share their memory.
+func parseMaps(r io.Reader, keep func(Perms) bool) ([]Mapping, error) {
+	var mappings []Mapping
+	var rawPath []byte // of the last mapping kept
+	lines := bufio.NewReaderSize(r, maxLine)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if len(line) > 0 && err != bufio.ErrBufferFull {
+			m, path, ok := parseLine(bytes.TrimSuffix(line, []byte{'\n'}))
+			if !ok {
+				return nil, fmt.Errorf("%w %.100q", errMalformed, line)
+			}
+			if keep(m.Perms) {
+				if n := len(mappings); n > 0 && bytes.Equal(path, rawPath) {
+					m.Path, m.Deleted = mappings[n-1].Path, mappings[n-1].Deleted
+				} else {
+					m.Path, m.Deleted = decodePath(path)
+					rawPath = append(rawPath[:0], path...)
+				}
+				mappings = append(mappings, m)
+			}
+		}
+		switch err {
+		case nil:
+		case io.EOF:
+			return mappings, nil
+		case bufio.ErrBufferFull:
+			return nil, fmt.Errorf("%w: longer than %d bytes", errMalformed, maxLine)
+		default:
+			return nil, err
+		}
+	}
+}
+
+// parseLine parses "start-end perms offset major:minor inode path" and returns
+// the path undecoded.
+func parseLine(line []byte) (m Mapping, path []byte, ok bool) {
+	p := lineParser{rest: line}
+	m.Start = p.number(16, '-')
+	m.End = p.number(16, ' ')
+	m.Perms = p.perms()
+	m.Offset = p.number(16, ' ')
+	major := p.number(16, ':')
+	minor := p.number(16, ' ')
+	m.Inode = p.number(10, ' ')
+	if p.failed || major > 1<<32-1 || minor > 1<<32-1 || m.End < m.Start {
+		return Mapping{}, nil, false
+	}
+	m.Dev = unix.Mkdev(uint32(major), uint32(minor))
+	return m, bytes.TrimLeft(p.rest, " "), true
+}
+
+// lineParser takes fields off the front of a line.
+type lineParser struct {
+	rest   []byte
+	failed bool
+}
+
+// number takes a number in base 10 or 16, and the separator behind it. The last
+// field of a line may lack its separator if that is a space.
+func (p *lineParser) number(base uint64, separator byte) uint64 {
+	v, i := uint64(0), 0
+	for ; i < len(p.rest); i++ {
+		digit := digitValue(p.rest[i])
+		if digit >= base {
+			break
+		}
+		if v > (1<<64-1-digit)/base {
+			p.failed = true
+			return 0
+		}
+		v = v*base + digit
+	}
+	switch {
+	case i > 0 && i < len(p.rest) && p.rest[i] == separator:
+		p.rest = p.rest[i+1:]
+	case i > 0 && i == len(p.rest) && separator == ' ':
+		p.rest = nil
+	default:
+		p.failed = true
+	}
+	return v
+}
+
+// digitValue returns 255 for what is no digit.
+func digitValue(c byte) uint64 {
+	switch {
+	case c >= '0' && c <= '9':
+		return uint64(c - '0')
+	case c >= 'a' && c <= 'f':
+		return uint64(c - 'a' + 10)
+	}
+	return 255
+}
+
+// perms takes "rwxp" and the space behind it.
+func (p *lineParser) perms() Perms {
+	if len(p.rest) < 5 || p.rest[4] != ' ' {
+		p.failed = true
+		return 0
+	}
+	var perms Perms
+	for i, letter := range [...]byte{'r', 'w', 'x', 's'} {
+		switch c := p.rest[i]; {
+		case c == letter:
+			perms |= 1 << i
+		case c == '-' && letter != 's', c == 'p' && letter == 's':
+		default:
+			p.failed = true
+		}
+	}
+	p.rest = p.rest[5:]
+	return perms
+}
+
+// decodePath undoes what the kernel does to paths: \012 for a line feed, and
+// " (deleted)" behind the path of a file without a name.
+func decodePath(path []byte) (decoded string, deleted bool) {
+	if len(path) > 0 && path[0] == '/' {
+		path, deleted = bytes.CutSuffix(path, []byte(" (deleted)"))
+	}
+	if bytes.Contains(path, []byte(`\012`)) {
+		path = bytes.ReplaceAll(path, []byte(`\012`), []byte("\n"))
+	}
+	return string(path), deleted
+}

@@ -1,0 +1,113 @@
+// Package procfs reads what a profiler needs from /proc: processes, their
+// mappings, names and control groups. Source of the formats: proc(5) and the
+// kernel's Documentation/filesystems/proc.rst.
+//
+// A process may end at any moment. Reads of one that has gone return an error
+// for which errors.Is(err, fs.ErrNotExist) or errors.Is(err, syscall.ESRCH)
+// holds; Gone tells both.
+package procfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Default is the proc file system of this host.
+var Default = FS{}
+
+// FS is a proc file system. The zero value reads /proc.
+type FS struct {
+	Root string // where it is mounted; "" is /proc
+}
+
+func (f FS) root() string {
+	if f.Root == "" {
+		return "/proc"
+	}
+	return f.Root
+}
+
+func (f FS) path(pid uint32, name string) string {
+	return f.root() + "/" + strconv.FormatUint(uint64(pid), 10) + name
+}
+
+// Gone reports whether err tells that the process, or what was asked of it, does
+// not exist any more.
+func Gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
+}
+
+// PIDs returns the processes (thread group leaders) in rising order.
+func (f FS) PIDs() ([]uint32, error) { return numbers(f.root()) }
+
+// Threads returns the thread IDs of a process in rising order.
+func (f FS) Threads(pid uint32) ([]uint32, error) { return numbers(f.path(pid, "/task")) }
+
+// numbers lists the entries of a directory whose names are numbers.
+func numbers(dir string) ([]uint32, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", dir, err)
+	}
+	var ids []uint32
+	for _, name := range names {
+		if id, err := strconv.ParseUint(name, 10, 32); err == nil {
+			ids = append(ids, uint32(id))
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// Comm returns the name of a process, at most 15 bytes of any kind.
+func (f FS) Comm(pid uint32) (string, error) {
+	b, err := os.ReadFile(f.path(pid, "/comm"))
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSuffix(string(b), "\n"), nil
+}
+
+// Cgroup returns the lines of /proc/PID/cgroup, "hierarchy:controllers:path".
+func (f FS) Cgroup(pid uint32) ([]string, error) {
+	b, err := os.ReadFile(f.path(pid, "/cgroup"))
+	if err != nil {
+		return nil, err
+	}
+	text := strings.TrimSuffix(string(b), "\n")
+	if text == "" {
+		return nil, nil
+	}
+	return strings.Split(text, "\n"), nil
+}
+
+// ExePath returns the path of the executable as the process sees it, with
+// " (deleted)" at its end if the file is gone. Kernel threads have none and give
+// an error that is Gone.
+func (f FS) ExePath(pid uint32) (string, error) { return os.Readlink(f.path(pid, "/exe")) }
+
+// MapFilePath returns a path that opens the very file that is mapped at
+// [start, end), also when it was deleted or replaced. It needs CAP_SYS_ADMIN or
+// CAP_CHECKPOINT_RESTORE and works while the process has that mapping.
+func (f FS) MapFilePath(pid uint32, start, end uint64) string {
+	return f.path(pid, fmt.Sprintf("/map_files/%x-%x", start, end))
+}
+
+// RootPath returns a path that opens path as the process sees it, in its mount
+// namespace and root directory. Symbolic links in path that begin with a slash
+// lead out of it, to this host's root; paths of mappings have none.
+func (f FS) RootPath(pid uint32, path string) string {
+	return f.path(pid, "/root") + filepath.Clean("/"+path)
+}
