@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* Registers at the sampled point, arm64. */
+#ifndef HEADWATER_REGS_ARM64_H
+#define HEADWATER_REGS_ARM64_H
+
+/* struct user_pt_regs, ABI; the kernel's pt_regs begins with it. */
+struct user_pt_regs {
+	__u64 regs[31];
+	__u64 sp;
+	__u64 pc;
+	__u64 pstate;
+};
+typedef struct user_pt_regs sampled_regs;
+
+enum {
+	PSR_MODE_MASK = 0xf, /* 0 is EL0 */
+	PSR_MODE_32BIT = 0x10,
+};
+
+#define REGS_IN_USER_MODE(regs) (((regs)->pstate & PSR_MODE_MASK) == 0)
+#define REGS_ARE_64BIT(regs) (((regs)->pstate & PSR_MODE_32BIT) == 0)
+
+#define SET_REGISTERS(u, from)                                                                    \
+	do {                                                                                      \
+		(u)->regs.pc = (from)->pc;                                                        \
+		(u)->regs.sp = (from)->sp;                                                        \
+		(u)->regs.fp = (from)->regs[29];                                                  \
+		(u)->regs.lr = (from)->regs[30];                                                  \
+		(u)->lr_valid = 1;                                                                \
+		(u)->full = 0;                                                                    \
+	} while (0)
+
+#endif

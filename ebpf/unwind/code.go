@@ -1,0 +1,141 @@
+package unwind
+
+import (
+	"bytes"
+	"debug/elf"
+	"iter"
+	"math"
+)
+
+// code reads the machine code of an executable, where that tells what call
+// frame information does not. One goroutine may use it.
+type code struct {
+	segments    []segment
+	size        uint64   // bytes of all segments
+	trampolines [][]byte // what signal trampolines look like
+}
+
+type segment struct {
+	addr   uint64
+	window window
+}
+
+func newCode(s Sections) *code {
+	c := &code{trampolines: trampolines(s.Machine)}
+	for _, text := range s.Text {
+		if text.Addr+text.Size < text.Addr {
+			continue // beyond the address space
+		}
+		c.segments = append(c.segments, segment{text.Addr, window{r: text.Data, size: text.Size, chunk: codeChunk}})
+		c.size += text.Size
+	}
+	return c
+}
+
+// at returns the n bytes of code at addr, nil if they cannot be read. They are
+// valid until the next call.
+func (c *code) at(addr uint64, n int) []byte {
+	for i := range c.segments {
+		s := &c.segments[i]
+		if addr < s.addr || addr-s.addr >= s.window.size {
+			continue
+		}
+		if b, err := s.window.Slice(addr-s.addr, n); err == nil && len(b) == n {
+			return b
+		}
+	}
+	return nil
+}
+
+// trampolines returns the code that a signal handler returns to: the system
+// call rt_sigreturn, and nothing else that compilers or people write. Some C
+// libraries, Go's runtime and the vdso of arm64 have no call frame information
+// for it; its bytes are how debuggers know it, too, and the kernel promises to
+// keep those of the vdso (Linux, arch/arm64/kernel/vdso/sigreturn.S).
+func trampolines(m elf.Machine) [][]byte {
+	switch m {
+	case elf.EM_X86_64:
+		return [][]byte{
+			{0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05}, // mov $15,%rax; syscall
+			{0xb8, 15, 0, 0, 0, 0x0f, 0x05},             // mov $15,%eax; syscall
+		}
+	case elf.EM_AARCH64:
+		return [][]byte{{0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4}} // mov x8,#139; svc #0
+	}
+	return nil
+}
+
+// maxPadding is the largest gap between functions that is taken for padding.
+const maxPadding = 64
+
+// wanted reports whether the page with these rows of .eh_frame may have code in
+// its gaps that is worth reading. Small executables are always read.
+func (c *code) wanted(rows []Row) bool {
+	if len(c.segments) == 0 {
+		return false
+	}
+	if c.size <= pageSize {
+		return true
+	}
+	for i, r := range rows {
+		if r.CFA == CFANone && (i+1 == len(rows) || rows[i+1].Off-r.Off > maxPadding) {
+			return true
+		}
+	}
+	return false
+}
+
+// overlap is more than the length of a trampoline.
+const overlap = 16
+
+// markTrampolines returns rows with one for each signal trampoline in the page.
+// A handler was not called from there but returns there, so that its pc is
+// looked up one byte early: the row begins in the instruction before, which
+// never runs. What rows say about the trampoline is wrong: they are not of a
+// signal frame.
+func (b *builder) markTrampolines(rows []Row) []Row {
+	for i := range b.code.segments {
+		s := &b.code.segments[i]
+		lo := max(b.lo-min(b.lo, overlap), s.addr)
+		hi := min(b.hi+min(overlap, math.MaxUint64-b.hi), s.addr+s.window.size)
+		if lo >= hi {
+			continue
+		}
+		text, err := s.window.Slice(lo-s.addr, int(hi-lo))
+		if err != nil {
+			continue // the rows are good without
+		}
+		for _, pattern := range b.code.trampolines {
+			for at := range occurrences(text, pattern) {
+				start := int(int64(lo-b.lo)) + at
+				rows = b.mark(rows, start-1, start+len(pattern), Row{CFA: CFASignal, CFAOff: b.table.machine.signalSP})
+			}
+		}
+	}
+	return rows
+}
+
+// mark returns rows with row in force in the part of [start, end) that is in the
+// page.
+func (b *builder) mark(rows []Row, start, end int, row Row) []Row {
+	start, end = max(start, 0), min(end, b.size)
+	if start >= end {
+		return rows
+	}
+	return put(rows, start, end, b.size, row)
+}
+
+// occurrences yields where pattern is in text.
+func occurrences(text, pattern []byte) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for at := 0; ; at += len(pattern) {
+			found := bytes.Index(text[at:], pattern)
+			if found < 0 {
+				return
+			}
+			if at += found; !yield(at) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package unwind
+
+import (
+	"testing"
+
+	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
+)
+
+// Machine code, as gcc and the Go assembler write it.
+var (
+	sigreturnRAX   = ehtest.Asm{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}    // mov $15,%rax; syscall: musl, Go
+	sigreturnEAX   = ehtest.Asm{0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05}                // mov $15,%eax; syscall
+	sigreturnArm   = ehtest.Asm{0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4} // mov x8,#139; svc #0
+	pushFrame      = ehtest.Asm{0x55, 0x48, 0x89, 0xe5}                         // push %rbp; mov %rsp,%rbp
+	storeFrame     = ehtest.Asm{0x48, 0x89, 0x6c, 0x24, 0x18}                   // mov %rbp,24(%rsp)
+	storeFrameFar  = ehtest.Asm{0x48, 0x89, 0xac, 0x24, 0x00, 0x02, 0x00, 0x00} // mov %rbp,512(%rsp)
+	storeElsewhere = ehtest.Asm{0x48, 0x89, 0xac, 0x24, 0x00, 0x03, 0x00, 0x00} // mov %rbp,768(%rsp)
+)
+
+// codeAt returns a text segment of size bytes at text with pieces of code at
+// offsets.
+func codeAt(size int, pieces map[int]ehtest.Asm) []*Section {
+	b := make([]byte, size)
+	for off, piece := range pieces {
+		copy(b[off:], piece)
+	}
+	return []*Section{assembled(text, b)}
+}
+
+// TestTrampolineX86 has signal trampolines without call frame information: in a
+// gap, in a row of .debug_frame that takes it for a function, and across pages.
+// What .eh_frame says stands.
+func TestTrampolineX86(t *testing.T) {
+	f, cie := x86Frames()
+	f.FDE(cie, text+0x100, 32, offset(16))
+	d := &ehtest.Frames{Debug: true}
+	d.FDE(d.CIE(ehtest.CIE{Program: x86Initial()}), text+0x40, 32, offset(24))
+	s := Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes), DebugFrame: assembled(0, d.Bytes), Text: codeAt(2*pageSize, map[int]ehtest.Asm{
+		0: sigreturnRAX, 0x48: sigreturnEAX, 0x108: sigreturnRAX, pageSize - 4: sigreturnRAX,
+	})}
+	table, err := FromSections(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const signal = " signal frame, sp at sp+160"
+	checkPage(t, table, textPage, "0"+signal, "9 no rule", "40 cfa=sp+24", "47"+signal, "4f cfa=sp+24", "60 no rule",
+		"100 cfa=sp+16", "120 no rule", "fffb"+signal)
+	checkPage(t, table, textPage+1, "0"+signal, "5 no rule")
+	checkPage(t, table, textPage-1, "0 no rule", "ffff"+signal)
+
+	s.EHFrame, s.DebugFrame = nil, nil // nothing but code, as in a stripped musl
+	if table, err = FromSections(s); err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, table, textPage+1, "0"+signal, "5 no rule")
+	if table.FDEs() != 0 {
+		t.Errorf("%d FDEs", table.FDEs())
+	}
+}
+
+// TestTrampolineAArch64 is the vdso of arm64: functions with call frame
+// information around a trampoline without.
+func TestTrampolineAArch64(t *testing.T) {
+	f := &ehtest.Frames{Addr: frameAddr}
+	cie := f.CIE(ehtest.CIE{Augmentation: "zR", Return: 30, Program: armInitial()})
+	f.FDE(cie, text, 32, nil)
+	f.FDE(cie, text+44, 32, nil)
+	table, err := FromSections(Sections{
+		Machine: arm, EHFrame: assembled(f.Addr, f.Bytes), Text: codeAt(4096, map[int]ehtest.Asm{36: sigreturnArm}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, table, textPage, "0 cfa=sp+0 ra=lr", "20 no rule", "23 signal frame, sp at sp+560", "2c cfa=sp+0 ra=lr", "4c no rule")
+}
+
+// TestCodeIsReadWhereNeeded checks that text is left alone where .eh_frame leaves
+// nothing but padding.
+func TestCodeIsReadWhereNeeded(t *testing.T) {
+	f, cie := x86Frames()
+	f.FDE(cie, text, pageSize-64, offset(16))
+	f.FDE(cie, text+pageSize, 64, offset(16))
+	unread := &Section{Addr: text, Size: 2 * pageSize, Data: broken{}}
+	table, err := FromSections(Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes), Text: []*Section{unread}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, table, textPage, "0 cfa=sp+16", "ffc0 no rule")
+	checkPage(t, table, textPage+1, "0 cfa=sp+16", "40 no rule") // tried in vain
+}
+
+// TestGoFrames has .debug_frame as Go's linker writes it: the frame pointer is
+// saved and not mentioned.
+func TestGoFrames(t *testing.T) {
+	d := &ehtest.Frames{Debug: true}
+	cie := d.CIE(ehtest.CIE{Program: x86Initial()})
+	at := func(start uint64, rows ...[2]uint64) { // each: bytes of text, then CFA
+		program := offset(8)
+		for _, r := range rows {
+			program = then(program, byte(r[0]), r[1])
+		}
+		d.FDE(cie, text+start, 0x40, program)
+	}
+	at(0x000, [2]uint64{0x11, 16}, [2]uint64{7, 0x40}, [2]uint64{8, 8}, [2]uint64{8, 16}) // push, as since Go 1.21
+	at(0x040, [2]uint64{0x10, 0x28}, [2]uint64{16, 8})                                    // store, as before
+	at(0x080, [2]uint64{0x10, 0x210}, [2]uint64{16, 8})                                   // ... far away
+	at(0x0c0, [2]uint64{0x10, 0x210}, [2]uint64{16, 8})                                   // assembly: not saved where it should be
+	at(0x100, [2]uint64{0x10, 16}, [2]uint64{16, 8})                                      // assembly: pushes something else
+	s := Sections{Machine: x86, Go: true, DebugFrame: assembled(0, d.Bytes), Text: codeAt(pageSize, map[int]ehtest.Asm{
+		0x010: pushFrame, 0x050: storeFrame, 0x090: storeFrameFar, 0x0d0: storeElsewhere, 0x110: {0x53, 0x48, 0x89, 0xe5},
+	})}
+	table, err := FromSections(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, table, textPage,
+		"0 cfa=sp+8", "11 cfa=sp+16 fp=*(cfa-16)", "18 cfa=sp+64 fp=*(cfa-16)", "20 cfa=sp+8", "28 cfa=sp+16 fp=*(cfa-16)",
+		"40 cfa=sp+8", "50 cfa=sp+40", "55 cfa=sp+40 fp=*(cfa-16)", "60 cfa=sp+8",
+		"90 cfa=sp+528", "98 cfa=sp+528 fp=*(cfa-16)", "a0 cfa=sp+8",
+		"d0 cfa=sp+528 fp=undefined", "e0 cfa=sp+8",
+		"110 cfa=sp+16 fp=undefined", "120 cfa=sp+8", "140 no rule")
+
+	s.Go = false // somebody else's .debug_frame means what it says
+	if table, err = FromSections(s); err != nil {
+		t.Fatal(err)
+	}
+	page, err := table.Page(textPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := page.Rule(text + 0x18).String(); got != "cfa=sp+64" {
+		t.Errorf("not Go: %s", got)
+	}
+}
+
+// TestGoFramesAArch64 checks that the frame pointer is not trusted behind the
+// prologue.
+func TestGoFramesAArch64(t *testing.T) {
+	d := &ehtest.Frames{Debug: true}
+	cie := d.CIE(ehtest.CIE{Return: 30, Program: armInitial()})
+	d.FDE(cie, text, 0x40, then(offset(0), 8, 48).Op(ehtest.OffsetExtendedSF).Uleb(30).Sleb(6))
+	table, err := FromSections(Sections{Machine: arm, Go: true, DebugFrame: assembled(0, d.Bytes), Text: codeAt(64, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, table, textPage, "0 cfa=sp+0 ra=lr", "8 cfa=sp+48 fp=undefined", "40 no rule")
+}

@@ -1,0 +1,33 @@
+package unwind
+
+// Mapping is an executable mapping of a process as the unwinder needs it, see
+// struct mapping in bpf/abi.h.
+type Mapping struct {
+	Start, End uint64 // addresses in the process
+	Bias       uint64 // address - Bias = ELF virtual address
+	Exe        uint32 // executable ID; 0: no file
+	Directory  Directory
+}
+
+// Directory is where the unwinder finds the pages of rows of an executable. The
+// zero value has no pages: frame pointers are all there is.
+type Directory struct {
+	Word  uint32 // index in table memory of the entry of page First
+	First uint32 // number of the first page, an ELF virtual address >> PageShift
+	Pages uint32
+}
+
+// Holds reports whether the directory has an entry for a page.
+func (d Directory) Holds(page uint64) bool {
+	return page >= uint64(d.First) && page-uint64(d.First) < uint64(d.Pages)
+}
+
+// Process is what the unwinder needs to know of a process.
+type Process struct {
+	Mappings   []Mapping // sorted by start, not overlapping
+	Generation uint32    // samples that are unwound by these mappings carry it
+	Ignore     bool      // take no samples
+	// SameProgramAs is the PID of a process known to run the same program: the
+	// process itself, or its parent after a fork. 0: a program not seen before.
+	SameProgramAs uint32
+}

@@ -1,0 +1,71 @@
+package unwind
+
+import "sort"
+
+// MaxRows is how many rows a page may have, so that their number fits 16 bits.
+const MaxRows = 1<<16 - 1
+
+// Page is the rules of one aligned range of text.
+type Page struct {
+	Number      uint64         // the page covers [Number<<PageShift, (Number+1)<<PageShift)
+	Rows        []Row          // ascending by Off without equals; the first has Off 0; at most MaxRows; none if all is a gap
+	Wide        []WideRule     // the rules that rows of kind CFAWide refer to
+	Unsupported map[Reason]int // bytes of text without a rule that can be executed; nil if none
+}
+
+// Words returns the page as the BPF program reads it: a word for each row,
+// then two for each wide rule.
+func (p *Page) Words() []uint64 {
+	words := make([]uint64, 0, len(p.Rows)+2*len(p.Wide))
+	for _, r := range p.Rows {
+		words = append(words, r.word())
+	}
+	for _, w := range p.Wide {
+		pair := w.words()
+		words = append(words, pair[0], pair[1])
+	}
+	return words
+}
+
+// Find returns the row in force at the ELF virtual address vaddr, which must
+// be in the page.
+func (p *Page) Find(vaddr uint64) Row {
+	off := uint16(vaddr)
+	i := sort.Search(len(p.Rows), func(i int) bool { return p.Rows[i].Off > off })
+	if i == 0 {
+		return Row{}
+	}
+	return p.Rows[i-1]
+}
+
+// Rule returns the rule in force at the ELF virtual address vaddr, which must
+// be in the page.
+func (p *Page) Rule(vaddr uint64) WideRule { return p.Widen(p.Find(vaddr)) }
+
+// Widen returns the rule of a row of p.
+func (p *Page) Widen(r Row) WideRule {
+	if r.CFA != CFAWide {
+		return r.widen()
+	}
+	if i := int(uint16(r.CFAOff)); i < len(p.Wide) {
+		return p.Wide[i]
+	}
+	return WideRule{CFA: CFAUnsupported}
+}
+
+// count fills in Unsupported; the page covers size bytes.
+func (p *Page) count(size int) {
+	for i, r := range p.Rows {
+		if r.CFA != CFAUnsupported {
+			continue
+		}
+		end := size
+		if i+1 < len(p.Rows) {
+			end = int(p.Rows[i+1].Off)
+		}
+		if p.Unsupported == nil {
+			p.Unsupported = make(map[Reason]int)
+		}
+		p.Unsupported[r.Reason()] += end - int(r.Off)
+	}
+}

@@ -1,0 +1,217 @@
+// Package unwind turns call frame information into rows that a BPF program can
+// execute, and executes the same rows in Go.
+//
+// A Table hands out pages of rows of one executable. A row is a small rule
+// with its formula in the comment; x86.go and aarch64.go translate what DWARF
+// states into such a rule or into a named Reason why not; step.go executes
+// rules exactly as bpf/unwind.h does.
+package unwind
+
+import "fmt"
+
+// PageShift is log2 of the range of ELF virtual addresses that one page of
+// rows covers: page n holds the rows of [n<<PageShift, (n+1)<<PageShift).
+const PageShift = 16
+
+// pageSize is the number of bytes of text that one page of rows covers.
+const pageSize = 1 << PageShift
+
+// CFAKind is the kind of the rule for the canonical frame address, which is
+// the stack pointer of the caller. The numbers are shared with the BPF program.
+type CFAKind uint8
+
+// The kinds of CFA rules; off is the CFAOff of the row.
+const (
+	CFANone        CFAKind = iota // no rule, a gap between FDEs: follow the frame pointer
+	CFASP                         // CFA = sp + off
+	CFAFP                         // CFA = fp + off
+	CFAFPDeref                    // CFA = *(fp + off) + add     functions that realign their stack (DRAP)
+	CFAPLT                        // CFA = sp + 8 + ((pc & 15) >= off ? 8 : 0)
+	CFASignal                     // the caller's registers are in the ucontext; the saved sp is at sp + off
+	CFAWide                       // the rule is wide rule number uint16(off) of the page
+	CFAUnsupported                // a rule that cannot be executed; off is the Reason
+	CFASPDeref                    // CFA = *(sp + off) + add     hand-written assembly that keeps the old sp on the stack
+	CFAReg                        // CFA = register + off        wide rules only
+	CFASPIndexed                  // CFA = *(sp + 8*register + off) + add   wide rules only; assembly of libcrypto
+	CFAFrame                      // CFA = fp + off; fp, ra = *fp, *(fp + 8); the caller may be on another stack
+)
+
+// FPKind is the kind of the rule for the caller's frame pointer (rbp, x29).
+type FPKind uint8
+
+// The kinds of frame pointer rules; off is the FPOff of the row.
+const (
+	FPSame      FPKind = iota // fp stays as it is; also when CFI says nothing about it
+	FPAtCFA                   // fp = *(CFA + off)
+	FPUndefined               // fp = 0
+	FPAtFP                    // fp = *(fp + off)
+	FPReg                     // fp = register Reg2              wide rules only
+)
+
+// RAKind is the kind of the rule for the return address.
+type RAKind uint8
+
+// The kinds of return address rules.
+const (
+	RADefault   RAKind = iota // x86-64: ra = *(CFA - 8); arm64: ra = *(CFA + FPOff + 8), whatever the FP rule is
+	RAUndefined               // there is none: the outermost frame
+	RALR                      // ra = x30, arm64
+	RAAtCFA                   // ra = *(CFA + RAOff)             wide rules only
+	RAReg                     // ra = register number RAOff      wide rules only
+
+	// x86-64: as RADefault. In the dynamic loader, whose lazy binding has a frame
+	// with CFA = rbx + off, rows say what becomes of rbx as well.
+	RAKeepRBX    // rbx stays as it is
+	RARestoreRBX // rbx = *(CFA + RAOff)         wide rules only
+)
+
+// Row is the rule in force from one pc on until the next row of its page.
+// It is 8 bytes, little endian, in the order of the fields.
+type Row struct {
+	Off    uint16  // offset of the first pc in the page
+	CFA    CFAKind // kind of the CFA rule
+	Rules  uint8   // low nibble FPKind, high nibble RAKind
+	CFAOff int16   // operand of CFA
+	FPOff  int16   // operand of the FP rule
+}
+
+// WideRule is a rule that does not fit a Row: large offsets and registers
+// other than the stack and frame pointer. It is 16 bytes, little endian, in
+// the order of the fields.
+type WideRule struct {
+	CFA    CFAKind // kind of the CFA rule, never CFAWide
+	Reg    uint8   // CFAReg, CFASPIndexed: DWARF register number; CFAFPDeref, CFASPDeref: add, in units of 8 bytes; otherwise 0
+	Rules  uint8   // low nibble FPKind, high nibble RAKind
+	Reg2   uint8   // FPReg: DWARF register number; CFASPIndexed: add, in units of 8 bytes; otherwise 0
+	CFAOff int32   // operand of CFA
+	FPOff  int32   // operand of the FP rule; arm64: also of RADefault
+	RAOff  int32   // RAAtCFA, RARestoreRBX: offset; RAReg: DWARF register number; otherwise 0
+}
+
+// rules packs the two small rules of a row.
+func rules(fp FPKind, ra RAKind) uint8 { return uint8(fp) | uint8(ra)<<4 }
+
+// FP returns the frame pointer rule of r.
+func (r Row) FP() FPKind { return FPKind(r.Rules & 15) }
+
+// RA returns the return address rule of r.
+func (r Row) RA() RAKind { return RAKind(r.Rules >> 4) }
+
+// FP returns the frame pointer rule of w.
+func (w WideRule) FP() FPKind { return FPKind(w.Rules & 15) }
+
+// RA returns the return address rule of w.
+func (w WideRule) RA() RAKind { return RAKind(w.Rules >> 4) }
+
+// word returns r as the BPF program reads it.
+func (r Row) word() uint64 {
+	return uint64(r.Off) | uint64(r.CFA)<<16 | uint64(r.Rules)<<24 |
+		uint64(uint16(r.CFAOff))<<32 | uint64(uint16(r.FPOff))<<48
+}
+
+// words returns w as the BPF program reads it.
+func (w WideRule) words() [2]uint64 {
+	return [2]uint64{
+		uint64(w.CFA) | uint64(w.Reg)<<8 | uint64(w.Rules)<<16 | uint64(w.Reg2)<<24 | uint64(uint32(w.CFAOff))<<32,
+		uint64(uint32(w.FPOff)) | uint64(uint32(w.RAOff))<<32,
+	}
+}
+
+// sameRule reports whether r and o state the same rule, wherever they begin.
+func (r Row) sameRule(o Row) bool {
+	o.Off = r.Off
+	return r == o
+}
+
+// widen returns the rule of a row that is not CFAWide in the form of a wide
+// rule, so that one function can execute both.
+func (r Row) widen() WideRule {
+	return WideRule{CFA: r.CFA, Rules: r.Rules, CFAOff: int32(r.CFAOff), FPOff: int32(r.FPOff)}
+}
+
+// narrow returns w as a row without an Off, and false if it does not fit.
+func (w WideRule) narrow() (Row, bool) {
+	r := Row{CFA: w.CFA, Rules: w.Rules, CFAOff: int16(w.CFAOff), FPOff: int16(w.FPOff)}
+	return r, r.widen() == w && w.CFA != CFAReg && w.CFA != CFASPIndexed && w.FP() != FPReg && (w.RA() < RAAtCFA || w.RA() == RAKeepRBX)
+}
+
+// unsupported returns the row, without an Off, that stands for a rule that
+// could not be translated.
+func unsupported(reason Reason) Row { return Row{CFA: CFAUnsupported, CFAOff: int16(reason)} }
+
+// Reason returns why the rule of r cannot be executed, ReasonNone if it can.
+func (r Row) Reason() Reason {
+	if r.CFA != CFAUnsupported {
+		return ReasonNone
+	}
+	return Reason(r.CFAOff)
+}
+
+// String returns the rule of w as a formula.
+func (w WideRule) String() string {
+	switch w.CFA {
+	case CFANone:
+		return "no rule"
+	case CFAUnsupported:
+		return "unsupported: " + Reason(w.CFAOff).String()
+	case CFAFrame:
+		return fmt.Sprintf("cfa=fp%+d fp=*(fp) ra=*(fp+8)", w.CFAOff)
+	case CFASignal:
+		return fmt.Sprintf("signal frame, sp at sp%+d", w.CFAOff)
+	}
+	return w.cfaString() + w.fpString() + w.raString()
+}
+
+func (w WideRule) cfaString() string {
+	switch w.CFA {
+	case CFASP:
+		return fmt.Sprintf("cfa=sp%+d", w.CFAOff)
+	case CFAFP:
+		return fmt.Sprintf("cfa=fp%+d", w.CFAOff)
+	case CFAFPDeref:
+		return fmt.Sprintf("cfa=*(fp%+d)%+d", w.CFAOff, 8*int(w.Reg))
+	case CFASPDeref:
+		return fmt.Sprintf("cfa=*(sp%+d)%+d", w.CFAOff, 8*int(w.Reg))
+	case CFAPLT:
+		return fmt.Sprintf("cfa=sp+8+(pc&15>=%d)*8", w.CFAOff)
+	case CFAReg:
+		return fmt.Sprintf("cfa=r%d%+d", w.Reg, w.CFAOff)
+	case CFASPIndexed:
+		return fmt.Sprintf("cfa=*(sp+8*r%d%+d)%+d", w.Reg, w.CFAOff, 8*int(w.Reg2))
+	}
+	return fmt.Sprintf("cfa=kind %d", w.CFA)
+}
+
+func (w WideRule) fpString() string {
+	switch w.FP() {
+	case FPSame:
+		return ""
+	case FPAtCFA:
+		return fmt.Sprintf(" fp=*(cfa%+d)", w.FPOff)
+	case FPUndefined:
+		return " fp=undefined"
+	case FPAtFP:
+		return fmt.Sprintf(" fp=*(fp%+d)", w.FPOff)
+	case FPReg:
+		return fmt.Sprintf(" fp=r%d", w.Reg2)
+	}
+	return fmt.Sprintf(" fp=kind %d", w.FP())
+}
+
+func (w WideRule) raString() string {
+	switch w.RA() {
+	case RADefault, RAKeepRBX:
+		return ""
+	case RARestoreRBX:
+		return fmt.Sprintf(" rbx=*(cfa%+d)", w.RAOff)
+	case RAUndefined:
+		return " ra=undefined"
+	case RALR:
+		return " ra=lr"
+	case RAAtCFA:
+		return fmt.Sprintf(" ra=*(cfa%+d)", w.RAOff)
+	case RAReg:
+		return fmt.Sprintf(" ra=r%d", w.RAOff)
+	}
+	return fmt.Sprintf(" ra=kind %d", w.RA())
+}

@@ -1,0 +1,46 @@
+package unwind
+
+// x86Gregs is the DWARF numbers of the registers in the gregs array of an
+// x86-64 ucontext, in the order of memory (Linux,
+// arch/x86/include/uapi/asm/sigcontext.h): r8 to r15, rdi, rsi, rbp, rbx, rdx,
+// rax, rcx, rsp. rip follows.
+var x86Gregs = [...]uint8{8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7}
+
+// signalX86 goes to what a signal interrupted: like a leaf, with its exact pc
+// and every register known. The rule's offset leads to the saved rsp.
+func (s *stepper) signalX86() Outcome {
+	at := s.regs.SP + uint64(int64(s.rule.CFAOff)) - 8*uint64(len(x86Gregs)-1)
+	var saved [len(x86Gregs) + 1]uint64
+	if !s.readAll(at, saved[:]) {
+		return UnreadableStack
+	}
+	next := Regs{PC: saved[len(x86Gregs)], Exact: true, Full: true, Switches: s.regs.Switches}
+	for i, number := range x86Gregs {
+		next.General[number] = saved[i]
+	}
+	next.SP, next.FP = next.General[x86ABI.sp], next.General[x86ABI.fp]
+	*s.regs = next
+	return Unset
+}
+
+// signalAArch64 goes to what a signal interrupted. The rule's offset leads to
+// the saved sp; x29 and x30 are before it, pc is behind it.
+func (s *stepper) signalAArch64() Outcome {
+	var saved [4]uint64
+	if !s.readAll(s.regs.SP+uint64(int64(s.rule.CFAOff))-16, saved[:]) {
+		return UnreadableStack
+	}
+	*s.regs = Regs{FP: saved[0], LR: saved[1], SP: saved[2], PC: saved[3], Exact: true, LRKnown: true, Switches: s.regs.Switches}
+	return Unset
+}
+
+// readAll reads consecutive words.
+func (s *stepper) readAll(addr uint64, words []uint64) bool {
+	for i := range words {
+		var ok bool
+		if words[i], ok = s.mem.ReadU64(addr + 8*uint64(i)); !ok {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,283 @@
+package unwind
+
+import "debug/elf"
+
+// Memory is the memory of the task whose stack is walked.
+type Memory interface {
+	// ReadU64 returns the little-endian word at the address addr, and false
+	// if it cannot be read.
+	ReadU64(addr uint64) (uint64, bool)
+}
+
+// Regs is the registers of one frame. Known are always PC, SP and FP.
+type Regs struct {
+	PC, SP, FP uint64
+	LR         uint64     // arm64: x30, if LRKnown
+	General    [16]uint64 // x86-64: by DWARF number, if Full
+
+	Exact   bool // PC is where the frame will go on, no return address: look up PC itself
+	LRKnown bool // LR is this frame's
+	RBX     bool // the general register rbx is this frame's, even if not Full
+	Full    bool // General is this frame's
+
+	ViaFP bool // the frame was found by the frame pointer, not by CFI
+
+	Switches uint8 // how often the chain of frame pointers has gone to another stack
+}
+
+// Lookup returns the address whose row is in force: PC, or the last byte of
+// the call before a return address. A call that does not return may be the
+// last instruction of its function.
+func (r *Regs) Lookup() uint64 {
+	if r.Exact {
+		return r.PC
+	}
+	return r.PC - 1
+}
+
+// pacMask keeps the bits of an arm64 user address that are no pointer
+// authentication code.
+const pacMask = 1<<48 - 1
+
+// stepper executes one rule.
+type stepper struct {
+	arm  bool
+	rule WideRule
+	regs *Regs
+	mem  Memory
+}
+
+// Step replaces regs, those of a frame where rule is in force, by those of its
+// caller. It returns Unset if there is a caller; otherwise regs are as they
+// were and the outcome says why the walk ends here. It does what apply_rule
+// in bpf/unwind.h does.
+func Step(machine elf.Machine, rule WideRule, regs *Regs, mem Memory) Outcome {
+	s := stepper{machine == elf.EM_AARCH64, rule, regs, mem}
+	switch {
+	case rule.CFA == CFANone:
+		return s.framePointer()
+	case rule.CFA == CFAFrame && rule.RA() != RAUndefined:
+		return s.record()
+	case rule.CFA == CFASignal && s.arm:
+		return s.signalAArch64()
+	case rule.CFA == CFASignal:
+		return s.signalX86()
+	case rule.CFA != CFAUnsupported && rule.RA() == RAUndefined:
+		return Complete
+	}
+	return s.call()
+}
+
+// call undoes a call by CFI.
+func (s *stepper) call() Outcome {
+	cfa, o := s.cfa()
+	if o != Unset {
+		return o
+	}
+	if cfa < s.regs.SP || cfa == s.regs.SP && !s.returnInRegister() {
+		return NoProgress
+	}
+	ra, o := s.returnAddress(cfa)
+	if o != Unset {
+		return o
+	}
+	fp, o := s.callerFP(cfa)
+	if o != Unset {
+		return o
+	}
+	if ra == 0 {
+		return CompleteFP
+	}
+	next := Regs{PC: ra, SP: cfa, FP: fp, Switches: s.regs.Switches}
+	if o := s.callerRBX(&next, cfa); o != Unset {
+		return o
+	}
+	*s.regs = next
+	return Unset
+}
+
+// callerRBX sets the caller's rbx, if the rule speaks of it.
+func (s *stepper) callerRBX(next *Regs, cfa uint64) (o Outcome) {
+	switch s.rule.RA() {
+	case RAKeepRBX:
+		if s.regs.Full || s.regs.RBX {
+			next.General[rbx], next.RBX = s.regs.General[rbx], true
+		}
+	case RARestoreRBX:
+		if next.General[rbx], o = s.read(cfa+uint64(int64(s.rule.RAOff)), 0); o != Unset {
+			return o
+		}
+		next.RBX = true
+	}
+	return Unset
+}
+
+// returnInRegister reports whether the frame may be of no size: a leaf of
+// arm64, or x86-64's vfork, which pops its return address. Such a rule works
+// for one frame only, so it cannot make a walk go round.
+func (s *stepper) returnInRegister() bool { return s.rule.RA() == RALR || s.rule.RA() == RAReg }
+
+// cfa returns the canonical frame address.
+func (s *stepper) cfa() (uint64, Outcome) {
+	off := uint64(int64(s.rule.CFAOff))
+	switch s.rule.CFA {
+	case CFASP:
+		return s.regs.SP + off, Unset
+	case CFAFP:
+		return s.regs.FP + off, Unset
+	case CFAFPDeref:
+		return s.read(s.regs.FP+off, 8*uint64(s.rule.Reg))
+	case CFASPDeref:
+		return s.read(s.regs.SP+off, 8*uint64(s.rule.Reg))
+	case CFAPLT:
+		if s.regs.PC&15 >= off {
+			return s.regs.SP + 16, Unset
+		}
+		return s.regs.SP + 8, Unset
+	case CFAReg:
+		if s.rule.Reg == rbx && s.regs.RBX {
+			return s.regs.General[rbx] + off, Unset
+		}
+		v, o := s.general(s.rule.Reg)
+		return v + off, o
+	case CFASPIndexed:
+		v, o := s.general(s.rule.Reg)
+		if o != Unset {
+			return 0, o
+		}
+		return s.read(s.regs.SP+8*v+off, 8*uint64(s.rule.Reg2))
+	}
+	return 0, UnsupportedRule
+}
+
+// returnAddress returns the caller's pc.
+func (s *stepper) returnAddress(cfa uint64) (uint64, Outcome) {
+	var ra uint64
+	var o Outcome
+	switch s.rule.RA() {
+	case RAKeepRBX, RARestoreRBX:
+		if s.arm {
+			return 0, UnsupportedRule
+		}
+		ra, o = s.read(cfa-8, 0)
+	case RADefault:
+		at := cfa - 8
+		if s.arm {
+			at = cfa + uint64(int64(s.rule.FPOff)) + 8
+		}
+		ra, o = s.read(at, 0)
+	case RAAtCFA:
+		ra, o = s.read(cfa+uint64(int64(s.rule.RAOff)), 0)
+	case RALR:
+		if !s.regs.LRKnown {
+			return 0, UnsupportedRule
+		}
+		ra = s.regs.LR
+	case RAReg:
+		ra, o = s.general(uint8(s.rule.RAOff))
+	default:
+		return 0, UnsupportedRule
+	}
+	return s.strip(ra), o
+}
+
+// callerFP returns the caller's frame pointer.
+func (s *stepper) callerFP(cfa uint64) (uint64, Outcome) {
+	off := uint64(int64(s.rule.FPOff))
+	switch s.rule.FP() {
+	case FPSame:
+		return s.regs.FP, Unset
+	case FPUndefined:
+		return 0, Unset
+	case FPAtCFA:
+		return s.read(cfa+off, 0)
+	case FPAtFP:
+		return s.read(s.regs.FP+off, 0)
+	case FPReg:
+		return s.general(s.rule.Reg2)
+	}
+	return 0, UnsupportedRule
+}
+
+// maxSwitches is how often a chain of frame records may go to another stack.
+const maxSwitches = 4
+
+// framePointer goes to the caller by the frame record at the frame pointer,
+// which must look like one: aligned, not below sp, and pointing up the stack.
+// Once one record has led here, the chain is trusted to go on to another stack,
+// as Go's does from a thread's own stack to that of the goroutine.
+func (s *stepper) framePointer() Outcome {
+	fp, switches := s.regs.FP, s.regs.Switches
+	switch {
+	case fp == 0 && s.regs.ViaFP:
+		return CompleteFP // zero marks the outermost frame; but in the first one fp may be anything
+	case fp == 0 || fp%8 != 0:
+		return NoRow
+	case fp < s.regs.SP:
+		if !s.regs.ViaFP || switches >= maxSwitches {
+			return NoRow
+		}
+		switches++
+	}
+	next, ok1 := s.mem.ReadU64(fp)
+	ra, ok2 := s.mem.ReadU64(fp + 8)
+	if !ok1 || !ok2 {
+		return NoRow
+	}
+	switch ra = s.strip(ra); {
+	case ra == 0 && next == 0:
+		return CompleteFP
+	case ra == 0, next != 0 && next <= fp && !s.regs.ViaFP:
+		return NoRow
+	}
+	*s.regs = Regs{PC: ra, SP: fp + 16, FP: next, ViaFP: true, Switches: switches}
+	return Unset
+}
+
+// record goes to the caller by the frame record that the frame pointer is known
+// to point to. The caller's stack may be another one, below this one: the rule is
+// for functions that go from stack to stack. A frame pointer of zero is the end.
+func (s *stepper) record() Outcome {
+	fp := s.regs.FP
+	if fp == 0 {
+		return CompleteFP
+	}
+	next, ok1 := s.mem.ReadU64(fp)
+	ra, ok2 := s.mem.ReadU64(fp + 8)
+	if !ok1 || !ok2 {
+		return UnreadableStack
+	}
+	if ra = s.strip(ra); ra == 0 {
+		return CompleteFP
+	}
+	*s.regs = Regs{PC: ra, SP: fp + uint64(int64(s.rule.CFAOff)), FP: next, Switches: s.regs.Switches}
+	return Unset
+}
+
+// rbx is the DWARF number of that register.
+const rbx = 3
+
+// general returns the general register with DWARF number reg.
+func (s *stepper) general(reg uint8) (uint64, Outcome) {
+	if !s.regs.Full || int(reg) >= len(s.regs.General) {
+		return 0, UnsupportedRule
+	}
+	return s.regs.General[reg], Unset
+}
+
+// read returns the word at addr plus add.
+func (s *stepper) read(addr, add uint64) (uint64, Outcome) {
+	v, ok := s.mem.ReadU64(addr)
+	if !ok {
+		return 0, UnreadableStack
+	}
+	return v + add, Unset
+}
+
+// strip takes the pointer authentication code off a return address.
+func (s *stepper) strip(ra uint64) uint64 {
+	if s.arm {
+		return ra & pacMask
+	}
+	return ra
+}

@@ -1,0 +1,194 @@
+package unwind
+
+import (
+	"debug/elf"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// words is a memory made by hand: what is not in it cannot be read.
+type words map[uint64]uint64
+
+func (w words) ReadU64(addr uint64) (uint64, bool) {
+	v, ok := w[addr]
+	return v, ok
+}
+
+const (
+	x86 = elf.EM_X86_64
+	arm = elf.EM_AARCH64
+)
+
+// TestStep executes every kind of rule once, the formulas of row.go worked
+// out by hand.
+func TestStep(t *testing.T) {
+	leaf := Regs{PC: 0x4010, SP: 0x7000, FP: 0x7100, Exact: true, Full: true, General: [16]uint64{5: 0x9999, 9: 0x8888, 10: 0x7200}}
+	armLeaf := Regs{PC: 0x4010, SP: 0x7000, FP: 0x7100, LR: 0x00ab_0000_0000_5555, Exact: true, LRKnown: true}
+	caller := leaf
+	caller.Exact, caller.Full = false, false
+	for name, c := range map[string]struct {
+		machine elf.Machine
+		rule    WideRule
+		regs    Regs
+		mem     words
+		want    Regs
+		outcome Outcome
+	}{
+		"rsp": {x86, WideRule{CFA: CFASP, CFAOff: 16}, leaf, words{0x7008: 0x5555}, Regs{PC: 0x5555, SP: 0x7010, FP: 0x7100}, Unset},
+		"rbp saved": {x86, WideRule{CFA: CFASP, CFAOff: 24, Rules: rules(FPAtCFA, RADefault), FPOff: -16}, leaf,
+			words{0x7010: 0x5555, 0x7008: 0x7300}, Regs{PC: 0x5555, SP: 0x7018, FP: 0x7300}, Unset},
+		"rbp": {x86, WideRule{CFA: CFAFP, CFAOff: 16, Rules: rules(FPAtCFA, RADefault), FPOff: -16}, leaf,
+			words{0x7108: 0x5555, 0x7100: 0x7300}, Regs{PC: 0x5555, SP: 0x7110, FP: 0x7300}, Unset},
+		"rbp undefined": {x86, WideRule{CFA: CFASP, CFAOff: 8, Rules: rules(FPUndefined, RADefault)}, leaf, words{0x7000: 0x5555}, Regs{PC: 0x5555, SP: 0x7008}, Unset},
+		"saved rsp behind an array": {x86, WideRule{CFA: CFASPIndexed, CFAOff: 8, Reg: 9, Reg2: 1}, leaf, // 0x7000 + 8*0x8888 + 8
+			words{0x4b448: 0x7200, 0x7200: 0x5555}, Regs{PC: 0x5555, SP: 0x7208, FP: 0x7100}, Unset},
+		"array of unknown length": {x86, WideRule{CFA: CFASPIndexed, CFAOff: 8, Reg: 9, Reg2: 1}, caller,
+			words{0x4b448: 0x7200, 0x7200: 0x5555}, caller, UnsupportedRule},
+		"record on another stack": {x86, WideRule{CFA: CFAFrame, CFAOff: 16}, with(Regs{SP: 0x9000, FP: 0x7100}, 0x4010),
+			words{0x7108: 0x5555, 0x7100: 0x7300}, Regs{PC: 0x5555, SP: 0x7110, FP: 0x7300}, Unset},
+		"record, arm64": {arm, WideRule{CFA: CFAFrame, CFAOff: 40}, with(Regs{SP: 0x9000, FP: 0x7100}, 0x4010),
+			words{0x7108: 0x00ab_0000_0000_5555, 0x7100: 0x7300}, Regs{PC: 0x5555, SP: 0x7128, FP: 0x7300}, Unset},
+		"end of the records":  {x86, WideRule{CFA: CFAFrame, CFAOff: 16}, with(Regs{SP: 0x9000}, 0x4010), nil, with(Regs{SP: 0x9000}, 0x4010), CompleteFP},
+		"record not readable": {x86, WideRule{CFA: CFAFrame, CFAOff: 16}, leaf, words{0x7100: 0x7300}, leaf, UnreadableStack},
+		"DRAP": {x86, WideRule{CFA: CFAFPDeref, CFAOff: -8, Rules: rules(FPAtFP, RADefault)}, leaf,
+			words{0x70f8: 0x7208, 0x7200: 0x5555, 0x7100: 0x7300}, Regs{PC: 0x5555, SP: 0x7208, FP: 0x7300}, Unset},
+		"saved rsp, one word off": {x86, WideRule{CFA: CFASPDeref, CFAOff: 40, Reg: 1}, leaf,
+			words{0x7028: 0x7200, 0x7200: 0x5555}, Regs{PC: 0x5555, SP: 0x7208, FP: 0x7100}, Unset},
+		"PLT before the push": {x86, WideRule{CFA: CFAPLT, CFAOff: 11}, with(leaf, 0x401a), words{0x7000: 0x5555}, Regs{PC: 0x5555, SP: 0x7008, FP: 0x7100}, Unset},
+		"PLT after the push":  {x86, WideRule{CFA: CFAPLT, CFAOff: 11}, with(leaf, 0x401b), words{0x7008: 0x5555}, Regs{PC: 0x5555, SP: 0x7010, FP: 0x7100}, Unset},
+		"r10":                 {x86, WideRule{CFA: CFAReg, Reg: 10}, leaf, words{0x71f8: 0x5555}, Regs{PC: 0x5555, SP: 0x7200, FP: 0x7100}, Unset},
+		"r10 of a caller":     {x86, WideRule{CFA: CFAReg, Reg: 10}, caller, words{0x71f8: 0x5555}, caller, UnsupportedRule},
+		"rbp in r9": {x86, WideRule{CFA: CFASP, CFAOff: 8, Rules: rules(FPReg, RADefault), Reg2: 9}, leaf, words{0x7000: 0x5555},
+			Regs{PC: 0x5555, SP: 0x7008, FP: 0x8888}, Unset},
+		"vfork": {x86, WideRule{CFA: CFASP, CFAOff: 0, Rules: rules(FPSame, RAReg), RAOff: 5}, leaf, nil, Regs{PC: 0x9999, SP: 0x7000, FP: 0x7100}, Unset},
+		"ra elsewhere": {x86, WideRule{CFA: CFASP, CFAOff: 32, Rules: rules(FPSame, RAAtCFA), RAOff: -32}, leaf, words{0x7000: 0x5555},
+			Regs{PC: 0x5555, SP: 0x7020, FP: 0x7100}, Unset},
+		"outermost":        {x86, WideRule{CFA: CFASP, Rules: rules(FPSame, RAUndefined)}, leaf, nil, leaf, Complete},
+		"ra zero":          {x86, WideRule{CFA: CFASP, CFAOff: 8}, leaf, words{0x7000: 0}, leaf, CompleteFP},
+		"no stack":         {x86, WideRule{CFA: CFASP, CFAOff: 8}, leaf, nil, leaf, UnreadableStack},
+		"frame of no size": {x86, WideRule{CFA: CFASP}, leaf, words{0x6ff8: 0x5555}, leaf, NoProgress},
+		"CFA below sp":     {x86, WideRule{CFA: CFAFP, CFAOff: -0x200}, leaf, words{0x6ef8: 0x5555}, leaf, NoProgress},
+		"unsupported":      {x86, unsupported(ReasonSPRule).widen(), leaf, nil, leaf, UnsupportedRule},
+
+		"frame pointer":            {x86, WideRule{}, leaf, words{0x7100: 0x7300, 0x7108: 0x5555}, Regs{PC: 0x5555, SP: 0x7110, FP: 0x7300, ViaFP: true}, Unset},
+		"frame pointer to nowhere": {x86, WideRule{}, leaf, nil, leaf, NoRow},
+		"end of frame pointers":    {x86, WideRule{}, leaf, words{0x7100: 0, 0x7108: 0}, leaf, CompleteFP},
+		"last frame pointer":       {x86, WideRule{}, leaf, words{0x7100: 0, 0x7108: 0x5555}, Regs{PC: 0x5555, SP: 0x7110, ViaFP: true}, Unset},
+		"frame pointer goes down":  {x86, WideRule{}, leaf, words{0x7100: 0x7100, 0x7108: 0x5555}, leaf, NoRow},
+		"frame pointer below sp":   {x86, WideRule{}, Regs{SP: 0x7000, FP: 0x6ff8}, words{0x6ff8: 0x7300, 0x7000: 0x5555}, Regs{SP: 0x7000, FP: 0x6ff8}, NoRow},
+		"frame pointer unaligned":  {x86, WideRule{}, Regs{SP: 0x7000, FP: 0x7004}, words{0x7004: 0x7300, 0x700c: 0x5555}, Regs{SP: 0x7000, FP: 0x7004}, NoRow},
+
+		"root of a chain": {x86, WideRule{}, chained(0, 0), nil, chained(0, 0), CompleteFP},
+		"chain to another stack": {x86, WideRule{}, chained(0x7100, 0), words{0x7100: 0x6000, 0x7108: 0x5555},
+			Regs{PC: 0x5555, SP: 0x7110, FP: 0x6000, ViaFP: true}, Unset},
+		"chain on another stack": {x86, WideRule{}, chained(0x6000, 0), words{0x6000: 0x6100, 0x6008: 0x5555},
+			Regs{PC: 0x5555, SP: 0x6010, FP: 0x6100, ViaFP: true, Switches: 1}, Unset},
+		"chain to and fro": {x86, WideRule{}, chained(0x6000, maxSwitches), words{0x6000: 0x6100, 0x6008: 0x5555}, chained(0x6000, maxSwitches), NoRow},
+
+		"arm64 pair": {arm, WideRule{CFA: CFASP, CFAOff: 32, Rules: rules(FPAtCFA, RADefault), FPOff: -32}, armLeaf,
+			words{0x7000: 0x7300, 0x7008: 0x0012_0000_0000_6666}, Regs{PC: 0x6666, SP: 0x7020, FP: 0x7300}, Unset},
+		"arm64 x30 alone": {arm, WideRule{CFA: CFASP, CFAOff: 16, FPOff: -24}, armLeaf, words{0x7000: 0x6666}, Regs{PC: 0x6666, SP: 0x7010, FP: 0x7100}, Unset},
+		"arm64 leaf":      {arm, WideRule{CFA: CFASP, Rules: rules(FPSame, RALR)}, armLeaf, nil, Regs{PC: 0x5555, SP: 0x7000, FP: 0x7100}, Unset},
+		"arm64 leaf that is none": {arm, WideRule{CFA: CFASP, Rules: rules(FPSame, RALR)}, Regs{PC: 0x4010, SP: 0x7000}, nil,
+			Regs{PC: 0x4010, SP: 0x7000}, UnsupportedRule},
+	} {
+		t.Run(name, func(t *testing.T) {
+			regs := c.regs
+			if o := Step(c.machine, c.rule, &regs, c.mem); o != c.outcome {
+				t.Errorf("outcome %v, want %v", o, c.outcome)
+			}
+			if diff := cmp.Diff(c.want, regs); diff != "" {
+				t.Errorf("registers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// chained is a frame that a frame record led to.
+func chained(fp uint64, switches uint8) Regs {
+	return Regs{PC: 0x4010, SP: 0x7000, FP: fp, ViaFP: true, Switches: switches}
+}
+
+func with(r Regs, pc uint64) Regs {
+	r.PC = pc
+	return r
+}
+
+// TestStepSignal goes through signal frames laid out as the kernel does: the
+// offsets are those of struct ucontext and struct rt_sigframe.
+func TestStepSignal(t *testing.T) {
+	const sp = 0x7000
+	mem := words{}
+	gregs := []int{8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7, 16} // DWARF numbers; 16 is rip
+	for i, number := range gregs {
+		mem[sp+40+8*uint64(i)] = 0x100 + uint64(number)
+	}
+	regs := Regs{SP: sp}
+	if o := Step(x86, WideRule{CFA: CFASignal, CFAOff: x86SignalSP}, &regs, mem); o != Unset {
+		t.Fatal(o)
+	}
+	want := Regs{PC: 0x110, SP: 0x107, FP: 0x106, Exact: true, Full: true}
+	for i := range want.General {
+		want.General[i] = 0x100 + uint64(i)
+	}
+	if diff := cmp.Diff(want, regs); diff != "" {
+		t.Errorf("x86-64 (-want +got):\n%s", diff)
+	}
+
+	const registers = sp + 128 + 176 + 8 // siginfo, ucontext up to the sigcontext, fault address
+	mem = words{registers + 29*8: 29, registers + 30*8: 30, registers + 31*8: 31, registers + 32*8: 32}
+	regs = Regs{SP: sp}
+	if o := Step(arm, WideRule{CFA: CFASignal, CFAOff: aarch64SignalSP}, &regs, mem); o != Unset {
+		t.Fatal(o)
+	}
+	if diff := cmp.Diff(Regs{PC: 32, SP: 31, FP: 29, LR: 30, Exact: true, LRKnown: true}, regs); diff != "" {
+		t.Errorf("arm64 (-want +got):\n%s", diff)
+	}
+
+	regs = Regs{SP: sp}
+	if o := Step(x86, WideRule{CFA: CFASignal, CFAOff: x86SignalSP}, &regs, words{}); o != UnreadableStack {
+		t.Errorf("no ucontext: %v", o)
+	}
+}
+
+// textSpace has one rule for each range of addresses.
+type textSpace map[[2]uint64]WideRule
+
+func (s textSpace) Rule(addr uint64) (WideRule, Outcome) {
+	for r, rule := range s {
+		if r[0] <= addr && addr < r[1] {
+			return rule, Unset
+		}
+	}
+	return WideRule{}, NoMapping
+}
+
+// TestWalk walks a leaf, a function that ends in a call, and the entry point.
+// The return address behind the call belongs to the next function, whose rule
+// would lead astray.
+func TestWalk(t *testing.T) {
+	space := textSpace{
+		{0x1000, 0x1010}: {CFA: CFASP, CFAOff: 8},
+		{0x2000, 0x2010}: {CFA: CFASP, CFAOff: 24},
+		{0x2010, 0x2020}: {CFA: CFASP, CFAOff: 512},
+		{0x3000, 0x3010}: {CFA: CFASP, Rules: rules(FPSame, RAUndefined)},
+	}
+	mem := words{0x7000: 0x2010, 0x7018: 0x3005}
+	walk := func(max int) (pcs []uint64, o Outcome) {
+		regs := Regs{PC: 0x1000, SP: 0x7000, Exact: true}
+		o = Walk(x86, space, &regs, mem, max, func(r *Regs) { pcs = append(pcs, r.PC) })
+		return pcs, o
+	}
+	pcs, o := walk(10)
+	if diff := cmp.Diff([]uint64{0x1000, 0x2010, 0x3005}, pcs); o != Complete || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", o, diff)
+	}
+	if pcs, o := walk(2); o != DepthLimit || len(pcs) != 2 {
+		t.Errorf("%d frames, %v", len(pcs), o)
+	}
+	delete(space, [2]uint64{0x3000, 0x3010})
+	if pcs, o := walk(10); o != NoMapping || len(pcs) != 3 {
+		t.Errorf("%d frames, %v", len(pcs), o)
+	}
+}
