@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
+/* Entry points. */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+#include "abi.h"
+#if defined(__TARGET_ARCH_x86)
+#include "regs_x86.h"
+#elif defined(__TARGET_ARCH_arm64)
+#include "regs_arm64.h"
+#else
+#error "no registers known for this architecture"
+#endif
+
+/* linux/bpf_perf_event.h, without the headers of one architecture. */
+struct bpf_perf_event_data {
+	sampled_regs regs;
+	__u64 sample_period;
+	__u64 addr;
+};
+
+static struct slab *table_slab(__u32 index);
+#define read_user(dst, size, addr) bpf_probe_read_user(dst, size, (const void *)(addr))
+
+#include "unwind.h"
+#include "maps.h"
+#include "sample.h"
+
+char _license[] SEC("license") = "GPL";
+
+static inline __attribute__((always_inline)) struct slab *table_slab(__u32 index)
+{
+	__u32 number = index >> SLAB_SHIFT, zero = 0;
+	void *slab = bpf_map_lookup_elem(&slabs, &number);
+
+	return slab ? bpf_map_lookup_elem(slab, &zero) : 0;
+}
+
+/*
+ * One frame of the user stack: where we are, then on to the caller. A global
+ * function, so that the verifier looks at it once and not once a frame; state is
+ * in a map, because 5.10 lets global functions take no pointers.
+ */
+__attribute__((noinline)) int walk_frame(__u32 cpu)
+{
+	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &cpu);
+	struct frame f;
+
+	if (!scratch)
+		return OUTCOME_NO_USER_REGISTERS;
+	struct unwinder *u = &scratch->unwinder;
+	struct sample *s = &scratch->sample;
+	__u32 at = s->kernel_frames + s->user_frames * FRAME_WORDS;
+
+	if (s->user_frames >= MAX_USER_FRAMES || at > SAMPLE_WORDS - FRAME_WORDS)
+		return OUTCOME_DEPTH_LIMIT;
+	int r = locate(u, &f);
+	s->words[at & (SAMPLE_WORDS - 1)] = f.address;
+	s->words[(at + 1) & (SAMPLE_WORDS - 1)] = f.exe | (__u64)f.flags << 32;
+	s->user_frames++;
+	if (r)
+		return r;
+	r = step(u);
+	/* Only a signal leads to an exact pc: this was its trampoline, which nobody called. */
+	if (!r && u->exact)
+		s->words[(at + 1) & (SAMPLE_WORDS - 1)] = f.exe | (__u64)(f.flags & ~FRAME_RETURN_ADDRESS) << 32;
+	return r;
+}
+
+/*
+ * A process that has executed a new program has none of the mappings that user
+ * space told us before. Where the kernel put its stack tells programs apart: it
+ * is random, children inherit it, and it is 0 while a program is being replaced.
+ * The first sample after an update notes it.
+ */
+ALWAYS_INLINE int is_same_program(struct process *p, const struct sample *s)
+{
+	__u64 program = BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), mm, start_stack);
+
+	/* Inside execve it is not final yet. */
+	if (!p->program && !in_execve(s))
+		p->program = program;
+	return program && p->program == program;
+}
+
+ALWAYS_INLINE int walk(struct unwinder *u, struct sample *s, __u32 cpu, struct process *p)
+{
+	u->mapping.start = u->mapping.end = 0;
+	u->mappings = u->mapping_count = 0;
+	if (p && is_same_program(p, s)) {
+		u->mappings = p->mappings;
+		u->mapping_count = p->count;
+		s->generation = p->generation;
+	}
+	for (int i = 0; i <= MAX_USER_FRAMES; i++) {
+		int r = walk_frame(cpu);
+		if (r)
+			return r;
+	}
+	return OUTCOME_DEPTH_LIMIT;
+}
+
+SEC("perf_event")
+int sample_cpu(struct bpf_perf_event_data *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	__u32 pid = (__u32)(id >> 32);
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct counters *c = counters();
+	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &cpu);
+
+	if (!c || !scratch)
+		return 0;
+	c->ticks++;
+	if (!pid) {
+		c->idle++;
+		return 0;
+	}
+	struct process *p = bpf_map_lookup_elem(&processes, &pid);
+	if (p && (p->flags & PROCESS_IGNORED)) {
+		c->ignored++;
+		return 0;
+	}
+
+	struct unwinder *u = &scratch->unwinder;
+	struct sample *s = &scratch->sample;
+	begin_sample(s, id);
+	if ((config & CONFIG_KERNEL_STACKS) && !REGS_IN_USER_MODE(&ctx->regs))
+		take_kernel_stack(ctx, s);
+	int outcome = OUTCOME_NOT_COLLECTED;
+	if (config & CONFIG_USER_STACKS) {
+		outcome = find_user_registers(ctx, u, s);
+		if (!outcome)
+			outcome = walk(u, s, cpu, p);
+		if (walk_failed(outcome) && in_execve(s)) {
+			s->user_frames = 0;
+			outcome = OUTCOME_NO_USER_REGISTERS;
+		}
+	}
+	emit_sample(scratch, c, outcome);
+	/* 1 lets the event go on to what it would do without a program. */
+	return config & CONFIG_KEEP_EVENTS ? 1 : 0;
+}

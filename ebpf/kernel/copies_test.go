@@ -1,0 +1,87 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"os"
+	"testing"
+	"time"
+)
+
+// TestCopies takes samples of this process with copies, and finds that each
+// sample has one that begins at the same instruction.
+func TestCopies(t *testing.T) {
+	p := load(t)
+	p.KeepCopies()
+	if err := p.SetStacks(true, false, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(200); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	defer close(stop)
+	go burn(stop)
+
+	type key struct {
+		cpu, tid uint32
+		pc       uint64
+	}
+	samples, copies := map[key][]uint64{}, map[key][]Copy{}
+	n := 0
+	for deadline := time.Now().Add(10 * time.Second); n < 20 && time.Now().Before(deadline); {
+		_, err := p.ReadSamples(time.Now().Add(100*time.Millisecond), func(s *Sample) {
+			if s.PID == uint32(os.Getpid()) && len(s.User) > 0 {
+				k := key{s.CPU, s.TID, s.User[0].Address}
+				samples[k] = append(samples[k], s.Time)
+				n++
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost, err := p.ReadCopies(func(c *Copy) {
+			k := key{c.CPU, c.TID, c.PC}
+			copies[k] = append(copies[k], Copy{Time: c.Time, InUser: c.InUser, Stack: make([]byte, len(c.Stack))})
+		})
+		if err != nil || lost > 0 {
+			t.Fatalf("%d copies lost, %v", lost, err)
+		}
+	}
+	if n < 20 {
+		t.Fatalf("%d samples of this process in 10 s, want 20", n)
+	}
+	for k, times := range samples {
+		if len(copies[k]) < len(times) {
+			t.Errorf("%d samples at 0x%x, %d copies", len(times), k.pc, len(copies[k]))
+			continue
+		}
+		for i, at := range times {
+			c := copies[k][i]
+			// Newer kernels make the copy just before the sample, older ones just after.
+			if i > 0 && c.Time <= times[i-1] || i+1 < len(times) && c.Time >= times[i+1] {
+				t.Errorf("the copy of time %d does not belong to sample %d, of time %d", c.Time, i, at)
+			}
+			if !c.InUser || len(c.Stack) < 64 {
+				t.Errorf("copy in user mode: %t, with %d bytes of stack", c.InUser, len(c.Stack))
+			}
+		}
+	}
+}
+
+// FuzzParseCopy: no record makes the parser panic, or claim a stack longer than
+// the record.
+func FuzzParseCopy(f *testing.F) {
+	whole := binary.NativeEndian.AppendUint64(make([]byte, 16), 2) // abi
+	whole = append(whole, make([]byte, 8*len(regNumbers))...)
+	whole = binary.NativeEndian.AppendUint64(whole, 16)
+	whole = append(whole, make([]byte, 16)...)
+	whole = binary.NativeEndian.AppendUint64(whole, 8)
+	f.Add(whole)
+	f.Add(make([]byte, 32))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var c Copy
+		if c.parse(b) && len(c.Stack) > len(b) {
+			t.Errorf("%d bytes of stack in a record of %d", len(c.Stack), len(b))
+		}
+	})
+}

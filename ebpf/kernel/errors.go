@@ -1,0 +1,99 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrClosed is returned by reads after Close.
+var ErrClosed = errors.New("profiler is closed")
+
+// PermissionError says which capabilities the process would need and lacks.
+type PermissionError struct {
+	Missing []string // names, CAP_BPF and so on
+}
+
+func (e *PermissionError) Error() string {
+	return fmt.Sprintf("profiling needs capabilities that this process lacks: %s (run it as root, or grant them)", strings.Join(e.Missing, ", "))
+}
+
+// errPIDNamespace says that /proc shows other PIDs than samples have.
+var errPIDNamespace = errors.New("profiling needs the host's PID namespace: in a container, run it with --pid=host or hostPID: true")
+
+// initialPIDNamespace is the inode of the host's PID namespace, PROC_PID_INIT_INO
+// in the kernel's include/linux/proc_ns.h.
+const initialPIDNamespace = 0xEFFFFFFC
+
+// checkNamespace returns an error when this process is not in the host's PID
+// namespace.
+func checkNamespace() error {
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/pid", &st); err != nil {
+		return fmt.Errorf("find own PID namespace: %w", err)
+	}
+	if st.Ino != initialPIDNamespace {
+		return errPIDNamespace
+	}
+	return nil
+}
+
+// capability is one that the profiler uses, and what it uses it for.
+type capability struct {
+	bit         uint
+	name        string
+	underAdmin  bool // CAP_SYS_ADMIN will do as well
+	explanation string
+}
+
+func neededCapabilities() []capability {
+	return []capability{
+		{unix.CAP_BPF, "CAP_BPF", true, "load programs and maps"},
+		{unix.CAP_PERFMON, "CAP_PERFMON", true, "sample every CPU"},
+		{unix.CAP_SYS_PTRACE, "CAP_SYS_PTRACE", false, "read /proc/PID of other users"},
+		{unix.CAP_CHECKPOINT_RESTORE, "CAP_CHECKPOINT_RESTORE", true, "open /proc/PID/map_files"},
+		{unix.CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH", false, "read executables of other users"},
+		{unix.CAP_SYSLOG, "CAP_SYSLOG", true, "read kernel symbols"},
+	}
+}
+
+// checkPermissions returns a *PermissionError when the process lacks a
+// capability, see capabilities(7).
+func checkPermissions() error {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return fmt.Errorf("read own capabilities: %w", err)
+	}
+	effective, err := effectiveCapabilities(string(status))
+	if err != nil {
+		return err
+	}
+	if missing := missingCapabilities(effective); len(missing) > 0 {
+		return &PermissionError{Missing: missing}
+	}
+	return nil
+}
+
+func effectiveCapabilities(status string) (uint64, error) {
+	for line := range strings.Lines(status) {
+		if hex, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			return strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+		}
+	}
+	return 0, errors.New("read own capabilities: no CapEff in /proc/self/status")
+}
+
+func missingCapabilities(effective uint64) []string {
+	admin := effective&(1<<unix.CAP_SYS_ADMIN) != 0
+	var missing []string
+	for _, c := range neededCapabilities() {
+		if effective&(1<<c.bit) == 0 && !(c.underAdmin && admin) {
+			missing = append(missing, c.name)
+		}
+	}
+	return missing
+}

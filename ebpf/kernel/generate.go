@@ -1,0 +1,6 @@
+// Package kernel is the border to the kernel: it loads the BPF programs of
+// bpf/, attaches them, writes their maps and reads what they send. It is the
+// only importer of cilium/ebpf.
+package kernel
+
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -cflags "-O2 -mcpu=v3 -Wall -Wextra -Werror -I/usr/include/x86_64-linux-gnu" -target amd64,arm64 -type limits -type outcome -type cfa_kind -type fp_rule -type ra_rule -type page_state -type page_mark -type process_flags -type frame_flags -type sample_flags -type config_flags -type process -type counters profiler ../../bpf/profiler.bpf.c

@@ -1,0 +1,95 @@
+package kernel
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// load loads the real programs, or skips where this process may not.
+func load(t testing.TB) *Profiler {
+	t.Helper()
+	p, err := Load(Options{TableBytes: 64 << 20})
+	var denied *PermissionError
+	if errors.As(err, &denied) && os.Getenv("REQUIRE_KERNEL") != "1" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// burn keeps a CPU busy in user mode until stop is closed.
+func burn(stop <-chan struct{}) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for x := 0; ; x++ {
+		if x%1_000_000 == 0 {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}
+}
+
+func TestSamplesOfThisProcess(t *testing.T) {
+	p := load(t)
+	if err := p.SetStacks(true, true, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(500); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	defer close(stop)
+	go burn(stop)
+
+	mine, withStack := 0, 0
+	deadline := time.Now().Add(10 * time.Second)
+	for mine < 20 && time.Now().Before(deadline) {
+		_, err := p.ReadSamples(time.Now().Add(100*time.Millisecond), func(s *Sample) {
+			if s.PID != uint32(os.Getpid()) || !s.InUser {
+				return
+			}
+			mine++
+			if s.Outcome != unwind.ProcessUnknown {
+				t.Errorf("outcome %s of a process that nobody told about, want %s", s.Outcome, unwind.ProcessUnknown)
+			}
+			if len(s.User) != 1 || s.User[0].Exe != 0 || s.User[0].Address != s.Regs.PC {
+				t.Errorf("frames %+v, want the sampled pc 0x%x alone", s.User, s.Regs.PC)
+			}
+			if s.Stack.Len() > 0 {
+				withStack++
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if mine < 20 {
+		t.Fatalf("%d samples of this process in 10 s, want 20", mine)
+	}
+	if withStack == 0 {
+		t.Error("no sample has a copy of the stack")
+	}
+
+	c, err := p.Counters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Ticks == 0 || c.Expected == 0 || c.Outcomes[unwind.ProcessUnknown] < uint64(mine) {
+		t.Errorf("counters %+v do not show %d samples", c, mine)
+	}
+}

@@ -1,0 +1,125 @@
+package kernel
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/procfs"
+)
+
+// RecordKind is the kind of a side-band record.
+type RecordKind uint8
+
+// Kinds of records.
+const (
+	RecordMap  RecordKind = iota + 1 // a process got an executable mapping
+	RecordExec                       // a process started a new program
+	RecordComm                       // a process was renamed
+	RecordFork                       // a process was born
+	RecordExit                       // a process ended
+	RecordLost                       // records were lost: look everything up anew
+)
+
+// Record is one side-band record.
+type Record struct {
+	Kind    RecordKind
+	Time    uint64 // CLOCK_MONOTONIC, ns
+	PID     uint32
+	Parent  uint32         // RecordFork: the parent's PID
+	Comm    string         // RecordExec, RecordComm
+	Mapping procfs.Mapping // RecordMap
+	BuildID string         // RecordMap: hex, "" when the kernel gave none; then Mapping has device and inode
+}
+
+// parseRecord appends what a perf record says, if it is of interest: threads'
+// births, ends and names are not.
+func parseRecord(out []Record, kind uint32, misc uint16, b []byte) []Record {
+	const trailer = 8 // sample_id: the time
+	if len(b) < trailer {
+		return out
+	}
+	body := b[:len(b)-trailer]
+	r := Record{Time: binary.NativeEndian.Uint64(b[len(body):])}
+	ok := false
+	switch kind {
+	case unix.PERF_RECORD_MMAP2:
+		ok = r.parseMap(misc, body)
+	case unix.PERF_RECORD_COMM:
+		ok = r.parseComm(misc, body)
+	case unix.PERF_RECORD_FORK, unix.PERF_RECORD_EXIT:
+		ok = r.parseTask(kind, body)
+	case unix.PERF_RECORD_LOST:
+		r.Kind, ok = RecordLost, true
+	}
+	if !ok {
+		return out
+	}
+	return append(out, r)
+}
+
+// parseMap reads: u32 pid, tid; u64 addr, len, pgoff; 24 bytes of device and
+// inode or build ID; u32 prot, flags; char filename[].
+func (r *Record) parseMap(misc uint16, b []byte) bool {
+	const (
+		fixed        = 8 + 24 + 24 + 8
+		miscBuildID  = 1 << 14 // PERF_RECORD_MISC_MMAP_BUILD_ID
+		buildIDBytes = 20
+	)
+	if len(b) < fixed {
+		return false
+	}
+	u32, u64 := binary.NativeEndian.Uint32, binary.NativeEndian.Uint64
+	r.Kind, r.PID = RecordMap, u32(b)
+	start, length := u64(b[8:]), u64(b[16:])
+	r.Mapping = procfs.Mapping{Start: start, End: start + length, Offset: u64(b[24:]), Path: cString(b[fixed:])}
+	if r.Mapping.End < start {
+		return false
+	}
+	if misc&miscBuildID != 0 {
+		n := min(int(b[32]), buildIDBytes)
+		r.BuildID = hex.EncodeToString(b[36:][:n])
+	} else {
+		r.Mapping.Dev = unix.Mkdev(u32(b[32:]), u32(b[36:]))
+		r.Mapping.Inode = u64(b[40:])
+	}
+	return u32(b[56:])&unix.PROT_EXEC != 0
+}
+
+// parseComm reads: u32 pid, tid; char comm[].
+func (r *Record) parseComm(misc uint16, b []byte) bool {
+	if len(b) < 8 {
+		return false
+	}
+	pid, tid := binary.NativeEndian.Uint32(b), binary.NativeEndian.Uint32(b[4:])
+	r.Kind, r.PID, r.Comm = RecordComm, pid, cString(b[8:])
+	if misc&unix.PERF_RECORD_MISC_COMM_EXEC != 0 {
+		r.Kind = RecordExec
+	}
+	return pid == tid
+}
+
+// parseTask reads: u32 pid, ppid, tid, ptid; u64 time.
+func (r *Record) parseTask(kind uint32, b []byte) bool {
+	if len(b) < 24 {
+		return false
+	}
+	u32 := binary.NativeEndian.Uint32
+	pid, parent, tid := u32(b), u32(b[4:]), u32(b[8:])
+	r.PID, r.Parent = pid, parent
+	if kind == unix.PERF_RECORD_FORK {
+		r.Kind = RecordFork
+		return pid != parent // else a thread
+	}
+	r.Kind = RecordExit
+	return pid == tid
+}
+
+func cString(b []byte) string {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return string(b)
+}

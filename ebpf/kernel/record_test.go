@@ -1,0 +1,207 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headwater/headwater/ebpf/procfs"
+)
+
+// body builds the bytes of a record behind its header.
+type body []byte
+
+func (b body) u32(v ...uint32) body {
+	for _, x := range v {
+		b = binary.NativeEndian.AppendUint32(b, x)
+	}
+	return b
+}
+
+func (b body) u64(v ...uint64) body {
+	for _, x := range v {
+		b = binary.NativeEndian.AppendUint64(b, x)
+	}
+	return b
+}
+
+func (b body) text(s string, size int) body {
+	return append(b, append([]byte(s), make([]byte, size-len(s))...)...)
+}
+
+// Layouts are those of perf_event_open(2), "MMAP layout".
+func TestParseRecord(t *testing.T) {
+	const exec, read = unix.PROT_EXEC | unix.PROT_READ, unix.PROT_READ
+	mapped := procfs.Mapping{Start: 0x1000, End: 0x3000, Offset: 0x4000, Path: "/lib/x.so"}
+	withInode := mapped
+	withInode.Dev, withInode.Inode = unix.Mkdev(8, 1), 77
+	for _, c := range []struct {
+		name string
+		kind uint32
+		misc uint16
+		body body
+		want []Record
+	}{
+		{
+			"mapping with inode", unix.PERF_RECORD_MMAP2, 0,
+			body{}.u32(5, 6).u64(0x1000, 0x2000, 0x4000).u32(8, 1).u64(77, 3).u32(exec, 0).text("/lib/x.so", 16).u64(99),
+			[]Record{{Kind: RecordMap, Time: 99, PID: 5, Mapping: withInode}},
+		},
+		{
+			"mapping with build ID", unix.PERF_RECORD_MMAP2, 1 << 14,
+			body{}.u32(5, 6).u64(0x1000, 0x2000, 0x4000).u32(4).u32(0xddccbbaa).u64(0, 0).u32(exec, 0).text("/lib/x.so", 16).u64(99),
+			[]Record{{Kind: RecordMap, Time: 99, PID: 5, Mapping: mapped, BuildID: "aabbccdd"}},
+		},
+		{
+			"data", unix.PERF_RECORD_MMAP2, 0,
+			body{}.u32(5, 6).u64(0x1000, 0x2000, 0x4000).u32(8, 1).u64(77, 3).u32(read, 0).text("/lib/x.so", 16).u64(99),
+			nil,
+		},
+		{
+			"mapping past the end of memory", unix.PERF_RECORD_MMAP2, 0,
+			body{}.u32(5, 6).u64(1<<63, 1<<63, 0).u32(8, 1).u64(77, 3).u32(exec, 0).text("x", 8).u64(99),
+			nil,
+		},
+		{"program", unix.PERF_RECORD_COMM, unix.PERF_RECORD_MISC_COMM_EXEC, body{}.u32(5, 5).text("cat", 8).u64(99), []Record{{Kind: RecordExec, Time: 99, PID: 5, Comm: "cat"}}},
+		{"name", unix.PERF_RECORD_COMM, 0, body{}.u32(5, 5).text("cat", 8).u64(99), []Record{{Kind: RecordComm, Time: 99, PID: 5, Comm: "cat"}}},
+		{"name of a thread", unix.PERF_RECORD_COMM, 0, body{}.u32(5, 6).text("cat", 8).u64(99), nil},
+		{"fork", unix.PERF_RECORD_FORK, 0, body{}.u32(7, 5, 7, 6).u64(1).u64(99), []Record{{Kind: RecordFork, Time: 99, PID: 7, Parent: 5}}},
+		{"new thread", unix.PERF_RECORD_FORK, 0, body{}.u32(5, 5, 7, 6).u64(1).u64(99), nil},
+		{"exit", unix.PERF_RECORD_EXIT, 0, body{}.u32(7, 5, 7, 5).u64(1).u64(99), []Record{{Kind: RecordExit, Time: 99, PID: 7, Parent: 5}}},
+		{"end of a thread", unix.PERF_RECORD_EXIT, 0, body{}.u32(7, 7, 8, 7).u64(1).u64(99), nil},
+		{"lost", unix.PERF_RECORD_LOST, 0, body{}.u64(1, 2).u64(99), []Record{{Kind: RecordLost, Time: 99}}},
+		{"cut", unix.PERF_RECORD_MMAP2, 0, body{}.u32(5, 6).u64(99), nil},
+		{"of another kind", unix.PERF_RECORD_THROTTLE, 0, body{}.u64(1, 2, 3).u64(99), nil},
+	} {
+		if d := cmp.Diff(c.want, parseRecord(nil, c.kind, c.misc, c.body)); d != "" {
+			t.Errorf("%s: -want +got\n%s", c.name, d)
+		}
+	}
+}
+
+func FuzzParseRecord(f *testing.F) {
+	f.Add(uint32(unix.PERF_RECORD_MMAP2), uint16(1<<14), []byte(body{}.u32(5, 6).u64(0x1000, 0x2000, 0).u32(255, 2, 3, 4, 5, 6).u32(4, 0).text("x", 8).u64(9)))
+	f.Fuzz(func(t *testing.T, kind uint32, misc uint16, b []byte) {
+		for _, r := range parseRecord(nil, kind, misc, b) {
+			if r.Kind == RecordMap && r.Mapping.End < r.Mapping.Start {
+				t.Errorf("mapping from 0x%x to 0x%x", r.Mapping.Start, r.Mapping.End)
+			}
+		}
+	})
+}
+
+// program is one to start: ls or, where there is none, this one, which then does
+// nothing.
+func program(t *testing.T) *exec.Cmd {
+	t.Helper()
+	if path, err := exec.LookPath("ls"); err == nil {
+		return exec.Command(path, "/")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exec.Command(self, "-test.run=^$")
+}
+
+// TestSideBand starts a program and expects its life in the records, with
+// libc's build ID as readelf prints it.
+func TestSideBand(t *testing.T) {
+	load(t) // for its skip without privileges
+	s, err := OpenSideBand()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	cmd := program(t)
+	name := filepath.Base(cmd.Path)
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	pid := uint32(cmd.Process.Pid)
+	seen := map[RecordKind]int{}
+	libc := ""
+	var last uint64
+	for deadline := time.Now().Add(10 * time.Second); seen[RecordExit] == 0 && time.Now().Before(deadline); {
+		if err := s.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		records, err := s.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			if r.PID != pid {
+				continue
+			}
+			if r.Time < last {
+				t.Errorf("record %+v comes after one of time %d", r, last)
+			}
+			last = r.Time
+			seen[r.Kind]++
+			if r.Kind == RecordExec && r.Comm != name[:min(len(name), 15)] {
+				t.Errorf("program is called %q, want %s", r.Comm, name)
+			}
+			if strings.Contains(r.Mapping.Path, "/libc.so") {
+				libc = r.BuildID
+			}
+		}
+	}
+	if seen[RecordExec] != 1 || seen[RecordMap] < 1 || seen[RecordExit] != 1 {
+		t.Errorf("records by kind %v, want one exec, some mappings, one exit", seen)
+	}
+	if name != "ls" || !s.buildID {
+		return
+	}
+	if want := readelfBuildID(t, "libc.so.6"); libc != want {
+		t.Errorf("libc's build ID %q, readelf says %q", libc, want)
+	}
+}
+
+// readelfBuildID asks readelf for the build ID of a library of ours.
+func readelfBuildID(t *testing.T, name string) string {
+	t.Helper()
+	out, err := exec.Command("sh", "-c", "readelf -n $(ldd /bin/ls | awk '/"+name+"/{print $3}') | awk '/Build ID/{print $3}'").Output()
+	if err != nil {
+		if os.Getenv("REQUIRE_KERNEL") != "1" {
+			t.Skip("readelf is not installed: ", err)
+		}
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func TestParseCPUs(t *testing.T) {
+	for list, want := range map[string][]int{"0": {0}, "0-3": {0, 1, 2, 3}, "0,2-3,7": {0, 2, 3, 7}} {
+		if got, err := parseCPUs(list); err != nil || !cmp.Equal(got, want) {
+			t.Errorf("CPUs %q: %v, %v, want %v", list, got, err, want)
+		}
+	}
+	for _, list := range []string{"", "x", "3-1", "-1", "0-99999999"} {
+		if got, err := parseCPUs(list); err == nil {
+			t.Errorf("CPUs %q: %v, want an error", list, got)
+		}
+	}
+}
+
+func TestMissingCapabilities(t *testing.T) {
+	all, err := effectiveCapabilities("Name:\tx\nCapEff:\t000001ffffffffff\n")
+	if err != nil || len(missingCapabilities(all)) != 0 {
+		t.Errorf("root lacks %v, %v", missingCapabilities(all), err)
+	}
+	if missing := missingCapabilities(0); len(missing) != len(neededCapabilities()) {
+		t.Errorf("without any capability, only %v are missing", missing)
+	}
+	admin := uint64(1) << unix.CAP_SYS_ADMIN
+	if d := cmp.Diff([]string{"CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"}, missingCapabilities(admin)); d != "" {
+		t.Errorf("with CAP_SYS_ADMIN alone: -want +got\n%s", d)
+	}
+}

@@ -1,0 +1,61 @@
+package kernel
+
+// residentPages are the pages of rows in table memory, on the ring of a clock
+// that looks for those to evict: each gets a second chance.
+type residentPages struct {
+	byEntry map[uint32]*residentPage
+	ring    []*residentPage
+	hand    int
+}
+
+type residentPage struct {
+	run
+	entry uint32 // word of the directory entry
+	index int    // in ring
+}
+
+func newResidentPages() residentPages { return residentPages{byEntry: map[uint32]*residentPage{}} }
+
+func (p *residentPages) len() int { return len(p.ring) }
+
+func (p *residentPages) has(entry uint32) bool { return p.byEntry[entry] != nil }
+
+// set notes where the rows of a page are, and returns where they were.
+func (p *residentPages) set(entry uint32, r run) (old run) {
+	if page := p.byEntry[entry]; page != nil {
+		old, page.run = page.run, r
+		return old
+	}
+	page := &residentPage{run: r, entry: entry, index: len(p.ring)}
+	p.byEntry[entry] = page
+	p.ring = append(p.ring, page)
+	return run{}
+}
+
+// remove forgets a page, and returns where its rows are.
+func (p *residentPages) remove(entry uint32) run {
+	page := p.byEntry[entry]
+	delete(p.byEntry, entry)
+	last := len(p.ring) - 1
+	p.ring[page.index] = p.ring[last]
+	p.ring[page.index].index = page.index
+	p.ring[last] = nil
+	p.ring = p.ring[:last]
+	return page.run
+}
+
+// victim returns a page with rows that was not accessed since the hand last came
+// by. accessed tells, and forgets, whether a page was.
+func (p *residentPages) victim(accessed func(entry uint32) bool) (entry uint32, ok bool) {
+	for range 2 * len(p.ring) {
+		if p.hand >= len(p.ring) {
+			p.hand = 0
+		}
+		page := p.ring[p.hand]
+		p.hand++
+		if page.words > 0 && !accessed(page.entry) {
+			return page.entry, true
+		}
+	}
+	return 0, false
+}

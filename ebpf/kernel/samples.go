@@ -1,0 +1,159 @@
+package kernel
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// Sample is one sample as the kernel sent it. Slices are valid until the next
+// read.
+type Sample struct {
+	Time       uint64 // CLOCK_MONOTONIC, ns
+	PID, TID   uint32
+	CPU        uint32
+	Outcome    unwind.Outcome
+	InUser     bool   // the CPU was in user mode
+	Generation uint32 // of the mappings that the walk saw, 0: none
+	Comm       string // of the thread
+
+	Kernel []uint64 // addresses, leaf first
+	User   []Frame  // leaf first
+
+	// Where the walk stopped, to go on from there. Stack is a copy of the user
+	// stack around and above Regs.SP; it is there only when the walk missed a table.
+	Regs  unwind.Regs
+	Stack Stack
+}
+
+// Frame is a user frame. With Exe 0, Address is one of the process, else an ELF
+// virtual address of that executable.
+type Frame struct {
+	Address uint64
+	Exe     uint32
+	Flags   FrameFlags
+}
+
+// FrameFlags say what a frame's address is and how it was found.
+type FrameFlags uint32
+
+// Frame flags, see enum frame_flags in bpf/abi.h.
+const (
+	ReturnAddress FrameFlags = FrameFlags(profilerFrameFlagsFRAME_RETURN_ADDRESS)
+	FramePointer  FrameFlags = FrameFlags(profilerFrameFlagsFRAME_POINTER)
+)
+
+// sampleReader decodes the ring buffer.
+type sampleReader struct {
+	ring   *ringbuf.Reader
+	record ringbuf.Record
+	sample Sample
+	comms  map[string]string
+}
+
+func newSampleReader(ring *ringbuf.Reader) *sampleReader {
+	return &sampleReader{ring: ring, comms: map[string]string{}}
+}
+
+// read hands every sample that is there or arrives before the deadline, or
+// before a flush, to f.
+func (r *sampleReader) read(deadline time.Time, f func(*Sample)) (flushed bool, err error) {
+	r.ring.SetDeadline(deadline)
+	for {
+		err := r.ring.ReadInto(&r.record)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return false, nil
+		case errors.Is(err, ringbuf.ErrFlushed):
+			return true, nil
+		case errors.Is(err, ringbuf.ErrClosed):
+			return false, ErrClosed
+		case err != nil:
+			return false, fmt.Errorf("read samples: %w", err)
+		}
+		if err := r.decode(r.record.RawSample); err != nil {
+			return false, err
+		}
+		f(&r.sample)
+	}
+}
+
+// decode reads struct sample of bpf/abi.h.
+func (r *sampleReader) decode(b []byte) error {
+	var layout profilerScratch
+	s := &layout.Sample
+	head := int(unsafe.Offsetof(s.Words))
+	if len(b) < head {
+		return fmt.Errorf("read samples: record of %d bytes, want at least %d", len(b), head)
+	}
+	le := binary.LittleEndian
+	u32 := func(at uintptr) uint32 { return le.Uint32(b[at:]) }
+	u64 := func(at uintptr) uint64 { return le.Uint64(b[at:]) }
+
+	flags := profilerSampleFlags(b[unsafe.Offsetof(s.Flags)])
+	kernelFrames := int(le.Uint16(b[unsafe.Offsetof(s.KernelFrames):]))
+	userFrames := int(le.Uint16(b[unsafe.Offsetof(s.UserFrames):]))
+	stackBytes := int(u32(unsafe.Offsetof(s.StackBytes)))
+	body := b[head:]
+	if 8*kernelFrames+16*userFrames+stackBytes > len(body) {
+		return fmt.Errorf("read samples: record of %d bytes is too short for %d + %d frames and %d bytes of stack", len(b), kernelFrames, userFrames, stackBytes)
+	}
+
+	out := &r.sample
+	out.Time = u64(unsafe.Offsetof(s.Time))
+	out.PID, out.TID = u32(unsafe.Offsetof(s.Pid)), u32(unsafe.Offsetof(s.Tid))
+	out.CPU = u32(unsafe.Offsetof(s.Cpu))
+	out.Outcome = unwind.Outcome(b[unsafe.Offsetof(s.Outcome)])
+	out.InUser = flags&profilerSampleFlagsSAMPLE_IN_USER != 0
+	out.Generation = u32(unsafe.Offsetof(s.Generation))
+	out.Comm = r.comm(b[unsafe.Offsetof(s.Comm):][:len(s.Comm)])
+	out.Regs = unwind.Regs{
+		PC:    u64(unsafe.Offsetof(s.Pc)),
+		SP:    u64(unsafe.Offsetof(s.Sp)),
+		FP:    u64(unsafe.Offsetof(s.Fp)),
+		LR:    u64(unsafe.Offsetof(s.Lr)),
+		Exact: flags&profilerSampleFlagsSAMPLE_EXACT_PC != 0,
+	}
+	out.Regs.LRKnown = out.Regs.LR != 0
+	out.Kernel = out.Kernel[:0]
+	for i := range kernelFrames {
+		out.Kernel = append(out.Kernel, le.Uint64(body[8*i:]))
+	}
+	body = body[8*kernelFrames:]
+	out.User = out.User[:0]
+	for i := range userFrames {
+		f := body[16*i:]
+		out.User = append(out.User, Frame{Address: le.Uint64(f), Exe: le.Uint32(f[8:]), Flags: FrameFlags(le.Uint32(f[12:]))})
+	}
+	out.Stack = Stack{
+		bytes: body[16*userFrames:][:stackBytes],
+		base:  (out.Regs.SP - uint64(profilerLimitsRED_ZONE)) &^ (stackPage - 1),
+		pages: u32(unsafe.Offsetof(s.StackPages)),
+	}
+	return nil
+}
+
+// comm returns the name in a NUL-terminated buffer. Names repeat, so they are
+// interned, within reason.
+func (r *sampleReader) comm(b []byte) string {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	if s, ok := r.comms[string(b)]; ok {
+		return s
+	}
+	if len(r.comms) >= 4096 {
+		clear(r.comms)
+	}
+	s := string(b)
+	r.comms[s] = s
+	return s
+}

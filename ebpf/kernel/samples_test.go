@@ -1,0 +1,67 @@
+package kernel
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// The numbers of ebpf/unwind and of bpf/abi.h are the same.
+func TestSharedNumbers(t *testing.T) {
+	for got, want := range map[uint32]uint32{
+		uint32(unwind.PageShift):                        uint32(profilerLimitsROW_PAGE_SHIFT),
+		100 + uint32(unwind.NumOutcomes):                100 + uint32(profilerOutcomeOUTCOMES),
+		200 + uint32(unwind.Complete):                   200 + uint32(profilerOutcomeOUTCOME_COMPLETE),
+		300 + uint32(unwind.PageMissing):                300 + uint32(profilerOutcomeOUTCOME_PAGE_MISSING),
+		400 + uint32(unwind.NotCollected):               400 + uint32(profilerOutcomeOUTCOME_NOT_COLLECTED),
+		500 + uint32(unwind.CFAReg):                     500 + uint32(profilerCfaKindCFA_REG),
+		500 + uint32(unwind.CFASPIndexed):               500 + uint32(profilerCfaKindCFA_SP_INDEXED),
+		500 + uint32(unwind.CFAFrame):                   500 + uint32(profilerCfaKindCFA_FRAME),
+		600 + uint32(unwind.CFASignal):                  600 + uint32(profilerCfaKindCFA_SIGNAL),
+		700 + uint32(unwind.FPReg):                      700 + uint32(profilerFpRuleFP_REG),
+		800 + uint32(unwind.RAReg):                      800 + uint32(profilerRaRuleRA_REG),
+		900 + uint32(unsafe.Sizeof(profilerProcess{})):  900 + 24,
+		1000 + uint32(unsafe.Sizeof(unwind.WideRule{})): 1000 + 16,
+		1100 + uint32(unsafe.Sizeof(unwind.Row{})):      1100 + 8,
+		1200 + uint32(len(profilerCounters{}.Outcomes)): 1200 + uint32(unwind.NumOutcomes),
+		1300 + uint32(unwind.Task32Bit):                 1300 + uint32(profilerOutcomeOUTCOME_TASK_32BIT),
+		1400 + uint32(unwind.UnreadableStack):           1400 + uint32(profilerOutcomeOUTCOME_UNREADABLE_STACK),
+		1500 + uint32(profilerLimitsFRAME_WORDS):        1500 + 2,
+		1600 + uint32(profilerLimitsMAPPING_WORDS):      1600 + 4,
+	} {
+		if got != want {
+			t.Errorf("Go has %d where bpf/abi.h has %d", got, want)
+		}
+	}
+}
+
+func FuzzDecodeSample(f *testing.F) {
+	f.Add(make([]byte, 88))
+	f.Add(make([]byte, 88+8*3+16*2+64))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := newSampleReader(nil)
+		if err := r.decode(b); err != nil {
+			return
+		}
+		if n := 88 + 8*len(r.sample.Kernel) + 16*len(r.sample.User) + r.sample.Stack.Len(); n > len(b) {
+			t.Errorf("decoded %d bytes of %d", n, len(b))
+		}
+	})
+}
+
+func TestStack(t *testing.T) {
+	s := Stack{bytes: make([]byte, 3*stackPage), base: 0x7000, pages: 0b101}
+	s.bytes[8], s.bytes[2*stackPage] = 1, 2
+	for addr, want := range map[uint64]struct {
+		v  uint64
+		ok bool
+	}{
+		0x7008: {1, true}, 0x7ff8: {0, true}, 0x9000: {2, true}, 0x9ff8: {0, true},
+		0x6ff8: {}, 0x7ffc: {}, 0x8000: {}, 0x8ffc: {}, 0x9ffc: {}, 0xa000: {}, 1<<64 - 8: {},
+	} {
+		if v, ok := s.ReadU64(addr); v != want.v || ok != want.ok {
+			t.Errorf("0x%x reads as %d, %v, want %+v", addr, v, ok, want)
+		}
+	}
+}

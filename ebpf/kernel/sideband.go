@@ -1,0 +1,153 @@
+package kernel
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// sideBandPages is the size of a CPU's side-band buffer, in pages of memory.
+const sideBandPages = 32
+
+// SideBand reads what perf tells about processes beside samples: new mappings,
+// program starts, forks and exits, of every CPU. One goroutine may wait while
+// others read, one at a time.
+type SideBand struct {
+	rings   []*perfRing
+	epoll   int
+	wake    int // eventfd that Stop writes
+	stopped atomic.Bool
+	buildID bool
+	batch   []Record
+}
+
+// OpenSideBand opens a dummy event on every online CPU.
+func OpenSideBand() (*SideBand, error) {
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("side-band: epoll: %w", err)
+	}
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		unix.Close(epoll)
+		return nil, fmt.Errorf("side-band: eventfd: %w", err)
+	}
+	s := &SideBand{epoll: epoll, wake: wake, buildID: true}
+	if err := s.watch(wake); err != nil {
+		s.Close()
+		return nil, err
+	}
+	if err := s.AddCPUs(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// AddCPUs opens events on the CPUs that came online since the last call. Nobody
+// may be reading.
+func (s *SideBand) AddCPUs() error {
+	cpus, err := onlineCPUs()
+	if err != nil {
+		return fmt.Errorf("side-band: find online CPUs: %w", err)
+	}
+	for _, cpu := range cpus {
+		if slices.ContainsFunc(s.rings, func(r *perfRing) bool { return r.event.cpu == cpu }) {
+			continue
+		}
+		if err := s.add(cpu); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *SideBand) watch(fd int) error {
+	if err := unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
+		return fmt.Errorf("side-band: epoll: %w", err)
+	}
+	return nil
+}
+
+// perfBitBuildID asks for build IDs in PERF_RECORD_MMAP2 (attr.build_id, 5.12).
+const perfBitBuildID = 1 << 34
+
+func (s *SideBand) add(cpu int) error {
+	attr := unix.PerfEventAttr{
+		Type:        unix.PERF_TYPE_SOFTWARE,
+		Config:      unix.PERF_COUNT_SW_DUMMY,
+		Sample_type: unix.PERF_SAMPLE_TIME,
+		Bits: unix.PerfBitMmap | unix.PerfBitMmap2 | unix.PerfBitComm | unix.PerfBitCommExec | unix.PerfBitTask |
+			unix.PerfBitSampleIDAll | unix.PerfBitUseClockID | unix.PerfBitWatermark,
+		Wakeup:  1, // a mapping unknown is a stack unfinished: wake at once
+		Clockid: unix.CLOCK_MONOTONIC,
+	}
+	if s.buildID {
+		attr.Bits |= perfBitBuildID
+	}
+	event, err := openPerfEvent(&attr, cpu)
+	if errors.Is(err, unix.EINVAL) && s.buildID {
+		s.buildID = false
+		return s.add(cpu)
+	}
+	if err != nil {
+		return fmt.Errorf("side-band: %w", err)
+	}
+	ring, err := newPerfRing(event, sideBandPages)
+	if err != nil {
+		return errors.Join(fmt.Errorf("side-band: CPU %d: %w", cpu, err), event.close())
+	}
+	s.rings = append(s.rings, ring)
+	return s.watch(event.fd)
+}
+
+// Wait returns when there may be something to read, or ErrClosed after Stop.
+func (s *SideBand) Wait() error {
+	var events [16]unix.EpollEvent
+	_, err := unix.EpollWait(s.epoll, events[:], -1)
+	if err != nil && !errors.Is(err, unix.EINTR) {
+		return fmt.Errorf("side-band: wait: %w", err)
+	}
+	if s.stopped.Load() {
+		return ErrClosed
+	}
+	return nil
+}
+
+// Read returns what is there, in order of time, without waiting. The slice is
+// valid until the next call.
+func (s *SideBand) Read() ([]Record, error) {
+	s.batch = s.batch[:0]
+	for _, r := range s.rings {
+		err := r.read(func(kind uint32, misc uint16, body []byte) {
+			s.batch = parseRecord(s.batch, kind, misc, body)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("side-band: CPU %d: %w", r.event.cpu, err)
+		}
+	}
+	slices.SortStableFunc(s.batch, func(a, b Record) int { return cmp.Compare(a.Time, b.Time) })
+	return s.batch, nil
+}
+
+// Stop ends the present and every later Wait. It may be called at any time
+// before Close.
+func (s *SideBand) Stop() error {
+	s.stopped.Store(true)
+	_, err := unix.Write(s.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	return err
+}
+
+// Close releases everything. Nobody may be waiting or reading.
+func (s *SideBand) Close() {
+	for _, r := range s.rings {
+		r.close()
+	}
+	s.rings = nil
+	unix.Close(s.epoll)
+	unix.Close(s.wake)
+}

@@ -1,0 +1,184 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	slabWords = int(profilerLimitsSLAB_WORDS)
+	slabBytes = slabWords * 8
+	maxSlabs  = int(profilerLimitsMAX_SLABS)
+
+	// runAlign is the granule of allocations, in words: one cache line.
+	runAlign = 8
+	// quarantine is how long freed words stay untouched. A sample that is being
+	// taken reads them for microseconds at most.
+	quarantine = 500 * time.Millisecond
+)
+
+// errTableMemory is returned when table memory has no run of the wanted length.
+var errTableMemory = errors.New("unwind table memory is exhausted")
+
+// run is a range of words of table memory. It lies in one slab.
+type run struct{ start, words uint32 }
+
+// slabs is table memory: a growing number of BPF array maps of one value each,
+// mapped into this process, see bpf/abi.h. Not safe for concurrent use.
+type slabs struct {
+	outer *ebpf.Map
+	inner *ebpf.MapSpec
+	limit int // slabs
+	data  [][]uint64
+	free  [][]run // by slab, sorted by start, none adjacent
+	dead  []deadRun
+	used  int // words handed out
+}
+
+type deadRun struct {
+	run
+	since time.Time
+}
+
+// newSlabs returns table memory of at most the given number of bytes, and at
+// least one slab.
+func newSlabs(outer *ebpf.Map, inner *ebpf.MapSpec, bytes int) (*slabs, error) {
+	s := &slabs{outer: outer, inner: inner}
+	s.setLimit(bytes)
+	if err := s.grow(); err != nil {
+		return nil, err
+	}
+	// Word 0 means "none", so the first granule is never handed out.
+	s.free[0] = []run{{start: runAlign, words: uint32(slabWords - runAlign)}}
+	return s, nil
+}
+
+// setLimit changes how much memory there may be. Slabs that are there stay.
+func (s *slabs) setLimit(bytes int) { s.limit = min(max(bytes/slabBytes, 1), maxSlabs) }
+
+// grow adds a slab. Slabs are never replaced or removed: old kernels do not take
+// that well while programs run.
+func (s *slabs) grow() error {
+	n := len(s.data)
+	if n >= s.limit {
+		return errTableMemory
+	}
+	m, err := ebpf.NewMap(s.inner)
+	if err != nil {
+		return fmt.Errorf("create slab %d of table memory: %w", n, err)
+	}
+	defer m.Close()
+	mem, err := unix.Mmap(m.FD(), 0, slabBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("map slab %d of table memory: %w", n, err)
+	}
+	if err := s.outer.Put(uint32(n), m); err != nil {
+		return errors.Join(fmt.Errorf("add slab %d of table memory: %w", n, err), unix.Munmap(mem))
+	}
+	s.data = append(s.data, unsafe.Slice((*uint64)(unsafe.Pointer(&mem[0])), slabWords))
+	s.free = append(s.free, []run{{start: uint32(n * slabWords), words: uint32(slabWords)}})
+	return nil
+}
+
+// alloc returns a run of at least the given number of words, with any content.
+func (s *slabs) alloc(words int) (run, error) {
+	words = (words + runAlign - 1) &^ (runAlign - 1)
+	if words <= 0 || words > slabWords-runAlign {
+		return run{}, fmt.Errorf("%w: no run of %d words", errTableMemory, words)
+	}
+	s.reclaim(time.Now())
+	if r, ok := s.take(uint32(words)); ok {
+		return r, nil
+	}
+	if err := s.grow(); err != nil {
+		return run{}, err
+	}
+	if r, ok := s.take(uint32(words)); ok {
+		return r, nil
+	}
+	return run{}, errTableMemory
+}
+
+// take carves a run from the first free one that is long enough.
+func (s *slabs) take(words uint32) (run, bool) {
+	for n, free := range s.free {
+		for i := range free {
+			if free[i].words < words {
+				continue
+			}
+			r := run{start: free[i].start, words: words}
+			free[i].start += words
+			free[i].words -= words
+			if free[i].words == 0 {
+				s.free[n] = slices.Delete(free, i, i+1)
+			}
+			s.used += int(words)
+			return r, true
+		}
+	}
+	return run{}, false
+}
+
+// release gives a run back. BPF may still be reading it, so it rests first.
+func (s *slabs) release(r run) {
+	if r.words == 0 {
+		return
+	}
+	s.used -= int(r.words)
+	s.dead = append(s.dead, deadRun{run: r, since: time.Now()})
+}
+
+// reclaim frees the runs that have rested.
+func (s *slabs) reclaim(now time.Time) {
+	n := 0
+	for n < len(s.dead) && now.Sub(s.dead[n].since) >= quarantine {
+		s.insert(s.dead[n].run)
+		n++
+	}
+	s.dead = slices.Delete(s.dead, 0, n)
+}
+
+// insert adds r to the free runs of its slab and joins it with its neighbours.
+func (s *slabs) insert(r run) {
+	n := int(r.start) / slabWords
+	free := s.free[n]
+	i, _ := slices.BinarySearchFunc(free, r.start, func(f run, start uint32) int { return int(int64(f.start) - int64(start)) })
+	free = slices.Insert(free, i, r)
+	if i+1 < len(free) && free[i].start+free[i].words == free[i+1].start {
+		free[i].words += free[i+1].words
+		free = slices.Delete(free, i+1, i+2)
+	}
+	if i > 0 && free[i-1].start+free[i-1].words == free[i].start {
+		free[i-1].words += free[i].words
+		free = slices.Delete(free, i, i+1)
+	}
+	s.free[n] = free
+}
+
+// words returns the memory of a run.
+func (s *slabs) words(start uint32, n int) []uint64 {
+	at := int(start) & (slabWords - 1)
+	return s.data[int(start)/slabWords][at : at+n : at+n]
+}
+
+// usedBytes and limitBytes are what is handed out, and what can be at most.
+func (s *slabs) usedBytes() int  { return s.used * 8 }
+func (s *slabs) limitBytes() int { return s.limit * slabBytes }
+
+// bytes is the memory of all slabs.
+func (s *slabs) bytes() int { return len(s.data) * slabBytes }
+
+func (s *slabs) close() error {
+	var errs []error
+	for _, d := range s.data {
+		errs = append(errs, unix.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(&d[0])), slabBytes)))
+	}
+	s.data, s.free = nil, nil
+	return errors.Join(errs...)
+}
