@@ -1,0 +1,119 @@
+package process
+
+import (
+	"slices"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// Space is the address space of a process as it was at one moment. It is an
+// unwind.Space that builds pages of rows where they are missing.
+type Space struct {
+	tracker  *Tracker
+	mappings mappings
+}
+
+// Space returns the address space that a process had at a time: the present one,
+// or that of a program it ran before.
+func (t *Tracker) Space(pid uint32, time uint64) *Space {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := &Space{tracker: t}
+	if p := t.processes[pid]; p != nil {
+		s.mappings = p.mappings // replaced, never changed
+		for _, old := range slices.Backward(p.previous) {
+			if time < old.until {
+				s.mappings = old.mappings
+			}
+		}
+	}
+	return s
+}
+
+// Rule returns the rule in force at an address.
+func (s *Space) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {
+	m, ok := s.mappings.find(addr)
+	switch {
+	case len(s.mappings) == 0:
+		return unwind.WideRule{}, unwind.ProcessUnknown
+	case !ok:
+		return unwind.WideRule{}, unwind.NoMapping
+	case m.exe == nil || m.exe.directory.Pages == 0:
+		return unwind.WideRule{}, unwind.Unset // frame pointers
+	}
+	rule, err := m.exe.rule(s.tracker.store, addr-m.bias)
+	if err != nil {
+		s.tracker.failed(err)
+		return unwind.WideRule{}, unwind.PageMissing
+	}
+	return rule, unwind.Unset
+}
+
+// Locate returns the executable that holds an address, and its ELF virtual
+// address there; 0 and the address itself when there is none.
+func (s *Space) Locate(addr uint64) (exe uint32, vaddr uint64) {
+	m, ok := s.mappings.find(addr)
+	if !ok || m.exe == nil {
+		return 0, addr
+	}
+	return m.exe.ID, addr - m.bias
+}
+
+// recentPages bounds the pages that an executable remembers for walks in user
+// space.
+const recentPages = 16
+
+// rule returns the rule in force at vaddr, and makes its page resident.
+func (e *Executable) rule(store Store, vaddr uint64) (unwind.WideRule, error) {
+	n := vaddr >> unwind.PageShift
+	e.filling.Lock()
+	defer e.filling.Unlock()
+	p, ok := e.recent[n]
+	if !ok {
+		var err error
+		if p, err = e.page(n); err != nil {
+			return unwind.WideRule{}, err
+		}
+		if e.recent == nil || len(e.recent) >= recentPages {
+			e.recent = map[uint64]*unwind.Page{}
+		}
+		e.recent[n] = p
+		if e.directory.Holds(n) && !store.Resident(e.directory, n) {
+			if err := store.SetPage(e.directory, n, p); err != nil {
+				return unwind.WideRule{}, err
+			}
+		}
+	}
+	return p.Rule(vaddr), nil
+}
+
+// Pauses between two readings of a process's mappings because an address was in
+// none of them.
+const (
+	minPause = 100 * time.Millisecond
+	maxPause = 30 * time.Second
+)
+
+// Refresh reads the mappings of a process anew, because an address was in none
+// of those known: not every mapping is reported, one that becomes executable
+// later for example. It does so less and less often while nothing new is found.
+func (t *Tracker) Refresh(pid uint32, addr uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.processes[pid]
+	if p != nil {
+		if _, ok := p.mappings.find(addr); ok || p.ended != 0 || time.Since(p.scanned) < p.pause {
+			return
+		}
+	}
+	if p = t.scan(pid); p == nil {
+		return
+	}
+	t.flush()
+	if _, ok := p.mappings.find(addr); ok {
+		p.pause = minPause
+	} else {
+		p.pause = min(max(2*p.pause, minPause), maxPause)
+	}
+}

@@ -1,0 +1,332 @@
+package process
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// memoryStore is a Store in this process's memory.
+type memoryStore struct {
+	mu        sync.Mutex
+	processes map[uint32]unwind.Process
+	pages     map[unwind.Directory]map[uint64]*unwind.Page
+	next      uint32
+}
+
+func newMemoryStore() *memoryStore {
+	return &memoryStore{processes: map[uint32]unwind.Process{}, pages: map[unwind.Directory]map[uint64]*unwind.Page{}}
+}
+
+func (s *memoryStore) SetProcess(pid uint32, p unwind.Process) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.processes[pid] = p
+	return nil
+}
+
+func (s *memoryStore) DeleteProcess(pid uint32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.processes, pid)
+	return nil
+}
+
+func (s *memoryStore) AddDirectory(first, pages uint32) (unwind.Directory, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next += 1000
+	d := unwind.Directory{Word: s.next, First: first, Pages: pages}
+	s.pages[d] = map[uint64]*unwind.Page{}
+	return d, nil
+}
+
+func (s *memoryStore) SetPage(d unwind.Directory, page uint64, p *unwind.Page) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pages[d] == nil {
+		return fmt.Errorf("no directory %+v", d)
+	}
+	s.pages[d][page] = p
+	return nil
+}
+
+func (s *memoryStore) Resident(d unwind.Directory, page uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pages[d][page] != nil
+}
+
+func (s *memoryStore) RemoveDirectory(d unwind.Directory) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pages, d)
+}
+
+func (s *memoryStore) process(pid uint32) (unwind.Process, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, ok := s.processes[pid]
+	return p, ok
+}
+
+func newTracker(t *testing.T, fs procfs.FS) (*Tracker, *memoryStore) {
+	t.Helper()
+	store := newMemoryStore()
+	tracker := NewTracker(store, fs)
+	t.Cleanup(tracker.Close)
+	return tracker, store
+}
+
+// TestScan looks at a real process: this one.
+func TestScan(t *testing.T) {
+	tracker, store := newTracker(t, procfs.Default)
+	if err := tracker.Scan(); err != nil {
+		t.Fatal(err)
+	}
+	pid := uint32(os.Getpid())
+	p, ok := store.process(pid)
+	if !ok || len(p.Mappings) == 0 {
+		t.Fatalf("this process has mappings %+v", p.Mappings)
+	}
+	addr := uint64(reflect.ValueOf(TestScan).Pointer())
+	exe, vaddr := tracker.Space(pid, math.MaxUint64).Locate(addr)
+	e := tracker.Executable(exe)
+	if e == nil {
+		t.Fatalf("address 0x%x lies in executable %d, which is not known", addr, exe)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Path != self {
+		t.Errorf("address 0x%x lies in %s, want %s", addr, e.Path, self)
+	}
+	out, err := exec.Command("readelf", "-h", self).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(out), "EXEC") && vaddr != addr {
+		t.Errorf("address 0x%x of a program that is linked where it is mapped has ELF address 0x%x", addr, vaddr)
+	}
+	if comm, ok := tracker.Comm(pid, 0); !ok || !strings.HasPrefix(filepath.Base(self), comm) {
+		t.Errorf("this process is called %q, %v, its program is %s", comm, ok, self)
+	}
+	if e, err := tracker.Executable(exe).Open(); err != nil {
+		t.Error(err)
+	} else {
+		e.Close()
+	}
+}
+
+// TestSmallExecutablesAreFilled waits until libc's pages are there, and finds a
+// rule without asking for it.
+func TestSmallExecutablesAreFilled(t *testing.T) {
+	sleep := exec.Command("sleep", "60")
+	if err := sleep.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { sleep.Process.Kill(); sleep.Wait() }()
+	tracker, store := newTracker(t, procfs.Default)
+	pid := uint32(sleep.Process.Pid)
+	libc := func() (unwind.Mapping, bool) {
+		tracker.Refresh(pid, 1)
+		p, _ := store.process(pid)
+		for _, m := range p.Mappings {
+			if e := tracker.Executable(m.Exe); e != nil && strings.Contains(e.Path, "/libc.so") {
+				return m, true
+			}
+		}
+		return unwind.Mapping{}, false
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for time.Now().Before(deadline) {
+		if m, ok := libc(); ok && store.Resident(m.Directory, uint64(m.Directory.First+m.Directory.Pages-1)) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("libc's last page of rows is not resident after 20 s")
+}
+
+// fakeProc is a /proc with two processes and no files behind their mappings.
+func fakeProc(t *testing.T) procfs.FS {
+	t.Helper()
+	dir := t.TempDir()
+	for pid, maps := range map[string]string{
+		"10": "1000-2000 r-xp 00000000 00:00 0 \n",
+		"11": "1000-2000 r-xp 00000000 00:00 0 \n3000-4000 r-xp 00000000 00:00 0 \n",
+	} {
+		if err := os.MkdirAll(filepath.Join(dir, pid), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, content := range map[string]string{"maps": maps, "comm": "init" + pid + "\n"} {
+			if err := os.WriteFile(filepath.Join(dir, pid, name), []byte(content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return procfs.FS{Root: dir}
+}
+
+func ranges(p unwind.Process) []uint64 {
+	var out []uint64
+	for _, m := range p.Mappings {
+		out = append(out, m.Start)
+	}
+	return out
+}
+
+func TestLifeOfAProcess(t *testing.T) {
+	tracker, store := newTracker(t, fakeProc(t))
+	if err := tracker.Scan(); err != nil {
+		t.Fatal(err)
+	}
+	jit := func(start uint64) procfs.Mapping { return procfs.Mapping{Start: start, End: start + 0x1000} }
+
+	tracker.Update(func(b *Batch) {
+		b.Fork(100, 11, 20)
+		b.Map(110, 20, jit(0x5000), "")
+	})
+	child, _ := store.process(20)
+	if got, want := ranges(child), []uint64{0x1000, 0x3000, 0x5000}; !slices.Equal(got, want) {
+		t.Errorf("child has mappings %x, want its parent's and its own %x", got, want)
+	}
+	if child.SameProgramAs != 11 {
+		t.Errorf("child runs the program of %d, want 11", child.SameProgramAs)
+	}
+
+	tracker.Update(func(b *Batch) {
+		b.Exec(200, 20, "prog")
+		b.Map(150, 20, jit(0x7000), "") // late news from before
+		b.Map(210, 20, jit(0x9000), "")
+		b.Fork(100, 11, 20) // later still
+	})
+	program, _ := store.process(20)
+	if got, want := ranges(program), []uint64{0x9000}; !slices.Equal(got, want) {
+		t.Errorf("program has mappings %x, want %x", got, want)
+	}
+	if program.SameProgramAs != 0 {
+		t.Errorf("new program is held for that of %d", program.SameProgramAs)
+	}
+	if before, _ := tracker.Comm(20, 199); before != "init11" {
+		t.Errorf("before it started prog, the child was called %q, want init11", before)
+	}
+	if after, _ := tracker.Comm(20, 201); after != "prog" {
+		t.Errorf("the child is called %q, want prog", after)
+	}
+	for time, want := range map[uint64]bool{199: true, 201: false} {
+		if rule, outcome := tracker.Space(20, time).Rule(0x3500); (outcome == unwind.Unset) != want {
+			t.Errorf("at %d, 0x3500 has rule %v, %v; it was mapped in the first program", time, rule, outcome)
+		}
+	}
+	if !tracker.Stale(20, 205, child.Generation) || tracker.Stale(20, 205, program.Generation) || tracker.Stale(20, 150, child.Generation) {
+		t.Error("only a sample of the new program unwound by the old one's mappings is stale")
+	}
+
+	tracker.Update(func(b *Batch) { b.Exit(300, 20) })
+	if gone := tracker.Reap(300); len(gone) != 0 {
+		t.Errorf("reaped %v, but samples of that time may come", gone)
+	}
+	if gone := tracker.Reap(301); !slices.Equal(gone, []uint32{20}) {
+		t.Errorf("reaped %v, want 20", gone)
+	}
+	if _, ok := store.process(20); ok {
+		t.Error("the store knows a process that is gone")
+	}
+}
+
+// TestPrograms has a process that executes one program after the other before a
+// sample of any is read.
+func TestPrograms(t *testing.T) {
+	tracker, _ := newTracker(t, fakeProc(t))
+	jit := func(start uint64) procfs.Mapping { return procfs.Mapping{Start: start, End: start + 0x1000} }
+	tracker.Update(func(b *Batch) {
+		for i := range uint64(3) {
+			b.Exec(100*(i+1), 20, "prog")
+			b.Map(100*(i+1)+1, 20, jit(0x1000*(i+1)), "")
+		}
+	})
+	mappedAt := func(addr uint64) (times []uint64) {
+		for _, time := range []uint64{150, 250, 350} {
+			if _, outcome := tracker.Space(20, time).Rule(addr); outcome == unwind.Unset {
+				times = append(times, time)
+			}
+		}
+		return times
+	}
+	for i, time := range []uint64{150, 250, 350} {
+		if got := mappedAt(0x1500 + 0x1000*uint64(i)); !slices.Equal(got, []uint64{time}) {
+			t.Errorf("the mapping of program %d is there at %d, want %d", i+1, got, time)
+		}
+	}
+	tracker.Reap(250)
+	if got := mappedAt(0x1500); len(got) != 0 {
+		t.Errorf("the first program is remembered after Reap")
+	}
+	if got := mappedAt(0x2500); !slices.Equal(got, []uint64{150, 250}) && !slices.Equal(got, []uint64{250}) {
+		t.Errorf("the second program is there at %d after Reap, want 250", got)
+	}
+}
+
+func TestPIDReuse(t *testing.T) {
+	tracker, store := newTracker(t, fakeProc(t))
+	if err := tracker.Scan(); err != nil {
+		t.Fatal(err)
+	}
+	tracker.Update(func(b *Batch) {
+		b.Fork(100, 10, 20)
+		b.Exit(200, 20)
+		b.Fork(300, 11, 20)
+	})
+	tracker.Reap(250)
+	p, ok := store.process(20)
+	if got, want := ranges(p), []uint64{0x1000, 0x3000}; !ok || !slices.Equal(got, want) {
+		t.Errorf("second process 20 has mappings %x, want %x", got, want)
+	}
+}
+
+func TestLostRecords(t *testing.T) {
+	fs := fakeProc(t)
+	tracker, store := newTracker(t, fs)
+	if err := tracker.Scan(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(fs.Root, "10")); err != nil {
+		t.Fatal(err)
+	}
+	tracker.Update(func(b *Batch) { b.Lost() })
+	tracker.Reap(1000)
+	if _, ok := store.process(10); ok {
+		t.Error("a process whose end was lost is still known")
+	}
+	if p, _ := store.process(11); len(p.Mappings) != 2 {
+		t.Errorf("a process that lives has mappings %+v", p.Mappings)
+	}
+}
+
+func TestIgnore(t *testing.T) {
+	tracker, store := newTracker(t, fakeProc(t))
+	if err := tracker.Scan(); err != nil {
+		t.Fatal(err)
+	}
+	tracker.Ignore(10, true)
+	if p, _ := store.process(10); !p.Ignore || len(p.Mappings) != 1 {
+		t.Errorf("ignored process is %+v", p)
+	}
+	tracker.IgnoreNone()
+	if p, _ := store.process(10); p.Ignore {
+		t.Error("a process is still ignored")
+	}
+}

@@ -1,0 +1,68 @@
+package symbol
+
+import (
+	"bytes"
+	"math/rand"
+	"os"
+	"testing"
+)
+
+// BenchmarkLoad builds the table of libstdc++'s exported functions.
+func BenchmarkLoad(b *testing.B) {
+	o := object(b, 1, library(b, "libstdc++.so.6"))
+	finder := &debugFinder{}
+	b.ReportAllocs()
+	var status Status
+	for b.Loop() {
+		_, status = load(o, finder)
+	}
+	b.ReportMetric(float64(status.Bytes)/float64(status.Symbols), "bytes/symbol")
+	b.ReportMetric(float64(status.Symbols)*float64(b.N)/b.Elapsed().Seconds(), "symbols/s")
+}
+
+// BenchmarkFrames names random addresses of libstdc++, with and without finding
+// them in the cache.
+func BenchmarkFrames(b *testing.B) {
+	path := library(b, "libstdc++.so.6")
+	functions := nmFunctions(b, path, "-D")
+	random := rand.New(rand.NewSource(1))
+	for _, bb := range []struct {
+		name  string
+		cache int
+	}{{"cached", 1 << 20}, {"not cached", 1}} {
+		b.Run(bb.name, func(b *testing.B) {
+			s, o := New(Options{CacheFrames: bb.cache, DebugDirs: []string{"/nonexistent"}}), object(b, 1, path)
+			b.ReportAllocs()
+			for b.Loop() {
+				s.Frames(o, functions[random.Intn(len(functions))].addr, false)
+			}
+		})
+	}
+}
+
+// BenchmarkKallsyms reads the running kernel's symbols.
+func BenchmarkKallsyms(b *testing.B) {
+	content, err := os.ReadFile(DefaultKallsyms)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(content)))
+	b.ReportAllocs()
+	for b.Loop() {
+		symbols, err := parseKallsyms(bytes.NewReader(content))
+		if err != nil {
+			b.Fatal(err)
+		}
+		newKernelTable(symbols)
+	}
+}
+
+func BenchmarkDemangle(b *testing.B) {
+	for _, name := range []string{"main", "_ZNSt6vectorIiSaIiEE9push_backERKi"} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				DemangleSimplified.Apply(name)
+			}
+		})
+	}
+}

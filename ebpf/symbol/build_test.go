@@ -1,0 +1,98 @@
+package symbol
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+)
+
+// skip skips the test, or fails it where everything must be there.
+func skip(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("REQUIRE_KERNEL") == "1" {
+		t.Fatalf("REQUIRE_KERNEL=1 but "+format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
+// run runs a tool and returns what it prints on standard output.
+func run(t testing.TB, stdin, name string, args ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		skip(t, "%s is not installed", name)
+	}
+	cmd := exec.Command(name, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, stderr.String())
+	}
+	return string(out)
+}
+
+// compile compiles a source file of any language that gcc knows by its name.
+func compile(t testing.TB, file, source string, flags ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	src, out := filepath.Join(dir, file), filepath.Join(dir, "program")
+	if err := os.WriteFile(src, []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run(t, "", "gcc", append([]string{"-o", out, src}, flags...)...)
+	return out
+}
+
+// object returns the object of a file on this host.
+func object(t testing.TB, id uint32, path string) *Object {
+	t.Helper()
+	f, err := elffile.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	return &Object{ID: id, Path: path, BuildID: f.BuildID(), Open: func() (*elffile.File, error) { return elffile.Open(path) }}
+}
+
+// library finds one of this host's libraries.
+func library(t testing.TB, name string) string {
+	t.Helper()
+	for _, pattern := range []string{"/usr/lib/*/" + name, "/lib/*/" + name, "/usr/lib64/" + name, "/usr/lib/" + name} {
+		if found, _ := filepath.Glob(pattern); len(found) > 0 {
+			path, err := filepath.EvalSymlinks(found[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return path
+		}
+	}
+	skip(t, "no %s found", name)
+	return ""
+}
+
+// writeFile writes content below dir and returns the path.
+func writeFile(t testing.TB, content []byte, elements ...string) string {
+	t.Helper()
+	path := filepath.Join(elements...)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func readFile(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}

@@ -1,0 +1,244 @@
+package symbol
+
+import (
+	"container/list"
+	"runtime/debug"
+	"sync"
+)
+
+// manySymbols is the size of a table whose making takes so much more memory than
+// the table, up to ten times, that it is given back to the system at once.
+const manySymbols = 64 << 10
+
+// tableCache holds symbol tables within a budget of bytes. The one not used for
+// the longest time goes first.
+type tableCache struct {
+	budget int
+	load   func(*Object) (*table, Status)
+
+	mu     sync.Mutex
+	byKey  map[tableKey]*tableEntry
+	recent *list.List        // of *tableEntry, the last used in front
+	failed map[uint32]Status // objects that could not be read, by ID
+	used   int
+}
+
+// tableKey is a build ID or, for an object without one, its ID.
+type tableKey struct {
+	buildID string
+	id      uint32
+}
+
+func keyOf(o *Object) tableKey {
+	if o.BuildID != "" {
+		return tableKey{buildID: o.BuildID}
+	}
+	return tableKey{id: o.ID}
+}
+
+// tableEntry is a table that is loaded or being loaded.
+type tableEntry struct {
+	key     tableKey
+	once    sync.Once
+	element *list.Element
+
+	// Set by once, under the cache's mutex.
+	table  *table
+	status Status
+	bytes  int // memory, 0 until the table is loaded
+}
+
+// entryOverhead is the memory of an entry beside its table.
+const entryOverhead = 512
+
+func newTableCache(budget int, load func(*Object) (*table, Status)) *tableCache {
+	return &tableCache{budget: budget, load: load, byKey: map[tableKey]*tableEntry{}, recent: list.New(), failed: map[uint32]Status{}}
+}
+
+// get returns the table of an object, nil if it has none. Callers that come
+// while it is being loaded wait for it, and load it themselves if another object
+// with the same build ID could not be read.
+func (c *tableCache) get(o *Object) *table {
+	for {
+		e := c.entry(o)
+		if e == nil {
+			return nil
+		}
+		mine := false
+		e.once.Do(func() {
+			mine = true
+			t, status := c.load(o)
+			c.loaded(e, o.ID, t, status)
+			if status.Symbols > manySymbols {
+				debug.FreeOSMemory()
+			}
+		})
+		if mine || e.status.Reason != Unreadable {
+			return e.table
+		}
+	}
+}
+
+// entry finds or makes an object's entry; nil if it could not be read before.
+func (c *tableCache) entry(o *Object) *tableEntry {
+	key := keyOf(o)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.byKey[key]; e != nil {
+		c.recent.MoveToFront(e.element)
+		return e
+	}
+	if _, failed := c.failed[o.ID]; failed {
+		return nil
+	}
+	e := &tableEntry{key: key}
+	e.element = c.recent.PushFront(e)
+	c.byKey[key] = e
+	return e
+}
+
+// loaded records a result and drops what exceeds the budget. That a file could
+// not be read is remembered for the object alone: another with the same build ID
+// may have better luck.
+func (c *tableCache) loaded(e *tableEntry, id uint32, t *table, status Status) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.table, e.status = t, status
+	if c.byKey[e.key] != e {
+		return // forgotten meanwhile
+	}
+	if status.Reason == Unreadable {
+		c.remove(e)
+		c.failed[id] = status
+		return
+	}
+	e.bytes = status.Bytes + entryOverhead
+	c.used += e.bytes
+	for c.used > c.budget {
+		last := c.oldest(e)
+		if last == nil {
+			return
+		}
+		c.remove(last)
+	}
+}
+
+// oldest returns the loaded entry that was not used for the longest time and is
+// not keep.
+func (c *tableCache) oldest(keep *tableEntry) *tableEntry {
+	for el := c.recent.Back(); el != nil; el = el.Prev() {
+		if e := el.Value.(*tableEntry); e != keep && e.bytes > 0 {
+			return e
+		}
+	}
+	return nil
+}
+
+func (c *tableCache) remove(e *tableEntry) {
+	delete(c.byKey, e.key)
+	c.recent.Remove(e.element)
+	c.used -= e.bytes
+}
+
+// forget drops what belongs to the object alone.
+func (c *tableCache) forget(id uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.failed, id)
+	if e := c.byKey[tableKey{id: id}]; e != nil {
+		c.remove(e)
+	}
+}
+
+func (c *tableCache) status(o *Object) (Status, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.byKey[keyOf(o)]; e != nil && e.bytes > 0 {
+		return e.status, true
+	}
+	status, ok := c.failed[o.ID]
+	return status, ok
+}
+
+func (c *tableCache) size() (tables, bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.byKey), c.used
+}
+
+// frameCache remembers the names of addresses. When it is half full, what was
+// asked for since the last time that happened stays, and the rest goes.
+type frameCache struct {
+	half int
+
+	mu         sync.Mutex
+	young, old generation
+}
+
+// generation is a part of the cache.
+type generation struct {
+	frames map[uint32]map[uint64][]Frame // by object and address
+	count  int
+}
+
+func newGeneration() generation { return generation{frames: map[uint32]map[uint64][]Frame{}} }
+
+func (g *generation) put(id uint32, at uint64, frames []Frame) {
+	m := g.frames[id]
+	if m == nil {
+		m = map[uint64][]Frame{}
+		g.frames[id] = m
+	}
+	if _, ok := m[at]; !ok {
+		g.count++
+	}
+	m[at] = frames
+}
+
+func (g *generation) forget(id uint32) {
+	g.count -= len(g.frames[id])
+	delete(g.frames, id)
+}
+
+func newFrameCache(size int) *frameCache {
+	return &frameCache{half: max(size/2, 1), young: newGeneration(), old: newGeneration()}
+}
+
+func (c *frameCache) get(id uint32, at uint64) []Frame {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if frames := c.young.frames[id][at]; frames != nil {
+		return frames
+	}
+	frames := c.old.frames[id][at]
+	if frames != nil {
+		c.add(id, at, frames)
+	}
+	return frames
+}
+
+func (c *frameCache) put(id uint32, at uint64, frames []Frame) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.add(id, at, frames)
+}
+
+func (c *frameCache) add(id uint32, at uint64, frames []Frame) {
+	if c.young.count >= c.half {
+		c.old, c.young = c.young, newGeneration()
+	}
+	c.young.put(id, at, frames)
+}
+
+func (c *frameCache) forget(id uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.young.forget(id)
+	c.old.forget(id)
+}
+
+func (c *frameCache) size() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.young.count + c.old.count
+}

@@ -1,0 +1,134 @@
+package symbol
+
+import (
+	"errors"
+	"hash/crc32"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+	"golang.org/x/sys/unix"
+)
+
+// debugFinder finds separate debug files, in the order of the GDB manual,
+// "Separate Debug Files": by build ID in the debug directories, then by the name
+// in .gnu_debuglink beside the file, in .debug beside it, and in the debug
+// directories under the file's own path. Each place is looked at below the
+// process's root first and then on this host.
+type debugFinder struct {
+	dirs []string
+}
+
+// candidate is a path where a debug file may be.
+type candidate struct {
+	path   string
+	byLink bool
+}
+
+// find returns the debug file of an object, open, and its path; nil if there is
+// none that has symbols and belongs to the file.
+func (d *debugFinder) find(o *Object, file *elffile.File) (debug *elffile.File, name string) {
+	buildID := file.BuildID()
+	link, crc, _ := file.DebugLink()
+	candidates := d.candidates(o.Path, buildID, link)
+	roots := []string{o.Root}
+	if o.Root != "" && o.Root != "/" {
+		roots = append(roots, "")
+	}
+	for _, root := range roots {
+		for _, c := range candidates {
+			f, err := openBelow(root, c.path)
+			if err != nil {
+				continue
+			}
+			if debug := accept(f, buildID, crc, c.byLink); debug != nil {
+				return debug, f.Name()
+			}
+		}
+	}
+	return nil, ""
+}
+
+func (d *debugFinder) candidates(objectPath, buildID, link string) []candidate {
+	var all []candidate
+	if len(buildID) > 2 {
+		for _, dir := range d.dirs {
+			all = append(all, candidate{path: path.Join(dir, ".build-id", buildID[:2], buildID[2:]+".debug")})
+		}
+	}
+	if link == "" || !strings.HasPrefix(objectPath, "/") {
+		return all
+	}
+	own := path.Dir(objectPath)
+	all = append(all, candidate{path.Join(own, link), true}, candidate{path.Join(own, ".debug", link), true})
+	for _, dir := range d.dirs {
+		all = append(all, candidate{path.Join(dir, own, link), true})
+	}
+	return all
+}
+
+// accept returns f as an ELF file if it has symbols and belongs to the file with
+// that build ID, or if it was named by its link and has that CRC. It closes f if
+// not.
+func accept(f *os.File, buildID string, crc uint32, byLink bool) *elffile.File {
+	debug, err := elffile.NewFromFile(f)
+	if err != nil {
+		return nil // closed already
+	}
+	matches := false
+	if theirs := debug.BuildID(); buildID != "" && theirs != "" {
+		matches = theirs == buildID
+	} else if byLink {
+		sum, err := fileCRC(f)
+		matches = err == nil && sum == crc
+	}
+	if !matches || !debug.HasSymtab() {
+		debug.Close()
+		return nil
+	}
+	return debug
+}
+
+// fileCRC returns the CRC-32 of a file's content, without moving its offset.
+func fileCRC(f *os.File) (uint32, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	sum := crc32.NewIEEE()
+	_, err = io.Copy(sum, io.NewSectionReader(f, 0, info.Size()))
+	return sum.Sum32(), err
+}
+
+// openBelow opens a file whose absolute path is seen from the root directory
+// root. Symbolic links, absolute ones too, stay inside it: a container must not
+// send us to files of the host.
+func openBelow(root, name string) (*os.File, error) {
+	const flags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+	if root == "" || root == "/" {
+		return os.OpenFile(name, flags, 0)
+	}
+	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: root, Err: err}
+	}
+	defer unix.Close(dir)
+	fd, err := openat2(dir, name, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	if err != nil {
+		return nil, &os.PathError{Op: "openat2", Path: root + name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), root+name), nil
+}
+
+// openat2 tries again when the kernel could not be sure that nothing moved.
+func openat2(dir int, name string, how *unix.OpenHow) (fd int, err error) {
+	for range 8 {
+		fd, err = unix.Openat2(dir, name, how)
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	return fd, err
+}

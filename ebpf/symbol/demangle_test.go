@@ -1,0 +1,83 @@
+package symbol
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestDemangle(t *testing.T) {
+	for _, tt := range []struct{ name, simplified, templates, full string }{
+		{"main", "main", "main", "main"},
+		{"_start", "_start", "_start", "_start"},
+		{"_Znonsense", "_Znonsense", "_Znonsense", "_Znonsense"},
+		{"_ZN3foo3barEi", "foo::bar", "foo::bar", "foo::bar(int)"},
+		{"_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector::push_back", "std::vector<int, std::allocator<int> >::push_back", "std::vector<int, std::allocator<int> >::push_back(int const&)"},
+		{"_ZN3foo3barEi.isra.0", "foo::bar", "foo::bar", "foo::bar(int)"},
+		{"_ZN4core3fmt9Formatter3pad17h0123456789abcdefE", "core::fmt::Formatter::pad", "core::fmt::Formatter::pad", "core::fmt::Formatter::pad"},
+		{"_RNvCskwGfYPst2Cb_3foo16example_function", "foo::example_function", "foo::example_function", "foo::example_function"},
+		{"_RINvNtCs6xxl1lAjzDf_1a6shapes5twiceNCNvB4_4main0EB4_", "a::shapes::twice::<>", "a::shapes::twice::<a::main::{closure#0}>", "a::shapes::twice::<a::main::{closure#0}>"},
+		{"_RNvCskwGfYPst2Cb_3foo16example_function.llvm.123456", "foo::example_function", "foo::example_function", "foo::example_function"},
+		{"_ZN4core3ptr85drop_in_place$LT$std..rt..lang_start$LT$$LP$$RP$$GT$..$u7b$$u7b$closure$u7d$$u7d$$GT$17h0123456789abcdefE", "core::ptr::drop_in_place<std::rt::lang_start<()>::{{closure}}>", "core::ptr::drop_in_place<std::rt::lang_start<()>::{{closure}}>", "core::ptr::drop_in_place<std::rt::lang_start<()>::{{closure}}>"},
+		{"_ZZ4mainENKUlvE_clEv", "main::{lambda()#1}::operator()", "main::{lambda()#1}::operator()", "main::{lambda()#1}::operator()() const"},
+	} {
+		for mode, want := range map[DemangleMode]string{DemangleNone: tt.name, DemangleSimplified: tt.simplified, DemangleTemplates: tt.templates, DemangleFull: tt.full} {
+			if got := mode.Apply(tt.name); got != want {
+				t.Errorf("%v.Apply(%s) = %s, want %s", mode, tt.name, got, want)
+			}
+		}
+	}
+}
+
+// With everything shown, names must be those of c++filt.
+func TestDemangleFullMatchesCxxfilt(t *testing.T) {
+	var names []string
+	for _, f := range nmFunctions(t, library(t, "libstdc++.so.6"), "-D") {
+		names = append(names, f.name)
+	}
+	// c++filt spells out the standard's abbreviations.
+	spelled := strings.NewReplacer(
+		"std::basic_string<char, std::char_traits<char>, std::allocator<char> >", "std::string",
+		"std::basic_istream<char, std::char_traits<char> >", "std::istream",
+		"std::basic_ostream<char, std::char_traits<char> >", "std::ostream",
+		"std::basic_iostream<char, std::char_traits<char> >", "std::iostream")
+	abbreviate := func(name string) string { return strings.ReplaceAll(spelled.Replace(name), " >", ">") }
+	different := 0
+	for i, want := range strings.Split(strings.TrimSpace(run(t, strings.Join(names, "\n"), "c++filt")), "\n") {
+		if got := DemangleFull.Apply(names[i]); abbreviate(got) != abbreviate(want) {
+			if different++; different <= 5 {
+				t.Logf("%s:\n     got %s\nc++filt %s", names[i], got, want)
+			}
+		}
+	}
+	if different*1000 > len(names) {
+		t.Errorf("%d of %d names differ from c++filt's", different, len(names))
+	}
+}
+
+func TestParseDemangle(t *testing.T) {
+	for _, name := range []string{"none", "simplified", "templates", "full"} {
+		if mode, err := ParseDemangle(name); err != nil || mode.String() != name {
+			t.Errorf("%s: %v, %v", name, mode, err)
+		}
+	}
+	if _, err := ParseDemangle("all"); err == nil || !strings.Contains(err.Error(), `"all"`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestDemangleOfPlainNamesAllocatesNothing(t *testing.T) {
+	if n := testing.AllocsPerRun(100, func() { DemangleFull.Apply("_IO_file_underflow") }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// Each S_ doubles what comes before it.
+func TestDemangleIsBounded(t *testing.T) {
+	name := "_Z1fI" + strings.Repeat("1aIS", 60) + "_" + strings.Repeat("S_E", 60) + "Evv"
+	if got := DemangleFull.Apply(name); len(got) > 1<<maxDemangled {
+		t.Errorf("%d bytes", len(got))
+	}
+	if got := DemangleFull.Apply("_Z" + strings.Repeat("P", maxMangled)); len(got) > 2*maxMangled {
+		t.Errorf("%d bytes", len(got))
+	}
+}

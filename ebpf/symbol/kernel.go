@@ -1,0 +1,171 @@
+package symbol
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// kernelTable names addresses of the kernel, its modules and BPF programs.
+type kernelTable struct {
+	table
+	module  []uint16 // by range: index in modules
+	modules []string // with brackets; the first is the kernel itself
+	status  Status
+}
+
+const kernelFile = "[kernel]"
+
+// frame names the code at address at.
+func (t *kernelTable) frame(at uint64) Frame {
+	i := t.find(at)
+	if i < 0 {
+		return Frame{Function: "0x" + strconv.FormatUint(at, 16), File: kernelFile, Kind: Unknown}
+	}
+	return Frame{Function: t.nameAt(i), File: t.modules[t.module[i]], Kind: Kernel}
+}
+
+// readKallsyms reads the symbols of the running kernel. The error is in the
+// result's status, for the frames are unknown then and nothing else.
+func readKallsyms(path string) *kernelTable {
+	f, err := os.Open(path)
+	if err != nil {
+		return &kernelTable{status: Status{Reason: Unreadable, Err: err}}
+	}
+	defer f.Close()
+	symbols, err := parseKallsyms(f)
+	if err != nil {
+		return &kernelTable{status: Status{Reason: Unreadable, Err: fmt.Errorf("read %s: %w", path, err)}}
+	}
+	if !slices.ContainsFunc(symbols.list, func(s kernelSymbol) bool { return s.addr != 0 }) {
+		return &kernelTable{status: Status{Reason: KernelHidden, Err: fmt.Errorf("read %s: %w", path, ErrKernelHidden)}}
+	}
+	return newKernelTable(symbols)
+}
+
+// kernelSymbol is a line of kallsyms.
+type kernelSymbol struct {
+	addr   uint64
+	name   uint32 // offset in the names
+	module uint16
+	text   bool
+}
+
+// kernelSymbols is the content of kallsyms, in its order.
+type kernelSymbols struct {
+	list    []kernelSymbol
+	names   string // each followed by a NUL
+	modules []string
+}
+
+// Limits on kallsyms: real ones have some 200,000 lines of 45 bytes.
+const (
+	maxKernelSymbols = 8 << 20
+	maxKernelNames   = 512 << 20
+	maxModules       = 1<<16 - 1
+)
+
+// parseKallsyms parses lines "address type name" and "address type name\t[module]"
+// (nm's types, see nm(1)).
+func parseKallsyms(r io.Reader) (kernelSymbols, error) {
+	s := kernelSymbols{modules: []string{kernelFile}}
+	index := map[string]uint16{}
+	var names strings.Builder
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		addr, typ, name, module, ok := parseKallsymsLine(lines.Bytes())
+		if !ok {
+			return kernelSymbols{}, fmt.Errorf("malformed line %.100q", lines.Bytes())
+		}
+		number := uint16(0)
+		if len(module) > 0 {
+			if number, ok = index[string(module)]; !ok && len(s.modules) < maxModules {
+				number = uint16(len(s.modules))
+				s.modules = append(s.modules, validUTF8(string(module)))
+				index[string(module)] = number
+			}
+		}
+		text := bytes.IndexByte([]byte("tTwW"), typ) >= 0
+		entry := kernelSymbol{addr: addr, module: number, text: text}
+		if text {
+			entry.name = uint32(names.Len())
+			names.WriteString(validUTF8(string(name)))
+			names.WriteByte(0)
+		}
+		if s.list = append(s.list, entry); len(s.list) > maxKernelSymbols || names.Len() > maxKernelNames {
+			return kernelSymbols{}, fmt.Errorf("more than %d symbols or %d bytes of names", maxKernelSymbols, maxKernelNames)
+		}
+	}
+	s.names = names.String()
+	return s, lines.Err()
+}
+
+// parseKallsymsLine takes a line apart. Names hold no spaces but may hold any
+// other byte.
+func parseKallsymsLine(line []byte) (addr uint64, typ byte, name, module []byte, ok bool) {
+	digits, rest, found := bytes.Cut(line, []byte{' '})
+	if !found || len(digits) == 0 || len(digits) > 16 || len(rest) < 3 || rest[1] != ' ' {
+		return 0, 0, nil, nil, false
+	}
+	for _, c := range digits {
+		switch {
+		case c >= '0' && c <= '9':
+			addr = addr<<4 | uint64(c-'0')
+		case c >= 'a' && c <= 'f':
+			addr = addr<<4 | uint64(c-'a'+10)
+		default:
+			return 0, 0, nil, nil, false
+		}
+	}
+	name, module, _ = bytes.Cut(rest[2:], []byte{'\t'})
+	if bytes.IndexByte(name, 0) >= 0 || len(name) == 0 {
+		return 0, 0, nil, nil, false
+	}
+	return addr, rest[0], name, bytes.TrimSpace(module), true
+}
+
+// maxKernelFunction is how far a function reaches at most when no symbol of the
+// same module follows it: kallsyms has no sizes.
+const maxKernelFunction = 16 << 10
+
+// newKernelTable makes a table: each function ends where the next symbol of any
+// kind begins. Among aliases the first listed one wins, which the kernel's own
+// traces show as well: it sorts weak and linker-made names behind the others.
+func newKernelTable(s kernelSymbols) *kernelTable {
+	slices.SortStableFunc(s.list, func(a, b kernelSymbol) int { return cmp.Compare(a.addr, b.addr) })
+	t := &kernelTable{table: table{names: s.names}, modules: s.modules}
+	for i := 0; i < len(s.list); {
+		next := i + 1
+		for next < len(s.list) && s.list[next].addr == s.list[i].addr {
+			next++
+		}
+		first := slices.IndexFunc(s.list[i:next], func(s kernelSymbol) bool { return s.text })
+		if first >= 0 {
+			f := s.list[i+first]
+			size := uint64(maxKernelFunction)
+			if next < len(s.list) {
+				size = kernelSize(f, s.list[next])
+			}
+			t.ranges = append(t.ranges, addrRange{start: f.addr, size: uint32(size), name: f.name})
+			t.module = append(t.module, f.module)
+		}
+		i = next
+	}
+	t.ranges, t.module = slices.Clip(t.ranges), slices.Clip(t.module)
+	t.status = Status{Symbols: len(t.ranges), Bytes: t.bytes() + 2*cap(t.module)}
+	return t
+}
+
+func kernelSize(f, next kernelSymbol) uint64 {
+	size := next.addr - f.addr
+	if f.module != next.module {
+		return min(size, maxKernelFunction)
+	}
+	return min(size, 1<<32-1)
+}

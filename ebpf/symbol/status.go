@@ -1,0 +1,40 @@
+package symbol
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Reason tells why addresses of an object may have no name.
+type Reason uint8
+
+// The reasons, worst last.
+const (
+	Named         Reason = iota // there is a full symbol table
+	DebugMissing                // only exported functions have names: no .symtab, and no separate debug file was found
+	NoSymbols                   // neither symbols nor a debug file
+	Unreadable                  // the file could not be opened or is no ELF image
+	KernelHidden                // kernel.kptr_restrict hides the kernel's addresses
+	reasonsNumber = iota
+)
+
+// String returns the reason in snake_case, for labels and debug info.
+func (r Reason) String() string {
+	names := [reasonsNumber]string{"named", "debug_file_missing", "no_symbols", "unreadable", "kernel_addresses_hidden"}
+	if int(r) < len(names) {
+		return names[r]
+	}
+	return fmt.Sprintf("reason_%d", uint8(r))
+}
+
+// Status tells how the symbols of an object, or of the kernel, were found.
+type Status struct {
+	Reason    Reason
+	DebugFile string // the separate debug file in use, "" if none
+	Symbols   int    // ranges of addresses with a name
+	Bytes     int    // memory of the table
+	Err       error  // what went wrong; a part of the symbols may be there still
+}
+
+// ErrKernelHidden tells that the kernel shows its symbols without addresses.
+var ErrKernelHidden = errors.New("kernel addresses are hidden: CAP_SYSLOG is missing or kernel.kptr_restrict is 2")

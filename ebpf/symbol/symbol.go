@@ -1,0 +1,205 @@
+// Package symbol names addresses: those in executables and libraries by their
+// symbol tables and separate debug files, those in the kernel by kallsyms.
+//
+// Return addresses point behind the call, so "address minus one" has to happen
+// somewhere: it happens in CodeAddress and nowhere else.
+package symbol
+
+import (
+	"path"
+	"strconv"
+	"sync"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+)
+
+// Object is an executable or library whose addresses are to be named. It must
+// not change while the Symbolizer knows it.
+type Object struct {
+	ID      uint32 // the caller's number; its names are cached until Forget(ID)
+	Path    string // as the process sees it; "[vdso]" for the vdso
+	BuildID string // lower-case hex, "" if unknown. Objects that share one share a symbol table
+	Root    string // directory that is the process's root, such as /proc/PID/root; "" is this host's. May be gone
+	// Open opens the ELF image. It is called when an address of the object is
+	// named for the first time, and again if its table was dropped meanwhile.
+	// The Symbolizer closes what it returns.
+	Open func() (*elffile.File, error)
+}
+
+// Kind says how a Frame got its name.
+type Kind uint8
+
+// The kinds of frame.
+const (
+	Unknown Kind = iota // no name: Function is made from the file and the address
+	Native              // a function of an executable or library
+	Kernel              // a function of the kernel or of one of its modules
+)
+
+// Frame is one function at an address. All strings are valid UTF-8.
+type Frame struct {
+	Function string // mangled, as in the symbol table; see DemangleMode.Apply
+	File     string // source file if known; in the kernel "[kernel]" or "[module]"
+	Line     int    // 0 if unknown
+	Kind     Kind
+}
+
+// Defaults of Options.
+const (
+	DefaultTableBytes  = 32 << 20
+	DefaultCacheFrames = 64 << 10
+	DefaultDebugDir    = "/usr/lib/debug"
+	DefaultKallsyms    = "/proc/kallsyms"
+)
+
+// Options configure a Symbolizer. The zero value is useful.
+type Options struct {
+	TableBytes  int      // memory for symbol tables, the least recently used go first and the last one stays; 0: DefaultTableBytes
+	CacheFrames int      // addresses whose names are remembered; 0: DefaultCacheFrames
+	DebugDirs   []string // directories of separate debug files; nil: DefaultDebugDir
+	Kallsyms    string   // file of kernel symbols; "": DefaultKallsyms
+}
+
+func (o *Options) setDefaults() {
+	if o.TableBytes == 0 {
+		o.TableBytes = DefaultTableBytes
+	}
+	if o.CacheFrames == 0 {
+		o.CacheFrames = DefaultCacheFrames
+	}
+	if o.DebugDirs == nil {
+		o.DebugDirs = []string{DefaultDebugDir}
+	}
+	if o.Kallsyms == "" {
+		o.Kallsyms = DefaultKallsyms
+	}
+}
+
+// Symbolizer names addresses. Its methods may be called concurrently.
+type Symbolizer struct {
+	tables *tableCache
+	frames *frameCache
+	kernel kernel
+}
+
+// New returns a Symbolizer. It reads nothing yet.
+func New(options Options) *Symbolizer {
+	options.setDefaults()
+	finder := &debugFinder{dirs: options.DebugDirs}
+	return &Symbolizer{
+		tables: newTableCache(options.TableBytes, func(o *Object) (*table, Status) { return load(o, finder) }),
+		frames: newFrameCache(options.CacheFrames),
+		kernel: kernel{path: options.Kallsyms},
+	}
+}
+
+// Frames names the ELF virtual address vaddr of o: the innermost function first,
+// then those it was inlined into; always at least one. returnAddress tells that
+// vaddr is where a call returns to, so that the call just before it is meant.
+//
+// An address that no symbol covers gives one frame of kind Unknown whose
+// function is the file's name and the CodeAddress, "libx.so+0x1234": never the
+// function before it. The first call for an object reads its symbols, which may take a
+// second for the largest. The result is shared: do not modify it.
+func (s *Symbolizer) Frames(o *Object, vaddr uint64, returnAddress bool) []Frame {
+	at := CodeAddress(vaddr, returnAddress)
+	if frames := s.frames.get(o.ID, at); frames != nil {
+		return frames
+	}
+	frames := []Frame{s.lookup(o, at)}
+	s.frames.put(o.ID, at, frames)
+	return frames
+}
+
+func (s *Symbolizer) lookup(o *Object, at uint64) Frame {
+	if t := s.tables.get(o); t != nil {
+		if name, ok := t.lookup(at); ok {
+			return Frame{Function: name, Kind: Native}
+		}
+	}
+	return Frame{Function: unknownName(o.Path, at), Kind: Unknown}
+}
+
+// CodeAddress returns the address of the code that a frame is in: addr itself
+// or, if a call returns to addr, the last byte of that call. The call may be the
+// last instruction of its function.
+func CodeAddress(addr uint64, returnAddress bool) uint64 {
+	if returnAddress && addr > 0 {
+		return addr - 1
+	}
+	return addr
+}
+
+// unknownName returns "basename+0xvaddr".
+func unknownName(file string, vaddr uint64) string {
+	address := "0x" + strconv.FormatUint(vaddr, 16)
+	if file == "" {
+		return address
+	}
+	return validUTF8(path.Base(file)) + "+" + address
+}
+
+// Forget drops what is remembered of the object with that ID, so that the ID can
+// be used for another one. A table shared by build ID stays while the budget lasts.
+func (s *Symbolizer) Forget(id uint32) {
+	s.tables.forget(id)
+	s.frames.forget(id)
+}
+
+// Status tells how the symbols of an object were found; ok is false if no
+// address of it has been named yet, or if its table was dropped since.
+func (s *Symbolizer) Status(o *Object) (status Status, ok bool) { return s.tables.status(o) }
+
+// Stats are sizes of what a Symbolizer holds.
+type Stats struct {
+	Tables     int // symbol tables of objects
+	TableBytes int // their memory
+	Frames     int // addresses in the cache
+}
+
+// Stats returns the present sizes.
+func (s *Symbolizer) Stats() Stats {
+	tables, bytes := s.tables.size()
+	return Stats{Tables: tables, TableBytes: bytes, Frames: s.frames.size()}
+}
+
+// Kernel names an address in the kernel. File is "[kernel]", or the module's
+// name in brackets. An unknown address gives kind Unknown and the CodeAddress
+// in hex; KernelStatus tells why.
+func (s *Symbolizer) Kernel(addr uint64, returnAddress bool) Frame {
+	return s.kernel.table().frame(CodeAddress(addr, returnAddress))
+}
+
+// KernelStatus tells how the kernel's symbols were read.
+func (s *Symbolizer) KernelStatus() Status { return s.kernel.table().status }
+
+// RefreshKernel reads the kernel's symbols again, for modules and BPF programs
+// that came or went. If that fails the old ones stay.
+func (s *Symbolizer) RefreshKernel() error { return s.kernel.refresh() }
+
+// kernel holds the kernel's symbols, read when first asked for.
+type kernel struct {
+	path string
+
+	mu      sync.Mutex
+	current *kernelTable
+}
+
+func (k *kernel) table() *kernelTable {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.current == nil {
+		k.current = readKallsyms(k.path)
+	}
+	return k.current
+}
+
+func (k *kernel) refresh() error {
+	fresh := readKallsyms(k.path)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.current == nil || fresh.status.Err == nil {
+		k.current = fresh
+	}
+	return fresh.status.Err
+}

@@ -1,0 +1,242 @@
+package target
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
+// DefaultCacheSize is the number of processes remembered when Options do not say.
+const DefaultCacheSize = 1024
+
+// CgroupReader reads a process's control groups; procfs.FS is one.
+type CgroupReader interface {
+	// Cgroup returns the lines of /proc/PID/cgroup.
+	Cgroup(pid uint32) ([]string, error)
+}
+
+// Options configure a Finder.
+type Options struct {
+	Targets     []map[string]string // as a discovery component exports them
+	Default     map[string]string   // labels of processes that match none of Targets
+	TargetsOnly bool                // processes that match none of Targets have no target
+	CacheSize   int                 // processes remembered; DefaultCacheSize if not above 0
+	FS          CgroupReader        // nil: no process is in a container
+}
+
+// Finder finds the target of a process. It is safe for concurrent use.
+type Finder struct {
+	view  atomic.Pointer[view]
+	cache atomic.Pointer[cache]
+}
+
+// view is one state of the options. A remembered answer is valid for the view
+// that it was made with.
+type view struct {
+	*table
+	fs CgroupReader
+}
+
+// table holds the targets by what they apply to.
+type table struct {
+	byPID       map[uint32]*Target
+	byContainer map[string]*Target
+	fallback    *Target // nil: not profiled
+	ignored     int     // discovery targets that name neither process nor container
+}
+
+// NewFinder returns a Finder over opts.
+func NewFinder(opts Options) *Finder {
+	f := &Finder{}
+	f.Update(opts)
+	return f
+}
+
+// Update puts opts in force for every Find that begins after it returns, at once
+// and without blocking those under way. Processes in known containers keep them;
+// the others are looked up again.
+func (f *Finder) Update(opts Options) {
+	size := opts.CacheSize
+	if size <= 0 {
+		size = DefaultCacheSize
+	}
+	if c := f.cache.Load(); c == nil || c.size != size {
+		f.cache.Store(newCache(size))
+	}
+	f.view.Store(&view{table: newTable(opts), fs: opts.FS})
+}
+
+func newTable(opts Options) *table {
+	t := &table{byPID: map[uint32]*Target{}, byContainer: map[string]*Target{}}
+	for _, discovered := range opts.Targets {
+		switch found := newTarget(discovered); {
+		case found == nil:
+			t.ignored++
+		case found.pid != 0:
+			t.byPID[found.pid] = found
+		default:
+			t.byContainer[found.containerID] = found
+		}
+	}
+	if !opts.TargetsOnly {
+		t.fallback = newDefaultTarget(opts.Default)
+	}
+	return t
+}
+
+// Retry makes the next Find of every process that was found in no container read
+// its cgroup again. A container runtime moves a process into its cgroup after
+// the process has begun to run, so call this now and then, such as once per
+// collection.
+func (f *Finder) Retry() {
+	current := f.view.Load()
+	again := *current
+	f.view.CompareAndSwap(current, &again) // lost to an Update: that does the same
+}
+
+// Forget drops what is known about a process that has exited.
+func (f *Finder) Forget(pid uint32) { f.cache.Load().remove(pid) }
+
+// Inherit gives a new process what is known about its parent, whose cgroup it is
+// in. Many processes end before their own could be read.
+func (f *Finder) Inherit(parent, child uint32) {
+	v := f.view.Load()
+	if len(v.byContainer) == 0 {
+		return
+	}
+	known := f.cache.Load().get(parent)
+	if known == nil || known.view != v {
+		known = f.lookup(v, parent, known)
+	}
+	f.cache.Load().put(child, known)
+}
+
+// Restarted tells that a process has executed another program. If it was found in
+// no container, its cgroup is read again: runtimes move a process into its
+// container just before.
+func (f *Finder) Restarted(pid uint32) {
+	c := f.cache.Load()
+	if known := c.get(pid); known != nil && known.containerID == "" {
+		c.remove(pid)
+	}
+}
+
+// Find returns the target of a process, or nil if it is not to be profiled. The
+// first call for a process reads its cgroup; later ones neither allocate nor
+// wait for anything but other writers of the cache.
+func (f *Finder) Find(pid uint32) *Target {
+	v := f.view.Load()
+	if len(v.byPID) > 0 {
+		if t := v.byPID[pid]; t != nil {
+			return t
+		}
+	}
+	if len(v.byContainer) == 0 {
+		return v.fallback
+	}
+	known := f.cache.Load().get(pid)
+	if known != nil && known.view == v {
+		return known.target
+	}
+	return f.lookup(v, pid, known).target
+}
+
+// lookup finds out a process's container, if it is not known yet, and remembers
+// its target under v.
+func (f *Finder) lookup(v *view, pid uint32, known *answer) *answer {
+	fresh := &answer{view: v}
+	if known != nil && known.containerID != "" {
+		fresh.containerID = known.containerID
+	} else {
+		fresh.containerID = v.containerID(pid)
+	}
+	fresh.target = v.ofContainer(fresh.containerID)
+	f.cache.Load().put(pid, fresh)
+	return fresh
+}
+
+// containerID returns the container of a process, "" if it is in none. A process
+// whose cgroup cannot be read is most often gone.
+func (v *view) containerID(pid uint32) string {
+	if v.fs == nil {
+		return ""
+	}
+	lines, err := v.fs.Cgroup(pid)
+	if err != nil {
+		return ""
+	}
+	return containerIDFromCgroup(lines)
+}
+
+func (v *view) ofContainer(id string) *Target {
+	if id != "" {
+		if t := v.byContainer[id]; t != nil {
+			return t
+		}
+	}
+	return v.fallback
+}
+
+// Counts says how many targets a Finder has, by what they apply to.
+type Counts struct {
+	Processes  int // identified by PID
+	Containers int // identified by container ID
+	Ignored    int // discovery targets that name neither
+}
+
+// Counts returns the number of targets now in force. Of several targets for one
+// process or container the last counts.
+func (f *Finder) Counts() Counts {
+	v := f.view.Load()
+	return Counts{Processes: len(v.byPID), Containers: len(v.byContainer), Ignored: v.ignored}
+}
+
+// Targets returns the targets now in force, the default target not among them,
+// sorted by their String.
+func (f *Finder) Targets() []*Target {
+	v := f.view.Load()
+	all := make([]*Target, 0, len(v.byPID)+len(v.byContainer))
+	for _, t := range v.byPID {
+		all = append(all, t)
+	}
+	for _, t := range v.byContainer {
+		all = append(all, t)
+	}
+	slices.SortFunc(all, func(a, b *Target) int { return strings.Compare(a.String(), b.String()) })
+	return all
+}
+
+// Explanation says why a process has the target that it has.
+type Explanation struct {
+	PID         uint32
+	ContainerID string  // as its cgroup says; "" if in no container or not readable
+	Target      *Target // nil: not profiled
+	Reason      string  // one sentence for people
+}
+
+// Explain looks a process up afresh, without the cache, and says how its target
+// was found.
+func (f *Finder) Explain(pid uint32) Explanation {
+	v := f.view.Load()
+	e := Explanation{PID: pid, ContainerID: v.containerID(pid)}
+	if t := v.byPID[pid]; t != nil {
+		e.Target = t
+		e.Reason = fmt.Sprintf("%s is %d", LabelProcessPID, pid)
+		return e
+	}
+	if e.Target = v.ofContainer(e.ContainerID); e.Target != nil && e.Target != v.fallback {
+		e.Reason = fmt.Sprintf("%s names its container", e.Target.matchedBy)
+		return e
+	}
+	e.Reason = "no target has its PID, and it is in no container"
+	if e.ContainerID != "" {
+		e.Reason = fmt.Sprintf("none of %d targets names its container or PID", len(v.byContainer)+len(v.byPID))
+	}
+	if e.Target != nil {
+		e.Reason += ": default target"
+	} else {
+		e.Reason += ": not profiled (targets_only)"
+	}
+	return e
+}

@@ -1,0 +1,166 @@
+// Package target says which discovery target a process belongs to, and with
+// which labels its profiles are sent.
+//
+// The rules are those of Grafana Agent's pyroscope.ebpf: a target names a
+// process by PID or by container ID, the container of a process is read from
+// its cgroup, and a process that matches no target gets the default target or
+// is not profiled.
+package target
+
+import (
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Labels that identify a target, in the order in which they are tried.
+const (
+	LabelProcessPID       = "__process_pid__"
+	LabelContainerID      = "__container_id__"
+	LabelKubernetesID     = "__meta_kubernetes_pod_container_id"
+	LabelDockerID         = "__meta_docker_container_id"
+	LabelDockerSwarmID    = "__meta_dockerswarm_task_container_id"
+	LabelName             = "__name__"
+	LabelServiceName      = "service_name"
+	labelReserved         = "__"
+	labelOptions          = "__meta_pyroscope_ebpf_options_"
+	labelKubernetesName   = "__meta_kubernetes_pod_annotation_pyroscope_io_service_name"
+	labelKubernetesNS     = "__meta_kubernetes_namespace"
+	labelKubernetesCtr    = "__meta_kubernetes_pod_container_name"
+	labelDockerName       = "__meta_docker_container_name"
+	labelSwarmCtrService  = "__meta_dockerswarm_container_label_service_name"
+	labelSwarmServiceName = "__meta_dockerswarm_service_name"
+)
+
+// Values of labels that a target need not set itself.
+const (
+	DefaultName        = "process_cpu" // of __name__
+	UnspecifiedService = "unspecified" // of service_name
+)
+
+// Target is one set of labels and what it applies to. It is immutable; two
+// targets are the same exactly if their pointers are equal.
+type Target struct {
+	labels      map[string]string
+	fingerprint uint64
+
+	matchedBy   string // the label that identifies it; "" for the default target
+	containerID string
+	pid         uint32
+}
+
+// newTarget returns the target of a set of discovery labels, or nil if they name
+// neither a process nor a container.
+func newTarget(discovered map[string]string) *Target {
+	t := &Target{}
+	if t.pid = processID(discovered); t.pid != 0 {
+		t.matchedBy = LabelProcessPID
+		t.setLabels(discovered)
+		t.labels[LabelProcessPID] = strconv.FormatUint(uint64(t.pid), 10)
+	} else if t.containerID, t.matchedBy = containerIDOf(discovered); t.containerID != "" {
+		t.setLabels(discovered)
+		t.labels[LabelContainerID] = t.containerID
+	} else {
+		return nil
+	}
+	t.fingerprint = fingerprint(t.labels)
+	return t
+}
+
+// newDefaultTarget returns the target of processes that match no other.
+func newDefaultTarget(discovered map[string]string) *Target {
+	t := &Target{}
+	t.setLabels(discovered)
+	t.fingerprint = fingerprint(t.labels)
+	return t
+}
+
+// setLabels keeps what is sent of discovered and adds what is missing.
+func (t *Target) setLabels(discovered map[string]string) {
+	t.labels = make(map[string]string, len(discovered)+2)
+	for name, value := range discovered {
+		if !strings.HasPrefix(name, labelReserved) || name == LabelName || strings.HasPrefix(name, labelOptions) {
+			t.labels[name] = value
+		}
+	}
+	if t.labels[LabelName] == "" {
+		t.labels[LabelName] = DefaultName
+	}
+	t.labels[LabelServiceName] = serviceName(discovered)
+}
+
+// Labels returns the labels of the target's profiles: __name__ and service_name
+// always, then those of the discovery target that are not internal, and the
+// container ID or PID by which it was found. The map is the caller's own.
+func (t *Target) Labels() map[string]string { return maps.Clone(t.labels) }
+
+// ServiceName returns the value of the label service_name, never empty.
+func (t *Target) ServiceName() string { return t.labels[LabelServiceName] }
+
+// Option returns a per-target option of the profiler, such as demangle: the value
+// of the label __meta_pyroscope_ebpf_options_NAME.
+func (t *Target) Option(name string) (value string, ok bool) {
+	value, ok = t.labels[labelOptions+name]
+	return value, ok
+}
+
+// Fingerprint is equal for targets with equal Labels.
+func (t *Target) Fingerprint() uint64 { return t.fingerprint }
+
+// MatchedBy returns the name of the label that identifies the target, or "" for
+// the default target.
+func (t *Target) MatchedBy() string { return t.matchedBy }
+
+// String returns the labels sorted by name, written as in a Pyroscope query.
+func (t *Target) String() string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, name := range slices.Sorted(maps.Keys(t.labels)) {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(name)
+		b.WriteByte('=')
+		b.WriteString(strconv.Quote(t.labels[name]))
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+// serviceName chooses the service name of a target.
+func serviceName(discovered map[string]string) string {
+	if name := firstOf(discovered, LabelServiceName, labelKubernetesName); name != "" {
+		return name
+	}
+	namespace, container := discovered[labelKubernetesNS], discovered[labelKubernetesCtr]
+	if namespace != "" && container != "" {
+		return "ebpf/" + namespace + "/" + container
+	}
+	if name := firstOf(discovered, labelDockerName, labelSwarmCtrService, labelSwarmServiceName); name != "" {
+		return name
+	}
+	return UnspecifiedService
+}
+
+// firstOf returns the first of the named labels that is not empty.
+func firstOf(labels map[string]string, names ...string) string {
+	for _, name := range names {
+		if value := labels[name]; value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
+func fingerprint(labels map[string]string) uint64 {
+	h := fnv.New64a()
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		h.Write([]byte(name))
+		h.Write([]byte{0xff}) // in no UTF-8 string
+		h.Write([]byte(labels[name]))
+		h.Write([]byte{0xff})
+	}
+	return h.Sum64()
+}
