@@ -1,0 +1,178 @@
+// Package feed joins the kernel side with what user space does for it: it follows
+// processes, keeps the unwind tables filled, and finishes the walks that missed
+// one. Who reads samples gets whole ones.
+package feed
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// Options configure a Feed.
+type Options struct {
+	TableBytes int                  // limit of the memory for unwind tables
+	Copies     bool                 // keep a kernel.Copy of what each walk started from
+	Observe    func(*kernel.Record) // is told of every side-band record; nil: nobody
+}
+
+// Feed is the source of samples. Follow and ReadSamples are for one goroutine
+// each; the other methods may be called at any time until Close.
+type Feed struct {
+	Kernel  *kernel.Profiler
+	Tracker *process.Tracker
+
+	sideBand *kernel.SideBand
+	observe  func(*kernel.Record)
+	drain    sync.Mutex // one reader of the side-band at a time
+	caughtUp uint64     // the side-band was read up to this time because of a miss
+}
+
+// Open loads the programs and reads what runs already. It takes no samples yet:
+// configure and start Kernel. It returns a *kernel.PermissionError when the
+// process lacks capabilities.
+func Open(o Options) (*Feed, error) {
+	f := &Feed{observe: o.Observe}
+	if err := f.open(o); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func (f *Feed) open(o Options) error {
+	var err error
+	if f.Kernel, err = kernel.Load(kernel.Options{TableBytes: o.TableBytes}); err != nil {
+		return err
+	}
+	if o.Copies {
+		f.Kernel.KeepCopies()
+	}
+	// Side-band first, then what runs already: nothing falls between.
+	if f.sideBand, err = kernel.OpenSideBand(); err != nil {
+		return err
+	}
+	f.Tracker = process.NewTracker(f.Kernel.Tables(), procfs.Default)
+	return f.Tracker.Scan()
+}
+
+// AddCPUs begins to sample the CPUs that have come online, at the given rate.
+func (f *Feed) AddCPUs(rate int) error {
+	f.drain.Lock()
+	defer f.drain.Unlock()
+	return errors.Join(f.sideBand.AddCPUs(), f.Kernel.Start(rate))
+}
+
+// Follow keeps the tracker up to date until Stop; it then returns
+// kernel.ErrClosed.
+func (f *Feed) Follow() error {
+	for {
+		if err := f.sideBand.Wait(); err != nil {
+			return err
+		}
+		if err := f.catchUp(); err != nil {
+			return err
+		}
+	}
+}
+
+// catchUp tells the tracker what the side-band holds.
+func (f *Feed) catchUp() error {
+	f.drain.Lock()
+	defer f.drain.Unlock()
+	records, err := f.sideBand.Read()
+	if err != nil {
+		return err
+	}
+	if len(records) == 0 {
+		return nil
+	}
+	f.Tracker.Update(func(b *process.Batch) {
+		for i := range records {
+			apply(b, &records[i])
+			if f.observe != nil {
+				f.observe(&records[i])
+			}
+		}
+	})
+	return nil
+}
+
+func apply(b *process.Batch, r *kernel.Record) {
+	switch r.Kind {
+	case kernel.RecordMap:
+		b.Map(r.Time, r.PID, r.Mapping, r.BuildID)
+	case kernel.RecordExec:
+		b.Exec(r.Time, r.PID, r.Comm)
+	case kernel.RecordComm:
+		b.Comm(r.Time, r.PID, r.Comm)
+	case kernel.RecordFork:
+		b.Fork(r.Time, r.Parent, r.PID)
+	case kernel.RecordExit:
+		b.Exit(r.Time, r.PID)
+	case kernel.RecordLost:
+		b.Lost()
+	}
+}
+
+// ReadSamples hands the samples that are there or arrive before the deadline to
+// use, as kernel.Profiler.ReadSamples does; Mend makes the best of one.
+func (f *Feed) ReadSamples(deadline time.Time, use func(*kernel.Sample)) (flushed bool, err error) {
+	var failed error
+	flushed, err = f.Kernel.ReadSamples(deadline, func(s *kernel.Sample) {
+		if missed(s.Outcome) && s.Time > f.caughtUp {
+			f.caughtUp = Monotonic()
+			failed = errors.Join(failed, f.catchUp())
+		}
+		use(s)
+	})
+	return flushed, errors.Join(err, failed)
+}
+
+// Mend makes the best of a sample's user part, and returns the address space as
+// it did.
+func (f *Feed) Mend(s *kernel.Sample) *process.Space {
+	if f.Tracker.Stale(s.PID, s.Time, s.Generation) {
+		// Unwound by the tables of the program that the process ran before.
+		s.User, s.Outcome = s.User[:0], unwind.ProcessUnknown
+	}
+	if missed(s.Outcome) && len(s.User) > 0 {
+		return finish(f.Tracker, s)
+	}
+	return f.Tracker.Space(s.PID, s.Time)
+}
+
+// Monotonic is the time on the clock that samples and side-band records have, in
+// ns.
+func Monotonic() uint64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0 // cannot be: the clock exists
+	}
+	return uint64(ts.Nano())
+}
+
+// Stop ends sampling, Follow and ReadSamples.
+func (f *Feed) Stop() error {
+	return errors.Join(f.sideBand.Stop(), f.Kernel.Stop(), f.Kernel.StopReading())
+}
+
+// Close releases everything. Follow and ReadSamples must have returned.
+func (f *Feed) Close() error {
+	if f.Tracker != nil {
+		f.Tracker.Close()
+	}
+	if f.sideBand != nil {
+		f.sideBand.Close()
+	}
+	if f.Kernel != nil {
+		return f.Kernel.Close()
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+// Package ebpf is the profiler as a Go library: it samples every CPU, unwinds
+// user stacks in the kernel, names the frames and hands out pprof profiles.
+//
+// It knows neither River nor components nor Prometheus; component/pyroscope/ebpf
+// joins it to those.
+package ebpf
+
+import (
+	"fmt"
+
+	"github.com/headwater/headwater/ebpf/symbol"
+)
+
+// CommMode says where a process's name (its comm) goes in the profile.
+type CommMode string
+
+// The places for a process's name.
+const (
+	CommNone       CommMode = "none"       // nowhere
+	CommLabel      CommMode = "label"      // a sample label "comm"
+	CommStackframe CommMode = "stackframe" // the root frame of every stack
+	CommBoth       CommMode = "both"       // label and root frame
+)
+
+// inFrames reports whether the name is the root frame.
+func (m CommMode) inFrames() bool { return m == CommStackframe || m == CommBoth }
+
+// inLabels reports whether the name is a sample label.
+func (m CommMode) inLabels() bool { return m == CommLabel || m == CommBoth }
+
+// Limits of Options.SampleRate, in samples per second and CPU.
+const (
+	MinSampleRate = 1
+	MaxSampleRate = 10_000
+)
+
+// Limits of Options.TableBytes.
+const (
+	MinTableBytes     = 4 << 20
+	DefaultTableBytes = 64 << 20
+)
+
+// Options configure a Session. The zero value is not valid; start from
+// DefaultOptions.
+type Options struct {
+	SampleRate int // samples per second and CPU, MinSampleRate to MaxSampleRate
+
+	Targets              []map[string]string // discovery targets, see package target
+	DefaultTarget        map[string]string   // labels of processes that match no target
+	TargetsOnly          bool                // do not profile processes that match no target
+	ContainerIDCacheSize int                 // processes whose container ID is remembered
+
+	UserStacks   bool // collect the user part of stacks
+	KernelStacks bool // collect the kernel part of stacks
+
+	Comm     CommMode            // where the process name goes
+	PIDLabel bool                // add a sample label "pid"
+	Demangle symbol.DemangleMode // how C++ and Rust names are shown
+
+	// TableBytes limits the kernel memory of unwind tables. When it is short, pages
+	// that were not looked up lately make room.
+	TableBytes int
+}
+
+// DefaultOptions returns the options of an empty pyroscope.ebpf block, but with
+// every process profiled.
+func DefaultOptions() Options {
+	return Options{
+		SampleRate:           97,
+		ContainerIDCacheSize: 1024,
+		UserStacks:           true,
+		KernelStacks:         true,
+		Comm:                 CommStackframe,
+		Demangle:             symbol.DemangleNone,
+		TableBytes:           DefaultTableBytes,
+	}
+}
+
+// Validate returns an error that names the first field out of range.
+func (o Options) Validate() error {
+	if o.SampleRate < MinSampleRate || o.SampleRate > MaxSampleRate {
+		return fmt.Errorf("sample rate must be between %d and %d samples per second, got %d", MinSampleRate, MaxSampleRate, o.SampleRate)
+	}
+	if o.TableBytes < MinTableBytes {
+		return fmt.Errorf("memory for unwind tables must be at least %d bytes, got %d", MinTableBytes, o.TableBytes)
+	}
+	switch o.Comm {
+	case CommNone, CommLabel, CommStackframe, CommBoth:
+	default:
+		return fmt.Errorf("invalid comm mode %q, valid values are: none, label, stackframe, both", o.Comm)
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+// Package pprof makes pprof profiles of stacks that Pyroscope takes whole: split
+// where one would exceed its limits, with valid strings, and each with a time of
+// its own.
+//
+// The format is that of github.com/google/pprof/proto/profile.proto.
+package pprof
+
+// Mapping is a range of a file as it is linked: the addresses of its Locations
+// are ELF virtual addresses of the file, not addresses in a process.
+type Mapping struct {
+	File    string
+	BuildID string // GNU build ID in hex; any other form is left out
+	Start   uint64 // first address
+	Limit   uint64 // address after the last one
+	Offset  uint64 // of Start in the file
+}
+
+// Line is one function at a location. A location has several where functions are
+// inlined: the innermost first, the function that the code lies in last.
+type Line struct {
+	Function   string // as it is shown
+	SystemName string // as the linker knows it; "" if the same
+	File       string
+	Line       int64
+}
+
+// Location is an instruction of a stack. It must not change once it was added
+// to a Builder.
+type Location struct {
+	Mapping *Mapping // nil for frames that are no code, such as a process's name
+	Address uint64   // ELF virtual address
+	Lines   []Line   // Pyroscope shows locations without lines only with server-side symbols
+}
+
+// Label is a label of a sample. In Pyroscope each set of text labels becomes a
+// series of its own; numbers are ignored there.
+type Label struct {
+	Key     string
+	Text    string
+	Number  int64  // used if Text is empty
+	NumUnit string // of Number, may be empty
+}

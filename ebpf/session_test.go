@@ -1,0 +1,207 @@
+package ebpf
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+)
+
+// start begins a session, or skips where this process may not.
+func start(t *testing.T, o Options) *Session {
+	t.Helper()
+	s, err := Start(o)
+	var denied *kernel.PermissionError
+	if errors.As(err, &denied) && os.Getenv("REQUIRE_KERNEL") != "1" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// busy starts a process that burns a CPU, and returns its PID.
+func busy(t *testing.T) uint32 {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", "while :; do :; done")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return uint32(cmd.Process.Pid)
+}
+
+// of returns what a process did in some profiles.
+func of(profiles []Profile, pid uint32) (samples, complete uint64) {
+	for _, p := range profiles {
+		for _, process := range p.Processes {
+			if process.PID == pid {
+				samples += process.Samples
+				complete += process.Complete
+			}
+		}
+	}
+	return samples, complete
+}
+
+// collect waits until a process has samples.
+func collect(t *testing.T, s *Session, pid uint32, want uint64) []Profile {
+	t.Helper()
+	var all []Profile
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		profiles, err := s.Collect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, profiles...)
+		if n, _ := of(all, pid); n >= want {
+			return all
+		}
+	}
+	n, _ := of(all, pid)
+	t.Fatalf("%d samples of process %d in 20 s, want %d", n, pid, want)
+	return nil
+}
+
+func TestSession(t *testing.T) {
+	before := runtime.NumGoroutine()
+	pid := busy(t)
+	s := start(t, DefaultOptions())
+	profiles := collect(t, s, pid, 20)
+	samples, complete := of(profiles, pid)
+	if complete < samples-samples/10 {
+		t.Errorf("%d of %d stacks of a shell are complete", complete, samples)
+	}
+	checkProfiles(t, profiles)
+	stats := s.Stats()
+	if stats.Delivered == 0 || stats.Delivered > stats.Expected*2 || stats.Processes == 0 || stats.Executables == 0 || stats.Pages == 0 {
+		t.Errorf("stats %+v do not show what happened", stats)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines before, %d after", before, runtime.NumGoroutine())
+		}
+	}
+}
+
+// checkProfiles checks what Pyroscope and pprof ask of a profile.
+func checkProfiles(t *testing.T, profiles []Profile) {
+	t.Helper()
+	times := map[int64]bool{}
+	for _, p := range profiles {
+		if err := p.Pprof.CheckValid(); err != nil {
+			t.Error(err)
+		}
+		if times[p.Pprof.TimeNanos] {
+			t.Errorf("two profiles have time %d", p.Pprof.TimeNanos)
+		}
+		times[p.Pprof.TimeNanos] = true
+		if p.Pprof.Period != int64(time.Second)/97 || p.Pprof.DurationNanos <= 0 {
+			t.Errorf("period %d, duration %d", p.Pprof.Period, p.Pprof.DurationNanos)
+		}
+		for _, l := range p.Pprof.Location {
+			checkLocation(t, l)
+		}
+	}
+}
+
+func checkLocation(t *testing.T, l *profile.Location) {
+	t.Helper()
+	if len(l.Line) == 0 || l.Line[0].Function == nil || l.Line[0].Function.Name == "" {
+		t.Errorf("location 0x%x has no function", l.Address)
+	}
+	m := l.Mapping
+	if m != nil && m.Limit != 0 && (l.Address < m.Start || l.Address >= m.Limit) {
+		t.Errorf("location 0x%x is outside its mapping of %s, 0x%x to 0x%x", l.Address, m.File, m.Start, m.Limit)
+	}
+}
+
+// TestUpdate changes the options while samples are taken.
+func TestUpdate(t *testing.T) {
+	pid := busy(t)
+	s := start(t, DefaultOptions())
+	defer s.Close()
+	collect(t, s, pid, 1)
+	time.Sleep(time.Second)
+
+	o := DefaultOptions()
+	o.SampleRate, o.KernelStacks, o.Comm = 500, false, CommNone
+	if err := s.Update(o); err != nil {
+		t.Fatal(err)
+	}
+	var profiles []Profile
+	periods := map[int64]uint64{}
+	for deadline := time.Now().Add(20 * time.Second); periods[int64(time.Second)/500] == 0 && time.Now().Before(deadline); {
+		time.Sleep(500 * time.Millisecond)
+		more, err := s.Collect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range more {
+			n, _ := of([]Profile{p}, pid)
+			periods[p.Pprof.Period] += n
+		}
+		profiles = append(profiles, more...)
+	}
+	if periods[int64(time.Second)/97] == 0 || periods[int64(time.Second)/500] == 0 {
+		t.Errorf("samples by period %v, want some of before and some of after the update", periods)
+	}
+	for _, p := range profiles {
+		if p.Pprof.Period != int64(time.Second)/500 {
+			continue
+		}
+		for _, f := range p.Pprof.Function {
+			if f.Name == "sh" {
+				t.Error("the process's name is a frame, with comm none")
+			}
+		}
+		for _, m := range p.Pprof.Mapping {
+			if strings.Contains(m.File, "kernel.kallsyms") {
+				t.Error("there are kernel frames, without kernel stacks")
+			}
+		}
+	}
+	bad := o
+	bad.SampleRate = 0
+	if err := s.Update(bad); err == nil {
+		t.Error("a sample rate of 0 was accepted")
+	}
+}
+
+// TestTargetsOnly profiles one process of two.
+func TestTargetsOnly(t *testing.T) {
+	wanted, other := busy(t), busy(t)
+	o := DefaultOptions()
+	o.TargetsOnly = true
+	o.Targets = []map[string]string{{"__process_pid__": itoa(wanted), "service_name": "wanted"}}
+	s := start(t, o)
+	defer s.Close()
+	profiles := collect(t, s, wanted, 20)
+	if n, _ := of(profiles, other); n != 0 {
+		t.Errorf("%d samples of a process that is no target", n)
+	}
+	for _, p := range profiles {
+		if p.Labels["service_name"] != "wanted" {
+			t.Errorf("profile of %v", p.Labels)
+		}
+	}
+	if s.Stats().Ignored == 0 {
+		t.Error("no sample was ignored in the kernel, though another process was busy")
+	}
+}
+
+func itoa(pid uint32) string { return labels(&stack{pid: pid}, Options{PIDLabel: true})[0].Text }

@@ -1,0 +1,72 @@
+package verify
+
+import (
+	"slices"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+)
+
+// sameInstant is how far apart the times of a sample and of its copy may be.
+// Both are taken in one interrupt, one before and one at the beginning of the
+// program; samples of one CPU are not closer to each other.
+const sameInstant = uint64(50 * time.Microsecond)
+
+// pairs joins samples with copies, whichever comes first.
+type pairs struct {
+	walks  map[uint32][]*walk        // by CPU, without a copy yet
+	copies map[uint32][]*kernel.Copy // by CPU, without a sample yet
+}
+
+func newPairs() pairs { return pairs{map[uint32][]*walk{}, map[uint32][]*kernel.Copy{}} }
+
+func (w *walk) fits(c *kernel.Copy) bool {
+	return w.tid == c.TID && w.time+sameInstant > c.Time && c.Time+sameInstant > w.time
+}
+
+// ofCopy returns the walk of a copy, or keeps a copy of the copy and returns nil.
+func (p *pairs) ofCopy(c *kernel.Copy) *walk {
+	waiting := p.walks[c.CPU]
+	i := slices.IndexFunc(waiting, func(w *walk) bool { return w.fits(c) })
+	if i < 0 {
+		kept := *c
+		kept.Stack = slices.Clone(c.Stack)
+		p.copies[c.CPU] = append(p.copies[c.CPU], &kept)
+		return nil
+	}
+	w := waiting[i]
+	p.walks[c.CPU] = slices.Delete(waiting, i, i+1)
+	return w
+}
+
+// ofWalk returns the copy of a walk, or keeps the walk and returns nil.
+func (p *pairs) ofWalk(w *walk) *kernel.Copy {
+	waiting := p.copies[w.cpu]
+	i := slices.IndexFunc(waiting, w.fits)
+	if i < 0 {
+		p.walks[w.cpu] = append(p.walks[w.cpu], w)
+		return nil
+	}
+	c := waiting[i]
+	p.copies[w.cpu] = slices.Delete(waiting, i, i+1)
+	return c
+}
+
+// expire drops what is older than a time, and returns how many of these were
+// walks that should have been compared.
+func (p *pairs) expire(before uint64) uint64 {
+	var n uint64
+	for cpu, walks := range p.walks {
+		p.walks[cpu] = slices.DeleteFunc(walks, func(w *walk) bool {
+			old := w.time < before
+			if old && !w.skip && hasUserPart(w.outcome) {
+				n++
+			}
+			return old
+		})
+	}
+	for cpu, copies := range p.copies {
+		p.copies[cpu] = slices.DeleteFunc(copies, func(c *kernel.Copy) bool { return c.Time < before })
+	}
+	return n
+}

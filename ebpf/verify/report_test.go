@@ -1,0 +1,53 @@
+package verify
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestWriteText(t *testing.T) {
+	r := &Report{
+		Seconds: 10, Samples: 1000, UserStacks: 900, Complete: 0.9999999, Stacks: 890, StacksAgreed: 889, Frames: 9000, FramesAgreed: 8999, Agreement: 8999. / 9000, NotCheckable: 12,
+		Outcomes: map[string]uint64{"complete": 899, "no_row": 1, "kernel_thread": 100}, ReferenceEnds: map[string]uint64{"outermost": 890}, NotCompared: map[string]uint64{"perf recorded no copy": 10},
+		Disagreements: []Disagreement{{OtherFrame, "/lib/x.so", 1}},
+		Incomplete:    []Incomplete{{"no_row", "/lib/y.so", 1, 1}},
+		Examples: []Example{{Reason: "other_frame", Binary: "/lib/x.so", Comm: "x", PID: 5, Outcome: "complete", End: "bad_cfi", Error: "why", Frames: []FramePair{
+			{"f (x.so+0x1)", "f (x.so+0x1)"}, {"g (x.so+0x2*)", "g (x.so+0x2)"}, {"h (x.so+0x3)", "i (x.so+0x4)"}, {"", "_start (x+0x5)"},
+		}}},
+	}
+	var b strings.Builder
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	for _, want := range []string{
+		"1000 samples in 10.0 s, 900 with a user stack, of which 99.999 % are complete", // never 100 when it is not
+		"9000 frames compared: 8999 agree, 99.989 %",
+		"12 frames more lie behind the end of the reference walk",
+		"1  other_frame  /lib/x.so",
+		"1  no_row  /lib/y.so  reference goes on: 1",
+		"bad_cfi: why",
+		"0 =  f (x.so+0x1)",
+		"1 =  g (x.so+0x2*)",
+		"2 !  h (x.so+0x3)",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+}
+
+// TestJSON: lists are lists when they are empty, for programs that read it.
+func TestJSON(t *testing.T) {
+	r := newResults(Options{})
+	b, err := json.Marshal(r.report(0, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"disagreements":[]`, `"incomplete":[]`, `"examples":[]`, `"agreement":0`} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("%s is not in %s", want, b)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package verify
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// WriteText writes the report for people.
+func (r *Report) WriteText(w io.Writer) error {
+	t := &text{w: w}
+	t.printf("%d samples in %.1f s, %d with a user stack, of which %s are complete\n", r.Samples, r.Seconds, r.UserStacks, percent(r.Complete))
+	t.printf("%d stacks compared: %d agree\n", r.Stacks, r.StacksAgreed)
+	t.printf("%d frames compared: %d agree, %s\n", r.Frames, r.FramesAgreed, percent(r.Agreement))
+	t.printf("%d frames more lie behind the end of the reference walk and cannot be checked\n", r.NotCheckable)
+
+	t.counts("Outcomes", r.Outcomes)
+	t.counts("The reference walk ended with", r.ReferenceEnds)
+	t.counts("User stacks not compared", r.NotCompared)
+	t.counts("Errors", r.Errors)
+	t.disagreements(r.Disagreements)
+	t.incomplete(r.Incomplete)
+	for _, e := range r.Examples {
+		t.example(&e)
+	}
+	return t.err
+}
+
+// percent writes a share so that what is below 100 % never looks like it.
+func percent(share float64) string {
+	s := fmt.Sprintf("%.3f %%", 100*share)
+	if share < 1 && strings.HasPrefix(s, "100") {
+		return "99.999 %"
+	}
+	return s
+}
+
+// text keeps the first error of writing.
+type text struct {
+	w   io.Writer
+	err error
+}
+
+func (t *text) printf(format string, args ...any) {
+	if t.err == nil {
+		_, t.err = fmt.Fprintf(t.w, format, args...)
+	}
+}
+
+// table writes lines of cells under a headline, if there are any.
+func (t *text) table(headline string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	t.printf("\n%s\n", headline)
+	tabs := tabwriter.NewWriter(t.w, 0, 0, 2, ' ', 0)
+	for _, line := range lines {
+		fmt.Fprintf(tabs, "  %s\n", line)
+	}
+	t.err = cmp.Or(t.err, tabs.Flush())
+}
+
+func (t *text) counts(headline string, counts map[string]uint64) {
+	keys := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	var lines []string
+	for _, key := range keys {
+		lines = append(lines, fmt.Sprintf("%d\t%s", counts[key], key))
+	}
+	t.table(headline, lines)
+}
+
+func (t *text) disagreements(all []Disagreement) {
+	var lines []string
+	for _, d := range all {
+		lines = append(lines, fmt.Sprintf("%d\t%s\t%s", d.Stacks, d.Difference, d.Binary))
+	}
+	t.table("Stacks that disagree: how, and the binary whose caller is found differently", lines)
+}
+
+func (t *text) incomplete(all []Incomplete) {
+	var lines []string
+	for _, i := range all {
+		lines = append(lines, fmt.Sprintf("%d\t%s\t%s\treference goes on: %d", i.Stacks, i.Outcome, i.Binary, i.Continued))
+	}
+	t.table("Incomplete stacks", lines)
+}
+
+// shownFrames bounds the frames of an example in the text. JSON has them all.
+const shownFrames = 40
+
+func (t *text) example(e *Example) {
+	reference := e.End
+	if e.Error != "" {
+		reference += ": " + e.Error
+	}
+	lines := []string{"\tWALK: " + e.Outcome + "\tREFERENCE: " + reference}
+	shown := max(shownFrames, e.Difference+shownFrames/4)
+	for i, f := range e.Frames {
+		if i == shown {
+			lines = append(lines, fmt.Sprintf("\tand %d frames more", len(e.Frames)-shown))
+			break
+		}
+		same := "="
+		switch {
+		case f.Walk == "" || f.Reference == "":
+			same = " "
+		case strings.TrimSuffix(strings.TrimSuffix(f.Walk, ")"), "*") != strings.TrimSuffix(f.Reference, ")"):
+			same = "!"
+		}
+		lines = append(lines, fmt.Sprintf("%d %s\t%s\t%s", i, same, f.Walk, f.Reference))
+	}
+	t.table(fmt.Sprintf("%s in %s: %s (PID %d)", e.Reason, e.Binary, e.Comm, e.PID), lines)
+}
