@@ -1,0 +1,84 @@
+package component
+
+import (
+	"fmt"
+	"time"
+)
+
+// HealthType is a component's condition. The zero value is HealthTypeUnknown.
+type HealthType uint8
+
+// The conditions, and how they are written in River and JSON.
+const (
+	HealthTypeUnknown   HealthType = iota // unknown: nothing is known yet
+	HealthTypeHealthy                     // healthy: works as configured
+	HealthTypeUnhealthy                   // unhealthy: does not, or not with its newest arguments
+	HealthTypeExited                      // exited: Run has returned
+)
+
+// HealthTypes lists every condition once.
+func HealthTypes() []HealthType {
+	return []HealthType{HealthTypeUnknown, HealthTypeHealthy, HealthTypeUnhealthy, HealthTypeExited}
+}
+
+// String returns the condition's name in lower case.
+func (t HealthType) String() string {
+	switch t {
+	case HealthTypeHealthy:
+		return "healthy"
+	case HealthTypeUnhealthy:
+		return "unhealthy"
+	case HealthTypeExited:
+		return "exited"
+	default:
+		return "unknown"
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (t HealthType) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *HealthType) UnmarshalText(text []byte) error {
+	for _, known := range HealthTypes() {
+		if string(text) == known.String() {
+			*t = known
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown health type %q", text)
+}
+
+// severity orders the conditions: the higher, the less healthy.
+func (t HealthType) severity() int {
+	switch t {
+	case HealthTypeHealthy:
+		return 0
+	case HealthTypeUnhealthy:
+		return 2
+	case HealthTypeExited:
+		return 3
+	default:
+		return 1
+	}
+}
+
+// Health is a component's condition with a reason for people.
+type Health struct {
+	Health     HealthType `river:"state,attr"`
+	Message    string     `river:"message,attr,optional"`
+	UpdateTime time.Time  `river:"update_time,attr,optional"` // when this was found out
+}
+
+// LeastHealthy returns the worst of several healths: exited before unhealthy
+// before unknown before healthy, and of equals the newest.
+func LeastHealthy(first Health, others ...Health) Health {
+	worst := first
+	for _, h := range others {
+		a, b := h.Health.severity(), worst.Health.severity()
+		if a > b || a == b && h.UpdateTime.After(worst.UpdateTime) {
+			worst = h
+		}
+	}
+	return worst
+}

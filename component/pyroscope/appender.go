@@ -1,0 +1,56 @@
+// Package pyroscope is how components hand profiles to each other. It has the
+// shape of Grafana Agent v0.40's package of the same name: what River calls a
+// ProfilesReceiver is an Appendable.
+package pyroscope
+
+import (
+	"context"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// LabelNameDelta tells Pyroscope, with the value "false", that a profile's values
+// are differences to the profile before it already.
+const LabelNameDelta = "__delta__"
+
+// RawSample is one profile as it is sent.
+type RawSample struct {
+	RawProfile []byte // gzipped or plain protobuf of profile.proto; never changed once handed over
+}
+
+// Appendable is a receiver of profiles. It is what River calls a
+// ProfilesReceiver.
+type Appendable interface {
+	// Appender returns a way in that is used for one or more profiles and then
+	// dropped. It does not block and is not nil.
+	Appender() Appender
+}
+
+// Appender takes profiles.
+type Appender interface {
+	// Append hands over profiles of one label set. The receiver keeps samples
+	// and labels, so the caller must not change them afterwards. An error says
+	// that the receiver, or one of those behind it, will not deliver them; the
+	// caller is not meant to try again.
+	Append(ctx context.Context, labels labels.Labels, samples []*RawSample) error
+}
+
+// AppendableFunc is a function as a receiver, and as its Appender.
+type AppendableFunc func(ctx context.Context, labels labels.Labels, samples []*RawSample) error
+
+// Append calls f.
+func (f AppendableFunc) Append(ctx context.Context, labels labels.Labels, samples []*RawSample) error {
+	return f(ctx, labels, samples)
+}
+
+// Appender returns f.
+func (f AppendableFunc) Appender() Appender { return f }
+
+// NoopAppendable is a receiver that drops every profile.
+type NoopAppendable struct{}
+
+// Append does nothing.
+func (NoopAppendable) Append(context.Context, labels.Labels, []*RawSample) error { return nil }
+
+// Appender returns n.
+func (n NoopAppendable) Appender() Appender { return n }

@@ -1,0 +1,123 @@
+package ebpf
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/alecthomas/units"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/pyroscope"
+	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/ebpf/symbol"
+)
+
+// Arguments configure pyroscope.ebpf. The attributes are those of Grafana Agent
+// v0.36 to v0.40 and of Alloy, with the Agent's defaults: sample_rate is 97 and
+// comm is "stackframe", where newer Alloy has 19 and "none".
+type Arguments struct {
+	ForwardTo       []pyroscope.Appendable `river:"forward_to,attr"`
+	Targets         []map[string]string    `river:"targets,attr,optional"`
+	DefaultTarget   map[string]string      `river:"default_target,attr,optional"`
+	TargetsOnly     bool                   `river:"targets_only,attr,optional"`
+	CollectInterval time.Duration          `river:"collect_interval,attr,optional"`
+	SampleRate      int                    `river:"sample_rate,attr,optional"`
+
+	// CollectKernelProfile (Agent) and KernelFrames (Alloy) mean the same: kernel
+	// frames are collected unless one of them says no.
+	CollectUserProfile   bool `river:"collect_user_profile,attr,optional"`
+	CollectKernelProfile bool `river:"collect_kernel_profile,attr,optional"`
+	KernelFrames         bool `river:"kernel_frames,attr,optional"`
+
+	Demangle string `river:"demangle,attr,optional"` // none, simplified, templates or full
+	Comm     string `river:"comm,attr,optional"`     // none, label, stackframe or both; "" is none
+	PIDLabel bool   `river:"pid_label,attr,optional"`
+
+	ContainerIDCacheSize int `river:"container_id_cache_size,attr,optional"`
+
+	UnwindTableMemory units.Base2Bytes `river:"unwind_table_memory,attr,optional"` // limit of kernel memory; Headwater's own argument
+
+	Unused UnusedArguments `river:",squash"`
+}
+
+// SetToDefault implements river.Defaulter.
+func (a *Arguments) SetToDefault() {
+	defaults := ebpf.DefaultOptions()
+	*a = Arguments{
+		TargetsOnly:          true,
+		CollectInterval:      15 * time.Second,
+		SampleRate:           defaults.SampleRate,
+		CollectUserProfile:   true,
+		CollectKernelProfile: true,
+		KernelFrames:         true,
+		Demangle:             "none",
+		Comm:                 string(ebpf.CommStackframe),
+		ContainerIDCacheSize: defaults.ContainerIDCacheSize,
+		UnwindTableMemory:    units.Base2Bytes(defaults.TableBytes),
+	}
+}
+
+// Validate implements river.Validator. Its errors are of type
+// *component.AttributeError.
+func (a *Arguments) Validate() error {
+	switch {
+	case a.CollectInterval <= 0:
+		return refuse("collect_interval", "must be longer than 0s, got %s", a.CollectInterval)
+	case a.SampleRate < ebpf.MinSampleRate || a.SampleRate > ebpf.MaxSampleRate:
+		return refuse("sample_rate", "must be between %d and %d samples per second, got %d", ebpf.MinSampleRate, ebpf.MaxSampleRate, a.SampleRate)
+	case a.ContainerIDCacheSize <= 0:
+		return refuse("container_id_cache_size", "must be greater than 0, got %d", a.ContainerIDCacheSize)
+	case a.UnwindTableMemory < ebpf.MinTableBytes:
+		return refuse("unwind_table_memory", "must be at least %s, got %s", units.Base2Bytes(ebpf.MinTableBytes), a.UnwindTableMemory)
+	}
+	if _, err := a.demangleMode(); err != nil {
+		return refuse("demangle", "must be one of none, simplified, templates, full, got %q", a.Demangle)
+	}
+	switch a.commMode() {
+	case ebpf.CommNone, ebpf.CommLabel, ebpf.CommStackframe, ebpf.CommBoth:
+		return nil
+	default:
+		return refuse("comm", "must be one of none, label, stackframe, both, got %q", a.Comm)
+	}
+}
+
+func refuse(attribute, format string, args ...any) error {
+	return &component.AttributeError{Attribute: attribute, Message: fmt.Sprintf(format, args...)}
+}
+
+func (a *Arguments) commMode() ebpf.CommMode {
+	if a.Comm == "" {
+		return ebpf.CommNone
+	}
+	return ebpf.CommMode(a.Comm)
+}
+
+func (a *Arguments) demangleMode() (symbol.DemangleMode, error) {
+	if a.Demangle == "" {
+		return symbol.DemangleNone, nil
+	}
+	return symbol.ParseDemangle(a.Demangle)
+}
+
+// options translates valid arguments for the profiler.
+func (a *Arguments) options() ebpf.Options {
+	demangle, err := a.demangleMode()
+	if err != nil {
+		demangle = symbol.DemangleNone // cannot be: Validate has seen it
+	}
+	o := ebpf.DefaultOptions()
+	o.SampleRate = a.SampleRate
+	o.Targets = slices.Clone(a.Targets)
+	o.DefaultTarget = maps.Clone(a.DefaultTarget)
+	o.TargetsOnly = a.TargetsOnly
+	o.ContainerIDCacheSize = a.ContainerIDCacheSize
+	o.UserStacks = a.CollectUserProfile
+	o.KernelStacks = a.CollectKernelProfile && a.KernelFrames
+	o.Comm = a.commMode()
+	o.PIDLabel = a.PIDLabel
+	o.Demangle = demangle
+	o.TableBytes = int(a.UnwindTableMemory)
+	return o
+}

@@ -1,0 +1,228 @@
+package ebpf
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/grafana/river/ast"
+	"github.com/grafana/river/parser"
+	"github.com/grafana/river/vm"
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/pyroscope"
+	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/ebpf/symbol"
+)
+
+// decode evaluates River text the way a host does. receiver is a receiver.
+func decode(t testing.TB, text string) (Arguments, error) {
+	t.Helper()
+	file, err := parser.ParseFile("test.river", []byte(text))
+	require.NoError(t, err)
+	scope := &vm.Scope{Variables: map[string]interface{}{"receiver": pyroscope.Appendable(&fakeReceiver{})}}
+	var args Arguments
+	err = vm.New(ast.Body(file.Body)).Evaluate(scope, &args)
+	return args, err
+}
+
+func TestDefaults(t *testing.T) {
+	args, err := decode(t, `forward_to = [receiver]`)
+	require.NoError(t, err)
+	require.Len(t, args.ForwardTo, 1)
+	require.Equal(t, 15*time.Second, args.CollectInterval)
+	require.Empty(t, args.Unused.withoutEffect())
+	require.Equal(t, ebpf.Options{
+		SampleRate: 97, TargetsOnly: true, ContainerIDCacheSize: 1024,
+		UserStacks: true, KernelStacks: true,
+		Comm: ebpf.CommStackframe, Demangle: symbol.DemangleNone,
+		TableBytes: 64 << 20,
+	}, args.options())
+	require.NoError(t, args.options().Validate())
+}
+
+func TestArguments(t *testing.T) {
+	tests := map[string]struct {
+		text  string
+		check func(t *testing.T, o ebpf.Options)
+	}{
+		"targets": {`targets = [{"__container_id__" = "abc", "service_name" = "x"}, {"__process_pid__" = "7"}]`, func(t *testing.T, o ebpf.Options) {
+			require.Equal(t, []map[string]string{{"__container_id__": "abc", "service_name": "x"}, {"__process_pid__": "7"}}, o.Targets)
+		}},
+		"whole host": {"targets_only = false\ndefault_target = {\"service_name\" = \"host\"}", func(t *testing.T, o ebpf.Options) {
+			require.False(t, o.TargetsOnly)
+			require.Equal(t, map[string]string{"service_name": "host"}, o.DefaultTarget)
+		}},
+		"sample_rate":            {`sample_rate = 100`, func(t *testing.T, o ebpf.Options) { require.Equal(t, 100, o.SampleRate) }},
+		"collect_user_profile":   {`collect_user_profile = false`, func(t *testing.T, o ebpf.Options) { require.False(t, o.UserStacks); require.True(t, o.KernelStacks) }},
+		"collect_kernel_profile": {`collect_kernel_profile = false`, func(t *testing.T, o ebpf.Options) { require.False(t, o.KernelStacks); require.True(t, o.UserStacks) }},
+		"kernel_frames":          {`kernel_frames = false`, func(t *testing.T, o ebpf.Options) { require.False(t, o.KernelStacks) }},
+		"demangle":               {`demangle = "full"`, func(t *testing.T, o ebpf.Options) { require.Equal(t, symbol.DemangleFull, o.Demangle) }},
+		"demangle empty":         {`demangle = ""`, func(t *testing.T, o ebpf.Options) { require.Equal(t, symbol.DemangleNone, o.Demangle) }},
+		"comm":                   {`comm = "both"`, func(t *testing.T, o ebpf.Options) { require.Equal(t, ebpf.CommBoth, o.Comm) }},
+		"comm none":              {`comm = "none"`, func(t *testing.T, o ebpf.Options) { require.Equal(t, ebpf.CommNone, o.Comm) }},
+		"comm empty":             {`comm = ""`, func(t *testing.T, o ebpf.Options) { require.Equal(t, ebpf.CommNone, o.Comm) }},
+		"pid_label":              {`pid_label = true`, func(t *testing.T, o ebpf.Options) { require.True(t, o.PIDLabel) }},
+		"unwind_table_memory": {`unwind_table_memory = "16MiB"`, func(t *testing.T, o ebpf.Options) {
+			require.Equal(t, 16<<20, o.TableBytes)
+		}},
+		"container_id_cache_size": {`container_id_cache_size = 10`, func(t *testing.T, o ebpf.Options) {
+			require.Equal(t, 10, o.ContainerIDCacheSize)
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			args, err := decode(t, "forward_to = []\n"+test.text)
+			require.NoError(t, err)
+			require.Empty(t, args.Unused.withoutEffect())
+			require.NoError(t, args.options().Validate())
+			test.check(t, args.options())
+		})
+	}
+}
+
+func TestArgumentErrors(t *testing.T) {
+	tests := map[string]struct{ attribute, text string }{
+		`sample_rate = 0`:                {"sample_rate", "sample_rate must be between 1 and 10000 samples per second, got 0"},
+		`sample_rate = 10001`:            {"sample_rate", "sample_rate must be between 1 and 10000 samples per second, got 10001"},
+		`sample_rate = null`:             {"sample_rate", "sample_rate must be between 1 and 10000 samples per second, got 0"},
+		`sample_rate = "fast"`:           {"", `test.river:2:15: "fast" should be number, got string`},
+		`collect_interval = "0s"`:        {"collect_interval", "collect_interval must be longer than 0s, got 0s"},
+		`collect_interval = "-15s"`:      {"collect_interval", "collect_interval must be longer than 0s, got -15s"},
+		`collect_interval = "soon"`:      {"", `test.river:2:20: "soon" time: invalid duration "soon"`},
+		`unwind_table_memory = "1MiB"`:   {"unwind_table_memory", "unwind_table_memory must be at least 4MiB, got 1MiB"},
+		`container_id_cache_size = 0`:    {"container_id_cache_size", "container_id_cache_size must be greater than 0, got 0"},
+		`demangle = "all"`:               {"demangle", `demangle must be one of none, simplified, templates, full, got "all"`},
+		`comm = "frame"`:                 {"comm", `comm must be one of none, label, stackframe, both, got "frame"`},
+		`targets = "x"`:                  {"", `test.river:2:11: "x" should be array, got string`},
+		`targets = [{"a" = {}}]`:         {"", `test.river:2:19: {} should be string, got object`},
+		`forward_twice = []`:             {"", `test.river:2:1: unrecognized attribute name "forward_twice"`},
+		`debug_info = {}`:                {"", `test.river:2:1: "debug_info" must be a block, but is used as an attribute`},
+		"debug_info {\n  upload = 1\n }": {"", `test.river:3:12: 1 should be bool, got number`},
+	}
+	for text, want := range tests {
+		t.Run(text, func(t *testing.T) {
+			_, err := decode(t, "forward_to = []\n"+text)
+			require.EqualError(t, err, want.text)
+			var attribute *component.AttributeError
+			if errors.As(err, &attribute); want.attribute != "" {
+				require.Equal(t, want.attribute, attribute.Attribute)
+			}
+		})
+	}
+	_, err := decode(t, ``)
+	require.EqualError(t, err, `missing required attribute "forward_to"`)
+	_, err = decode(t, `forward_to = ["x"]`)
+	require.EqualError(t, err, `test.river:1:15: "x" should be capsule, got string`)
+}
+
+// TestEveryKnownArgument loads what the documentation of each version allows. The
+// warnings are those of values that differ from what happens here anyway.
+func TestEveryKnownArgument(t *testing.T) {
+	tests := map[string]struct {
+		text string
+		warn []string
+	}{
+		"Agent v0.36": {
+			`targets = []
+			default_target = {}
+			targets_only = true
+			collect_interval = "15s"
+			sample_rate = 97
+			pid_cache_size = 32
+			build_id_cache_size = 64
+			same_file_cache_size = 8
+			container_id_cache_size = 1024
+			cache_rounds = 3
+			collect_user_profile = true
+			collect_kernel_profile = true`,
+			[]string{"pid_cache_size", "build_id_cache_size", "same_file_cache_size", "cache_rounds"},
+		},
+		"Agent v0.40": {
+			`targets = []
+			collect_interval = "15s"
+			sample_rate = 97
+			collect_user_profile = true
+			collect_kernel_profile = true
+			demangle = "none"
+			python_enabled = true`,
+			[]string{"python_enabled"},
+		},
+		"Alloy 1.6": {
+			`python_enabled = false
+			symbols_map_size = 2048
+			pid_map_size = 16384`,
+			[]string{"symbols_map_size", "pid_map_size"},
+		},
+		"Alloy 1.10":        {`go_table_fallback = false`, nil},
+		"Alloy 1.10, other": {`go_table_fallback = true`, []string{"go_table_fallback"}},
+		"newest Alloy, defaults": {
+			`perl_enabled = false
+			php_enabled = false
+			hotspot_enabled = false
+			ruby_enabled = false
+			v8_enabled = false
+			dotnet_enabled = false
+			go_enabled = false
+			off_cpu_threshold = 0
+			reporter_unsymbolized_stubs = false
+			load_probe = false
+			verbose_mode = false
+			u_probe_links = []
+			lazy_mode = false
+			comm = "none"
+			pid_label = false
+			kernel_frames = true
+			debug_info { }
+			no_kernel_version_check = true
+			probe_links = []
+			obi_process_context_enabled = false`,
+			nil,
+		},
+		"newest Alloy, everything": {
+			`python_enabled = true
+			perl_enabled = true
+			php_enabled = true
+			hotspot_enabled = true
+			ruby_enabled = true
+			v8_enabled = true
+			dotnet_enabled = true
+			go_enabled = true
+			off_cpu_threshold = 0.1
+			symb_cache_path = "/tmp/symb-cache"
+			symb_cache_size = 2048
+			reporter_unsymbolized_stubs = true
+			load_probe = true
+			verbose_mode = true
+			u_probe_links = ["/lib/libc.so.6:malloc"]
+			lazy_mode = true
+			debug_info {
+				on_target_symbolization = false
+				upload = true
+				cache_size = 1
+				strip_text_section = true
+				queue_size = 1
+				worker_num = 1
+			}
+			no_kernel_version_check = false
+			probe_links = ["kprobe:x"]
+			bpf_fs_root = "/sys/fs/bpf/"
+			obi_process_context_enabled = true`,
+			[]string{
+				"symb_cache_path", "symb_cache_size", "bpf_fs_root",
+				"python_enabled", "perl_enabled", "php_enabled", "hotspot_enabled", "ruby_enabled", "v8_enabled", "dotnet_enabled", "go_enabled",
+				"off_cpu_threshold", "load_probe", "u_probe_links", "probe_links",
+				"reporter_unsymbolized_stubs", "verbose_mode", "lazy_mode", "no_kernel_version_check", "obi_process_context_enabled",
+				"debug_info.on_target_symbolization", "debug_info.upload", "debug_info.cache_size", "debug_info.strip_text_section", "debug_info.queue_size", "debug_info.worker_num",
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			args, err := decode(t, "forward_to = [receiver]\n"+test.text)
+			require.NoError(t, err)
+			require.Equal(t, test.warn, args.Unused.withoutEffect())
+		})
+	}
+}

@@ -1,0 +1,183 @@
+// Package ebpf is the component pyroscope.ebpf: it profiles the processes of this
+// host with package ebpf of this module, and forwards one pprof profile per target
+// and interval. Its web page shows the last minutes of them.
+package ebpf
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-kit/log/level"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/pyroscope"
+	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
+	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/ebpf/target"
+)
+
+// Name is the component's name in River.
+const Name = "pyroscope.ebpf"
+
+// Registration returns what a host needs to offer the component.
+func Registration() component.Registration {
+	return component.Registration{
+		Name: Name,
+		Args: Arguments{},
+		Build: func(opts component.Options, args component.Arguments) (component.Component, error) {
+			return New(opts, args.(Arguments))
+		},
+	}
+}
+
+// session is the part of *ebpf.Session that the component uses.
+type session interface {
+	Update(ebpf.Options) error
+	Collect() ([]ebpf.Profile, error)
+	Stats() ebpf.Stats
+	Done() <-chan struct{}
+	Err() error
+	Close() error
+}
+
+// startSession starts the profiler.
+func startSession(o ebpf.Options) (session, error) {
+	s, err := ebpf.Start(o)
+	if err != nil {
+		return nil, err // not s: a nil *Session would make a non-nil session
+	}
+	return s, nil
+}
+
+// Component is a running pyroscope.ebpf block. Its methods are safe for concurrent use.
+type Component struct {
+	opts    component.Options
+	start   func(ebpf.Options) (session, error)
+	fanout  *pyroscope.Fanout
+	page    *flamegraph.Page
+	metrics *metrics
+	updates *mailbox[Arguments]
+
+	mu     sync.Mutex
+	args   Arguments       // the newest
+	warned map[string]bool // unused arguments of args
+	health component.Health
+	state  state
+}
+
+// state describes the profiler after the last round of collecting.
+type state struct {
+	targets []string // usable ones
+	stats   ebpf.Stats
+	rounds  uint64
+	started time.Time // of the session; zero if none runs
+}
+
+var (
+	_ component.DebugComponent  = (*Component)(nil)
+	_ component.HealthComponent = (*Component)(nil)
+	_ component.HTTPComponent   = (*Component)(nil)
+)
+
+// New makes a component that profiles once Run is called.
+func New(opts component.Options, args Arguments) (*Component, error) {
+	c := &Component{
+		opts:    opts,
+		start:   startSession,
+		fanout:  pyroscope.NewFanout(args.ForwardTo, opts.ID, opts.Registerer),
+		updates: newMailbox[Arguments](),
+	}
+	c.page = flamegraph.New(flamegraph.Options{Name: opts.ID, Status: c.pageStatus})
+	c.setHealth(component.HealthTypeUnknown, "not started yet")
+
+	var err error
+	if c.metrics, err = newMetrics(opts.Registerer); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	c.take(args)
+	return c, nil
+}
+
+// Update implements component.Component. It never blocks; Run applies the newest
+// arguments as soon as it can.
+func (c *Component) Update(args component.Arguments) error {
+	fresh, ok := args.(Arguments)
+	if !ok {
+		return fmt.Errorf("arguments of %s are a %T", Name, args)
+	}
+	c.take(fresh)
+	c.fanout.UpdateChildren(fresh.ForwardTo)
+	c.updates.send(fresh)
+	return nil
+}
+
+// take remembers args and logs what is wrong with them.
+func (c *Component) take(args Arguments) {
+	targets := usableTargets(args)
+
+	c.mu.Lock()
+	was := c.warned
+	c.args, c.state.targets = args, targets
+	c.warned = make(map[string]bool)
+	var fresh []string
+	for _, name := range args.Unused.withoutEffect() {
+		c.warned[name] = true
+		if !was[name] {
+			fresh = append(fresh, name)
+		}
+	}
+	c.mu.Unlock()
+
+	c.metrics.setTargets(len(targets))
+	for _, name := range fresh {
+		level.Warn(c.opts.Logger).Log("msg", fmt.Sprintf("argument %s has no effect here: pyroscope.ebpf of Headwater does without it", name))
+	}
+	if len(targets) == 0 && len(args.Targets) > 0 {
+		level.Warn(c.opts.Logger).Log("msg", "No targets found: none of the targets names a process or a container", "targets", len(args.Targets))
+	}
+}
+
+// usableTargets describes the targets that name a process or a container.
+func usableTargets(args Arguments) []string {
+	found := target.NewFinder(target.Options{Targets: args.Targets}).Targets()
+	names := make([]string, 0, len(found))
+	for _, t := range found {
+		names = append(names, t.String())
+	}
+	return names
+}
+
+// Run implements component.Component. It returns an error if the profiler cannot
+// be started. A profiler that fails later on is started again.
+func (c *Component) Run(ctx context.Context) error {
+	c.mu.Lock()
+	args := c.args
+	c.mu.Unlock()
+
+	l := newLoop(c, args)
+	defer l.close()
+	if err := l.startSession(); err != nil {
+		return err
+	}
+	l.run(ctx)
+	return nil
+}
+
+// Handler implements component.HTTPComponent.
+func (c *Component) Handler() http.Handler { return c.page }
+
+// CurrentHealth implements component.HealthComponent.
+func (c *Component) CurrentHealth() component.Health {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.health
+}
+
+func (c *Component) setHealth(kind component.HealthType, message string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.health = component.Health{Health: kind, Message: message, UpdateTime: time.Now()}
+}

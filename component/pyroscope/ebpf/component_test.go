@@ -1,0 +1,275 @@
+package ebpf
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+	"github.com/grafana/river/encoding/riverjson"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/component"
+)
+
+func eventually(t *testing.T, condition func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, condition, 5*time.Second, time.Millisecond, what)
+}
+
+func TestForwardsProfiles(t *testing.T) {
+	first, second := &fakeReceiver{}, &fakeReceiver{}
+	l := newLab(t, fastArgs(first, nil, second))
+	require.Equal(t, component.HealthTypeUnknown, l.CurrentHealth().Health)
+	stop := l.run(t)
+	eventually(t, func() bool { return first.count() > 3 && second.count() > 3 }, "profiles at both receivers")
+	require.NoError(t, stop())
+
+	require.Equal(t, labels.FromStrings("__name__", "process_cpu", "service_name", "svc", "zone", "a"), first.labels[0])
+	p, err := profile.ParseData(first.raw[0])
+	require.NoError(t, err)
+	require.Equal(t, "main", p.Sample[0].Location[0].Line[0].Function.Name)
+
+	s := l.session(t, 0)
+	require.True(t, s.isClosed())
+	require.EqualValues(t, s.collects, first.count(), "every round reached the receiver, the last one too")
+}
+
+func TestLastRoundIsFlushed(t *testing.T) {
+	receiver := &fakeReceiver{}
+	args := fastArgs(receiver)
+	args.CollectInterval = time.Hour
+	l := newLab(t, args)
+	stop := l.run(t)
+	l.session(t, 0)
+	require.NoError(t, stop())
+	require.Equal(t, 1, receiver.count())
+	require.Equal(t, component.HealthTypeExited, l.CurrentHealth().Health)
+}
+
+func TestStartFailureEndsRun(t *testing.T) {
+	l := newLab(t, fastArgs())
+	l.setStartErr(errors.New("profiling needs the capabilities CAP_BPF and CAP_PERFMON"))
+	err := l.Run(context.Background())
+	require.EqualError(t, err, "profiling needs the capabilities CAP_BPF and CAP_PERFMON")
+	health := l.CurrentHealth()
+	require.Equal(t, component.HealthTypeUnhealthy, health.Health)
+	require.Equal(t, err.Error(), health.Message)
+	require.NoError(t, l.Update(fastArgs()), "Update works without Run")
+	require.NoError(t, l.Update(fastArgs()))
+}
+
+func TestSlowReceiverDoesNotStopCollecting(t *testing.T) {
+	slow := &fakeReceiver{block: make(chan struct{})}
+	l := newLab(t, fastArgs(slow))
+	stop := l.run(t)
+	s := l.session(t, 0)
+	s.mu.Lock()
+	s.services = strings.Fields(strings.Repeat("svc ", 40))
+	s.mu.Unlock()
+	eventually(t, func() bool { return valueOf(t, l.metrics.dropped) > 0 }, "drops are counted")
+	require.Contains(t, l.log.String(), "receivers are too slow")
+
+	close(slow.block) // it recovers: what waited is sent
+	eventually(t, func() bool { return slow.count() > queueProfiles/2 }, "profiles arrive again")
+	require.NoError(t, stop())
+	require.Equal(t, valueOf(t, l.metrics.services.pprofs.WithLabelValues("svc")),
+		float64(slow.count())+valueOf(t, l.metrics.dropped), "sent or counted")
+}
+
+func TestDeadReceiverDelaysTheEndBriefly(t *testing.T) {
+	dead := &fakeReceiver{block: make(chan struct{})}
+	args := fastArgs(dead)
+	args.CollectInterval = time.Hour
+	l := newLab(t, args)
+	stop := l.run(t)
+	l.session(t, 0)
+	begin := time.Now()
+	require.NoError(t, stop())
+	require.Less(t, time.Since(begin), flushTimeout+2*time.Second)
+	require.EqualValues(t, 1, valueOf(t, l.metrics.dropped))
+}
+
+func TestReceiverErrorsAreLogged(t *testing.T) {
+	l := newLab(t, fastArgs(&fakeReceiver{err: errors.New("no such tenant")}))
+	l.run(t)
+	eventually(t, func() bool { return strings.Contains(l.log.String(), "no such tenant") }, "a log line")
+	require.Equal(t, component.HealthTypeHealthy, l.CurrentHealth().Health)
+}
+
+func TestUpdateAppliesTheNewest(t *testing.T) {
+	first, second := &fakeReceiver{}, &fakeReceiver{}
+	l := newLab(t, fastArgs(first))
+	for rate := range 50 { // before Run
+		args := fastArgs(first)
+		args.SampleRate = rate + 1
+		require.NoError(t, l.Update(args))
+	}
+	l.run(t)
+	s := l.session(t, 0)
+	require.Equal(t, 50, s.newest().SampleRate)
+
+	for rate := range 500 {
+		args := fastArgs(second)
+		args.SampleRate = rate + 1
+		args.Targets = []map[string]string{{"__process_pid__": "7"}}
+		require.NoError(t, l.Update(args))
+	}
+	eventually(t, func() bool { return s.newest().SampleRate == 500 && len(s.newest().Targets) == 1 }, "newest options")
+	eventually(t, func() bool { return second.count() > 2 }, "new receiver")
+	require.EqualValues(t, 1, valueOf(t, l.metrics.targets))
+	eventually(t, func() bool { return strings.HasPrefix(l.CurrentHealth().Message, "profiling 1 target and all other") }, "health")
+}
+
+func TestUpdateOfTheInterval(t *testing.T) {
+	receiver := &fakeReceiver{}
+	args := fastArgs(receiver)
+	args.CollectInterval = time.Hour
+	l := newLab(t, args)
+	l.run(t)
+	s := l.session(t, 0)
+	time.Sleep(10 * time.Millisecond)
+	require.Zero(t, receiver.count())
+	require.NoError(t, l.Update(fastArgs(receiver)))
+	eventually(t, func() bool { return receiver.count() > 2 }, "collecting every few milliseconds")
+	require.Len(t, s.options, 1, "the session need not know")
+}
+
+func TestFailedUpdateIsTriedAgain(t *testing.T) {
+	l := newLab(t, fastArgs())
+	l.run(t)
+	s := l.session(t, 0)
+	s.mu.Lock()
+	s.updateErr = errors.New("out of file descriptors")
+	s.mu.Unlock()
+	args := fastArgs()
+	args.SampleRate = 11
+	require.NoError(t, l.Update(args))
+	eventually(t, func() bool { return l.CurrentHealth().Health == component.HealthTypeUnhealthy }, "unhealthy")
+	require.Contains(t, l.CurrentHealth().Message, "applying new arguments: out of file descriptors")
+
+	s.mu.Lock()
+	s.updateErr = nil
+	s.mu.Unlock()
+	eventually(t, func() bool { return l.CurrentHealth().Health == component.HealthTypeHealthy }, "healthy again")
+	require.Equal(t, 11, s.newest().SampleRate)
+}
+
+func TestUpdateRefusesOtherTypes(t *testing.T) {
+	l := newLab(t, fastArgs())
+	require.EqualError(t, l.Update("x"), "arguments of pyroscope.ebpf are a string")
+}
+
+func TestCollectErrorIsUnhealthyUntilItWorks(t *testing.T) {
+	l := newLab(t, fastArgs())
+	l.run(t)
+	s := l.session(t, 0)
+	s.mu.Lock()
+	s.collectErr = errors.New("map gone")
+	s.mu.Unlock()
+	eventually(t, func() bool { return l.CurrentHealth().Health == component.HealthTypeUnhealthy }, "unhealthy")
+	require.Equal(t, "collecting profiles: map gone", l.CurrentHealth().Message)
+	s.mu.Lock()
+	s.collectErr = nil
+	s.mu.Unlock()
+	eventually(t, func() bool { return l.CurrentHealth().Health == component.HealthTypeHealthy }, "healthy")
+	require.Positive(t, valueOf(t, l.metrics.failures))
+}
+
+func TestFailedSessionIsStartedAgain(t *testing.T) {
+	receiver := &fakeReceiver{}
+	l := newLab(t, fastArgs(receiver))
+	l.run(t)
+	s := l.session(t, 0)
+	eventually(t, func() bool { return receiver.count() > 0 }, "profiles")
+	l.setStartErr(errors.New("still no memory"))
+	s.fail(errors.New("ring buffer closed"))
+	eventually(t, func() bool { return l.CurrentHealth().Message == "the profiler failed: ring buffer closed" }, "unhealthy with the reason")
+	require.Equal(t, component.HealthTypeUnhealthy, l.CurrentHealth().Health)
+	eventually(t, s.isClosed, "closed")
+	eventually(t, func() bool { return l.CurrentHealth().Message == "starting the profiler again: still no memory" }, "retried")
+
+	args := fastArgs(receiver)
+	args.SampleRate = 33
+	require.NoError(t, l.Update(args))
+	l.setStartErr(nil)
+	again := l.session(t, 1)
+	require.Equal(t, 33, again.newest().SampleRate)
+	before := receiver.count()
+	eventually(t, func() bool { return receiver.count() > before }, "profiles again")
+	require.Equal(t, component.HealthTypeHealthy, l.CurrentHealth().Health)
+
+	again.mu.Lock()
+	defer again.mu.Unlock()
+	require.GreaterOrEqual(t, l.metrics.snapshot().Expected, 10*(s.collects+again.collects)-10, "counters go on")
+}
+
+func TestWarnsOncePerLoad(t *testing.T) {
+	load := func(text string) Arguments {
+		args, err := decode(t, "forward_to = []\n"+text)
+		require.NoError(t, err)
+		return args
+	}
+	l := newLab(t, load("pid_cache_size = 8\npython_enabled = true\ntargets = [{\"a\" = \"b\"}]"))
+	require.Equal(t, 1, strings.Count(l.log.String(), "argument pid_cache_size has no effect here"))
+	require.Equal(t, 1, strings.Count(l.log.String(), "argument python_enabled has no effect here"))
+	require.Equal(t, 1, strings.Count(l.log.String(), "No targets found"))
+
+	require.NoError(t, l.Update(load("pid_cache_size = 8\nverbose_mode = true")))
+	require.Equal(t, 1, strings.Count(l.log.String(), "argument pid_cache_size"))
+	require.Equal(t, 1, strings.Count(l.log.String(), "argument verbose_mode"))
+	require.NoError(t, l.Update(load("")))
+	require.NoError(t, l.Update(load("pid_cache_size = 8")))
+	require.Equal(t, 2, strings.Count(l.log.String(), "argument pid_cache_size"), "it was gone and came back")
+}
+
+func TestDebugInfo(t *testing.T) {
+	args := fastArgs(&fakeReceiver{})
+	args.Targets = []map[string]string{{"__process_pid__": "7", "service_name": "seven"}, {"nothing": "usable"}}
+	l := newLab(t, args)
+	_, err := riverjson.MarshalBody(l.DebugInfo())
+	require.NoError(t, err)
+	l.run(t)
+	eventually(t, func() bool { return l.DebugInfo().(DebugInfo).Session.Rounds > 1 }, "rounds")
+
+	info := l.DebugInfo().(DebugInfo)
+	require.Len(t, info.Targets, 1)
+	require.Contains(t, info.Targets[0], "seven")
+	require.Equal(t, "/bin/x", info.Ended[0].File)
+	text, err := riverjson.MarshalBody(info)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"unwind_table_bytes"`)
+	text, err = riverjson.MarshalBody(args)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"collect_interval"`)
+}
+
+func TestPageShowsTheProfiles(t *testing.T) {
+	args := fastArgs(&fakeReceiver{})
+	args.PIDLabel = true
+	l := newLab(t, args)
+	page := func() string {
+		w := httptest.NewRecorder()
+		l.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		return w.Body.String()
+	}
+	require.Contains(t, page(), "not started yet")
+	stop := l.run(t)
+	eventually(t, func() bool { return strings.Contains(page(), ">svc</a>") }, "the target's name")
+	require.NoError(t, stop())
+	body := page()
+	require.Contains(t, body, ">svc</a>", "also after the end")
+	require.Contains(t, body, "<option>pid</option>")
+	require.Contains(t, body, "/bin/x")
+}
+
+func TestRegistration(t *testing.T) {
+	registry, err := component.NewRegistry(Registration())
+	require.NoError(t, err)
+	_, found := registry.Get("pyroscope.ebpf")
+	require.True(t, found)
+}

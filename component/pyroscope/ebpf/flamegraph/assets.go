@@ -1,0 +1,86 @@
+package flamegraph
+
+import (
+	"embed"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+//go:embed page
+var assets embed.FS
+
+// templates returns the page's templates, parsed at first use.
+var templates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"count":   formatCount,
+		"percent": formatPercent,
+		"share":   share,
+		"bytes":   formatBytes,
+		"clock":   func(t time.Time) string { return t.Format("15:04:05") },
+		"iso":     func(t time.Time) string { return t.Format(time.RFC3339) },
+		"minutes": func(d time.Duration) string { return fmt.Sprintf("%g minutes", d.Minutes()) },
+		"dot":     haveDot,
+	}).ParseFS(assets, "page/*.html"))
+})
+
+// viewHead returns what is added to the head of pprof's pages.
+func viewHead() []byte {
+	css, err := assets.ReadFile("page/view.css")
+	if err != nil {
+		return nil // cannot be: it is embedded
+	}
+	if !haveDot() {
+		css = append(css, "#graphbtn { display: none !important; }\n"...)
+	}
+	return []byte("<link rel=\"icon\" href=\"data:,\">\n<style>\n" + string(css) + "</style>\n")
+}
+
+func serveAsset(w http.ResponseWriter, contentType, name string) {
+	body, err := assets.ReadFile(name)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.Write(body)
+}
+
+// formatCount writes 1234567 as 1,234,567.
+func formatCount(n any) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// formatPercent writes a share of 0 to 1 in percent with one decimal. It rounds
+// down near the end: only everything is 100 %.
+func formatPercent(share float64) string {
+	percent := share * 100
+	if percent < 100 && percent > 99.9 {
+		percent = 99.9
+	}
+	if percent > 0 && percent < 0.1 {
+		return "<0.1 %"
+	}
+	return strconv.FormatFloat(percent, 'f', 1, 64) + " %"
+}
+
+// formatBytes writes a number of bytes in the unit that suits it.
+func formatBytes(n int64) string {
+	switch {
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	default:
+		return fmt.Sprintf("%d bytes", n)
+	}
+}
+
+func pidText(pid uint32) string { return "pid " + strconv.FormatUint(uint64(pid), 10) }

@@ -1,0 +1,151 @@
+// Package flamegraph is the web page of a profiler: the last minutes of its
+// profiles, kept in bounded memory, an overview of them, and google/pprof's own
+// web interface for the profile that is chosen there.
+//
+// The page uses relative links only, so it works below any prefix. It loads
+// nothing from elsewhere, opens no files and starts no process, except Graphviz's
+// dot for pprof's graph view where dot is installed.
+//
+// The package knows nothing of profilers, River or components.
+package flamegraph
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Profile is what one target did during one round of collecting.
+// Once handed to Page.Add it must not be modified.
+type Profile struct {
+	Labels map[string]string // the target's labels
+	Data   []byte            // the pprof profile, gzip-compressed
+
+	Samples   uint64 // samples in the profile
+	WithUser  uint64 // of these, samples that should have a user part
+	Complete  uint64 // of these, samples whose user part is whole
+	Processes []Process
+}
+
+// Process is one process's share of a Profile.
+type Process struct {
+	PID      uint32
+	Comm     string
+	Samples  uint64
+	WithUser uint64
+	Complete uint64
+}
+
+// kept is a Profile in the history.
+type kept struct {
+	Profile
+	target target
+	start  int64 // of the round, in ms since 1970
+	end    int64
+}
+
+// size returns about how many bytes k occupies.
+func (k *kept) size() int64 {
+	const perEntry, perProcess = 256, 64
+	n := int64(perEntry + len(k.Data))
+	for _, p := range k.Processes {
+		n += perProcess + int64(len(p.Comm))
+	}
+	for name, value := range k.Labels {
+		n += int64(len(name) + len(value))
+	}
+	return n
+}
+
+// of returns the samples of the processes of that name ("" for any) and ID (0 for any).
+func (k *kept) of(comm string, pid uint32) (samples, withUser, complete uint64) {
+	if comm == "" && pid == 0 {
+		return k.Samples, k.WithUser, k.Complete
+	}
+	for _, p := range k.Processes {
+		if (comm == "" || comm == p.Comm) && (pid == 0 || pid == p.PID) {
+			samples += p.Samples
+			withUser += p.WithUser
+			complete += p.Complete
+		}
+	}
+	return samples, withUser, complete
+}
+
+// target is a distinct set of labels.
+type target struct {
+	id     string // short hash of the labels, fit for a URL
+	name   string // service_name, for people
+	labels string // all labels in River's notation, sorted
+}
+
+func newTarget(labels map[string]string) target {
+	var text strings.Builder
+	text.WriteByte('{')
+	for i, name := range slices.Sorted(maps.Keys(labels)) {
+		if i > 0 {
+			text.WriteString(", ")
+		}
+		text.WriteString(name + "=\"" + labels[name] + "\"")
+	}
+	text.WriteByte('}')
+
+	sum := sha256.Sum256([]byte(text.String()))
+	t := target{id: hex.EncodeToString(sum[:6]), name: labels["service_name"], labels: text.String()}
+	if t.name == "" {
+		t.name = t.labels
+	}
+	return t
+}
+
+// history holds the newest profiles within an age and a number of bytes.
+// It is safe for concurrent use.
+type history struct {
+	maxAge   time.Duration
+	maxBytes int64
+
+	mu      sync.Mutex
+	entries []*kept // by end, oldest first
+	bytes   int64
+}
+
+// add appends the profiles of the round from start to end, then forgets the
+// oldest ones beyond the limits.
+func (h *history) add(start, end time.Time, profiles []Profile) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range profiles {
+		k := &kept{Profile: p, target: newTarget(p.Labels), start: start.UnixMilli(), end: end.UnixMilli()}
+		h.entries = append(h.entries, k)
+		h.bytes += k.size()
+	}
+	h.forget(end.Add(-h.maxAge).UnixMilli())
+}
+
+func (h *history) forget(before int64) {
+	n := 0
+	for n < len(h.entries) && (h.entries[n].end < before || h.bytes > h.maxBytes) {
+		h.bytes -= h.entries[n].size()
+		n++
+	}
+	// Copying lets go of the memory; cutting the slice would not.
+	h.entries = slices.Clone(h.entries[n:])
+}
+
+// all returns every profile, oldest first. The slice is the caller's.
+func (h *history) all() []*kept {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.entries)
+}
+
+// size returns the number of bytes in use.
+func (h *history) size() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.bytes
+}

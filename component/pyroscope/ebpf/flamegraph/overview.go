@@ -1,0 +1,201 @@
+package flamegraph
+
+import (
+	"cmp"
+	"html/template"
+	"maps"
+	"slices"
+	"time"
+)
+
+// maxRows bounds the tables of the overview.
+const maxRows = 50
+
+// overview is what the page's template shows.
+type overview struct {
+	Name    string
+	Status  Status
+	Refresh int // seconds
+
+	Ranges   []timeRange
+	Targets  []targetRow // of the chosen range, most samples first
+	More     int         // targets beyond the table
+	Choice   choice
+	Process  []processRow
+	MorePIDs int // process names beyond the table
+	Outcomes []outcomeRow
+
+	Samples, WithUser, Complete uint64 // of the selection
+	From, To                    time.Time
+	Profiles                    int
+	Kept                        historyFigures
+}
+
+// choice is the visitor's selection.
+type choice struct {
+	Target, TargetName, Range, RangeText string
+	Comm                                 string
+	PID                                  uint32
+	Root                                 string
+	Query                                template.URL // the same, encoded
+}
+
+// historyFigures describe the history as a whole.
+type historyFigures struct {
+	Profiles int
+	Bytes    int64
+	MaxBytes int64
+	MaxAge   time.Duration
+	Since    time.Time
+}
+
+// targetRow is one target's part of the chosen time range.
+type targetRow struct {
+	ID, Name, Labels            string
+	Samples, WithUser, Complete uint64
+	Processes                   int
+	Query                       template.URL
+}
+
+// processRow is what processes of one name did.
+type processRow struct {
+	Comm                        string
+	PIDs                        []pidRow // most samples first, a few
+	MorePIDs                    int
+	Samples, WithUser, Complete uint64
+	Share                       float64
+	Query                       template.URL
+}
+
+type pidRow struct {
+	PID   uint32
+	Query template.URL
+}
+
+// newOverview describes the part of the history that q asks for.
+func newOverview(name string, status Status, h *history, q query) overview {
+	entries := h.all()
+	whole := q
+	whole.target = allTargets
+	o := overview{
+		Name:     name,
+		Status:   status,
+		Refresh:  max(5, int(status.Interval/time.Second)),
+		Ranges:   timeRanges(),
+		Outcomes: outcomeRows(status.Outcomes),
+		Kept:     historyFigures{Profiles: len(entries), Bytes: h.size(), MaxBytes: h.maxBytes, MaxAge: h.maxAge},
+	}
+	if len(entries) > 0 {
+		o.Kept.Since = time.UnixMilli(entries[0].start)
+	}
+	o.Targets, o.More = targetRows(whole.resolve(entries).pick(entries), q)
+	picked := q.resolve(entries).pick(entries)
+	o.Choice = choice{
+		Target: q.target, TargetName: targetName(picked, q.target),
+		Range: q.rng.Value, RangeText: q.rng.Text, Comm: q.comm, PID: q.pid, Root: q.root, Query: q.encode(),
+	}
+	o.Process, o.MorePIDs = processRows(picked, q, status.ByPID)
+	o.sum(picked, q)
+	return o
+}
+
+// sum adds up the selected processes' samples.
+func (o *overview) sum(picked []*kept, q query) {
+	o.Profiles = len(picked)
+	for _, k := range picked {
+		samples, withUser, complete := k.of(q.comm, q.pid)
+		o.Samples += samples
+		o.WithUser += withUser
+		o.Complete += complete
+	}
+	if len(picked) > 0 {
+		o.From = time.UnixMilli(picked[0].start)
+		o.To = time.UnixMilli(picked[len(picked)-1].end)
+	}
+}
+
+// targetRows adds up the profiles by target.
+func targetRows(entries []*kept, q query) (rows []targetRow, more int) {
+	byID := make(map[string]*targetRow)
+	pids := make(map[string]map[uint32]bool)
+	for _, k := range entries {
+		row := byID[k.target.id]
+		if row == nil {
+			link := query{target: k.target.id, rng: q.rng, root: q.root}
+			row = &targetRow{ID: k.target.id, Name: k.target.name, Labels: k.target.labels, Query: link.encode()}
+			byID[k.target.id] = row
+			pids[k.target.id] = make(map[uint32]bool)
+		}
+		row.Samples += k.Samples
+		row.WithUser += k.WithUser
+		row.Complete += k.Complete
+		for _, p := range k.Processes {
+			pids[k.target.id][p.PID] = true
+		}
+	}
+	for id, row := range byID {
+		row.Processes = len(pids[id])
+		rows = append(rows, *row)
+	}
+	slices.SortFunc(rows, func(a, b targetRow) int {
+		return cmp.Or(compareDown(a.Samples, b.Samples), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
+	return cut(rows, maxRows)
+}
+
+// processRows adds up the processes of the profiles by name.
+func processRows(entries []*kept, q query, byPID bool) (rows []processRow, more int) {
+	byComm := make(map[string]*processRow)
+	pids := make(map[string]map[uint32]uint64)
+	var sum uint64
+	for _, k := range entries {
+		for _, p := range k.Processes {
+			row := byComm[p.Comm]
+			if row == nil {
+				link := query{target: q.target, rng: q.rng, comm: p.Comm, root: q.root}
+				row = &processRow{Comm: p.Comm, Query: link.encode()}
+				byComm[p.Comm] = row
+				pids[p.Comm] = make(map[uint32]uint64)
+			}
+			row.Samples += p.Samples
+			row.WithUser += p.WithUser
+			row.Complete += p.Complete
+			pids[p.Comm][p.PID] += p.Samples
+			sum += p.Samples
+		}
+	}
+	for comm, row := range byComm {
+		row.PIDs, row.MorePIDs = pidRows(pids[comm], query{target: q.target, rng: q.rng, comm: comm, root: q.root}, byPID)
+		row.Share = share(row.Samples, sum)
+		rows = append(rows, *row)
+	}
+	slices.SortFunc(rows, func(a, b processRow) int {
+		return cmp.Or(compareDown(a.Samples, b.Samples), cmp.Compare(a.Comm, b.Comm))
+	})
+	return cut(rows, maxRows)
+}
+
+// pidRows returns the process IDs with most samples; with links if a profile tells
+// processes apart by ID.
+func pidRows(samples map[uint32]uint64, q query, links bool) (rows []pidRow, more int) {
+	ids := slices.SortedFunc(maps.Keys(samples), func(a, b uint32) int {
+		return cmp.Or(compareDown(samples[a], samples[b]), cmp.Compare(a, b))
+	})
+	ids, more = cut(ids, 5)
+	for _, pid := range ids {
+		row := pidRow{PID: pid}
+		if q.pid = pid; links {
+			row.Query = q.encode()
+		}
+		rows = append(rows, row)
+	}
+	return rows, more
+}
+
+// cut returns the first n elements and the number of the others.
+func cut[T any](list []T, n int) ([]T, int) {
+	if len(list) <= n {
+		return list, 0
+	}
+	return list[:n], len(list) - n
+}

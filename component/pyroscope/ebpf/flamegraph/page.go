@@ -1,0 +1,204 @@
+package flamegraph
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+)
+
+// Limits of the history where Options give none.
+const (
+	DefaultMaxAge   = 10 * time.Minute
+	DefaultMaxBytes = 32 << 20
+)
+
+// Options configure a Page. Name and Status are required.
+type Options struct {
+	Name   string        // what is profiled, for the heading
+	Status func() Status // must be safe for concurrent use and must not block
+
+	MaxAge   time.Duration // how long profiles are kept
+	MaxBytes int64         // how much memory the kept profiles may take
+}
+
+// Page keeps profiles and serves the overview and the views of them, below any
+// prefix that has been removed from the request's path. It is safe for concurrent use.
+type Page struct {
+	options Options
+	history history
+	views   viewCache
+}
+
+// New returns an empty page.
+func New(o Options) *Page {
+	if o.MaxAge <= 0 {
+		o.MaxAge = DefaultMaxAge
+	}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = DefaultMaxBytes
+	}
+	return &Page{options: o, history: history{maxAge: o.MaxAge, maxBytes: o.MaxBytes}}
+}
+
+// Add hands over the profiles of one round of collecting, from start to end.
+func (p *Page) Add(start, end time.Time, profiles []Profile) {
+	p.history.add(start, end, profiles)
+	p.views.expire(time.Now())
+}
+
+// ServeHTTP implements http.Handler. The paths are / (the overview), /style.css,
+// /page.js, /open and /download (of a selection given as parameters), and
+// /ui/SELECTION/VIEW for pprof's views.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		header.Set("Allow", "GET, HEAD")
+		http.Error(w, "only GET and HEAD are allowed here", http.StatusMethodNotAllowed)
+		return
+	}
+	where := "/" + strings.TrimPrefix(r.URL.Path, "/")
+	switch {
+	case where == "/":
+		p.serveOverview(w, r)
+	case where == "/style.css":
+		serveAsset(w, "text/css; charset=utf-8", "page/style.css")
+	case where == "/page.js":
+		serveAsset(w, "text/javascript; charset=utf-8", "page/page.js")
+	case where == "/open":
+		p.serveOpen(w, r)
+	case where == "/download":
+		p.serveDownload(w, r)
+	case strings.HasPrefix(where, "/ui/"):
+		p.serveView(w, r, strings.TrimPrefix(where, "/ui/"))
+	default:
+		p.fail(w, "./", http.StatusNotFound, "There is no such page.")
+	}
+}
+
+func (p *Page) serveOverview(w http.ResponseWriter, r *http.Request) {
+	if asked := askedPath(r); asked != "" && !strings.HasSuffix(asked, "/") {
+		// Without the slash, the page's relative links would miss its last segment.
+		redirect(w, path.Base(asked)+"/", r.URL.RawQuery, http.StatusMovedPermanently)
+		return
+	}
+	q, err := parseQuery(r.URL.Query())
+	if err != nil {
+		p.fail(w, "./", http.StatusBadRequest, err.Error())
+		return
+	}
+	p.render(w, http.StatusOK, "overview.html", newOverview(p.options.Name, p.options.Status(), &p.history, q))
+}
+
+// askedPath returns the path as the client sent it, before any prefix was removed.
+func askedPath(r *http.Request) string {
+	u, err := url.ParseRequestURI(r.RequestURI)
+	if err != nil {
+		return ""
+	}
+	return u.EscapedPath()
+}
+
+// redirect sends the visitor to a path relative to the present one. (http.Redirect
+// would make it absolute, without the prefix that was removed.)
+func redirect(w http.ResponseWriter, to, rawQuery string, status int) {
+	if rawQuery != "" {
+		to += "?" + rawQuery
+	}
+	w.Header().Set("Location", to)
+	w.WriteHeader(status)
+}
+
+// serveOpen fixes a selection that is relative to the newest profile, so that all
+// of pprof's views show the same samples however long they are looked at.
+func (p *Page) serveOpen(w http.ResponseWriter, r *http.Request) {
+	if s, ok := p.selected(w, r); ok {
+		redirect(w, "ui/"+s.String()+"/flamegraph", "", http.StatusSeeOther)
+	}
+}
+
+func (p *Page) serveDownload(w http.ResponseWriter, r *http.Request) {
+	if s, ok := p.selected(w, r); ok {
+		redirect(w, "ui/"+s.String()+"/download", "", http.StatusSeeOther)
+	}
+}
+
+// selected returns the selection of the request's parameters, or answers it.
+func (p *Page) selected(w http.ResponseWriter, r *http.Request) (selection, bool) {
+	q, err := parseQuery(r.URL.Query())
+	if err != nil {
+		p.fail(w, "./", http.StatusBadRequest, err.Error())
+		return selection{}, false
+	}
+	entries := p.history.all()
+	s := q.resolve(entries)
+	if len(s.pick(entries)) == 0 {
+		p.fail(w, "./", http.StatusNotFound, "There are no profiles of this target in the "+q.rng.Text+".")
+		return selection{}, false
+	}
+	return s, true
+}
+
+// serveView answers for one of pprof's views; rest is SELECTION/VIEW.
+func (p *Page) serveView(w http.ResponseWriter, r *http.Request, rest string) {
+	segment, name, found := strings.Cut(rest, "/")
+	s, err := parseSelection(segment)
+	if err != nil {
+		p.fail(w, "../../", http.StatusNotFound, err.Error())
+		return
+	}
+	if !found {
+		redirect(w, segment+"/flamegraph", r.URL.RawQuery, http.StatusMovedPermanently)
+		return
+	}
+	v, err := p.views.get(r.Context(), s, func() (*view, error) {
+		picked := s.pick(p.history.all())
+		if len(picked) == 0 {
+			return nil, errGone
+		}
+		return newView(picked, s)
+	})
+	switch {
+	case errors.Is(err, errGone):
+		p.fail(w, "../../", http.StatusGone, "These profiles are no longer kept.")
+		return
+	case errors.Is(err, errNoSamples):
+		p.fail(w, "../../", http.StatusNotFound, "There are no samples of this process in these profiles.")
+		return
+	case err != nil:
+		p.fail(w, "../../", http.StatusInternalServerError, err.Error())
+		return
+	}
+	// pprof's pages carry their scripts and styles inside.
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'")
+	if err := v.serve(w, r, "/"+name); errors.Is(err, errNoDot) || errors.Is(err, errNotServed) {
+		p.fail(w, "../../", http.StatusNotFound, err.Error())
+	}
+}
+
+// errGone tells that the history has forgotten what a selection asks for.
+var errGone = errors.New("profiles no longer kept")
+
+// fail answers with a page that says what is wrong and leads to the overview.
+func (p *Page) fail(w http.ResponseWriter, overview string, status int, message string) {
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'")
+	p.render(w, status, "message.html", struct{ Overview, Message string }{overview, message})
+}
+
+func (p *Page) render(w http.ResponseWriter, status int, name string, data any) {
+	var body bytes.Buffer
+	if err := templates().ExecuteTemplate(&body, name, data); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	w.Write(body.Bytes())
+}

@@ -1,0 +1,419 @@
+package flamegraph
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+	"github.com/stretchr/testify/require"
+)
+
+// prefix is where a host mounts the page in these tests.
+const prefix = "/some/where/pyroscope.ebpf.instance"
+
+// serve mounts the page below prefix, as a host does.
+func serve(t testing.TB, page http.Handler) *httptest.Server {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.Handle(prefix+"/", http.StripPrefix(prefix, page))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server
+}
+
+// get follows redirects and returns the last answer.
+func get(t testing.TB, address string) (*http.Response, string) {
+	t.Helper()
+	answer, err := http.Get(address)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return answer, string(body)
+}
+
+func fioID() string { return newTarget(fioProfile(noTB{}, time.Time{}).Labels).id }
+
+// noTB lets a helper that fails by testing.TB run where nothing can fail.
+type noTB struct{ testing.TB }
+
+func (noTB) Helper() {}
+
+func TestOverview(t *testing.T) {
+	server := serve(t, testPage(t, time.Now()))
+	answer, body := get(t, server.URL+prefix+"/?range=last")
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	require.Equal(t, "text/html; charset=utf-8", answer.Header.Get("Content-Type"))
+
+	text := visible(body)
+	for _, want := range []string{
+		"pyroscope.ebpf.instance", "Healthy", "profiling 1 target and all other processes",
+		"fio", "host_cpu", "1,152", "232,791 of 232,800 samples due on busy CPUs; 9 lost",
+		"complete_fp", "libjvm.so", "74 profiles", "worker-8",
+	} {
+		require.Contains(t, text, want)
+	}
+	require.Contains(t, body, `__container_id__=&#34;4ec0624267de`)
+}
+
+// requireText is require.Contains without printing a whole page.
+func requireText(t *testing.T, body, want, where string) {
+	t.Helper()
+	if !strings.Contains(body, want) {
+		t.Errorf("%s: no %q in a page of %d bytes", where, want, len(body))
+	}
+}
+
+// visible is what remains of a page without its tags.
+func visible(body string) string {
+	text := regexp.MustCompile(`(?s)<(script|style).*?</(script|style)>|<[^>]*>`).ReplaceAllString(body, " ")
+	return strings.Join(strings.Fields(text), " ")
+}
+
+func TestOverviewOfOneProcess(t *testing.T) {
+	server := serve(t, testPage(t, time.Now()))
+	_, body := get(t, server.URL+prefix+"/?range=last&process=bash&target="+fioID())
+	require.Contains(t, visible(body), "fio, process bash, last interval")
+	require.Contains(t, visible(body), "Samples 12 ")
+}
+
+func TestOverviewSaysWhatToWaitFor(t *testing.T) {
+	status := testStatus()
+	page := New(Options{Name: "pyroscope.ebpf.x", Status: func() Status { return status }})
+	server := serve(t, page)
+
+	_, body := get(t, server.URL+prefix+"/")
+	require.Contains(t, visible(body), "The first profile is ready one collect interval (15s) after the start")
+
+	status.TargetsOnly, status.Targets = true, 0
+	_, body = get(t, server.URL+prefix+"/")
+	require.Contains(t, visible(body), "Nothing is profiled: targets_only is true")
+
+	status.Healthy, status.Message = false, "needs CAP_BPF"
+	_, body = get(t, server.URL+prefix+"/")
+	require.Contains(t, visible(body), "Unhealthy needs CAP_BPF")
+}
+
+func TestLinksStayBelowThePrefix(t *testing.T) {
+	server := serve(t, testPage(t, time.Now()))
+	link := regexp.MustCompile(`(?:href|src|action|formaction)="([^"]*)"`)
+	seen := map[string]bool{}
+	queue := []string{server.URL + prefix + "/"}
+	for len(queue) > 0 && len(seen) < 60 {
+		at := queue[0]
+		queue = queue[1:]
+		if seen[at] {
+			continue
+		}
+		seen[at] = true
+		answer, body := get(t, at)
+		require.Less(t, answer.StatusCode, 400, "%s", at)
+		require.NotContains(t, body, "//cdn")
+		for _, m := range link.FindAllStringSubmatch(body, -1) {
+			target := strings.ReplaceAll(m[1], "&amp;", "&")
+			if target == "#" || strings.HasPrefix(target, "data:") || strings.HasPrefix(target, "?") || isHidden(target) {
+				continue
+			}
+			require.False(t, strings.HasPrefix(target, "/") || strings.Contains(target, "://"), "%s on %s is not relative", target, at)
+			next, err := answer.Request.URL.Parse(target)
+			require.NoError(t, err)
+			require.True(t, strings.HasPrefix(next.Path, prefix+"/"), "%s on %s leaves the prefix", target, at)
+			for name := range next.Query() {
+				require.Regexp(t, "^[a-z]+$", name, "parameter of %s on %s", target, at)
+			}
+			queue = append(queue, next.String())
+		}
+	}
+	require.Greater(t, len(seen), 20)
+}
+
+// isHidden tells whether a link of pprof's is made invisible by view.css.
+func isHidden(link string) bool {
+	switch link {
+	case "./source", "./disasm":
+		return true
+	case "./graph":
+		return !haveDot()
+	default:
+		return false
+	}
+}
+
+func TestMissingSlash(t *testing.T) {
+	page := testPage(t, time.Now())
+	for _, stripped := range []string{"", "/"} { // hosts differ in what they leave
+		r := httptest.NewRequest(http.MethodGet, prefix+"?range=1m", nil)
+		r.URL.Path = stripped
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, r)
+		require.Equal(t, http.StatusMovedPermanently, w.Code)
+		require.Equal(t, "pyroscope.ebpf.instance/?range=1m", w.Header().Get("Location"))
+	}
+}
+
+func TestViews(t *testing.T) {
+	server := serve(t, testPage(t, time.Now()))
+	answer, body := get(t, server.URL+prefix+"/open?range=1m&target="+fioID())
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	require.True(t, strings.HasSuffix(answer.Request.URL.Path, "/flamegraph"))
+	require.Contains(t, body, "<title>fio cpu</title>")
+	require.Contains(t, body, "__libc_start_call_main")
+	require.Contains(t, visible(body), "← Overview fio")
+	require.Contains(t, visible(body), fmt.Sprintf("%s samples", formatCount(4*1152)))
+	require.NotContains(t, body, "worker-", "only the target's own profiles")
+
+	base := strings.TrimSuffix(answer.Request.URL.String(), "flamegraph")
+	for path, want := range map[string]string{
+		"top":                    "_copy_to_iter",
+		"peek?f=_copy_to_iter":   "copy_page_to_iter",
+		"flamegraph?f=memcpy":    "__memcpy_avx_unaligned_erms",
+		"top?i=filemap_read":     "read_events",
+		"flamegraph?tf=pid:4712": "",
+	} {
+		answer, body := get(t, base+path)
+		require.Equal(t, http.StatusOK, answer.StatusCode, "%s: %s", path, body)
+		requireText(t, body, want, path)
+	}
+	for path, want := range map[string]string{"source?f=main": "not part of the page", "disasm": "not part", "saveconfig?config=x": "not part", "nothing": "not part"} {
+		answer, body := get(t, base+path)
+		require.Equal(t, http.StatusNotFound, answer.StatusCode, path)
+		require.Contains(t, body, want)
+	}
+	answer, body = get(t, base+"flamegraph?f=(")
+	require.Equal(t, http.StatusBadRequest, answer.StatusCode)
+	require.Contains(t, body, "parsing")
+}
+
+func TestTagRoot(t *testing.T) {
+	server := serve(t, testPage(t, time.Now()))
+	_, body := get(t, server.URL+prefix+"/open?range=1m&tagroot=pid&target="+fioID())
+	for _, want := range []string{"pid=4711", "pid=4712", "pid=99"} {
+		requireText(t, body, want, "tagroot")
+	}
+}
+
+func TestColorsTellFilesApart(t *testing.T) {
+	server := serve(t, testPage(t, time.Now()))
+	_, body := get(t, server.URL+prefix+"/open?range=last")
+	color := func(name string) string {
+		m := regexp.MustCompile(`\{"Color":(\d+)[^{]*"FullName":"` + regexp.QuoteMeta(name) + `"`).FindStringSubmatch(body)
+		require.NotNil(t, m, name)
+		return m[1]
+	}
+	require.Equal(t, color("do_syscall_64"), color("filemap_read"))
+	require.Equal(t, color("main"), color("fio+0x1f4b0"))
+	require.Equal(t, color("app::stage_1::step_2"), color("app::stage_1::step_3"), "by package, as pprof does")
+	require.Contains(t, body, `"Display":["__libc_start_main.isra.0"]`, "no part of a C name is left out")
+	require.Contains(t, body, `"Display":["fio.bin+0x30122"]`)
+	distinct := map[string]bool{}
+	for _, name := range []string{"do_syscall_64", "main", "__libc_start_call_main", "app::stage_1::step_2"} {
+		distinct[color(name)] = true
+	}
+	require.Len(t, distinct, 4)
+
+	require.Equal(t, "stackViewer({\"Sources\": 1})", string(adaptStacks([]byte("stackViewer({\"Sources\": 1})"), nil)))
+	require.Equal(t, "stackViewer({", string(adaptStacks([]byte("stackViewer({"), nil)))
+	require.Equal(t, "other", string(adaptStacks([]byte("other"), nil)))
+}
+
+func TestGraphWithoutDot(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	server := serve(t, testPage(t, time.Now()))
+	answer, body := get(t, server.URL+prefix+"/open?range=last")
+	require.Contains(t, body, "#graphbtn { display: none")
+	answer, body = get(t, strings.Replace(answer.Request.URL.String(), "/flamegraph", "/graph", 1))
+	require.Equal(t, http.StatusNotFound, answer.StatusCode)
+	require.Contains(t, body, "apt-get install graphviz")
+}
+
+func TestDownloadIsTheSumOfTheRange(t *testing.T) {
+	server := serve(t, testPage(t, time.Now()))
+	answer, body := get(t, server.URL+prefix+"/download?range=5m&process=bash&target="+fioID())
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	require.Regexp(t, `attachment; filename="fio-\d{8}T\d{6}Z\.pb\.gz"`, answer.Header.Get("Content-Disposition"))
+
+	p, err := profile.ParseData([]byte(body))
+	require.NoError(t, err)
+	require.NoError(t, p.CheckValid())
+	require.Len(t, p.Sample, 1)
+	require.Equal(t, int64(20*12*10_309_278), p.Sample[0].Value[0], "20 rounds of 15 s")
+	require.Equal(t, "/usr/bin/fio", p.Mapping[0].File, "the title of the web page is not in the file")
+}
+
+func TestSelectionByPID(t *testing.T) {
+	server := serve(t, testPage(t, time.Now()))
+	_, body := get(t, server.URL+prefix+"/download?range=last&pid=4712&process=fio&target="+fioID())
+	p, err := profile.ParseData([]byte(body))
+	require.NoError(t, err)
+	var sum int64
+	for _, s := range p.Sample {
+		sum += s.Value[0]
+	}
+	require.Equal(t, int64(300*10_309_278), sum)
+}
+
+func TestRefusals(t *testing.T) {
+	server := serve(t, testPage(t, time.Now()))
+	for path, want := range map[string]struct {
+		status int
+		text   string
+	}{
+		"/?range=1y":                      {400, `unknown range "1y"`},
+		"/open?range=1y":                  {400, `unknown range "1y"`},
+		"/?pid=x":                         {400, `pid "x" is not a number`},
+		"/open?target=ffffffffffff":       {404, "There are no profiles of this target in the last 5 minutes."},
+		"/open?process=nobody&range=last": {404, "There are no samples of this process in these profiles."},
+		"/ui/all.1.2/flamegraph":          {410, "These profiles are no longer kept."},
+		"/ui/all.1/flamegraph":            {404, "is not a selection of profiles"},
+		"/ui/all.1.2.zzz/flamegraph":      {404, "is not a selection of profiles"},
+		"/nothing":                        {404, "There is no such page."},
+		"/?target=%3Cscript%3Ealert(1)":   {200, "no profiles"},
+	} {
+		answer, body := get(t, server.URL+prefix+path)
+		require.Equal(t, want.status, answer.StatusCode, path)
+		require.Contains(t, strings.ReplaceAll(body, "&#34;", `"`), want.text, path)
+		require.NotContains(t, body, "<script>alert")
+	}
+	answer, err := http.Post(server.URL+prefix+"/", "text/plain", nil)
+	require.NoError(t, err)
+	answer.Body.Close()
+	require.Equal(t, http.StatusMethodNotAllowed, answer.StatusCode)
+}
+
+func TestConcurrentViews(t *testing.T) {
+	server := serve(t, testPage(t, time.Now()))
+	var wg sync.WaitGroup
+	for i := range 24 {
+		path := []string{"/open?range=last", "/open?range=1m", "/open?range=5m", "/open?range=10m", "/open?process=bash", "/"}[i%6]
+		wg.Go(func() {
+			answer, err := http.Get(server.URL + prefix + path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer answer.Body.Close()
+			if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusOK {
+				t.Error(path, answer.StatusCode, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestLeavesNoTrace looks for files that pprof likes to leave behind.
+func TestLeavesNoTrace(t *testing.T) {
+	home, tmp := t.TempDir(), t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", "")
+	t.Setenv("TMPDIR", tmp)
+	t.Setenv("PPROF_TMPDIR", tmp)
+	server := serve(t, testPage(t, time.Now()))
+	answer, _ := get(t, server.URL+prefix+"/open")
+	base := strings.TrimSuffix(answer.Request.URL.String(), "flamegraph")
+	for _, path := range []string{"top", "peek", "download", "saveconfig?config=x", "deleteconfig?config=x"} {
+		get(t, base+path)
+	}
+	for _, dir := range []string{home, tmp} {
+		found, err := filepath.Glob(filepath.Join(dir, "*"))
+		require.NoError(t, err)
+		require.Empty(t, found)
+		found, err = filepath.Glob(filepath.Join(dir, ".*"))
+		require.NoError(t, err)
+		require.Empty(t, found)
+	}
+}
+
+func TestWithoutHome(t *testing.T) {
+	t.Setenv("HOME", "")
+	t.Setenv("XDG_CONFIG_HOME", "")
+	server := serve(t, testPage(t, time.Now()))
+	answer, body := get(t, server.URL+prefix+"/open")
+	require.Equal(t, http.StatusOK, answer.StatusCode, body)
+	require.Empty(t, os.Getenv("XDG_CONFIG_HOME"))
+}
+
+func TestViewIsKeptWhileTheHistoryMovesOn(t *testing.T) {
+	now := time.Now()
+	page := testPage(t, now)
+	server := serve(t, page)
+	answer, _ := get(t, server.URL+prefix+"/open?range=last")
+	page.Add(now.Add(20*time.Minute), now.Add(21*time.Minute), nil)
+	require.Empty(t, page.history.all())
+	again, _ := get(t, answer.Request.URL.String())
+	require.Equal(t, http.StatusOK, again.StatusCode)
+
+	page.views.expire(time.Now().Add(2 * maxViewIdle))
+	gone, _ := get(t, answer.Request.URL.String())
+	require.Equal(t, http.StatusGone, gone.StatusCode)
+}
+
+func TestHistoryIsBounded(t *testing.T) {
+	h := history{maxAge: time.Minute, maxBytes: 100 << 10}
+	start := time.Unix(1_700_000_000, 0)
+	for i := range 1000 {
+		at := start.Add(time.Duration(i) * time.Second)
+		h.add(at.Add(-time.Second), at, []Profile{{
+			Labels: map[string]string{"service_name": "x"}, Data: bytes.Repeat([]byte{1}, 10+i*10),
+			Processes: make([]Process, 20),
+		}})
+		require.LessOrEqual(t, h.size(), int64(100<<10))
+		entries := h.all()
+		require.NotEmpty(t, entries)
+		require.GreaterOrEqual(t, entries[0].end, at.Add(-time.Minute).UnixMilli())
+	}
+	h.add(start.Add(time.Hour), start.Add(time.Hour), []Profile{{Data: make([]byte, 200<<10)}})
+	require.Empty(t, h.all(), "a profile beyond the limit is not kept at all")
+	require.Zero(t, h.size())
+}
+
+func TestMergeKeepsTheNewestWithinTheLimits(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	h := history{maxAge: time.Hour, maxBytes: 1 << 30}
+	for i := range 40 {
+		var stacks []testStack
+		for j := range 100 {
+			stacks = append(stacks, testStack{comm: "x", frames: []string{fmt.Sprintf("f%d", i*100+j)}, value: 1})
+		}
+		at := start.Add(time.Duration(i) * time.Second)
+		h.add(at, at, []Profile{{Data: testProfile(t, at, stacks...)}})
+	}
+	sum, err := merge(h.all(), selection{target: allTargets}, 2500)
+	require.NoError(t, err)
+	require.Equal(t, 40, sum.of)
+	require.Equal(t, 24, sum.used, "three chunks of eight; a fourth is too much")
+	require.Len(t, sum.profile.Sample, 24*100)
+	require.Equal(t, start.Add(16*time.Second).UnixNano(), sum.profile.TimeNanos)
+}
+
+func TestSelectionText(t *testing.T) {
+	for _, s := range []selection{
+		{target: allTargets, from: 1, to: 2},
+		{target: "0123456789ab", from: 1763637600000, to: 1763637615000, comm: "a.b/ü \x00-_", pid: 7, root: "pid"},
+	} {
+		text := s.String()
+		require.Equal(t, text, url.PathEscape(text))
+		back, err := parseSelection(text)
+		require.NoError(t, err)
+		require.Equal(t, s, back)
+	}
+}
+
+func TestFormats(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567"} {
+		require.Equal(t, want, formatCount(n))
+	}
+	for share, want := range map[float64]string{0: "0.0 %", 0.0001: "<0.1 %", 0.5: "50.0 %", 0.99999: "99.9 %", 1: "100.0 %"} {
+		require.Equal(t, want, formatPercent(share))
+	}
+}

@@ -1,0 +1,186 @@
+package flamegraph
+
+import (
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// allTargets stands for no particular target.
+const allTargets = "all"
+
+// selection is a part of the history: profiles of a target whose round ended
+// after from and not after to, reduced to a process where one is given.
+type selection struct {
+	target   string // id of a target, or allTargets
+	from, to int64  // ms since 1970
+	comm     string // process name, "" for every process
+	pid      uint32 // 0 for every process
+	root     string // sample label whose values become root frames, "" for none
+}
+
+// timeRange is a choice of how far to look back from the newest profile.
+type timeRange struct {
+	Value string // as in the URL
+	Text  string
+	ms    int64 // 0 for the last round alone
+}
+
+// timeRanges returns the choices, the shortest first.
+func timeRanges() []timeRange {
+	return []timeRange{
+		{"last", "last interval", 0},
+		{"1m", "last minute", 60_000},
+		{"5m", "last 5 minutes", 5 * 60_000},
+		{"10m", "last 10 minutes", 10 * 60_000},
+	}
+}
+
+// defaultRange is the choice of a visitor who has not chosen.
+const defaultRange = "5m"
+
+func findRange(value string) (timeRange, bool) {
+	for _, r := range timeRanges() {
+		if r.Value == value {
+			return r, true
+		}
+	}
+	return timeRange{}, false
+}
+
+// query is a selection as people make it: relative to the newest profile.
+type query struct {
+	target string
+	rng    timeRange
+	comm   string
+	pid    uint32
+	root   string
+}
+
+// parseQuery reads the parameters target, range, process, pid and tagroot. All may be absent.
+func parseQuery(v url.Values) (query, error) {
+	q := query{target: v.Get("target"), comm: v.Get("process"), root: v.Get("tagroot")}
+	if q.target == "" {
+		q.target = allTargets
+	}
+	name := v.Get("range")
+	if name == "" {
+		name = defaultRange
+	}
+	var ok bool
+	if q.rng, ok = findRange(name); !ok {
+		return query{}, fmt.Errorf("unknown range %q", name)
+	}
+	if text := v.Get("pid"); text != "" {
+		pid, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return query{}, fmt.Errorf("pid %q is not a number", text)
+		}
+		q.pid = uint32(pid)
+	}
+	return q, nil
+}
+
+// encode returns the query as it stands in a URL. Its type keeps the template
+// from escaping it once more.
+func (q query) encode() template.URL { return template.URL(q.values().Encode()) }
+
+// values is the reverse of parseQuery.
+func (q query) values() url.Values {
+	v := url.Values{"target": {q.target}, "range": {q.rng.Value}}
+	if q.comm != "" {
+		v.Set("process", q.comm)
+	}
+	if q.pid != 0 {
+		v.Set("pid", strconv.FormatUint(uint64(q.pid), 10))
+	}
+	if q.root != "" {
+		v.Set("tagroot", q.root)
+	}
+	return v
+}
+
+// resolve makes the selection absolute, so that it means the same profiles later on.
+func (q query) resolve(entries []*kept) selection {
+	s := selection{target: q.target, comm: q.comm, pid: q.pid, root: q.root}
+	if len(entries) == 0 {
+		return s
+	}
+	newest := entries[len(entries)-1]
+	s.to = newest.end
+	if s.from = s.to - q.rng.ms; q.rng.ms == 0 {
+		s.from = s.to - 1
+	}
+	return s
+}
+
+// String returns s as one segment of a URL's path.
+func (s selection) String() string {
+	text := fmt.Sprintf("%s.%d.%d", s.target, s.from, s.to)
+	if s.pid != 0 {
+		text += ".p" + strconv.FormatUint(uint64(s.pid), 10)
+	}
+	if s.comm != "" {
+		text += ".c" + base64.RawURLEncoding.EncodeToString([]byte(s.comm))
+	}
+	if s.root != "" {
+		text += ".r" + base64.RawURLEncoding.EncodeToString([]byte(s.root))
+	}
+	return text
+}
+
+// parseSelection is the reverse of String.
+func parseSelection(text string) (selection, error) {
+	bad := fmt.Errorf("%q is not a selection of profiles", text)
+	parts := strings.Split(text, ".")
+	if len(parts) < 3 || parts[0] == "" {
+		return selection{}, bad
+	}
+	s := selection{target: parts[0]}
+	var err error
+	if s.from, err = strconv.ParseInt(parts[1], 10, 64); err != nil {
+		return selection{}, bad
+	}
+	if s.to, err = strconv.ParseInt(parts[2], 10, 64); err != nil {
+		return selection{}, bad
+	}
+	for _, part := range parts[3:] {
+		if err := s.parseOption(part); err != nil {
+			return selection{}, bad
+		}
+	}
+	return s, nil
+}
+
+func (s *selection) parseOption(part string) error {
+	switch {
+	case strings.HasPrefix(part, "p"):
+		pid, err := strconv.ParseUint(part[1:], 10, 32)
+		s.pid = uint32(pid)
+		return err
+	case strings.HasPrefix(part, "c"):
+		comm, err := base64.RawURLEncoding.DecodeString(part[1:])
+		s.comm = string(comm)
+		return err
+	case strings.HasPrefix(part, "r"):
+		root, err := base64.RawURLEncoding.DecodeString(part[1:])
+		s.root = string(root)
+		return err
+	default:
+		return fmt.Errorf("unknown part %q", part)
+	}
+}
+
+// pick returns the profiles that s means, oldest first.
+func (s selection) pick(entries []*kept) []*kept {
+	var picked []*kept
+	for _, k := range entries {
+		if k.end > s.from && k.end <= s.to && (s.target == allTargets || s.target == k.target.id) {
+			picked = append(picked, k)
+		}
+	}
+	return picked
+}

@@ -1,0 +1,118 @@
+package flamegraph
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Status is the profiler's condition, for the overview.
+type Status struct {
+	Healthy bool
+	Message string // one sentence; why not, when not healthy
+
+	SampleRate int           // samples per second and CPU
+	Interval   time.Duration // between two rounds of collecting
+
+	Targets     int // usable targets in the configuration
+	TargetsOnly bool
+	Processes   int // known now
+	Executables int
+
+	// Samples since the profiler began: due on busy CPUs, taken, on idle CPUs
+	// beside these, in processes without a target (part of those taken), lost.
+	Expected, Delivered, Idle, Ignored, Lost uint64
+
+	Outcomes   map[string]uint64 // by name, as in unwind.Outcome
+	Incomplete []Incomplete      // stacks that ended early, most first
+
+	ByName, ByPID bool     // whether a profile's samples tell their process's name and ID
+	SampleLabels  []string // labels that samples carry
+}
+
+// Incomplete counts the incomplete stacks that ended in one binary.
+type Incomplete struct {
+	File    string
+	Outcome string
+	Samples uint64
+}
+
+// outcomeRow is an outcome in the overview.
+type outcomeRow struct {
+	Name, Text string
+	Samples    uint64
+	Share      float64 // of all samples, 0 to 1
+	Good       bool    // the stack is whole, or there is nothing to unwind
+}
+
+// outcomeRows returns the outcomes that occurred, most samples first.
+func outcomeRows(outcomes map[string]uint64) []outcomeRow {
+	var sum uint64
+	for _, n := range outcomes {
+		sum += n
+	}
+	var rows []outcomeRow
+	for _, name := range slices.Sorted(maps.Keys(outcomes)) {
+		if n := outcomes[name]; n > 0 {
+			text, good := outcomeText(name)
+			rows = append(rows, outcomeRow{name, text, n, share(n, sum), good})
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b outcomeRow) int { return compareDown(a.Samples, b.Samples) })
+	return rows
+}
+
+// outcomeText says in plain words what an outcome means.
+func outcomeText(name string) (text string, good bool) {
+	switch name {
+	case "complete":
+		return "The whole stack, down to the outermost frame.", true
+	case "complete_fp":
+		return "The whole stack; the last part by frame pointers.", true
+	case "kernel_thread":
+		return "A thread of the kernel: there is no user stack.", true
+	case "not_collected":
+		return "User stacks are turned off.", true
+	case "no_mapping":
+		return "An address outside every executable file, such as code made at run time.", false
+	case "process_unknown":
+		return "The process was not known yet, or gone already.", false
+	case "page_missing":
+		return "The unwind rules of that code were not loaded yet.", false
+	case "no_row":
+		return "The file has no unwind rule for that code.", false
+	case "unsupported_rule":
+		return "The unwind rule is of a kind that is not handled.", false
+	case "unreadable_stack":
+		return "The stack could not be read, for example because it was swapped out.", false
+	case "no_progress":
+		return "The unwind rule led nowhere.", false
+	case "depth_limit":
+		return "The stack is deeper than the limit.", false
+	case "task_32bit":
+		return "A 32-bit program.", false
+	case "no_user_registers":
+		return "The registers of the program could not be found.", false
+	default:
+		return "", false
+	}
+}
+
+// share returns n/sum, or 0 where there is nothing.
+func share(n, sum uint64) float64 {
+	if sum == 0 {
+		return 0
+	}
+	return float64(n) / float64(sum)
+}
+
+func compareDown(a, b uint64) int {
+	switch {
+	case a > b:
+		return -1
+	case a < b:
+		return 1
+	default:
+		return 0
+	}
+}

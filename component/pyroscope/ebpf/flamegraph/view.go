@@ -1,0 +1,176 @@
+package flamegraph
+
+import (
+	"bytes"
+	"errors"
+	"html/template"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+// view is google/pprof's web interface for one selection, with a line of ours on
+// top that says what is shown and leads back to the overview.
+type view struct {
+	handlers map[string]http.Handler
+	download []byte // the merged profile, gzip-compressed
+	name     string // file name of the download
+	banner   []byte // HTML
+	colors   map[string]int
+}
+
+// banner is what a view's first line tells.
+type banner struct {
+	Overview string // relative link
+	Target   string
+	Process  string
+	From, To time.Time
+	Used, Of int // profiles
+	Samples  uint64
+}
+
+// newView merges the profiles and starts pprof's web interface for the sum.
+func newView(entries []*kept, s selection) (*view, error) {
+	sum, err := merge(entries, s, maxMergedSamples)
+	if err != nil {
+		return nil, err
+	}
+	var file bytes.Buffer
+	if err := sum.profile.Write(&file); err != nil {
+		return nil, err
+	}
+	used := entries[len(entries)-sum.used:]
+	b := banner{
+		Overview: "../../?" + template.URLQueryEscaper("target") + "=" + template.URLQueryEscaper(s.target),
+		Target:   targetName(used, s.target),
+		Process:  processName(s),
+		From:     time.UnixMilli(used[0].start),
+		To:       time.UnixMilli(used[len(used)-1].end),
+		Used:     sum.used,
+		Of:       sum.of,
+	}
+	for _, k := range used {
+		samples, _, _ := k.of(s.comm, s.pid)
+		b.Samples += samples
+	}
+	var line bytes.Buffer
+	if err := templates().ExecuteTemplate(&line, "banner", b); err != nil {
+		return nil, err
+	}
+	v := &view{
+		download: file.Bytes(), name: fileName(b.Target, b.To),
+		banner: line.Bytes(), colors: fileColors(sum.profile),
+	}
+	nameProfile(sum.profile, b.Target)
+	if s.root != "" {
+		addRoots(sum.profile, s.root)
+	}
+	v.handlers, err = pprofHandlers(sum.profile)
+	return v, err
+}
+
+// targetName returns what people call the target of a selection.
+func targetName(entries []*kept, id string) string {
+	if id == allTargets || len(entries) == 0 {
+		return "all targets"
+	}
+	return entries[0].target.name
+}
+
+func processName(s selection) string {
+	switch {
+	case s.comm == "" && s.pid == 0:
+		return ""
+	case s.pid == 0:
+		return s.comm
+	default:
+		return strings.TrimSpace(s.comm + " " + pidText(s.pid))
+	}
+}
+
+// nameProfile makes pprof title its pages with name: it uses the first mapping's file.
+func nameProfile(p *profile.Profile, name string) {
+	var highest uint64
+	for _, m := range p.Mapping {
+		highest = max(highest, m.ID)
+	}
+	title := &profile.Mapping{ID: highest + 1, File: filepath.Base(name), HasFunctions: true}
+	p.Mapping = append([]*profile.Mapping{title}, p.Mapping...)
+}
+
+// fileName returns a name for a downloaded profile.
+func fileName(target string, end time.Time) string {
+	safe := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' {
+			return r
+		}
+		return '_'
+	}, strings.Trim(target, "/"))
+	return safe[:min(len(safe), 100)] + "-" + end.UTC().Format("20060102T150405Z") + ".pb.gz"
+}
+
+// serve answers the request for one of pprof's paths, such as /flamegraph.
+func (v *view) serve(w http.ResponseWriter, r *http.Request, path string) error {
+	switch path {
+	case "/download":
+		w.Header().Set("Content-Type", "application/vnd.google.protobuf+gzip")
+		w.Header().Set("Content-Disposition", `attachment; filename="`+v.name+`"`)
+		_, err := w.Write(v.download)
+		return err
+	case "/graph":
+		if !haveDot() {
+			return errNoDot
+		}
+	case "/", "/flamegraph", "/top", "/peek":
+	default:
+		// Sources and instructions would need files of the profiled machine, saved
+		// settings would be written to the home directory.
+		return errNotServed
+	}
+	answer := &htmlCapture{ResponseWriter: w}
+	v.handlers[path].ServeHTTP(answer, r)
+	return answer.finish(v)
+}
+
+var (
+	errNoDot     = errors.New("the graph view needs the program dot, which is not installed (Debian: apt-get install graphviz)")
+	errNotServed = errors.New("this view is not part of the page")
+)
+
+// haveDot tells whether Graphviz is installed.
+func haveDot() bool {
+	_, err := exec.LookPath("dot")
+	return err == nil
+}
+
+// htmlCapture holds back a page of pprof's to add to it.
+type htmlCapture struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+func (c *htmlCapture) WriteHeader(status int)      { c.status = status }
+func (c *htmlCapture) Write(b []byte) (int, error) { return c.body.Write(b) }
+
+// finish sends the page. The banner goes to the begin of its body, the style to the
+// end of its head; a page without either is sent as it is.
+func (c *htmlCapture) finish(v *view) error {
+	page := c.body.Bytes()
+	if strings.HasPrefix(c.Header().Get("Content-Type"), "text/html") {
+		c.Header().Set("Content-Type", "text/html; charset=utf-8")
+		page = bytes.Replace(page, []byte("<body>"), append([]byte("<body>\n"), v.banner...), 1)
+		page = bytes.Replace(page, []byte("</head>"), append(viewHead(), "</head>"...), 1)
+		page = adaptStacks(page, v.colors)
+		page = bytes.Replace(page, []byte("<html>"), []byte(`<html lang="en">`), 1)
+	}
+	if c.status != 0 {
+		c.ResponseWriter.WriteHeader(c.status)
+	}
+	_, err := c.ResponseWriter.Write(page)
+	return err
+}

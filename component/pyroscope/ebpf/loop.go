@@ -1,0 +1,297 @@
+package ebpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/go-kit/log/level"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
+	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/ebpf/pprof"
+)
+
+// A session that has failed is started again after minRetry, then after twice as
+// long each time, up to maxRetry.
+const (
+	minRetry = time.Second
+	maxRetry = time.Minute
+)
+
+// loop is one call of Run. All its methods are called by Run's goroutine.
+type loop struct {
+	c       *Component
+	args    Arguments    // of collecting
+	applied ebpf.Options // of the session
+	sender  *sender
+	encoder pprof.Encoder
+
+	session session // nil while there is none
+	timer   *time.Timer
+	due     time.Time // of the next round, or of the next start
+	began   time.Time // of the round in progress
+	retry   time.Duration
+	past    ebpf.Stats      // of the sessions before this one
+	logged  map[string]bool // errors that were logged
+
+	sessionErr, updateErr, collectErr error
+}
+
+func newLoop(c *Component, args Arguments) *loop {
+	return &loop{c: c, args: args, sender: newSender(c.fanout), timer: time.NewTimer(time.Hour), retry: minRetry, logged: map[string]bool{}}
+}
+
+// run works until ctx is done.
+func (l *loop) run(ctx context.Context) {
+	for {
+		var failed <-chan struct{}
+		if l.session != nil {
+			failed = l.session.Done()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case args := <-l.c.updates.receive():
+			l.update(args)
+		case <-failed:
+			l.sessionFailed()
+		case <-l.timer.C:
+			l.tick()
+		}
+	}
+}
+
+// close collects a last time, hands over what waits and stops the profiler.
+func (l *loop) close() {
+	l.timer.Stop()
+	if l.session != nil {
+		l.collect()
+		if err := l.session.Close(); err != nil {
+			level.Error(l.c.opts.Logger).Log("msg", "stopping the profiler", "err", err)
+		}
+		l.session = nil
+	}
+	l.sender.close()
+	l.reportSending()
+	if l.sessionErr == nil {
+		l.c.setHealth(component.HealthTypeExited, "stopped")
+	}
+}
+
+// startSession starts the profiler with the newest arguments.
+func (l *loop) startSession() error {
+	options := l.args.options()
+	s, err := l.c.start(options)
+	l.sessionErr = err
+	if err != nil {
+		l.c.metrics.failures.Inc()
+		l.c.setHealth(component.HealthTypeUnhealthy, err.Error())
+		return err
+	}
+	l.session, l.applied, l.updateErr = s, options, nil
+	l.began = time.Now()
+	l.schedule(l.began.Add(l.args.CollectInterval))
+
+	l.c.metrics.newSession()
+	l.c.mu.Lock()
+	l.c.state.started = l.began
+	l.c.mu.Unlock()
+	l.reportHealth(0, 0)
+	return nil
+}
+
+func (l *loop) schedule(due time.Time) {
+	l.due = due
+	l.timer.Reset(time.Until(due))
+}
+
+// tick does what is due.
+func (l *loop) tick() {
+	if l.session == nil {
+		l.restart()
+		return
+	}
+	if !reflect.DeepEqual(l.args.options(), l.applied) {
+		l.applyOptions() // it failed before
+	}
+	l.collect()
+	next := l.due.Add(l.args.CollectInterval)
+	if now := time.Now(); next.Before(now) {
+		next = now.Add(l.args.CollectInterval) // collecting takes longer than the interval
+	}
+	l.schedule(next)
+}
+
+// update takes new arguments into use. What the session cannot do now is tried
+// again with every round.
+func (l *loop) update(args Arguments) {
+	old := l.args
+	l.args = args
+	if l.session == nil {
+		return // restart uses them
+	}
+	if args.CollectInterval != old.CollectInterval {
+		l.schedule(l.began.Add(args.CollectInterval))
+	}
+	l.applyOptions()
+}
+
+func (l *loop) applyOptions() {
+	options := l.args.options()
+	if reflect.DeepEqual(options, l.applied) {
+		l.updateErr = nil
+		return
+	}
+	if err := l.session.Update(options); err != nil {
+		l.updateErr = fmt.Errorf("applying new arguments: %w", err)
+		level.Error(l.c.opts.Logger).Log("msg", "the profiler keeps its old arguments", "err", err)
+	} else {
+		l.updateErr, l.applied = nil, options
+	}
+	l.reportHealth(0, 0)
+}
+
+// sessionFailed saves what a session that ended on its own has collected, and
+// plans its restart.
+func (l *loop) sessionFailed() {
+	err := l.session.Err()
+	if err == nil {
+		err = errors.New("it ended without a reason")
+	}
+	l.sessionErr = fmt.Errorf("the profiler failed: %w", err)
+	l.collect()
+	l.past = addStats(l.past, l.session.Stats())
+	if err := l.session.Close(); err != nil {
+		level.Error(l.c.opts.Logger).Log("msg", "stopping the failed profiler", "err", err)
+	}
+	l.session = nil
+	l.c.mu.Lock()
+	l.c.state.started = time.Time{}
+	l.c.mu.Unlock()
+	l.c.metrics.failures.Inc()
+	l.retryLater()
+}
+
+func (l *loop) restart() {
+	if err := l.startSession(); err != nil {
+		l.sessionErr = fmt.Errorf("starting the profiler again: %w", err)
+		l.retryLater()
+		return
+	}
+	level.Info(l.c.opts.Logger).Log("msg", "the profiler runs again")
+}
+
+func (l *loop) retryLater() {
+	level.Error(l.c.opts.Logger).Log("msg", "not profiling", "err", l.sessionErr, "retry_in", l.retry)
+	l.reportHealth(0, 0)
+	l.schedule(time.Now().Add(l.retry))
+	l.retry = min(2*l.retry, maxRetry)
+}
+
+// collect ends a round: it takes the session's profiles, keeps them for the page
+// and sends them on.
+func (l *loop) collect() {
+	began, now := l.began, time.Now()
+	l.began = now
+	profiles, err := l.session.Collect()
+	l.c.metrics.rounds.Inc()
+	l.collectErr = nil
+	if err != nil {
+		l.collectErr = fmt.Errorf("collecting profiles: %w", err)
+		l.c.metrics.failures.Inc()
+		level.Error(l.c.opts.Logger).Log("msg", "collecting profiles", "err", err)
+	} else if l.sessionErr == nil {
+		l.retry = minRetry
+	}
+
+	shown := make([]flamegraph.Profile, 0, len(profiles))
+	var withUser, complete uint64
+	for _, p := range profiles {
+		raw, err := l.encoder.Encode(p.Pprof)
+		if err != nil {
+			level.Error(l.c.opts.Logger).Log("msg", "a profile is lost", "service_name", p.Labels["service_name"], "err", err)
+			continue
+		}
+		l.c.metrics.addProfile(p.Labels["service_name"], len(raw), p.Samples)
+		l.sender.add(outgoing{labels: labels.FromMap(p.Labels), raw: raw})
+		shown = append(shown, shownProfile(p, raw))
+		withUser, complete = withUser+p.WithUser, complete+p.Complete
+	}
+	l.c.page.Add(began, now, shown)
+	l.observe(now)
+	l.reportSending()
+	l.reportHealth(withUser, complete)
+}
+
+// observe publishes the session's figures.
+func (l *loop) observe(now time.Time) {
+	stats := l.session.Stats()
+	l.c.metrics.observe(stats, l.past, now)
+	l.logErrors(stats.Errors)
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	l.c.state.stats = addStats(l.past, stats)
+	l.c.state.rounds++
+}
+
+// logErrors logs each kind of error that costs names or stacks once.
+func (l *loop) logErrors(errs map[string]uint64) {
+	for err := range errs {
+		if !l.logged[err] {
+			l.logged[err] = true
+			level.Warn(l.c.opts.Logger).Log("msg", "some names or stacks are missing", "err", err)
+		}
+	}
+}
+
+// reportSending counts and logs what could not be sent since the last round.
+func (l *loop) reportSending() {
+	t := l.sender.takeTroubles()
+	l.c.metrics.dropped.Add(float64(t.dropped))
+	if t.dropped > 0 {
+		level.Warn(l.c.opts.Logger).Log("msg", "receivers are too slow: profiles dropped", "profiles", t.dropped)
+	}
+	if t.failed > 0 {
+		level.Error(l.c.opts.Logger).Log("msg", "ebpf pprof write", "profiles", t.failed, "err", t.err)
+	}
+}
+
+// reportHealth says whether the profiler works; the samples are of the round just collected.
+func (l *loop) reportHealth(withUser, complete uint64) {
+	if err := errors.Join(l.sessionErr, l.updateErr, l.collectErr); err != nil {
+		l.c.setHealth(component.HealthTypeUnhealthy, err.Error())
+		return
+	}
+	message := profiled(l.args)
+	if withUser > 0 {
+		message += fmt.Sprintf("; %d of %d user stacks of the last interval are complete", complete, withUser)
+	}
+	l.c.setHealth(component.HealthTypeHealthy, message)
+}
+
+// profiled says in words what the arguments ask to profile.
+func profiled(args Arguments) string {
+	targets := len(usableTargets(args))
+	switch {
+	case !args.TargetsOnly && targets == 0:
+		return "profiling all processes"
+	case !args.TargetsOnly:
+		return fmt.Sprintf("profiling %s and all other processes", plural(targets, "target"))
+	case targets == 0:
+		return "profiling nothing: targets_only is true and no target names a process or a container"
+	default:
+		return "profiling " + plural(targets, "target")
+	}
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}

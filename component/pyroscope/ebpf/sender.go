@@ -1,0 +1,170 @@
+package ebpf
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/headwater/headwater/component/pyroscope"
+)
+
+// Limits of the profiles on their way to the receivers.
+const (
+	sendWorkers   = 16                     // profiles handed over at the same time
+	queueProfiles = 1024                   // profiles waiting
+	queueBytes    = 64 << 20               // bytes waiting
+	sendTimeout   = 1 * time.Minute        // for one profile, attempts to repeat included
+	flushTimeout  = 4 * time.Second        // for all that waits, at the end
+	giveUpTimeout = 500 * time.Millisecond // for receivers to notice that it is over
+)
+
+// outgoing is a profile on its way.
+type outgoing struct {
+	labels labels.Labels
+	raw    []byte
+}
+
+// sender hands profiles to the receivers without making the caller wait. What is
+// too much for slow receivers is dropped, the oldest first, and counted.
+type sender struct {
+	receivers pyroscope.Appendable
+	ctx       context.Context // of every Append
+	cancel    context.CancelFunc
+	workers   sync.WaitGroup
+
+	mu      sync.Mutex
+	wake    *sync.Cond
+	queue   []outgoing
+	bytes   int
+	closed  bool
+	dropped uint64 // not handed over
+	failed  uint64 // refused by a receiver
+	lastErr error  // why, the newest
+}
+
+// newSender starts the workers. close must be called to stop them.
+func newSender(receivers pyroscope.Appendable) *sender {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &sender{receivers: receivers, ctx: ctx, cancel: cancel}
+	s.wake = sync.NewCond(&s.mu)
+	for range sendWorkers {
+		s.workers.Go(s.work)
+	}
+	return s
+}
+
+// add queues a profile.
+func (s *sender) add(o outgoing) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue = append(s.queue, o)
+	s.bytes += len(o.raw)
+	for len(s.queue) > queueProfiles || s.bytes > queueBytes {
+		s.pop()
+		s.dropped++
+	}
+	s.wake.Signal()
+}
+
+// pop takes the oldest profile from the queue, which must not be empty.
+func (s *sender) pop() outgoing {
+	o := s.queue[0]
+	s.queue[0] = outgoing{} // let go of its memory
+	s.queue = s.queue[1:]
+	s.bytes -= len(o.raw)
+	return o
+}
+
+// next waits for a profile. It returns false when there will be none.
+func (s *sender) next() (outgoing, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.queue) == 0 && !s.closed {
+		s.wake.Wait()
+	}
+	if len(s.queue) == 0 {
+		return outgoing{}, false
+	}
+	return s.pop(), true
+}
+
+func (s *sender) work() {
+	for {
+		o, ok := s.next()
+		if !ok {
+			return
+		}
+		if s.ctx.Err() != nil {
+			s.count(&s.dropped, nil)
+			continue
+		}
+		ctx, cancel := context.WithTimeout(s.ctx, sendTimeout)
+		err := s.receivers.Appender().Append(ctx, o.labels, []*pyroscope.RawSample{{RawProfile: o.raw}})
+		cancel()
+		switch {
+		case err == nil:
+		case s.ctx.Err() != nil:
+			s.count(&s.dropped, err)
+		default:
+			s.count(&s.failed, err)
+		}
+	}
+}
+
+func (s *sender) count(n *uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*n++
+	if err != nil {
+		s.lastErr = err
+	}
+}
+
+// troubles is what went wrong since the last call of takeTroubles.
+type troubles struct {
+	dropped, failed uint64
+	err             error // of a failed one
+}
+
+func (s *sender) takeTroubles() troubles {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := troubles{dropped: s.dropped, failed: s.failed, err: s.lastErr}
+	s.dropped, s.failed, s.lastErr = 0, 0, nil
+	return t
+}
+
+// close hands over what waits, for at most about flushTimeout, and stops the workers.
+// A receiver that ignores the end of its context may keep its worker.
+func (s *sender) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.wake.Broadcast()
+	s.mu.Unlock()
+
+	done := make(chan struct{})
+	go func() {
+		s.workers.Wait()
+		close(done)
+	}()
+	defer s.cancel()
+	if waitFor(done, flushTimeout) {
+		return
+	}
+	s.cancel()
+	waitFor(done, giveUpTimeout)
+}
+
+// waitFor tells whether done was closed in time.
+func waitFor(done <-chan struct{}, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}

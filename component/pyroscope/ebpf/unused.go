@@ -1,0 +1,112 @@
+package ebpf
+
+// UnusedArguments are accepted so that a configuration written for an Agent or an
+// Alloy loads, and have no effect. A nil field was not set.
+type UnusedArguments struct {
+	// Tuning of caches and tables that this profiler does not have.
+	PIDCacheSize      *int `river:"pid_cache_size,attr,optional"`
+	BuildIDCacheSize  *int `river:"build_id_cache_size,attr,optional"`
+	SameFileCacheSize *int `river:"same_file_cache_size,attr,optional"`
+	CacheRounds       *int `river:"cache_rounds,attr,optional"`
+	SymbolsMapSize    *int `river:"symbols_map_size,attr,optional"`
+	PIDMapSize        *int `river:"pid_map_size,attr,optional"`
+
+	SymbCachePath *string `river:"symb_cache_path,attr,optional"`
+	SymbCacheSize *int    `river:"symb_cache_size,attr,optional"`
+	BPFFSRoot     *string `river:"bpf_fs_root,attr,optional"`
+
+	// Interpreters and virtual machines.
+	PythonEnabled  *bool `river:"python_enabled,attr,optional"`
+	PerlEnabled    *bool `river:"perl_enabled,attr,optional"`
+	PHPEnabled     *bool `river:"php_enabled,attr,optional"`
+	HotspotEnabled *bool `river:"hotspot_enabled,attr,optional"`
+	RubyEnabled    *bool `river:"ruby_enabled,attr,optional"`
+	V8Enabled      *bool `river:"v8_enabled,attr,optional"`
+	DotnetEnabled  *bool `river:"dotnet_enabled,attr,optional"`
+	GoEnabled      *bool `river:"go_enabled,attr,optional"`
+
+	// Other sources of samples.
+	OffCPUThreshold *float64 `river:"off_cpu_threshold,attr,optional"`
+	LoadProbe       *bool    `river:"load_probe,attr,optional"`
+	UProbeLinks     []string `river:"u_probe_links,attr,optional"`
+	ProbeLinks      []string `river:"probe_links,attr,optional"`
+
+	// Other behaviour.
+	GoTableFallback           *bool `river:"go_table_fallback,attr,optional"`
+	ReporterUnsymbolizedStubs *bool `river:"reporter_unsymbolized_stubs,attr,optional"`
+	VerboseMode               *bool `river:"verbose_mode,attr,optional"`
+	LazyMode                  *bool `river:"lazy_mode,attr,optional"`
+	NoKernelVersionCheck      *bool `river:"no_kernel_version_check,attr,optional"`
+	OBIProcessContextEnabled  *bool `river:"obi_process_context_enabled,attr,optional"`
+
+	DebugInfoUpload *DebugInfoArguments `river:"debug_info,block,optional"`
+}
+
+// DebugInfoArguments are the block debug_info, Alloy's upload of debug information.
+type DebugInfoArguments struct {
+	OnTargetSymbolization *bool `river:"on_target_symbolization,attr,optional"`
+	Upload                *bool `river:"upload,attr,optional"`
+	CacheSize             *int  `river:"cache_size,attr,optional"`
+	StripTextSection      *bool `river:"strip_text_section,attr,optional"`
+	QueueSize             *int  `river:"queue_size,attr,optional"`
+	WorkerNum             *int  `river:"worker_num,attr,optional"`
+}
+
+// withoutEffect returns the names of the arguments that ask for something that
+// does not happen here. Asking for what happens anyway, such as python_enabled =
+// false, is no reason to warn.
+func (u *UnusedArguments) withoutEffect() []string {
+	var names asked
+	names.add("pid_cache_size", isSet(u.PIDCacheSize))
+	names.add("build_id_cache_size", isSet(u.BuildIDCacheSize))
+	names.add("same_file_cache_size", isSet(u.SameFileCacheSize))
+	names.add("cache_rounds", isSet(u.CacheRounds))
+	names.add("symbols_map_size", isSet(u.SymbolsMapSize))
+	names.add("pid_map_size", isSet(u.PIDMapSize))
+	names.add("symb_cache_path", isSet(u.SymbCachePath))
+	names.add("symb_cache_size", isSet(u.SymbCacheSize))
+	names.add("bpf_fs_root", isSet(u.BPFFSRoot))
+
+	names.add("python_enabled", is(u.PythonEnabled, true))
+	names.add("perl_enabled", is(u.PerlEnabled, true))
+	names.add("php_enabled", is(u.PHPEnabled, true))
+	names.add("hotspot_enabled", is(u.HotspotEnabled, true))
+	names.add("ruby_enabled", is(u.RubyEnabled, true))
+	names.add("v8_enabled", is(u.V8Enabled, true))
+	names.add("dotnet_enabled", is(u.DotnetEnabled, true))
+	names.add("go_enabled", is(u.GoEnabled, true))
+
+	names.add("off_cpu_threshold", isSet(u.OffCPUThreshold) && *u.OffCPUThreshold > 0)
+	names.add("load_probe", is(u.LoadProbe, true))
+	names.add("u_probe_links", len(u.UProbeLinks) > 0)
+	names.add("probe_links", len(u.ProbeLinks) > 0)
+
+	names.add("go_table_fallback", is(u.GoTableFallback, true))
+	names.add("reporter_unsymbolized_stubs", is(u.ReporterUnsymbolizedStubs, true))
+	names.add("verbose_mode", is(u.VerboseMode, true))
+	names.add("lazy_mode", is(u.LazyMode, true))
+	names.add("no_kernel_version_check", is(u.NoKernelVersionCheck, false)) // there is none
+	names.add("obi_process_context_enabled", is(u.OBIProcessContextEnabled, true))
+
+	if d := u.DebugInfoUpload; d != nil {
+		names.add("debug_info.on_target_symbolization", is(d.OnTargetSymbolization, false)) // always on
+		names.add("debug_info.upload", is(d.Upload, true))
+		names.add("debug_info.cache_size", isSet(d.CacheSize))
+		names.add("debug_info.strip_text_section", is(d.StripTextSection, true))
+		names.add("debug_info.queue_size", isSet(d.QueueSize))
+		names.add("debug_info.worker_num", isSet(d.WorkerNum))
+	}
+	return names
+}
+
+type asked []string
+
+func (a *asked) add(name string, asked bool) {
+	if asked {
+		*a = append(*a, name)
+	}
+}
+
+func isSet[T any](p *T) bool { return p != nil }
+
+func is(p *bool, value bool) bool { return p != nil && *p == value }

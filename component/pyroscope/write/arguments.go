@@ -1,0 +1,155 @@
+package write
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/pyroscope"
+	"golang.org/x/net/http/httpguts"
+)
+
+// Arguments configure pyroscope.write.
+type Arguments struct {
+	ExternalLabels map[string]string  `river:"external_labels,attr,optional"` // added to every profile, over its own labels
+	Endpoints      []*EndpointOptions `river:"endpoint,block,optional"`
+	Tracing        *Tracing           `river:"tracing,block,optional"`
+}
+
+// Tracing is accepted because Grafana Alloy has it, and does nothing here.
+type Tracing struct {
+	JaegerPropagator       bool `river:"jaeger_propagator,attr,optional"`
+	TraceContextPropagator bool `river:"trace_context_propagator,attr,optional"`
+}
+
+// Exports is what pyroscope.write offers to others.
+type Exports struct {
+	Receiver pyroscope.Appendable `river:"receiver,attr"`
+}
+
+// SetToDefault implements river.Defaulter.
+func (a *Arguments) SetToDefault() { *a = Arguments{} }
+
+// Validate implements river.Validator. It also checks the endpoints, which have
+// no Validate of their own, since only here is it known which one is meant.
+func (a *Arguments) Validate() error {
+	for _, name := range slices.Sorted(maps.Keys(a.ExternalLabels)) {
+		if err := checkLabel(name, a.ExternalLabels[name]); err != nil {
+			return refuse("external_labels", "cannot be used: %s", err)
+		}
+	}
+	for i, o := range a.Endpoints {
+		err := o.check()
+		if err == nil {
+			continue
+		}
+		var attribute *component.AttributeError
+		if len(a.Endpoints) == 1 && errors.As(err, &attribute) {
+			return refuse("endpoint."+attribute.Attribute, "%s", attribute.Message)
+		}
+		return fmt.Errorf("endpoint %d of %d: %w", i+1, len(a.Endpoints), err)
+	}
+	return nil
+}
+
+func refuse(attribute, format string, args ...any) error {
+	return &component.AttributeError{Attribute: attribute, Message: fmt.Sprintf(format, args...)}
+}
+
+// EndpointOptions say where and how profiles are pushed.
+type EndpointOptions struct {
+	Name              string            `river:"name,attr,optional"` // of the HTTP client in metrics
+	URL               string            `river:"url,attr"`
+	RemoteTimeout     time.Duration     `river:"remote_timeout,attr,optional"` // of one attempt
+	Headers           map[string]string `river:"headers,attr,optional"`
+	HTTPClient        HTTPClientConfig  `river:",squash"`
+	MinBackoff        time.Duration     `river:"min_backoff_period,attr,optional"`  // wait before the first retry
+	MaxBackoff        time.Duration     `river:"max_backoff_period,attr,optional"`  // longest wait between two retries
+	MaxBackoffRetries int               `river:"max_backoff_retries,attr,optional"` // 0: as many as it takes
+	RetryOnHTTP429    bool              `river:"retry_on_http_429,attr,optional"`   // retry when the server says slow down
+
+	// DebugInfoUploadTimeout is accepted because Grafana Alloy has it, and does
+	// nothing here.
+	DebugInfoUploadTimeout time.Duration `river:"debug_info_upload_timeout,attr,optional"`
+}
+
+// SetToDefault implements river.Defaulter.
+func (o *EndpointOptions) SetToDefault() {
+	*o = EndpointOptions{
+		RemoteTimeout:     10 * time.Second,
+		MinBackoff:        500 * time.Millisecond,
+		MaxBackoff:        5 * time.Minute,
+		MaxBackoffRetries: 10,
+		RetryOnHTTP429:    true,
+	}
+	o.HTTPClient.setToDefault()
+}
+
+// check returns an error that names what cannot be used.
+func (o *EndpointOptions) check() error {
+	if _, err := parseEndpointURL(o.URL); err != nil {
+		return refuse("url", "%s", err)
+	}
+	switch {
+	case o.RemoteTimeout <= 0:
+		return refuse("remote_timeout", "must be longer than 0s, got %s", o.RemoteTimeout)
+	case o.MinBackoff < 0:
+		return refuse("min_backoff_period", "must not be negative, got %s", o.MinBackoff)
+	case o.MaxBackoff < 0:
+		return refuse("max_backoff_period", "must not be negative, got %s", o.MaxBackoff)
+	case o.MaxBackoffRetries < 0:
+		return refuse("max_backoff_retries", "must not be negative, got %d", o.MaxBackoffRetries)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Headers)) {
+		if err := checkHeaderName("headers", name); err != nil {
+			return err
+		}
+		if !httpguts.ValidHeaderFieldValue(o.Headers[name]) { // do not show it, it may be a secret
+			return refuse("headers", "has a value for %q that is not valid in an HTTP header", name)
+		}
+	}
+	return o.HTTPClient.check()
+}
+
+// parseEndpointURL parses the URL of an endpoint. Errors do not show it.
+func parseEndpointURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, hideURL(err)
+	}
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fmt.Errorf("must be absolute and start with http:// or https://, got %q", u.Redacted())
+	case u.Hostname() == "":
+		return nil, errors.New("names no host")
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, errors.New("must have neither query nor fragment, since the path of the push API is appended")
+	}
+	return u, nil
+}
+
+func checkHeaderName(argument, name string) error {
+	if !httpguts.ValidHeaderFieldName(name) {
+		return refuse(argument, "has %q, which is not the name of an HTTP header", name)
+	}
+	return nil
+}
+
+// ignored returns the arguments that are set, but do nothing here.
+func (a *Arguments) ignored() []string {
+	var names []string
+	if a.Tracing != nil {
+		names = append(names, "tracing")
+	}
+	for _, o := range a.Endpoints {
+		if o.DebugInfoUploadTimeout != 0 {
+			names = append(names, "debug_info_upload_timeout")
+			break
+		}
+	}
+	return names
+}

@@ -1,0 +1,241 @@
+package write
+
+import (
+	"encoding/pem"
+	"io"
+	stdlog "log"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/grafana/pyroscope/api/gen/proto/go/push/v1/pushv1connect"
+	"github.com/grafana/river"
+	"github.com/headwater/headwater/component"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRegistration(t *testing.T) {
+	_, err := component.NewRegistry(Registration())
+	require.NoError(t, err)
+	require.Equal(t, "pyroscope.write", Registration().Name)
+}
+
+func TestDefaults(t *testing.T) {
+	var args Arguments
+	require.NoError(t, river.Unmarshal([]byte(`endpoint { url = "http://localhost:4040" }`), &args))
+	want := &EndpointOptions{
+		URL:               "http://localhost:4040",
+		RemoteTimeout:     10 * time.Second,
+		MinBackoff:        500 * time.Millisecond,
+		MaxBackoff:        5 * time.Minute,
+		MaxBackoffRetries: 10,
+		RetryOnHTTP429:    true,
+		HTTPClient:        HTTPClientConfig{FollowRedirects: true, EnableHTTP2: true},
+	}
+	require.Equal(t, []*EndpointOptions{want}, args.Endpoints)
+}
+
+func TestEverythingDecodes(t *testing.T) {
+	const config = `
+		external_labels = {"env" = "prod", "a.b" = "c"}
+		tracing {
+			jaeger_propagator         = true
+			trace_context_propagator  = true
+		}
+		endpoint {
+			url                       = "https://pyroscope.example/base/"
+			name                      = "n"
+			remote_timeout            = "3s"
+			headers                   = {"X-Scope-OrgID" = "t"}
+			http_headers              = {"X-More" = ["a", "b"]}
+			min_backoff_period        = "1s"
+			max_backoff_period        = "2s"
+			max_backoff_retries       = 0
+			retry_on_http_429         = false
+			debug_info_upload_timeout = "2m"
+			proxy_url                 = "http://user:pass@proxy:3128"
+			no_proxy                  = "10.0.0.0/8"
+			proxy_connect_header      = {"X-Proxy" = ["x"]}
+			follow_redirects          = false
+			enable_http2              = false
+			basic_auth {
+				username      = "u"
+				password_file = "/p"
+			}
+			tls_config {
+				server_name          = "s"
+				insecure_skip_verify = true
+				min_version          = "TLS12"
+			}
+		}
+		endpoint {
+			url = "http://a"
+			authorization {
+				type        = "Token"
+				credentials = "c"
+			}
+		}
+		endpoint {
+			url = "http://b"
+			oauth2 {
+				client_id       = "i"
+				client_secret   = "s"
+				scopes          = ["x"]
+				token_url       = "http://token"
+				endpoint_params = {"p" = "q"}
+				tls_config {
+					ca_file = "/ca"
+				}
+			}
+		}
+		endpoint {
+			url               = "http://c"
+			bearer_token_file = "/t"
+		}`
+	var args Arguments
+	require.NoError(t, river.Unmarshal([]byte(config), &args))
+	require.Equal(t, []string{"tracing", "debug_info_upload_timeout"}, args.ignored())
+
+	first := args.Endpoints[0].HTTPClient.convert()
+	require.NoError(t, first.Validate())
+	require.Equal(t, "u", first.BasicAuth.Username)
+	require.Equal(t, "/p", first.BasicAuth.PasswordFile)
+	require.Equal(t, "http://user:pass@proxy:3128", first.ProxyURL.String())
+	require.Equal(t, "10.0.0.0/8", first.NoProxy)
+	require.Equal(t, http.Header{"X-Proxy": {"x"}}, first.GetProxyConnectHeader())
+	require.Len(t, first.HTTPHeaders.Headers["X-More"].Secrets, 2)
+	require.Equal(t, "s", first.TLSConfig.ServerName)
+	require.Equal(t, "TLS12", first.TLSConfig.MinVersion.String())
+	require.False(t, first.FollowRedirects || first.EnableHTTP2)
+	second := args.Endpoints[1].HTTPClient.convert()
+	require.Equal(t, "Token", second.Authorization.Type)
+	third := args.Endpoints[2].HTTPClient.convert()
+	require.Equal(t, map[string]string{"p": "q"}, third.OAuth2.EndpointParams)
+	require.Equal(t, "/ca", third.OAuth2.TLSConfig.CAFile)
+}
+
+func TestInvalidArguments(t *testing.T) {
+	endpoint := func(lines string) string {
+		return "endpoint {\n url = \"http://localhost\"\n" + lines + "\n}"
+	}
+	tests := map[string]string{
+		`endpoint { }`:                                                                                `missing required attribute "url"`,
+		`endpoint { url = "localhost:4040" }`:                                                         `endpoint.url must be absolute and start with http:// or https://, got "localhost:4040"`,
+		`endpoint { url = "" }`:                                                                       `endpoint.url must be absolute and start with http:// or https://, got ""`,
+		`endpoint { url = "ftp://u:secret@h" }`:                                                       `endpoint.url must be absolute and start with http:// or https://, got "ftp://u:xxxxx@h"`,
+		`endpoint { url = "http://" }`:                                                                `endpoint.url names no host`,
+		`endpoint { url = "http://h:x/" }`:                                                            `endpoint.url is not a valid URL: invalid port ":x" after host`,
+		`endpoint { url = "http://h?a=b" }`:                                                           `endpoint.url must have neither query nor fragment, since the path of the push API is appended`,
+		`external_labels = {"a-b" = "c"}`:                                                             `external_labels cannot be used: invalid label name "a-b": only letters, digits, _ and . are allowed`,
+		`receiver = 1`:                                                                                `unrecognized attribute name "receiver"`,
+		endpoint(`remote_timeout = "0s"`):                                                             `endpoint.remote_timeout must be longer than 0s, got 0s`,
+		endpoint(`min_backoff_period = "-1s"`):                                                        `endpoint.min_backoff_period must not be negative, got -1s`,
+		endpoint(`max_backoff_period = "-1s"`):                                                        `endpoint.max_backoff_period must not be negative, got -1s`,
+		endpoint(`max_backoff_retries = -1`):                                                          `endpoint.max_backoff_retries must not be negative, got -1`,
+		endpoint(`headers = {"a b" = "c"}`):                                                           `endpoint.headers has "a b", which is not the name of an HTTP header`,
+		endpoint(`headers = {"a" = "secret\n"}`):                                                      `endpoint.headers has a value for "a" that is not valid in an HTTP header`,
+		endpoint(`http_headers = {"a b" = ["c"]}`):                                                    `endpoint.http_headers has "a b", which is not the name of an HTTP header`,
+		endpoint(`no_proxy = "h"`):                                                                    `if no_proxy is configured, proxy_url must also be configured`,
+		endpoint(`proxy_connect_header = {"a" = []}`):                                                 `if proxy_connect_header is configured, proxy_url or proxy_from_environment must also be configured`,
+		endpoint("proxy_from_environment = true\nproxy_url = \"http://h\""):                           `if proxy_from_environment is configured, proxy_url must not be configured`,
+		endpoint("proxy_from_environment = true\nno_proxy = \"h\""):                                   `if proxy_from_environment is configured, no_proxy must not be configured`,
+		endpoint("bearer_token = \"t\"\nbearer_token_file = \"f\""):                                   `at most one of basic_auth, authorization, oauth2, bearer_token & bearer_token_file must be configured`,
+		endpoint("bearer_token = \"t\"\nbasic_auth { }"):                                              `at most one of basic_auth, authorization, oauth2, bearer_token & bearer_token_file must be configured`,
+		endpoint("basic_auth {\npassword = \"a\"\npassword_file = \"b\"\n}"):                          `at most one of basic_auth password & password_file must be configured`,
+		endpoint(`authorization { type = "Basic" }`):                                                  `authorization type cannot be set to "basic", use "basic_auth" block instead`,
+		endpoint("authorization {\ncredentials = \"a\"\ncredentials_file = \"b\"\n}"):                 `at most one of authorization credentials & credentials_file must be configured`,
+		endpoint(`oauth2 { }`):                                                                        `oauth2 client_id must be configured`,
+		endpoint(`oauth2 { client_id = "a" }`):                                                        `either oauth2 client_secret or client_secret_file must be configured`,
+		endpoint("oauth2 {\nclient_id = \"a\"\nclient_secret = \"b\"\n}"):                             `oauth2 token_url must be configured`,
+		endpoint("oauth2 {\nclient_id = \"a\"\nclient_secret = \"b\"\nclient_secret_file = \"c\"\n}"): `at most one of oauth2 client_secret & client_secret_file must be configured`,
+		endpoint("tls_config {\nca_pem = \"a\"\nca_file = \"b\"\n}"):                                  `at most one of ca_pem and ca_file must be configured`,
+		endpoint("tls_config {\ncert_pem = \"a\"\ncert_file = \"b\"\n}"):                              `at most one of cert_pem and cert_file must be configured`,
+		endpoint("tls_config {\nkey_pem = \"a\"\nkey_file = \"b\"\n}"):                                `at most one of key_pem and key_file must be configured`,
+		endpoint(`tls_config { cert_pem = "a" }`):                                                     `exactly one of key_pem or key_file must be configured when a client certificate is configured`,
+		endpoint(`tls_config { key_pem = "a" }`):                                                      `exactly one of cert_pem or cert_file must be configured when a client key is configured`,
+		endpoint(`tls_config { min_version = "SSL3" }`):                                               `unknown TLS version: SSL3`,
+	}
+	tests[endpoint("")+"\n"+endpoint(`max_backoff_retries = -1`)] = "endpoint 2 of 2: max_backoff_retries must not be negative, got -1"
+	for config, want := range tests {
+		var args Arguments
+		require.ErrorContains(t, river.Unmarshal([]byte(config), &args), want, config)
+	}
+}
+
+// The HTTP client does what its arguments say, on the wire.
+func TestHTTPClient(t *testing.T) {
+	s := newServer(t)
+	token := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(token, []byte("from-file\n"), 0o600))
+	tokens := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Write([]byte(`{"access_token": "granted", "token_type": "Bearer", "expires_in": 3600}`))
+	}))
+	defer tokens.Close()
+	tests := map[string]struct {
+		change func(c *HTTPClientConfig)
+		header string
+		want   string
+	}{
+		"basic auth":     {func(c *HTTPClientConfig) { c.BasicAuth = &BasicAuth{Username: "u", Password: "p"} }, "Authorization", "Basic dTpw"},
+		"authorization":  {func(c *HTTPClientConfig) { c.Authorization = &Authorization{Type: "Token", Credentials: "c"} }, "Authorization", "Token c"},
+		"default scheme": {func(c *HTTPClientConfig) { c.Authorization = &Authorization{Credentials: "c"} }, "Authorization", "Bearer c"},
+		"token":          {func(c *HTTPClientConfig) { c.BearerToken = "t" }, "Authorization", "Bearer t"},
+		"token file":     {func(c *HTTPClientConfig) { c.BearerTokenFile = token }, "Authorization", "Bearer from-file"},
+		"oauth2": {func(c *HTTPClientConfig) {
+			c.OAuth2 = &OAuth2{ClientID: "i", ClientSecret: "s", TokenURL: tokens.URL}
+		}, "Authorization", "Bearer granted"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			args := argumentsTo(s.URL)
+			test.change(&args.Endpoints[0].HTTPClient)
+			newRig(t, args, testTuning()).run().append("x")
+			require.Equal(t, test.want, s.receive(t).header.Get(test.header))
+		})
+	}
+}
+
+func TestTLS(t *testing.T) {
+	s := newServer(t)
+	mux := http.NewServeMux()
+	mux.Handle(pushv1connect.NewPusherServiceHandler(s))
+	secure := httptest.NewUnstartedServer(mux)
+	secure.Config.ErrorLog = stdlog.New(io.Discard, "", 0) // refused handshakes are wanted here
+	secure.StartTLS()
+	defer secure.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
+
+	args := argumentsTo(secure.URL)
+	args.Endpoints[0].HTTPClient.TLS.CA = string(ca)
+	newRig(t, args, testTuning()).run().append("trusted")
+	require.Equal(t, "trusted", s.receive(t).profile)
+
+	args = argumentsTo(secure.URL)
+	args.Endpoints[0].MaxBackoffRetries = 1
+	r := newRig(t, args, testTuning()).run()
+	r.append("not trusted")
+	r.eventually("pyroscope_write_dropped_profiles_total", 1)
+	require.Contains(t, r.log.String(), "certificate")
+}
+
+func TestProxy(t *testing.T) {
+	s := newServer(t)
+	var asked *url.URL
+	s.wrap(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		asked = r.URL
+		r.URL.Host, r.URL.Scheme = "", ""
+		next.ServeHTTP(w, r)
+	})
+	args := argumentsTo("http://pyroscope.invalid:4040")
+	proxy, err := url.Parse(s.URL)
+	require.NoError(t, err)
+	args.Endpoints[0].HTTPClient.Proxy.ProxyURL.URL = proxy
+	newRig(t, args, testTuning()).run().append("x")
+	s.receive(t)
+	require.Equal(t, "/push.v1.PusherService/Push", asked.Path)
+}

@@ -1,0 +1,108 @@
+package write
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/grafana/pyroscope/api/gen/proto/go/push/v1/pushv1connect"
+	"github.com/prometheus/common/config"
+)
+
+// maxResponse bounds what is read of an answer, which is empty or an error text.
+const maxResponse = 1 << 20
+
+// client pushes to one endpoint as its options say. It is immutable.
+type client struct {
+	opts     *EndpointOptions
+	http     *http.Client
+	pusher   pushv1connect.PusherServiceClient
+	agent    string
+	replaced chan struct{} // closed when the endpoint has got another client
+}
+
+func newClient(opts *EndpointOptions) (*client, error) {
+	u, err := parseEndpointURL(opts.URL)
+	if err != nil {
+		return nil, fmt.Errorf("endpoint: url %w", err)
+	}
+	httpClient, err := config.NewClientFromConfig(opts.HTTPClient.convert(), opts.Name)
+	if err != nil {
+		return nil, fmt.Errorf("endpoint %s: %w", u.Redacted(), err)
+	}
+	return &client{
+		opts: opts,
+		http: httpClient,
+		pusher: pushv1connect.NewPusherServiceClient(observer{httpClient}, opts.URL,
+			connect.WithReadMaxBytes(maxResponse)),
+		agent:    userAgent(),
+		replaced: make(chan struct{}),
+	}, nil
+}
+
+// push makes one attempt to deliver it. The response is what HTTP had to say,
+// as far as it came.
+func (c *client) push(ctx context.Context, it *item) (response, error) {
+	var seen atomic.Pointer[response] // a request that was given up may still be answered
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, responseKey{}, &seen), c.opts.RemoteTimeout)
+	defer cancel()
+	request := connect.NewRequest(it.request)
+	request.Header().Set("User-Agent", c.agent)
+	for name, value := range c.opts.Headers {
+		request.Header().Set(name, value)
+	}
+	_, err := c.pusher.Push(ctx, request)
+	if got := seen.Load(); got != nil {
+		return *got, err
+	}
+	return response{}, err
+}
+
+// close drops the connections that are not in use.
+func (c *client) close() { c.http.CloseIdleConnections() }
+
+// response is what Connect does not tell of an HTTP response.
+type response struct {
+	status     int // 0: none came
+	retryAfter time.Duration
+}
+
+type responseKey struct{}
+
+// observer notes responses for the push that their request belongs to.
+type observer struct{ next *http.Client }
+
+// Do implements connect.HTTPClient.
+func (o observer) Do(request *http.Request) (*http.Response, error) {
+	answer, err := o.next.Do(request)
+	if seen, ok := request.Context().Value(responseKey{}).(*atomic.Pointer[response]); ok && err == nil {
+		seen.Store(&response{
+			status:     answer.StatusCode,
+			retryAfter: retryAfter(answer.Header.Get("Retry-After"), time.Now()),
+		})
+	}
+	return answer, err
+}
+
+const modulePath = "github.com/headwater/headwater"
+
+// userAgent returns headwater/VERSION, also where this is a library of another
+// program.
+func userAgent() string {
+	version := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range append(info.Deps, &info.Main) {
+			if m.Path == modulePath {
+				version = m.Version
+			}
+		}
+	}
+	if version == "" || version == "(devel)" {
+		version = "devel"
+	}
+	return "headwater/" + version
+}

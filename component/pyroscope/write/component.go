@@ -1,0 +1,253 @@
+// Package write is the component pyroscope.write: it pushes profiles to Grafana
+// Pyroscope.
+//
+// A profile that is handed over goes into one bounded queue per endpoint, and
+// whoever hands it over goes on at once. Each endpoint is served by goroutines
+// of its own, which retry with growing waits. When a queue is full its oldest
+// profiles are dropped and counted.
+package write
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+	"github.com/headwater/headwater/component"
+)
+
+// Registration returns how pyroscope.write is named and made.
+func Registration() component.Registration {
+	return component.Registration{
+		Name:    "pyroscope.write",
+		Args:    Arguments{},
+		Exports: Exports{},
+		Build: func(opts component.Options, args component.Arguments) (component.Component, error) {
+			return New(opts, args.(Arguments))
+		},
+	}
+}
+
+// Component is a pyroscope.write component.
+type Component struct {
+	opts     component.Options
+	tuning   tuning
+	metrics  *metrics
+	receiver *receiver
+	built    time.Time
+
+	mu        sync.Mutex
+	phase     phase
+	endpoints []*endpoint
+	retired   sync.WaitGroup // endpoints that Update removed and that still flush
+}
+
+type phase int
+
+const (
+	built phase = iota
+	running
+	stopped
+)
+
+// New returns a component that keeps profiles in its queues until Run sends them.
+func New(opts component.Options, args Arguments) (*Component, error) {
+	return newComponent(opts, args, defaultTuning())
+}
+
+func newComponent(opts component.Options, args Arguments, t tuning) (*Component, error) {
+	if opts.Logger == nil {
+		opts.Logger = log.NewNopLogger()
+	}
+	c := &Component{
+		opts:     opts,
+		tuning:   t,
+		metrics:  newMetrics(opts.Registerer),
+		receiver: newReceiver(opts.ID),
+		built:    time.Now(),
+	}
+	if err := c.apply(args); err != nil {
+		return nil, err
+	}
+	if opts.OnStateChange != nil {
+		opts.OnStateChange(Exports{Receiver: c.receiver})
+	}
+	return c, nil
+}
+
+// Run implements component.Component. After ctx is done it takes profiles for a
+// moment longer, since their senders may be told to stop at the same time, and
+// sends what it has for a few seconds at most.
+func (c *Component) Run(ctx context.Context) error {
+	c.mu.Lock()
+	c.phase = running
+	for _, e := range c.endpoints {
+		e.start()
+	}
+	c.mu.Unlock()
+
+	<-ctx.Done()
+	time.Sleep(c.tuning.grace)
+
+	c.mu.Lock()
+	c.phase = stopped
+	c.receiver.close()
+	for _, e := range c.endpoints {
+		c.retire(e)
+	}
+	c.mu.Unlock()
+	c.retired.Wait()
+	return nil
+}
+
+// retire stops an endpoint without waiting for it. The caller holds c.mu.
+func (c *Component) retire(e *endpoint) {
+	c.retired.Go(func() { e.stop(c.tuning.flush) })
+}
+
+// Update implements component.Component. Endpoints that are still there, known by
+// their URL, keep what they have queued, and use their new options from the next
+// attempt on.
+func (c *Component) Update(args component.Arguments) error {
+	return c.apply(args.(Arguments))
+}
+
+// change is an endpoint as it will be.
+type change struct {
+	endpoint *endpoint // nil: a new one
+	client   *client   // nil: the one it has
+}
+
+func (c *Component) apply(args Arguments) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changes, removed, err := c.plan(args)
+	if err != nil {
+		return err
+	}
+	endpoints := make([]*endpoint, len(changes))
+	for i, change := range changes {
+		endpoints[i] = c.carryOut(change)
+	}
+	if c.phase != stopped {
+		c.receiver.update(args.ExternalLabels, endpoints)
+	}
+	for _, e := range removed {
+		if c.phase != stopped {
+			c.retire(e)
+		}
+	}
+	c.endpoints = endpoints
+	for _, name := range args.ignored() {
+		level.Warn(c.opts.Logger).Log("msg", "argument has no effect here", "argument", name)
+	}
+	return nil
+}
+
+// plan compares args with the endpoints there are. It changes nothing.
+func (c *Component) plan(args Arguments) (changes []change, removed []*endpoint, err error) {
+	changes = make([]change, len(args.Endpoints))
+	left := slices.Clone(c.endpoints)
+	adopt := func(matches func(e *endpoint, o *EndpointOptions) bool) {
+		for i, o := range args.Endpoints {
+			if changes[i].endpoint != nil {
+				continue
+			}
+			if k := slices.IndexFunc(left, func(e *endpoint) bool { return matches(e, o) }); k >= 0 {
+				changes[i].endpoint = left[k]
+				left = slices.Delete(left, k, k+1)
+			}
+		}
+	}
+	adopt((*endpoint).uses) // of several with one URL, those that stay the same stay themselves
+	adopt(func(e *endpoint, o *EndpointOptions) bool { return e.client.Load().opts.URL == o.URL })
+	for i, o := range args.Endpoints {
+		if e := changes[i].endpoint; e == nil || !e.uses(o) {
+			if changes[i].client, err = newClient(o); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	return changes, left, nil
+}
+
+func (c *Component) carryOut(next change) *endpoint {
+	if next.endpoint != nil {
+		if next.client != nil {
+			next.endpoint.configure(next.client)
+		}
+		return next.endpoint
+	}
+	e := newEndpoint(next.client, c.tuning, c.metrics, c.opts.Logger)
+	if c.phase == running {
+		e.start()
+	}
+	return e
+}
+
+// CurrentHealth implements component.HealthComponent: unhealthy while pushes to
+// an endpoint fail one after the other.
+func (c *Component) CurrentHealth() component.Health {
+	health := component.Health{Health: component.HealthTypeHealthy, UpdateTime: c.built}
+	var problems []string
+	for _, e := range c.snapshot() {
+		problem, since := e.status.problem()
+		if problem != "" {
+			problems = append(problems, fmt.Sprintf("endpoint %s: %s", e.name, problem))
+		}
+		if since.After(health.UpdateTime) {
+			health.UpdateTime = since
+		}
+	}
+	health.Message = "pushing profiles"
+	if len(problems) > 0 {
+		health.Health = component.HealthTypeUnhealthy
+		health.Message = strings.Join(problems, "; ")
+	}
+	return health
+}
+
+func (c *Component) snapshot() []*endpoint {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.endpoints
+}
+
+// DebugInfo describes a pyroscope.write component.
+type DebugInfo struct {
+	Endpoints []EndpointInfo `river:"endpoint,block,optional"`
+}
+
+// EndpointInfo describes one endpoint. Counts are since the component was built.
+type EndpointInfo struct {
+	URL           string `river:"url,attr"`
+	Sent          uint64 `river:"sent_profiles,attr"`
+	Dropped       uint64 `river:"dropped_profiles,attr"`
+	QueueProfiles int    `river:"queue_profiles,attr"`
+	QueueBytes    int    `river:"queue_bytes,attr"`
+	LastError     string `river:"last_error,attr,optional"` // "" if the last push succeeded
+}
+
+// DebugInfo implements component.DebugComponent.
+func (c *Component) DebugInfo() interface{} {
+	var info DebugInfo
+	for _, e := range c.snapshot() {
+		info.Endpoints = append(info.Endpoints, e.info())
+	}
+	return info
+}
+
+func (e *endpoint) info() EndpointInfo {
+	items, bytes := e.queue.usage()
+	e.status.mu.Lock()
+	defer e.status.mu.Unlock()
+	info := EndpointInfo{URL: e.name, Sent: e.status.sent, Dropped: e.status.drops, QueueProfiles: items, QueueBytes: bytes}
+	if e.status.err != nil {
+		info.LastError = brief(e.status.err)
+	}
+	return info
+}

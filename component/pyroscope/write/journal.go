@@ -1,0 +1,109 @@
+package write
+
+import (
+	"sync"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+)
+
+// journal logs events that may come by the thousand: the first of a kind at once,
+// then a count every so often for as long as there are more. It is safe for
+// concurrent use.
+type journal struct {
+	logger log.Logger
+	every  time.Duration
+
+	mu     sync.Mutex
+	kinds  map[string]*events
+	closed bool
+}
+
+// events are those of one kind that are not logged yet.
+type events struct {
+	timer    *time.Timer
+	profiles int
+	bytes    int
+	err      error // of the last one; may be nil
+}
+
+func newJournal(logger log.Logger, every time.Duration) *journal {
+	return &journal{logger: logger, every: every, kinds: map[string]*events{}}
+}
+
+// warn notes an event of the kind, about one profile of that size.
+func (j *journal) warn(kind string, size int, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := j.kinds[kind]
+	if e == nil {
+		e = &events{}
+		j.kinds[kind] = e
+	}
+	e.profiles++
+	e.bytes += size
+	e.err = err
+	if e.timer == nil || j.closed {
+		j.write(kind, e)
+	}
+	if e.timer == nil && !j.closed {
+		e.timer = time.AfterFunc(j.every, func() { j.tick(kind) })
+	}
+}
+
+// tick logs what has come in since the last line, and goes on if that is
+// anything.
+func (j *journal) tick(kind string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := j.kinds[kind]
+	if e == nil || j.closed {
+		return
+	}
+	if e.profiles == 0 {
+		delete(j.kinds, kind)
+		return
+	}
+	j.write(kind, e)
+	e.timer.Reset(j.every)
+}
+
+func (j *journal) write(kind string, e *events) {
+	keyvals := []any{"msg", kind, "profiles", e.profiles, "bytes", e.bytes}
+	if e.err != nil {
+		keyvals = append(keyvals, "err", brief(e.err))
+	}
+	e.profiles, e.bytes, e.err = 0, 0, nil
+	level.Warn(j.logger).Log(keyvals...)
+}
+
+// info logs a line at once.
+func (j *journal) info(message string) { level.Info(j.logger).Log("msg", message) }
+
+// close logs what is left. Events that come later are logged one by one.
+func (j *journal) close() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.closed = true
+	for kind, e := range j.kinds {
+		if e.timer != nil {
+			e.timer.Stop()
+		}
+		if e.profiles > 0 {
+			j.write(kind, e)
+		}
+	}
+}
+
+// maxErrorText bounds how much of a server's error text is shown.
+const maxErrorText = 512
+
+// brief returns the text of err, cut if a server had much to say.
+func brief(err error) string {
+	text := err.Error()
+	if len(text) > maxErrorText {
+		text = text[:maxErrorText] + "..."
+	}
+	return text
+}

@@ -1,0 +1,74 @@
+package write
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"unicode/utf8"
+
+	typesv1 "github.com/grafana/pyroscope/api/gen/proto/go/types/v1"
+	"github.com/headwater/headwater/component/pyroscope"
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+const (
+	labelName      = "__name__"
+	reservedPrefix = "__"
+)
+
+// pushLabels returns the labels of a series as they are pushed, sorted by name:
+// without those that are internal, and with external over those of the profile.
+func pushLabels(of labels.Labels, external map[string]string) ([]*typesv1.LabelPair, error) {
+	var pairs []*typesv1.LabelPair
+	of.Range(func(l labels.Label) {
+		if _, overridden := external[l.Name]; !overridden && isSent(l.Name) {
+			pairs = append(pairs, &typesv1.LabelPair{Name: l.Name, Value: l.Value})
+		}
+	})
+	for name, value := range external {
+		pairs = append(pairs, &typesv1.LabelPair{Name: name, Value: value})
+	}
+	sort.Slice(pairs, func(i, j int) bool { return pairs[i].Name < pairs[j].Name })
+	if err := checkLabels(pairs); err != nil {
+		return nil, fmt.Errorf("invalid labels in profile: %w", err)
+	}
+	return pairs, nil
+}
+
+// isSent reports whether a label is more than internal to the configuration.
+func isSent(name string) bool {
+	return !strings.HasPrefix(name, reservedPrefix) || name == labelName || name == pyroscope.LabelNameDelta
+}
+
+// checkLabels checks labels sorted by name for what the server would refuse.
+func checkLabels(pairs []*typesv1.LabelPair) error {
+	if len(pairs) == 0 {
+		return errors.New("no labels")
+	}
+	for i, pair := range pairs {
+		if i > 0 && pair.Name == pairs[i-1].Name {
+			return fmt.Errorf("duplicate label name %q", pair.Name)
+		}
+		if err := checkLabel(pair.Name, pair.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkLabel(name, value string) error {
+	if name == "" {
+		return errors.New("empty label name")
+	}
+	for i := range len(name) {
+		c := name[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '.') {
+			return fmt.Errorf("invalid label name %q: only letters, digits, _ and . are allowed", name)
+		}
+	}
+	if !utf8.ValidString(value) {
+		return fmt.Errorf("value of label %q is not valid UTF-8: %q", name, value)
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package write
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are the component's metrics, by endpoint.
+type metrics struct {
+	sentBytes, sentProfiles       *prometheus.CounterVec
+	droppedBytes, droppedProfiles *prometheus.CounterVec
+	retries                       *prometheus.CounterVec
+	latency                       *prometheus.HistogramVec
+	queueBytes, queueProfiles     *prometheus.GaugeVec
+}
+
+// newMetrics returns the metrics, registered with register unless that is nil.
+func newMetrics(register prometheus.Registerer) *metrics {
+	counter := func(name, help string) *prometheus.CounterVec {
+		return registered(register, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"endpoint"}))
+	}
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return registered(register, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"endpoint"}))
+	}
+	return &metrics{
+		sentBytes:       counter("pyroscope_write_sent_bytes_total", "Bytes of profiles that endpoints have taken."),
+		sentProfiles:    counter("pyroscope_write_sent_profiles_total", "Profiles that endpoints have taken."),
+		droppedBytes:    counter("pyroscope_write_dropped_bytes_total", "Bytes of profiles that were dropped."),
+		droppedProfiles: counter("pyroscope_write_dropped_profiles_total", "Profiles that were dropped."),
+		retries:         counter("pyroscope_write_retries_total", "Attempts to push a profile again."),
+		queueBytes:      gauge("pyroscope_write_queue_bytes", "Bytes of profiles that wait to be pushed."),
+		queueProfiles:   gauge("pyroscope_write_queue_profiles", "Profiles that wait to be pushed."),
+		latency: registered(register, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "pyroscope_write_latency",
+			Help: "Time of pushes in seconds: push_downstream is one attempt, push_endpoint the whole delivery of a profile from its arrival.",
+		}, []string{"endpoint", "type"})),
+	}
+}
+
+// registered registers c, and returns the collector that is there already if an
+// earlier component of the host registered it.
+func registered[C prometheus.Collector](register prometheus.Registerer, c C) C {
+	if register == nil {
+		return c
+	}
+	var taken prometheus.AlreadyRegisteredError
+	if err := register.Register(c); errors.As(err, &taken) {
+		if existing, ok := taken.ExistingCollector.(C); ok {
+			return existing
+		}
+	}
+	return c
+}
+
+// endpointMetrics are the metrics of one endpoint.
+type endpointMetrics struct {
+	sentBytes, sentProfiles       prometheus.Counter
+	droppedBytes, droppedProfiles prometheus.Counter
+	retries                       prometheus.Counter
+	attempt, delivery             prometheus.Observer
+	queueBytes, queueProfiles     prometheus.Gauge
+}
+
+func (m *metrics) of(endpoint string) endpointMetrics {
+	return endpointMetrics{
+		sentBytes:       m.sentBytes.WithLabelValues(endpoint),
+		sentProfiles:    m.sentProfiles.WithLabelValues(endpoint),
+		droppedBytes:    m.droppedBytes.WithLabelValues(endpoint),
+		droppedProfiles: m.droppedProfiles.WithLabelValues(endpoint),
+		retries:         m.retries.WithLabelValues(endpoint),
+		attempt:         m.latency.WithLabelValues(endpoint, "push_downstream"),
+		delivery:        m.latency.WithLabelValues(endpoint, "push_endpoint"),
+		queueBytes:      m.queueBytes.WithLabelValues(endpoint),
+		queueProfiles:   m.queueProfiles.WithLabelValues(endpoint),
+	}
+}
+
+// queued counts an item that enters (1) or leaves (-1) the queue. Endpoints of
+// one URL share the gauges.
+func (m *endpointMetrics) queued(it *item, sign float64) {
+	m.queueProfiles.Add(sign)
+	m.queueBytes.Add(sign * float64(it.size))
+}

@@ -1,0 +1,80 @@
+package write
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync/atomic"
+	"time"
+
+	pushv1 "github.com/grafana/pyroscope/api/gen/proto/go/push/v1"
+	"github.com/headwater/headwater/component/pyroscope"
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// receiver is the way into a component. It stays the same over updates, so that
+// those who hold it need not be told.
+type receiver struct {
+	componentID string
+	routes      atomic.Pointer[routes] // nil: the component has ended
+}
+
+// routes are where profiles go. They are immutable.
+type routes struct {
+	external  map[string]string
+	endpoints []*endpoint
+}
+
+var _ pyroscope.Appendable = (*receiver)(nil)
+
+func newReceiver(componentID string) *receiver {
+	return &receiver{componentID: componentID}
+}
+
+func (r *receiver) update(external map[string]string, endpoints []*endpoint) {
+	r.routes.Store(&routes{external: maps.Clone(external), endpoints: endpoints})
+}
+
+// close makes every Append fail.
+func (r *receiver) close() { r.routes.Store(nil) }
+
+// Appender implements pyroscope.Appendable.
+func (r *receiver) Appender() pyroscope.Appender { return r }
+
+// Append implements pyroscope.Appender: it puts the profiles into the queue of
+// every endpoint and never blocks, whatever ctx says. An error means that they
+// were not queued; what becomes of them after that is told by metrics, log and
+// health.
+//
+// Each profile is pushed by a request of its own. Pyroscope stores the good ones
+// of a batch even when it refuses the batch, and would get them twice by a
+// retry.
+func (r *receiver) Append(_ context.Context, of labels.Labels, samples []*pyroscope.RawSample) error {
+	to := r.routes.Load()
+	if to == nil {
+		return fmt.Errorf("%s has exited", r.componentID)
+	}
+	pairs, err := pushLabels(of, to.external)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	var errs []error
+	for _, sample := range samples {
+		it := &item{
+			size:  len(sample.RawProfile),
+			taken: now,
+			request: &pushv1.PushRequest{Series: []*pushv1.RawProfileSeries{{
+				Labels:  pairs,
+				Samples: []*pushv1.RawSample{{RawProfile: sample.RawProfile}},
+			}}},
+		}
+		for _, e := range to.endpoints {
+			if !e.enqueue(it) {
+				errs = append(errs, fmt.Errorf("endpoint %s has been removed", e.name))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

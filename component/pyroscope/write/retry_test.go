@@ -1,0 +1,155 @@
+package write
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/go-kit/log"
+	"github.com/stretchr/testify/require"
+)
+
+// Waits double from min_backoff_period up to max_backoff_period, at random within
+// their range.
+func TestBackoff(t *testing.T) {
+	o := &EndpointOptions{MinBackoff: 100 * time.Millisecond, MaxBackoff: time.Second}
+	for range 100 {
+		b := newBackoff(o)
+		for _, low := range []time.Duration{100, 200, 400, 800, 1000, 1000} {
+			wait := b.next()
+			require.GreaterOrEqual(t, wait, low*time.Millisecond)
+			require.LessOrEqual(t, wait, min(2*low*time.Millisecond, time.Second))
+		}
+	}
+}
+
+func TestBackoffOfOddArguments(t *testing.T) {
+	for _, o := range []EndpointOptions{{}, {MaxBackoff: 1}, {MinBackoff: time.Hour, MaxBackoff: time.Second}, {MinBackoff: 1 << 62, MaxBackoff: 1<<63 - 1}} {
+		b := newBackoff(&o)
+		for range 100 {
+			wait := b.next()
+			require.GreaterOrEqual(t, wait, minWait)
+			require.LessOrEqual(t, wait, max(minWait, o.MinBackoff, o.MaxBackoff))
+		}
+	}
+}
+
+func TestRetryAfterHeader(t *testing.T) {
+	now := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
+	for header, want := range map[string]time.Duration{
+		"": 0, "0": 0, "120": 2 * time.Minute, "-5": 0, "soon": 0, "99999999999": 24 * time.Hour,
+		now.Add(90 * time.Second).Format(http.TimeFormat): 90 * time.Second,
+		now.Add(-time.Hour).Format(http.TimeFormat):       0,
+	} {
+		require.Equal(t, want, retryAfter(header, now), header)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	of := func(code connect.Code) error { return connect.NewError(code, errors.New("x")) }
+	wire := func(code connect.Code) error { return connect.NewWireError(code, errors.New("x")) }
+	tests := []struct {
+		err    error
+		status int
+		want   verdict
+	}{
+		{fmt.Errorf("push: %w", context.DeadlineExceeded), 0, retry},
+		{of(connect.CodeUnavailable), 0, retry},
+		{of(connect.CodeUnknown), 0, retry},
+		{of(connect.CodeUnknown), 500, retry},
+		{of(connect.CodeUnknown), 200, retryAFew},
+		{wire(connect.CodeUnknown), 500, retryAFew},
+		{wire(connect.CodeResourceExhausted), 429, slowDown},
+		{of(connect.CodeResourceExhausted), 200, giveUp}, // our own limit on answers
+		{of(connect.CodeUnavailable), 429, slowDown},
+		{of(connect.CodeInternal), 400, giveUp},
+		{of(connect.CodeUnknown), 413, giveUp},
+		{of(connect.CodeUnknown), 302, giveUp},
+		{wire(connect.CodeAborted), 409, retry},
+	}
+	for _, test := range tests {
+		require.Equal(t, test.want, judge(test.err, response{status: test.status}, true), "%v %d", test.err, test.status)
+	}
+}
+
+func TestQueue(t *testing.T) {
+	q := newQueue(100, 3)
+	require.Nil(t, q.pop())
+	put := func(size int) (dropped int) {
+		t.Helper()
+		gone, ok := q.push(&item{size: size})
+		require.True(t, ok)
+		return len(gone)
+	}
+	require.Equal(t, 0, put(10))
+	require.Equal(t, 0, put(20))
+	require.Equal(t, 0, put(30))
+	require.Equal(t, 1, put(40), "one too many: the oldest goes")
+	items, bytes := q.usage()
+	require.Equal(t, []int{3, 90}, []int{items, bytes})
+	require.Equal(t, 2, put(60), "too many bytes")
+	require.Equal(t, 40, q.pop().size)
+	require.Equal(t, 2, put(101), "bigger than the queue: it does not stay either")
+	require.Nil(t, q.pop())
+	require.Equal(t, 0, put(100))
+	q.close()
+	_, ok := q.push(&item{size: 1})
+	require.False(t, ok)
+	require.Equal(t, 100, q.pop().size)
+	items, bytes = q.usage()
+	require.Equal(t, []int{0, 0}, []int{items, bytes})
+}
+
+// The queue keeps its order over many rounds and does not keep what it gave away.
+func TestQueueOrder(t *testing.T) {
+	q := newQueue(1<<30, 100)
+	next, expected := 0, 0
+	for round := range 200 {
+		for range round % 7 {
+			dropped, _ := q.push(&item{size: next})
+			next++
+			expected += len(dropped) // full from time to time
+		}
+		for range round % 6 {
+			if it := q.pop(); it != nil {
+				require.Equal(t, expected, it.size)
+				expected++
+			}
+		}
+		require.LessOrEqual(t, len(q.items), 2*q.len()+1)
+	}
+}
+
+func TestJournal(t *testing.T) {
+	out := &logBuffer{}
+	j := newJournal(log.NewLogfmtLogger(out), 50*time.Millisecond)
+	lines := func() []string { return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n") }
+	for range 1000 {
+		j.warn("dropped", 10, errors.New("why"))
+	}
+	j.warn("other", 1, nil)
+	require.Equal(t, []string{
+		`level=warn msg=dropped profiles=1 bytes=10 err=why`,
+		`level=warn msg=other profiles=1 bytes=1`,
+	}, lines(), "the first of a kind at once")
+	require.Eventually(t, func() bool { return len(lines()) == 3 }, 5*time.Second, time.Millisecond)
+	require.Equal(t, `level=warn msg=dropped profiles=999 bytes=9990 err=why`, lines()[2])
+	time.Sleep(120 * time.Millisecond)
+	require.Len(t, lines(), 3, "silence is not logged")
+
+	j.warn("dropped", 1, nil)
+	j.warn("dropped", 2, nil)
+	j.close()
+	require.Equal(t, []string{`level=warn msg=dropped profiles=1 bytes=1`, `level=warn msg=dropped profiles=1 bytes=2`}, lines()[3:])
+	j.warn("dropped", 3, nil)
+	require.Len(t, lines(), 6)
+}
+
+func TestBriefErrors(t *testing.T) {
+	require.Len(t, brief(errors.New(strings.Repeat("x", 10_000))), maxErrorText+3)
+}

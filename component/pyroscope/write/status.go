@@ -1,0 +1,60 @@
+package write
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// persistent is the number of failed attempts in a row that make an endpoint
+// unhealthy.
+const persistent = 3
+
+// status is how an endpoint does. It is safe for concurrent use.
+type status struct {
+	mu       sync.Mutex
+	sent     uint64
+	drops    uint64
+	failures int       // attempts in a row
+	since    time.Time // of the first of them, or of the first success after them
+	err      error     // of the last of them
+}
+
+func (s *status) failed(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failures == 0 {
+		s.since = time.Now()
+	}
+	s.failures++
+	s.err = err
+}
+
+// succeeded reports whether the endpoint was unhealthy until now.
+func (s *status) succeeded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent++
+	wasBad := s.failures >= persistent
+	if s.failures > 0 {
+		s.since = time.Now()
+	}
+	s.failures, s.err = 0, nil
+	return wasBad
+}
+
+func (s *status) dropped() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drops++
+}
+
+// problem says what is wrong, "" if nothing, and since when.
+func (s *status) problem() (string, time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failures < persistent {
+		return "", s.since
+	}
+	return fmt.Sprintf("%d pushes in a row failed since %s: %s", s.failures, s.since.Format(time.TimeOnly), brief(s.err)), s.since
+}

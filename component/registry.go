@@ -1,0 +1,128 @@
+package component
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"sort"
+	"strings"
+
+	"github.com/go-kit/log"
+	"github.com/grafana/river/scanner"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Options is what a component gets from its host.
+type Options struct {
+	// ID is the component's name in the configuration with its label, such as
+	// pyroscope.ebpf.instance. It is unique in the process.
+	ID string
+
+	// Logger adds the component's ID to every line.
+	Logger log.Logger
+
+	// DataPath is a directory of the component's own. It need not exist.
+	DataPath string
+
+	// OnStateChange publishes new exports. It may be called from Build, Run and
+	// Update, from any goroutine, and does not block. A component whose
+	// Registration has no Exports must not call it.
+	OnStateChange func(e Exports)
+
+	// Registerer takes the component's metrics, which are collected with a
+	// component_id label while the component is loaded.
+	Registerer prometheus.Registerer
+}
+
+// Registration says how a kind of component is named and made.
+type Registration struct {
+	// Name is the component's name in River, such as pyroscope.ebpf.
+	Name string
+
+	// Args is a zero value (not a pointer) of the struct that River decodes.
+	Args Arguments
+
+	// Exports is a zero value (not a pointer) of the struct that the component
+	// exports, or nil if it exports nothing.
+	Exports Exports
+
+	// Build makes a component. args has the type of Args.
+	Build func(opts Options, args Arguments) (Component, error)
+}
+
+// NewArguments returns a pointer to a new zero value of the type of r.Args.
+func (r Registration) NewArguments() interface{} {
+	return reflect.New(reflect.TypeOf(r.Args)).Interface()
+}
+
+func (r Registration) check() error {
+	for _, word := range strings.Split(r.Name, ".") {
+		if !scanner.IsValidIdentifier(word) {
+			return fmt.Errorf("component name %q is not made of identifiers", r.Name)
+		}
+	}
+	if r.Args == nil || reflect.TypeOf(r.Args).Kind() != reflect.Struct {
+		return fmt.Errorf("component %q: arguments are a %T, not a struct", r.Name, r.Args)
+	}
+	if r.Exports != nil && reflect.TypeOf(r.Exports).Kind() != reflect.Struct {
+		return fmt.Errorf("component %q: exports are a %T, not a struct", r.Name, r.Exports)
+	}
+	if r.Build == nil {
+		return fmt.Errorf("component %q has no Build function", r.Name)
+	}
+	return nil
+}
+
+// Registry is a set of registrations. It is never changed after NewRegistry, so
+// it is safe for concurrent use. The zero value holds nothing.
+type Registry struct {
+	byName map[string]Registration
+}
+
+// NewRegistry returns a registry of regs. It refuses a registration that is
+// incomplete, a name given twice, and a name that begins with all the words of
+// another (a.b and a.b.c): a reference such as a.b.c.d could mean either.
+func NewRegistry(regs ...Registration) (Registry, error) {
+	registry := Registry{byName: make(map[string]Registration, len(regs))}
+	var errs []error
+	for _, r := range regs {
+		if err := r.check(); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if err := registry.checkName(r.Name); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		registry.byName[r.Name] = r
+	}
+	return registry, errors.Join(errs...)
+}
+
+func (r Registry) checkName(name string) error {
+	if _, taken := r.byName[name]; taken {
+		return fmt.Errorf("component name %q is registered twice", name)
+	}
+	for other := range r.byName {
+		if strings.HasPrefix(other, name+".") || strings.HasPrefix(name, other+".") {
+			return fmt.Errorf("component names %q and %q collide: one begins with the other", name, other)
+		}
+	}
+	return nil
+}
+
+// Get returns the registration of that name.
+func (r Registry) Get(name string) (Registration, bool) {
+	reg, found := r.byName[name]
+	return reg, found
+}
+
+// Names returns the names of all registrations in alphabetical order.
+func (r Registry) Names() []string {
+	names := make([]string, 0, len(r.byName))
+	for name := range r.byName {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}
