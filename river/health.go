@@ -1,0 +1,62 @@
+package river
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headwater/headwater/component"
+)
+
+// nodeHealth is what the runtime knows about a component from the outside.
+type nodeHealth struct {
+	run, evaluation component.Health
+}
+
+func newNodeHealth() nodeHealth {
+	created := healthNow(component.HealthTypeUnknown, "component created")
+	return nodeHealth{run: created, evaluation: created}
+}
+
+func (h *nodeHealth) evaluated(err error) {
+	if err != nil {
+		h.evaluation = healthNow(component.HealthTypeUnhealthy, fmt.Sprintf("component evaluation failed: %s", err))
+		return
+	}
+	h.evaluation = healthNow(component.HealthTypeHealthy, "component evaluated")
+}
+
+func (h *nodeHealth) started() {
+	h.run = healthNow(component.HealthTypeHealthy, "started component")
+}
+
+func (h *nodeHealth) exited(err error) {
+	if err != nil {
+		h.run = healthNow(component.HealthTypeExited, fmt.Sprintf("component shut down with error: %s", err))
+		return
+	}
+	h.run = healthNow(component.HealthTypeExited, "component shut down normally")
+}
+
+func healthNow(kind component.HealthType, message string) component.Health {
+	return component.Health{Health: kind, Message: message, UpdateTime: time.Now()}
+}
+
+// currentHealth is the worst of three: how the component's run goes, how its
+// last evaluation went, and what it says itself.
+func (n *componentNode) currentHealth() component.Health {
+	n.mu.RLock()
+	health, managed := n.health, n.managed
+	n.mu.RUnlock()
+
+	worst := component.LeastHealthy(health.run, health.evaluation)
+	reporter, ok := managed.(component.HealthComponent)
+	if !ok {
+		return worst
+	}
+	var own component.Health
+	if err := protect(func() error { own = reporter.CurrentHealth(); return nil }); err != nil {
+		logPanic(n.logger, "component panicked in CurrentHealth", err)
+		own = healthNow(component.HealthTypeUnhealthy, fmt.Sprintf("component cannot tell its health: %s", err))
+	}
+	return component.LeastHealthy(worst, own)
+}

@@ -1,0 +1,156 @@
+package river
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/go-kit/log/level"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// componentPath is where components serve their own pages, with their ID after
+// it.
+const componentPath = "/api/v0/component/"
+
+// HTTPOptions configures a Handler.
+type HTTPOptions struct {
+	Gatherer prometheus.Gatherer // what /metrics shows
+	Reload   func() error        // loads the configuration anew
+	PProf    bool                // serve /debug/pprof/
+	UIPrefix string              // where the index page and the web API are; "" means /
+}
+
+// Handler serves the runtime's state and API:
+//
+//	/-/ready /-/healthy         for probes
+//	/-/reload                   load the configuration anew
+//	/metrics /debug/pprof/
+//	/api/v0/component/ID/       what components serve themselves
+//	PREFIX/api/v0/web/components[/ID]
+//	PREFIX/                     an index of all this
+func (r *Runtime) Handler(options HTTPOptions) http.Handler {
+	prefix := path.Join("/", options.UIPrefix)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/-/ready", r.serveReady)
+	mux.HandleFunc("/-/healthy", r.serveHealthy)
+	mux.HandleFunc("GET /-/reload", r.serveReload(options.Reload))
+	mux.HandleFunc("POST /-/reload", r.serveReload(options.Reload))
+	mux.Handle("/metrics", promhttp.HandlerFor(options.Gatherer, promhttp.HandlerOpts{
+		// One component with contradicting metrics must not hide the others'.
+		ErrorHandling: promhttp.ContinueOnError,
+		ErrorLog:      metricsErrors{r},
+	}))
+	if options.PProf {
+		handlePProf(mux)
+	}
+	mux.HandleFunc(componentPath, r.serveComponentPages)
+	mux.HandleFunc("GET "+path.Join(prefix, "api/v0/web/components"), r.serveComponents)
+	mux.HandleFunc("GET "+path.Join(prefix, "api/v0/web/components")+"/{id...}", r.serveComponent)
+	index := strings.TrimSuffix(prefix, "/") + "/{$}"
+	mux.HandleFunc("GET "+index, r.serveIndex(prefix))
+	return mux
+}
+
+func handlePProf(mux *http.ServeMux) {
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+}
+
+type metricsErrors struct{ r *Runtime }
+
+// Println implements promhttp.Logger.
+func (m metricsErrors) Println(v ...interface{}) {
+	level.Warn(m.r.logger).Log("msg", "some metrics cannot be served", "err", strings.TrimSpace(fmt.Sprintln(v...)))
+}
+
+func (r *Runtime) serveReady(w http.ResponseWriter, _ *http.Request) {
+	if !r.Ready() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintln(w, "Headwater is not ready.")
+		return
+	}
+	fmt.Fprintln(w, "Headwater is ready.")
+}
+
+func (r *Runtime) serveHealthy(w http.ResponseWriter, _ *http.Request) {
+	if unhealthy := r.Unhealthy(); len(unhealthy) > 0 {
+		w.WriteHeader(http.StatusInternalServerError)
+		fmt.Fprintln(w, "unhealthy components:", strings.Join(unhealthy, ", "))
+		return
+	}
+	fmt.Fprintln(w, "All Headwater components are healthy.")
+}
+
+func (r *Runtime) serveReload(reload func() error) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		level.Info(r.logger).Log("msg", "reload requested via /-/reload endpoint")
+		err := reload()
+		if err == nil {
+			fmt.Fprintln(w, "config reloaded")
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(http.StatusBadRequest)
+		var failed *LoadError
+		if !errors.As(err, &failed) {
+			fmt.Fprintln(w, err)
+			return
+		}
+		_ = failed.Fprint(w, false) // the client has gone: nothing to do
+		fmt.Fprintf(w, "\nfailed to reload config: %s\n", failed.Consequence())
+	}
+}
+
+// serveComponentPages hands requests to the component that the path names.
+func (r *Runtime) serveComponentPages(w http.ResponseWriter, req *http.Request) {
+	id, rest, slash := strings.Cut(strings.TrimPrefix(req.URL.Path, componentPath), "/")
+	handler := r.handler(id)
+	switch {
+	case handler == nil:
+		http.NotFound(w, req)
+	case !slash:
+		target := url.URL{Path: path.Base(req.URL.Path) + "/", RawQuery: req.URL.RawQuery}
+		http.Redirect(w, req, target.String(), http.StatusPermanentRedirect)
+	default:
+		inner := req.Clone(req.Context())
+		inner.URL.Path = "/" + rest
+		inner.URL.RawPath = ""
+		if raw, ok := strings.CutPrefix(req.URL.RawPath, componentPath+id); ok {
+			inner.URL.RawPath = raw
+		}
+		handler.ServeHTTP(w, inner)
+	}
+}
+
+func (r *Runtime) serveComponents(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, r.Components())
+}
+
+func (r *Runtime) serveComponent(w http.ResponseWriter, req *http.Request) {
+	info, found := r.Component(req.PathValue("id"))
+	if !found {
+		http.NotFound(w, req)
+		return
+	}
+	writeJSON(w, info)
+}
+
+func writeJSON(w http.ResponseWriter, value interface{}) {
+	body, err := json.Marshal(value)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(body, '\n')) // the client has gone: nothing to do
+}

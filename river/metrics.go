@@ -1,0 +1,147 @@
+package river
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/headwater/headwater/component"
+)
+
+// ProcessMetrics returns a new registry with the metrics of this process and of
+// the Go runtime, for Options.Registerer.
+func ProcessMetrics() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return registry
+}
+
+// slowEvaluation is the duration from which on an evaluation counts as slow.
+const slowEvaluation = time.Minute
+
+// runtimeMetrics has the names of the Grafana Agent's metrics, so that its
+// dashboards and alerts work here.
+type runtimeMetrics struct {
+	runtime    *Runtime
+	evaluating atomic.Int64
+
+	components *prometheus.Desc
+	own        []prometheus.Collector
+
+	evaluations prometheus.Histogram
+	waits       prometheus.Histogram
+	slow        *prometheus.CounterVec
+	configHash  *prometheus.GaugeVec
+	loadGood    prometheus.Gauge
+	loadTime    prometheus.Gauge
+	loadBad     prometheus.Counter
+}
+
+func newRuntimeMetrics(r *Runtime) *runtimeMetrics {
+	m := &runtimeMetrics{runtime: r}
+	controller := prometheus.Labels{"controller_id": ""}
+	seconds := []float64{.005, .025, .1, .5, 1, 5, 10, 30, 60, 120, 300, 600}
+
+	m.components = prometheus.NewDesc("agent_component_controller_running_components",
+		"Number of loaded components, by health.", []string{"health_type"}, controller)
+	m.evaluations = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "agent_component_evaluation_seconds", ConstLabels: controller, Buckets: seconds,
+		Help: "Time that evaluating one block took."})
+	m.waits = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "agent_component_dependencies_wait_seconds", ConstLabels: controller, Buckets: seconds,
+		Help: "Time between a change of exports and the evaluation of those who use them."})
+	m.slow = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "agent_component_evaluation_slow_seconds", ConstLabels: controller,
+		Help: fmt.Sprintf("Time spent in evaluations that took %s and more.", slowEvaluation)}, []string{"component_id"})
+	m.configHash = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "agent_config_hash", Help: "Checksum of the configuration in force."}, []string{"sha256"})
+	m.loadGood = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "agent_config_last_load_successful", Help: "Whether the last load of the configuration succeeded."})
+	m.loadTime = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "agent_config_last_load_success_timestamp_seconds", Help: "When the configuration was last loaded successfully."})
+	m.loadBad = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "agent_config_load_failures_total", Help: "Number of loads of the configuration that failed."})
+
+	m.own = []prometheus.Collector{
+		m.evaluations, m.waits, m.slow, m.configHash, m.loadGood, m.loadTime, m.loadBad,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "agent_component_controller_evaluating", ConstLabels: controller,
+			Help: "Whether blocks are being evaluated."}, m.isEvaluating),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "agent_component_evaluation_queue_size", ConstLabels: controller,
+			Help: "Number of blocks that wait for evaluation."}, func() float64 { return float64(r.queue.len()) }),
+	}
+	return m
+}
+
+func (m *runtimeMetrics) isEvaluating() float64 {
+	if m.evaluating.Load() > 0 {
+		return 1
+	}
+	return 0
+}
+
+// evaluation notes the start of a node's evaluation; the function returned notes
+// its end and returns its duration.
+func (m *runtimeMetrics) evaluation(id string) (done func() time.Duration) {
+	started := time.Now()
+	m.evaluating.Add(1)
+	return func() time.Duration {
+		m.evaluating.Add(-1)
+		duration := time.Since(started)
+		m.evaluations.Observe(duration.Seconds())
+		if duration >= slowEvaluation {
+			m.slow.WithLabelValues(id).Add(duration.Seconds())
+		}
+		return duration
+	}
+}
+
+func (m *runtimeMetrics) waited(duration time.Duration) { m.waits.Observe(duration.Seconds()) }
+
+// loadDone notes the result of a load. source is nil if there was none to load.
+func (m *runtimeMetrics) loadDone(source *Source, err error) {
+	var failed *LoadError
+	if source != nil && (err == nil || errors.As(err, &failed) && failed.Applied) {
+		m.configHash.Reset()
+		m.configHash.WithLabelValues(fmt.Sprintf("%x", source.SHA256())).Set(1)
+	}
+	if err != nil {
+		m.loadGood.Set(0)
+		m.loadBad.Inc()
+		return
+	}
+	m.loadGood.Set(1)
+	m.loadTime.SetToCurrentTime()
+}
+
+// Describe implements prometheus.Collector. The components' metrics cannot be
+// told in advance.
+func (m *runtimeMetrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- m.components
+	for _, c := range m.own {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *runtimeMetrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.own {
+		c.Collect(ch)
+	}
+	count := map[component.HealthType]int{}
+	for _, n := range m.runtime.graph.Load().components() {
+		count[n.currentHealth().Health]++
+		n.collect(ch)
+	}
+	for kind, number := range count {
+		ch <- prometheus.MustNewConstMetric(m.components, prometheus.GaugeValue, float64(number), kind.String())
+	}
+}

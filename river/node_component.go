@@ -1,0 +1,233 @@
+package river
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"sync"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+	"github.com/grafana/river/ast"
+	"github.com/grafana/river/vm"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headwater/headwater/component"
+)
+
+// componentNode builds, updates and runs the component of one block.
+type componentNode struct {
+	nodeID       string
+	label        string
+	registration component.Registration
+	standard     *vm.Scope
+	logger       log.Logger
+	dataPath     string
+	onExports    func(n *componentNode) // the exports have changed; does not block
+	onBuilt      func()                 // the component is there to be run; does not block
+
+	// evalMu is held while the component's Build or Update runs, so that one
+	// evaluation follows the other.
+	evalMu sync.Mutex
+	block  *ast.BlockStmt
+
+	// mu is held for moments only, never while a component's code runs.
+	mu           sync.RWMutex
+	dependencies []node
+	managed      component.Component // nil until the first successful Build
+	metrics      *prometheus.Registry
+	args         component.Arguments
+	exports      component.Exports
+	health       nodeHealth
+}
+
+func newComponentNode(r *Runtime, registration component.Registration, block *ast.BlockStmt) *componentNode {
+	id := blockID(block)
+	return &componentNode{
+		nodeID:       id,
+		label:        block.Label,
+		registration: registration,
+		standard:     r.standard,
+		logger:       log.With(r.options.Logger, "component", id),
+		dataPath:     filepath.Join(r.options.DataPath, id),
+		onExports:    r.changes.put,
+		onBuilt:      r.requestSchedule,
+		args:         registration.Args,
+		exports:      registration.Exports,
+		health:       newNodeHealth(),
+	}
+}
+
+func (n *componentNode) id() string { return n.nodeID }
+
+func (n *componentNode) configure(block *ast.BlockStmt, dependencies []node) {
+	n.evalMu.Lock()
+	defer n.evalMu.Unlock()
+	n.block = block
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dependencies = dependencies
+}
+
+// references returns the nodes that the block refers to.
+func (n *componentNode) references() []node {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.dependencies
+}
+
+func (n *componentNode) exported() interface{} {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.exports == nil {
+		return map[string]interface{}{}
+	}
+	return n.exports
+}
+
+// evaluate decodes the block in the scope of its dependencies' exports, builds
+// the component the first time, and later updates it if the arguments differ.
+// After an error the component keeps the arguments it had.
+func (n *componentNode) evaluate() error {
+	n.evalMu.Lock()
+	defer n.evalMu.Unlock()
+
+	err := protect(func() error { return n.evaluateLocked() })
+	n.mu.Lock()
+	n.health.evaluated(err)
+	n.mu.Unlock()
+	logPanic(n.logger, "component panicked while it was evaluated", err)
+	return err
+}
+
+func (n *componentNode) evaluateLocked() error {
+	pointer := n.registration.NewArguments()
+	if err := vm.New(n.block.Body).Evaluate(scopeOf(n.standard, n.references()), pointer); err != nil {
+		return fmt.Errorf("decoding River: %w", err)
+	}
+	args := reflect.ValueOf(pointer).Elem().Interface()
+
+	managed := n.component()
+	if managed == nil {
+		return n.build(args)
+	}
+	if reflect.DeepEqual(n.arguments(), args) {
+		return nil
+	}
+	if err := managed.Update(args); err != nil {
+		return fmt.Errorf("updating component: %w", err)
+	}
+	n.mu.Lock()
+	n.args = args
+	n.mu.Unlock()
+	return nil
+}
+
+// build makes the component. Every attempt has a registry of its own: a failed
+// one may have left metrics behind.
+func (n *componentNode) build(args component.Arguments) error {
+	metrics := prometheus.NewRegistry()
+	managed, err := n.registration.Build(component.Options{
+		ID:            n.nodeID,
+		Logger:        n.logger,
+		DataPath:      n.dataPath,
+		OnStateChange: n.setExports,
+		Registerer:    prometheus.WrapRegistererWith(prometheus.Labels{"component_id": n.nodeID}, metrics),
+	}, args)
+	if err != nil {
+		return fmt.Errorf("building component: %w", err)
+	}
+	if managed == nil {
+		return errors.New("building component: Build returned nothing")
+	}
+	n.mu.Lock()
+	n.managed, n.metrics, n.args = managed, metrics, args
+	n.mu.Unlock()
+	n.onBuilt()
+	return nil
+}
+
+// setExports is the component's OnStateChange.
+func (n *componentNode) setExports(e component.Exports) {
+	want, got := reflect.TypeOf(n.registration.Exports), reflect.TypeOf(e)
+	if want == nil || want != got {
+		level.Error(n.logger).Log("msg", "component exported a value of the wrong type; ignored", "want", fmt.Sprint(want), "got", fmt.Sprint(got))
+		return
+	}
+	n.mu.Lock()
+	changed := !reflect.DeepEqual(n.exports, e)
+	n.exports = e
+	n.mu.Unlock()
+	if changed {
+		n.onExports(n)
+	}
+}
+
+// run runs the component until it ends. Its panics end it like an error.
+func (n *componentNode) run(ctx context.Context) {
+	managed := n.component()
+	if managed == nil {
+		return
+	}
+	n.mu.Lock()
+	n.health.started()
+	n.mu.Unlock()
+
+	err := protect(func() error { return managed.Run(ctx) })
+	switch {
+	case err != nil:
+		level.Error(n.logger).Log("msg", "component exited with error", "err", err)
+		logPanic(n.logger, "component panicked while it ran", err)
+	case ctx.Err() == nil:
+		level.Warn(n.logger).Log("msg", "component exited on its own; it is started again at the next reload")
+	default:
+		level.Debug(n.logger).Log("msg", "component stopped")
+	}
+	n.mu.Lock()
+	n.health.exited(err)
+	n.mu.Unlock()
+}
+
+func (n *componentNode) component() component.Component {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.managed
+}
+
+func (n *componentNode) arguments() component.Arguments {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.args
+}
+
+// collect sends the component's metrics.
+func (n *componentNode) collect(ch chan<- prometheus.Metric) {
+	n.mu.RLock()
+	metrics := n.metrics
+	n.mu.RUnlock()
+	if metrics != nil {
+		metrics.Collect(ch)
+	}
+}
+
+// debugInfo returns what the component tells about itself, or nil.
+func (n *componentNode) debugInfo() (info interface{}) {
+	debugger, ok := n.component().(component.DebugComponent)
+	if !ok {
+		return nil
+	}
+	if err := protect(func() error { info = debugger.DebugInfo(); return nil }); err != nil {
+		logPanic(n.logger, "component panicked in DebugInfo", err)
+		return nil
+	}
+	return info
+}
+
+func logPanic(logger log.Logger, what string, err error) {
+	var panicked *panicError
+	if errors.As(err, &panicked) {
+		level.Error(logger).Log("msg", what, "panic", fmt.Sprint(panicked.value), "stack", string(panicked.stack))
+	}
+}

@@ -1,0 +1,118 @@
+package river
+
+import (
+	"sync"
+	"time"
+)
+
+// changedNodes collects the components whose exports have changed until someone
+// takes them all. Putting never blocks, and a component that changes often is
+// there once: only its newest exports matter.
+type changedNodes struct {
+	signal chan struct{} // holds a token while there is something to take
+
+	mu    sync.Mutex
+	nodes []*componentNode
+	seen  map[*componentNode]bool
+}
+
+func newChangedNodes() *changedNodes {
+	return &changedNodes{signal: make(chan struct{}, 1), seen: map[*componentNode]bool{}}
+}
+
+func (c *changedNodes) put(n *componentNode) {
+	c.mu.Lock()
+	if !c.seen[n] {
+		c.seen[n] = true
+		c.nodes = append(c.nodes, n)
+	}
+	c.mu.Unlock()
+	wake(c.signal)
+}
+
+func (c *changedNodes) take() []*componentNode {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken := c.nodes
+	c.nodes, c.seen = nil, map[*componentNode]bool{}
+	return taken
+}
+
+// wake leaves a token in a channel of capacity one.
+func wake(signal chan struct{}) {
+	select {
+	case signal <- struct{}{}:
+	default: // a token is there already
+	}
+}
+
+// evaluationQueue hands nodes to workers. A node waits at most once, and is
+// never with two workers at a time; put again while a worker has it, it waits
+// for that worker. So the queue is bounded by the number of nodes.
+type evaluationQueue struct {
+	mu      sync.Mutex
+	ready   *sync.Cond
+	waiting []node
+	since   map[node]time.Time // when a waiting node was put
+	busy    map[node]bool
+	closed  bool
+}
+
+func newEvaluationQueue() *evaluationQueue {
+	q := &evaluationQueue{since: map[node]time.Time{}, busy: map[node]bool{}}
+	q.ready = sync.NewCond(&q.mu)
+	return q
+}
+
+func (q *evaluationQueue) put(n node) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, waits := q.since[n]; waits || q.closed {
+		return
+	}
+	q.waiting = append(q.waiting, n)
+	q.since[n] = time.Now()
+	q.ready.Signal()
+}
+
+// take waits for a node and returns it with the time that it has waited, or
+// false once the queue is closed. The caller must say done afterwards.
+func (q *evaluationQueue) take() (node, time.Duration, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for !q.closed {
+		for i, n := range q.waiting {
+			if q.busy[n] {
+				continue
+			}
+			q.waiting = append(q.waiting[:i:i], q.waiting[i+1:]...)
+			waited := time.Since(q.since[n])
+			delete(q.since, n)
+			q.busy[n] = true
+			return n, waited, true
+		}
+		q.ready.Wait()
+	}
+	return nil, 0, false
+}
+
+func (q *evaluationQueue) done(n node) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.busy, n)
+	q.ready.Signal()
+}
+
+func (q *evaluationQueue) len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting)
+}
+
+// close wakes all workers; what still waits is dropped.
+func (q *evaluationQueue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.ready.Broadcast()
+}

@@ -1,0 +1,101 @@
+package river
+
+import (
+	"strings"
+
+	"github.com/grafana/river/ast"
+	"github.com/grafana/river/diag"
+)
+
+// A traversal is an identifier and the names of the fields accessed through it
+// without a break: a.b.c in a.b.c[0].d and in a.b.c().d.
+type traversal []*ast.Ident
+
+func (t traversal) String() string {
+	words := make([]string, len(t))
+	for i, ident := range t {
+		words[i] = ident.Name
+	}
+	return strings.Join(words, ".")
+}
+
+// traversals returns all traversals in body, in the order of the text.
+func traversals(body ast.Body) []traversal {
+	var f traversalFinder
+	ast.Walk(&f, body)
+	return f.found
+}
+
+type traversalFinder struct{ found []traversal }
+
+// Visit implements ast.Visitor.
+func (f *traversalFinder) Visit(n ast.Node) ast.Visitor {
+	switch n := n.(type) {
+	case *ast.IdentifierExpr:
+		f.found = append(f.found, traversal{n.Ident})
+	case *ast.AccessExpr:
+		if t := accessed(n); t != nil {
+			f.found = append(f.found, t)
+			return nil // nothing else is inside
+		}
+	}
+	return f
+}
+
+// accessed returns the traversal that ends in n, or nil if something other than
+// identifiers, accesses and parentheses lies under it.
+func accessed(n *ast.AccessExpr) traversal {
+	value := n.Value
+	for {
+		paren, ok := value.(*ast.ParenExpr)
+		if !ok {
+			break
+		}
+		value = paren.Inner
+	}
+	switch inner := value.(type) {
+	case *ast.IdentifierExpr:
+		return traversal{inner.Ident, n.Name}
+	case *ast.AccessExpr:
+		if t := accessed(inner); t != nil {
+			return append(t, n.Name)
+		}
+	}
+	return nil
+}
+
+// references returns the nodes that body refers to, each once. A traversal means
+// the node whose ID is a prefix of it; no ID is a prefix of another. Functions
+// and constants are no references.
+func (g *graph) references(body ast.Body) ([]node, diag.Diagnostics) {
+	var (
+		found []node
+		diags diag.Diagnostics
+		seen  = map[node]bool{}
+	)
+	for _, t := range traversals(body) {
+		if _, standard := g.standard.Lookup(t[0].Name); standard {
+			continue
+		}
+		n := g.resolve(t)
+		if n == nil {
+			first, last := ast.StartPos(t[0]), ast.StartPos(t[len(t)-1])
+			diags.Add(errorBetween(first, last, "component %q does not exist or is out of scope", t))
+			continue
+		}
+		if !seen[n] {
+			seen[n] = true
+			found = append(found, n)
+		}
+	}
+	return found, diags
+}
+
+func (g *graph) resolve(t traversal) node {
+	for length := 1; length <= len(t); length++ {
+		if n := g.byID[t[:length].String()]; n != nil {
+			return n
+		}
+	}
+	return nil
+}

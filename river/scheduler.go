@@ -1,0 +1,179 @@
+package river
+
+import (
+	"context"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+)
+
+// scheduler runs components, each in a goroutine of its own.
+type scheduler struct {
+	logger log.Logger
+
+	mu     sync.Mutex
+	tasks  map[string]*task // the newest of each ID, also while it stops
+	closed bool
+}
+
+// task is one run of a component.
+type task struct {
+	node   *componentNode
+	cancel context.CancelFunc
+	done   chan struct{} // closed when Run has returned
+}
+
+func (t *task) finished() bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func newScheduler(logger log.Logger) *scheduler {
+	return &scheduler{logger: logger, tasks: map[string]*task{}}
+}
+
+// synchronize starts those of wanted that do not run yet and stops all others,
+// without waiting for either. With restart, those that have exited start again.
+func (s *scheduler) synchronize(wanted []*componentNode, restart bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+
+	keep := make(map[*componentNode]bool, len(wanted))
+	for _, n := range wanted {
+		keep[n] = true
+	}
+	var unwanted []*task
+	for _, t := range s.tasks {
+		if !keep[t.node] {
+			unwanted = append(unwanted, t)
+		}
+	}
+	s.stop(unwanted)
+
+	for _, n := range wanted {
+		if n.component() == nil {
+			continue // not built yet
+		}
+		known := s.tasks[n.id()]
+		if known == nil || known.node != n || restart && known.finished() {
+			s.tasks[n.id()] = start(n, known)
+		}
+	}
+}
+
+// start runs a component, after the earlier task of the same ID has ended: two
+// components of one name may need the same port, file or program.
+func start(n *componentNode, earlier *task) *task {
+	ctx, cancel := context.WithCancel(context.Background())
+	t := &task{node: n, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(t.done)
+		defer cancel()
+		if earlier != nil {
+			<-earlier.done
+		}
+		if ctx.Err() == nil {
+			n.run(ctx)
+		}
+	}()
+	return t
+}
+
+// stop ends tasks in the background: a component is cancelled once all that
+// use it have returned, so that a last flush still has somewhere to go.
+func (s *scheduler) stop(tasks []*task) {
+	users := usersAmong(tasks)
+	for _, t := range tasks {
+		go func() {
+			for _, user := range users[t] {
+				<-user.done
+			}
+			t.cancel()
+			<-t.done
+
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.tasks[t.node.id()] == t {
+				delete(s.tasks, t.node.id())
+			}
+		}()
+	}
+}
+
+// usersAmong returns for each task those of the same list that depend on it.
+func usersAmong(tasks []*task) map[*task][]*task {
+	byNode := make(map[node]*task, len(tasks))
+	for _, t := range tasks {
+		byNode[t.node] = t
+	}
+	users := map[*task][]*task{}
+	for _, t := range tasks {
+		for _, d := range t.node.references() {
+			if used := byNode[d]; used != nil {
+				users[used] = append(users[used], t)
+			}
+		}
+	}
+	return users
+}
+
+// close stops everything, users before what they use, and waits. What has not
+// ended after patience is cancelled whatever its users do, and given one more
+// second.
+func (s *scheduler) close(patience time.Duration) {
+	s.mu.Lock()
+	s.closed = true
+	tasks := make([]*task, 0, len(s.tasks))
+	for _, t := range s.tasks {
+		tasks = append(tasks, t)
+	}
+	s.stop(tasks)
+	s.mu.Unlock()
+
+	if waitFor(tasks, patience) {
+		return
+	}
+	level.Warn(s.logger).Log("msg", "components take too long to stop", "components", running(tasks), "waited", patience)
+	for _, t := range tasks {
+		t.cancel()
+	}
+	if !waitFor(tasks, time.Second) {
+		level.Error(s.logger).Log("msg", "components do not stop and are left behind", "components", running(tasks))
+	}
+}
+
+// waitFor reports whether all tasks end within patience.
+func waitFor(tasks []*task, patience time.Duration) bool {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for _, t := range tasks {
+		select {
+		case <-t.done:
+		case <-timer.C:
+			return false
+		}
+	}
+	return true
+}
+
+func running(tasks []*task) string {
+	var ids []string
+	for _, t := range tasks {
+		if !t.finished() {
+			ids = append(ids, t.node.id())
+		}
+	}
+	sort.Strings(ids)
+	return strings.Join(ids, ", ")
+}

@@ -1,0 +1,106 @@
+package river
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/grafana/river/vm"
+)
+
+// River brings its own functions (env, concat, json_decode, ...). Alloy gave
+// most of them a second name in a namespace, and added some. standardScope holds
+// what River itself lacks, and what is done better here; a lookup in it finds
+// River's own as well.
+func standardScope() *vm.Scope {
+	return &vm.Scope{Variables: map[string]interface{}{
+		"base64_decode": decodeBase64(base64.StdEncoding),
+		"format":        format,
+		"sys":           map[string]interface{}{"env": os.Getenv},
+		"convert":       map[string]interface{}{"nonsensitive": builtin("nonsensitive")},
+		"array":         map[string]interface{}{"concat": builtin("concat")},
+		"file":          map[string]interface{}{"path_join": func(parts ...string) string { return filepath.Join(parts...) }},
+		"string": map[string]interface{}{
+			"format":      format,
+			"join":        strings.Join,
+			"replace":     strings.ReplaceAll,
+			"split":       strings.Split,
+			"to_lower":    strings.ToLower,
+			"to_upper":    strings.ToUpper,
+			"trim":        strings.Trim,
+			"trim_prefix": strings.TrimPrefix,
+			"trim_suffix": strings.TrimSuffix,
+			"trim_space":  strings.TrimSpace,
+		},
+		"encoding": map[string]interface{}{
+			"from_json":      builtin("json_decode"),
+			"from_base64":    decodeBase64(base64.StdEncoding),
+			"from_URLbase64": decodeBase64(base64.URLEncoding),
+			"to_json":        encodeJSON,
+			"to_base64":      func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) },
+			"to_URLbase64":   func(text string) string { return base64.URLEncoding.EncodeToString([]byte(text)) },
+			"url_encode":     url.QueryEscape,
+			"url_decode":     url.QueryUnescape,
+		},
+	}}
+}
+
+// builtin returns one of River's own functions.
+func builtin(name string) interface{} {
+	value, _ := (&vm.Scope{}).Lookup(name)
+	return value
+}
+
+func decodeBase64(encoding *base64.Encoding) func(string) (string, error) {
+	return func(text string) (string, error) {
+		decoded, err := encoding.DecodeString(text)
+		return string(decoded), err
+	}
+}
+
+// format is River's own, but for plain values only: a capsule may be a secret,
+// which River's would put into the text.
+func format(layout string, values ...interface{}) (string, error) {
+	for _, value := range values {
+		if err := checkPlain(value); err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf(layout, values...), nil
+}
+
+// encodeJSON encodes plain values only, for the same reason.
+func encodeJSON(value interface{}) (string, error) {
+	if err := checkPlain(value); err != nil {
+		return "", err
+	}
+	encoded, err := json.Marshal(value)
+	return string(encoded), err
+}
+
+func checkPlain(value interface{}) error {
+	switch value := value.(type) {
+	case nil, bool, string, int, int64, uint64, float64:
+		return nil
+	case []interface{}:
+		for _, element := range value {
+			if err := checkPlain(element); err != nil {
+				return err
+			}
+		}
+		return nil
+	case map[string]interface{}:
+		for _, field := range value {
+			if err := checkPlain(field); err != nil {
+				return err
+			}
+		}
+		return nil
+	default:
+		return fmt.Errorf("cannot turn a value of type %T into text", value)
+	}
+}
