@@ -1,0 +1,15 @@
+package main
+
+import (
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/pyroscope/ebpf"
+	"github.com/headwater/headwater/component/pyroscope/write"
+)
+
+// componentRegistry holds every component that this binary knows.
+func componentRegistry() (component.Registry, error) {
+	return component.NewRegistry(
+		ebpf.Registration(),
+		write.Registration(),
+	)
+}

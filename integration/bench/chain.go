@@ -1,0 +1,152 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// framesOfC are those that a C program has below its own calls: main,
+// __libc_start_call_main, __libc_start_main and _start, as glibc 2.34 and later have them.
+const framesOfC = 4
+
+// withoutFramePointers are the compiler flags of the workloads: optimised as
+// distributions do, no frame pointers, and each call a frame.
+var withoutFramePointers = []string{"-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"}
+
+// chainLeaf and chainMain are the two ends of a chain program. Its argument is
+// how many milliseconds of CPU to burn; without one, it does not end.
+const (
+	chainLeaf = `#define _GNU_SOURCE
+#include <stdlib.h>
+#include <time.h>
+#define OWN __attribute__((noinline, noclone)) static
+
+static volatile unsigned long sink;
+static long long end;
+
+OWN long long used(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+OWN unsigned long f0(unsigned long x)
+{
+	do
+		for (int i = 0; i < 5000; i++)
+			sink = x = x * 1664525 + 1013904223;
+	while (!end || used() < end);
+	return x;
+}
+`
+	chainMain = `int main(int argc, char **argv)
+{
+	if (argc > 1)
+		end = used() + atof(argv[1]) * 1000000;
+	return f%d(argc) == 1;
+}
+`
+)
+
+// chainSource returns a C program whose leaf burns CPU under so many frames in
+// all. Each function is another one, with a stack frame of another size, for
+// that is what programs look like to an unwinder's tables and to caches.
+func chainSource(frames int) string {
+	var c strings.Builder
+	if frames <= framesOfC { // no room for the C library: the program is one function
+		return "__asm__(\".globl _start\\n_start:\\n.cfi_startproc\\n.cfi_undefined rip\\n1: add $1, %rax\\njmp 1b\\n.cfi_endproc\\n\");\n"
+	}
+	c.WriteString(chainLeaf)
+	calls := frames - framesOfC
+	for i := 1; i < calls; i++ {
+		fmt.Fprintf(&c, "OWN unsigned long f%d(unsigned long x) { volatile char room[%d]; room[0] = x; return f%d(x + %d) + room[0]; }\n",
+			i, 16+i*40%200, i-1, i)
+	}
+	fmt.Fprintf(&c, chainMain, calls-1)
+	return c.String()
+}
+
+// buildChain compiles a chain program and returns its path.
+func buildChain(dir string, frames int) (string, error) {
+	name := chainName(frames)
+	source := filepath.Join(dir, name+".c")
+	if err := os.WriteFile(source, []byte(chainSource(frames)), 0o644); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, name)
+	arguments := append([]string{"-o", path, source}, withoutFramePointers...)
+	if frames <= framesOfC {
+		arguments = append(arguments, "-nostdlib", "-static")
+	}
+	if out, err := exec.Command("gcc", arguments...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("gcc %s: %w\n%s", source, err, out)
+	}
+	return path, nil
+}
+
+// chainName is the name of the process, too.
+func chainName(frames int) string { return fmt.Sprintf("hwchain%d", frames) }
+
+// burners are processes that burn CPU, one on each.
+type burners []*exec.Cmd
+
+// lowestPriority lets everybody else go first.
+const lowestPriority = 19
+
+// burn starts a program on each CPU, with the given nice value.
+func burn(path string, nice int) (burners, error) {
+	var b burners
+	for cpu := range runtime.NumCPU() {
+		cmd := exec.Command(path)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
+		if err := cmd.Start(); err != nil {
+			b.stop()
+			return nil, err
+		}
+		b = append(b, cmd)
+		var set unix.CPUSet
+		set.Set(cpu)
+		if err := unix.SchedSetaffinity(cmd.Process.Pid, &set); err != nil {
+			b.stop()
+			return nil, fmt.Errorf("pin %s to CPU %d: %w", path, cpu, err)
+		}
+		renice(cmd.Process.Pid, nice)
+	}
+	return b, nil
+}
+
+// renice changes the priority of a process that leads a session: among the tasks
+// of its session, and of the session among others where sessions are scheduled as
+// groups, see sched(7). Without the privilege, or without groups, others get more
+// of the CPU, and that is all.
+func renice(pid, nice int) {
+	_ = unix.Setpriority(unix.PRIO_PROCESS, pid, nice)
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), fmt.Append(nil, nice), 0)
+}
+
+// cpuSeconds returns the CPU time that they have used.
+func (b burners) cpuSeconds() float64 {
+	sum := 0.0
+	for _, cmd := range b {
+		if t, err := cpuTime(cmd.Process.Pid); err == nil {
+			sum += t.Seconds()
+		}
+	}
+	return sum
+}
+
+func (b burners) stop() {
+	for _, cmd := range b {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// contender is a profiler to measure.
+type contender struct {
+	name      string
+	binary    string
+	arguments string        // with {rate}, {interval}, {sink}, {config}, {listen} and {dir}
+	forStacks string        // more of them, where its stacks are looked at
+	finest    time.Duration // report interval that it takes
+	tracefs   bool          // needs tracefs, which it gets in a mount namespace of its own
+}
+
+const (
+	headwaterArguments = "run --server.http.listen-addr={listen} --storage.path={dir}/data {config}"
+	peerArguments      = "-samples-per-second {rate} -reporter-interval {interval} -collection-agent {sink} -disable-tls"
+	peerStackArguments = "-send-error-frames"
+)
+
+// hostConfig profiles the whole host and sends to the sink, as others do.
+const hostConfig = `pyroscope.ebpf "bench" {
+	forward_to       = [pyroscope.write.sink.receiver]
+	targets_only     = false
+	default_target   = {"service_name" = "bench"}
+	collect_interval = %q
+	sample_rate      = %d
+}
+
+pyroscope.write "sink" {
+	endpoint {
+		url = "http://%s"
+	}
+}
+`
+
+// settings are how a contender is to run.
+type settings struct {
+	rate     int           // samples per second and CPU
+	interval time.Duration // between reports
+	stacks   bool          // its stacks will be looked at
+}
+
+// profiler is a contender that runs.
+type profiler struct {
+	contender
+	pid        int
+	begin      time.Time
+	startup    time.Duration // until the first sample
+	startupCPU time.Duration
+	command    *exec.Cmd
+	output     *strings.Builder
+	ended      chan error
+	sink       *sink
+	dir        string
+}
+
+// start runs the contender and waits for its first sample. Some CPU is to be
+// busy, for idle ones need not take any.
+func (c contender) start(how settings) (*profiler, error) {
+	p := &profiler{contender: c, output: new(strings.Builder), ended: make(chan error, 1)}
+	if err := p.launch(how); err != nil {
+		p.release()
+		return nil, fmt.Errorf("start %s: %w", c.name, err)
+	}
+	for {
+		if r, err := sampleRuns(p.pid); err == nil && r.count > 0 {
+			p.startup = time.Since(p.begin)
+			p.startupCPU, err = cpuTime(p.pid)
+			return p, err
+		}
+		select {
+		case err := <-p.ended:
+			p.release()
+			return nil, fmt.Errorf("%s ended at once: %v\n%s", c.name, err, p.output)
+		case <-time.After(2 * time.Millisecond):
+		}
+		if time.Since(p.begin) > time.Minute {
+			p.stop()
+			return nil, fmt.Errorf("%s took no sample in a minute\n%s", c.name, p.output)
+		}
+	}
+}
+
+// launch starts the process.
+func (p *profiler) launch(how settings) (err error) {
+	if p.dir, err = os.MkdirTemp("", "headwater-bench-"); err != nil {
+		return err
+	}
+	if p.sink, err = startSink(); err != nil {
+		return err
+	}
+	config := filepath.Join(p.dir, "config.river")
+	if err := os.WriteFile(config, fmt.Appendf(nil, hostConfig, how.interval.String(), how.rate, p.sink.addr), 0o644); err != nil {
+		return err
+	}
+	listen, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	template := p.arguments
+	if how.stacks {
+		template += " " + p.forStacks
+	}
+	arguments := expand(template, map[string]string{
+		"rate": fmt.Sprint(how.rate), "interval": max(how.interval, p.finest).String(), "sink": p.sink.addr, "config": config, "listen": listen, "dir": p.dir,
+	})
+	p.command = exec.Command(p.binary, arguments...)
+	if p.tracefs {
+		script := `mount -t tracefs tracefs /sys/kernel/tracing && exec "$@"`
+		p.command = exec.Command("unshare", append([]string{"-m", "sh", "-c", script, "sh", p.binary}, arguments...)...)
+	}
+	p.command.Stdout, p.command.Stderr = p.output, p.output
+	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.begin = time.Now()
+	if err := p.command.Start(); err != nil {
+		return err
+	}
+	p.pid = p.command.Process.Pid
+	go func() { p.ended <- p.command.Wait() }()
+	return nil
+}
+
+// stop ends the profiler as a user does.
+func (p *profiler) stop() error {
+	defer p.release()
+	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop %s: %w", p.name, err)
+	}
+	select {
+	case <-p.ended:
+		return nil
+	case <-time.After(20 * time.Second):
+		return errors.Join(fmt.Errorf("%s does not stop", p.name), p.command.Process.Kill())
+	}
+}
+
+func (p *profiler) release() {
+	if p.sink != nil {
+		p.sink.close()
+	}
+	if p.dir != "" {
+		os.RemoveAll(p.dir)
+	}
+}
+
+// expand splits a template at blanks and puts values in the place of {names}.
+func expand(template string, values map[string]string) []string {
+	words := strings.Fields(template)
+	for i := range words {
+		for name, value := range values {
+			words[i] = strings.ReplaceAll(words[i], "{"+name+"}", value)
+		}
+	}
+	return words
+}
+
+// freeAddress returns an address of loopback that nobody listens on.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}

@@ -1,0 +1,103 @@
+package main
+
+import "time"
+
+// measureCost measures what the profiler uses while a workload runs.
+func (b *bench) measureCost(i int, w costlyWork) error {
+	p, err := b.launch(i, settings{rate: b.rate, interval: reportInterval})
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	b.add("startup", i, p.startup.Seconds())
+	b.add("startup cpu", i, p.startupCPU.Seconds())
+	time.Sleep(afterStart)
+	first, err := readCost(p)
+	if err != nil {
+		return err
+	}
+	b.add("maps start", i, megabytes(first.maps))
+	stop, err := w.start()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	time.Sleep(b.warm)
+	warm, err := readCost(p)
+	if err != nil {
+		return err
+	}
+	time.Sleep(b.time)
+	last, err := readCost(p)
+	if err != nil {
+		return err
+	}
+	b.addCost(i, w.key, first, warm, last)
+	if p.forStacks != "" {
+		return nil // it does not say which are complete, as it runs here
+	}
+	return b.addComplete(i, p, w.key, warm.when)
+}
+
+// addComplete notes how many of the user stacks of the whole machine were complete.
+func (b *bench) addComplete(i int, p *profiler, key string, since time.Time) error {
+	stacks, err := p.sink.stacks()
+	if err != nil {
+		return err
+	}
+	var seen share
+	for _, s := range stacks {
+		if s.hasUserPart() && s.after.After(since) {
+			seen.add(s)
+		}
+	}
+	b.addShare("complete "+key, i, seen)
+	return nil
+}
+
+// afterStart is what a profiler gets to look at what already runs.
+const afterStart = 2 * time.Second
+
+// cost is what a profiler has used until a moment.
+type cost struct {
+	when      time.Time
+	cpu       time.Duration
+	runs      runs
+	rss, peak uint64
+	maps      uint64
+}
+
+func readCost(p *profiler) (c cost, err error) {
+	c.when = time.Now()
+	if c.cpu, err = cpuTime(p.pid); err != nil {
+		return c, err
+	}
+	if c.runs, err = sampleRuns(p.pid); err != nil {
+		return c, err
+	}
+	if c.rss, c.peak, err = memory(p.pid); err != nil {
+		return c, err
+	}
+	c.maps, err = mapMemory(p.pid)
+	return c, err
+}
+
+// perMinute returns seconds of CPU a minute since another moment.
+func (c cost) perMinute(since cost) float64 {
+	return 60 * (c.cpu - since.cpu).Seconds() / c.when.Sub(since.when).Seconds()
+}
+
+// addCost notes what a workload cost from its first to its last moment. When it
+// was warm, the profiler had seen its executables.
+func (b *bench) addCost(i int, key string, first, warm, last cost) {
+	b.add("warming cpu "+key, i, (warm.cpu - first.cpu).Seconds())
+	b.add("cpu "+key, i, last.perMinute(warm))
+	b.add("rss "+key, i, megabytes(last.rss))
+	b.add("peak "+key, i, megabytes(last.peak))
+	b.add("maps "+key, i, megabytes(last.maps))
+	if d := last.runs.minus(warm.runs); d.count > 0 {
+		b.add("bpf "+key, i, d.mean()/1e3)
+	}
+}
+
+func megabytes(bytes uint64) float64 { return float64(bytes) / 1e6 }

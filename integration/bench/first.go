@@ -1,0 +1,93 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// fineInterval is how often a profiler reports that does not tell the time of
+// each sample, where that time is looked for.
+const fineInterval = 50 * time.Millisecond
+
+// measureFirst measures the time from a program's start to the first of its
+// samples that has a complete stack: with a profiler that has never seen the
+// program, and once again.
+func (b *bench) measureFirst(i int, key, program string, arguments ...string) error {
+	p, err := b.launch(i, settings{rate: b.rate, interval: fineInterval, stacks: true})
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	time.Sleep(afterStart)
+	for _, state := range []string{"cold", "warm"} {
+		if _, err := p.sink.stacks(); err != nil {
+			return err
+		}
+		begin := time.Now()
+		cmd := exec.Command(program, arguments...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := cmd.Run(); err != nil {
+			return err
+		}
+		end := time.Now()
+		time.Sleep(flushTime(stackInterval))
+		stacks, err := p.sink.stacks()
+		if err != nil {
+			return err
+		}
+		b.addFirst(i, key+" "+state, stacks, filepath.Base(program), begin, end)
+	}
+	return nil
+}
+
+// addFirst notes when the first complete stack of a process was taken, and how
+// many of the stacks that are there are not complete.
+func (b *bench) addFirst(i int, key string, stacks []stack, comm string, begin, end time.Time) {
+	comm = comm[:min(len(comm), 15)]
+	first := end // never
+	var seen share
+	for _, s := range stacks {
+		if s.comm != comm || s.before.Before(begin) || !s.hasUserPart() {
+			continue
+		}
+		seen.add(s)
+		if !s.broken && s.before.Before(first) {
+			first = s.before
+		}
+	}
+	b.add("first "+key, i, first.Sub(begin).Seconds()*1e3)
+	b.addShare("complete "+key, i, seen)
+}
+
+// measureFirstSecond measures how many user stacks are complete in the first second
+// after the profiler's first sample, on a machine that was busy before.
+func (b *bench) measureFirstSecond(i int) error {
+	busy, err := b.clangBuild()
+	if err != nil {
+		return err
+	}
+	defer busy.stop()
+	time.Sleep(time.Second)
+	p, err := b.profilers[i].start(settings{rate: b.rate, interval: fineInterval, stacks: true})
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	begin := p.begin.Add(p.startup)
+	time.Sleep(time.Second + flushTime(stackInterval))
+	stacks, err := p.sink.stacks()
+	if err != nil {
+		return err
+	}
+	var seen share
+	for _, s := range stacks {
+		if s.hasUserPart() && s.after.Before(begin.Add(time.Second)) {
+			seen.add(s)
+		}
+	}
+	b.addShare("first second", i, seen)
+	b.add("first second samples", i, float64(seen.all))
+	return nil
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// Names of OpenTelemetry's semantic conventions, and the type of the frame that
+// stands for a stack's missing rest.
+const (
+	attributeFrameType  = "profile.frame.type"
+	attributeThreadName = "thread.name"
+	frameKernel         = "kernel"
+	frameAbort          = "abort-marker"
+)
+
+// otlpDictionary is what the samples of an export refer to by index. Numbers of
+// fields: opentelemetry/proto/profiles/v1development/profiles.proto of v0.3 and v0.4.
+type otlpDictionary struct {
+	strings    []string
+	attributes []otlpAttribute
+	locations  []otlpLocation
+	stacks     [][]uint64 // locations
+}
+
+type otlpAttribute struct {
+	key   uint64 // index of a string
+	value string
+}
+
+type otlpLocation struct {
+	mapping, address uint64
+	attributes       []uint64
+}
+
+// parseOTLP returns the stacks in an ExportProfilesServiceRequest.
+func parseOTLP(request []byte) ([]stack, error) {
+	var dictionary otlpDictionary
+	var samples [][]byte
+	err := eachField(request, func(resource field) error {
+		if resource.number == 2 {
+			return dictionary.parse(resource.bytes)
+		}
+		return otlpSamples(resource, &samples)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("OTLP: %w", err)
+	}
+	var stacks []stack
+	for _, sample := range samples {
+		s, err := dictionary.sample(sample)
+		if err != nil {
+			return nil, fmt.Errorf("OTLP sample: %w", err)
+		}
+		stacks = append(stacks, s...)
+	}
+	return stacks, nil
+}
+
+// otlpSamples appends the samples of a ResourceProfiles: field 2 is ScopeProfiles,
+// whose field 2 is Profile, whose field 2 is Sample.
+func otlpSamples(resource field, samples *[][]byte) error {
+	if resource.number != 1 {
+		return nil
+	}
+	var descend func(message []byte, depth int) error
+	descend = func(message []byte, depth int) error {
+		return eachField(message, func(f field) error {
+			switch {
+			case f.number != 2 || f.bytes == nil:
+				return nil
+			case depth == 2:
+				*samples = append(*samples, f.bytes)
+				return nil
+			}
+			return descend(f.bytes, depth+1)
+		})
+	}
+	return descend(resource.bytes, 0)
+}
+
+func (d *otlpDictionary) parse(message []byte) error {
+	return eachField(message, func(f field) (err error) {
+		switch f.number {
+		case 2:
+			var l otlpLocation
+			err = l.parse(f.bytes)
+			d.locations = append(d.locations, l)
+		case 5:
+			d.strings = append(d.strings, string(f.bytes))
+		case 6:
+			var a otlpAttribute
+			err = a.parse(f.bytes)
+			d.attributes = append(d.attributes, a)
+		case 7:
+			var locations []uint64
+			err = eachField(f.bytes, func(f field) error {
+				l, err := f.varints()
+				locations = append(locations, l...)
+				return err
+			})
+			d.stacks = append(d.stacks, locations)
+		}
+		return err
+	})
+}
+
+func (l *otlpLocation) parse(message []byte) error {
+	return eachField(message, func(f field) (err error) {
+		switch f.number {
+		case 1:
+			l.mapping = f.value
+		case 2:
+			l.address = f.value
+		case 4:
+			var a []uint64
+			a, err = f.varints()
+			l.attributes = append(l.attributes, a...)
+		}
+		return err
+	})
+}
+
+// parse reads a KeyValueAndUnit, of whose values only texts matter here.
+func (a *otlpAttribute) parse(message []byte) error {
+	return eachField(message, func(f field) error {
+		switch f.number {
+		case 1:
+			a.key = f.value
+		case 2:
+			return eachField(f.bytes, func(f field) error {
+				if f.number == 1 {
+					a.value = string(f.bytes)
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+}
+
+// attribute returns the text of the attribute with a name among those given.
+func (d *otlpDictionary) attribute(indices []uint64, name string) string {
+	for _, i := range indices {
+		if i < uint64(len(d.attributes)) && at(d.strings, d.attributes[i].key) == name {
+			return d.attributes[i].value
+		}
+	}
+	return ""
+}
+
+// sample returns one stack for each time that a sample was taken at.
+func (d *otlpDictionary) sample(message []byte) ([]stack, error) {
+	var index uint64
+	var attributes, times []uint64
+	err := eachField(message, func(f field) (err error) {
+		switch f.number {
+		case 1:
+			index = f.value
+		case 2:
+			var a []uint64
+			a, err = f.varints()
+			attributes = append(attributes, a...)
+		case 5:
+			times = append(times, f.fixed64s()...)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := stack{comm: d.attribute(attributes, attributeThreadName), count: 1}
+	for _, i := range at(d.stacks, index) {
+		location := at(d.locations, i)
+		switch d.attribute(location.attributes, attributeFrameType) {
+		case frameKernel:
+		case frameAbort:
+			s.broken, s.reason = true, frameAbort
+		default:
+			s.frames++
+			if location.mapping == 0 {
+				s.broken, s.reason = true, fmt.Sprintf("error %d", location.address)
+			}
+		}
+	}
+	stacks := make([]stack, 0, len(times))
+	for _, ns := range times {
+		s.after = time.Unix(0, int64(ns))
+		s.before = s.after
+		stacks = append(stacks, s)
+	}
+	return stacks, nil
+}
+
+// at returns an element of a table, or the zero value if there is none.
+func at[T any](table []T, i uint64) (element T) {
+	if i < uint64(len(table)) {
+		element = table[i]
+	}
+	return element
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// parseFields reads lines of the form "name: value unit", as of
+// /proc/PID/status and /proc/PID/fdinfo/N, and returns the decimal numbers by
+// name; what is not one is left out.
+func parseFields(text string) map[string]uint64 {
+	fields := map[string]uint64{}
+	for line := range strings.Lines(text) {
+		name, value, ok := strings.Cut(line, ":")
+		if !ok {
+			continue
+		}
+		words := strings.Fields(value)
+		if len(words) == 0 {
+			continue
+		}
+		if n, err := strconv.ParseUint(words[0], 10, 64); err == nil {
+			fields[name] = n
+		}
+	}
+	return fields
+}
+
+// cpuTime returns the CPU time that a process has used, all its threads together,
+// by its CPU clock: linux/posix-timers_types.h makes the number of the clock of
+// the identifier's complement, CPUCLOCK_SCHED being 2.
+func cpuTime(pid int) (time.Duration, error) {
+	const clockOfScheduler = 2
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|clockOfScheduler), &t); err != nil {
+		return 0, fmt.Errorf("CPU clock of process %d: %w", pid, err)
+	}
+	return time.Duration(t.Nano()), nil
+}
+
+// memory returns the resident memory of a process and the most that it was, in bytes.
+func memory(pid int) (rss, peak uint64, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	fields := parseFields(string(status))
+	return fields["VmRSS"] << 10, fields["VmHWM"] << 10, nil
+}
+
+// descriptor is an open BPF object of a process.
+type descriptor struct {
+	fd   int
+	info map[string]uint64 // of /proc/PID/fdinfo
+}
+
+// descriptors returns the file descriptors of a process that lead to the given
+// kind of BPF object: "bpf-prog" or "bpf-map".
+func descriptors(pid int, kind string) ([]descriptor, error) {
+	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		return nil, err
+	}
+	var found []descriptor
+	for _, link := range links {
+		target, err := os.Readlink(link)
+		if err != nil || !strings.HasSuffix(target, ":"+kind) {
+			continue // not ours to count, or closed since
+		}
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, filepath.Base(link)))
+		if err != nil {
+			continue
+		}
+		fd, err := strconv.Atoi(filepath.Base(link))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, descriptor{fd: fd, info: parseFields(string(text))})
+	}
+	return found, nil
+}
+
+// loadAverage returns the first three figures of /proc/loadavg.
+func loadAverage() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	words := strings.Fields(string(text))
+	return strings.Join(words[:min(3, len(words))], " ")
+}
+
+// parseSteal returns the first line of /proc/stat: the time that the hypervisor
+// gave to others, and the sum of all times, in ticks. See proc(5); guest time is in
+// user time already.
+func parseSteal(stat string) (steal, total uint64) {
+	line, _, _ := strings.Cut(stat, "\n")
+	fields := strings.Fields(line)
+	for i, field := range fields[min(1, len(fields)):min(9, len(fields))] {
+		n, _ := strconv.ParseUint(field, 10, 64)
+		total += n
+		if i == 7 {
+			steal = n
+		}
+	}
+	return steal, total
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+// parsePush returns the stacks in a push.v1.PushRequest: field 1 is
+// RawProfileSeries, whose field 2 is RawSample, whose field 1 is a pprof profile.
+func parsePush(request []byte) ([]stack, error) {
+	var stacks []stack
+	err := eachField(request, func(series field) error {
+		return eachField(series.bytes, func(sample field) error {
+			if sample.number != 2 {
+				return nil
+			}
+			return eachField(sample.bytes, func(raw field) error {
+				if raw.number != 1 {
+					return nil
+				}
+				p, err := profile.ParseData(raw.bytes)
+				if err != nil {
+					return err
+				}
+				stacks = append(stacks, pprofStacks(p)...)
+				return nil
+			})
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("push request: %w", err)
+	}
+	return stacks, nil
+}
+
+// pprofStacks reads a profile of Headwater's with comm = "stackframe": the
+// outermost frame is the process's name.
+func pprofStacks(p *profile.Profile) []stack {
+	before := time.Unix(0, p.TimeNanos) // when it was collected
+	after := before.Add(-time.Duration(p.DurationNanos))
+	var stacks []stack
+	for _, sample := range p.Sample {
+		s := stack{count: int(sample.Value[0] / max(p.Period, 1)), after: after, before: before}
+		for _, location := range sample.Location {
+			name := ""
+			if len(location.Line) > 0 {
+				name = location.Line[0].Function.Name
+			}
+			var missing int
+			switch {
+			case location.Mapping != nil && location.Mapping.File == "[kernel]":
+			case location.Address != 0: // others are no code
+				s.frames++
+			case strings.HasPrefix(name, "[incomplete: "):
+				s.broken, s.reason = true, name
+			case scan(name, "[truncated %d frames]", &missing):
+				s.frames += missing
+			default:
+				s.comm = name
+			}
+		}
+		stacks = append(stacks, s)
+	}
+	return stacks
+}
+
+func scan(text, format string, value *int) bool {
+	n, err := fmt.Sscanf(text, format, value)
+	return n == 1 && err == nil
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// bench is a comparison under way.
+type bench struct {
+	options
+	*workshop
+	*results
+
+	profilers []contender
+	work      []costlyWork
+	skipped   []string // what is not measured, and why
+}
+
+// costlyWork is a workload during which a profiler's own cost is measured.
+type costlyWork struct {
+	key, title string
+	start      func() (stop func(), err error)
+}
+
+var shortLived = []short{{2, 200}, {20, 40}, {100, 8}}
+
+func newBench(o options, w *workshop) *bench {
+	contenders := o.contenders()
+	b := &bench{options: o, workshop: w, profilers: contenders, results: newResults(len(contenders))}
+	running := func(start func() (work, error)) func() (func(), error) {
+		return func() (func(), error) {
+			w, err := start()
+			return w.stop, err
+		}
+	}
+	b.work = []costlyWork{
+		{"idle", "nothing of ours running", func() (func(), error) { return func() {}, nil }},
+		{"chain", "61 frames on each CPU", func() (func(), error) {
+			burning, err := w.chain(61, o.nice)
+			return burning.stop, err
+		}},
+	}
+	if w.clang != "" {
+		b.work = append(b.work, costlyWork{"clang", "clang -O2 on each CPU", running(w.clangBuild)})
+	} else {
+		b.skipped = append(b.skipped, "no clang is installed")
+	}
+	if w.node == "" {
+		b.skipped = append(b.skipped, "no node is installed")
+	}
+	b.work = append(b.work,
+		costlyWork{"go", "go build -a", running(w.goBuild)},
+		costlyWork{"short", "200 processes/s of 2 ms", func() (func(), error) {
+			ended := make(chan error, 1)
+			go func() {
+				_, err := w.shortProcesses(shortLived[0], b.warm+b.time+settle)
+				ended <- err
+			}()
+			return func() { <-ended }, nil
+		}},
+	)
+	return b
+}
+
+// run lets the contenders take turns at everything, several times, and calls
+// progress after each. What fails is left out and noted.
+func (b *bench) run(progress func() error) error {
+	for round := range b.rounds {
+		for _, part := range b.parts() {
+			if !b.only.MatchString(part.title) {
+				continue
+			}
+			order := []int{0, 1}[:len(b.profilers)]
+			if round%2 == 1 {
+				slices.Reverse(order)
+			}
+			for _, i := range order {
+				title := fmt.Sprintf("round %d of %d: %s: %s", round+1, b.rounds, part.title, b.profilers[i].name)
+				fmt.Fprintln(os.Stderr, title)
+				if err := part.measure(i); err != nil {
+					b.skipped = append(b.skipped, fmt.Sprintf("%s: %v", title, err))
+				}
+				if err := progress(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// part is something that is measured of one profiler after the other.
+type part struct {
+	title   string
+	measure func(contender int) error
+}
+
+func (b *bench) parts() []part {
+	parts := []part{{"depths", b.measureDepths}}
+	for _, w := range b.work {
+		parts = append(parts, part{w.title, func(i int) error { return b.measureCost(i, w) }})
+	}
+	parts = append(parts, part{"short-lived processes", b.measureShortLived})
+	if b.clang != "" {
+		parts = append(parts, part{"first stack of clang", func(i int) error {
+			return b.measureFirst(i, "clang", b.clang, "-w", "-O2", "-std=c++17", "-c", "-o", os.DevNull, source("build/containers.cc"))
+		}})
+		parts = append(parts, part{"first second of a busy machine", b.measureFirstSecond})
+	}
+	if b.node != "" {
+		parts = append(parts, part{"first stack of node", func(i int) error {
+			return b.measureFirst(i, "node", b.node, "-e", "for (let i = 0, t = Date.now(); Date.now() - t < 700;) i++")
+		}})
+	}
+	return parts
+}
+
+// launch starts a contender on CPUs that are kept busy, so that the first sample
+// comes, by programs that let everybody else go first.
+func (b *bench) launch(contender int, how settings) (*profiler, error) {
+	busy, err := b.chain(shortFrames, lowestPriority)
+	if err != nil {
+		return nil, err
+	}
+	defer busy.stop()
+	return b.profilers[contender].start(how)
+}
+
+// flushTime is how long a sample may take to arrive: a report's interval, a fifth
+// more at the peer, and the way.
+func flushTime(interval time.Duration) time.Duration { return interval*6/5 + time.Second }

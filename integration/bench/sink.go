@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// sink is where the profilers send their profiles, by Pyroscope's push protocol or
+// by OTLP: it answers, and keeps what it got until somebody asks.
+type sink struct {
+	addr   string
+	server *http.Server
+
+	mu       sync.Mutex
+	received []message
+}
+
+// message is the body of a request. It is looked into when the profiler is not
+// being measured any more.
+type message struct {
+	body []byte
+	otlp bool
+	gzip bool
+}
+
+// startSink listens on a free port of loopback.
+func startSink() (*sink, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &sink{addr: listener.Addr().String()}
+	s.server = &http.Server{Handler: s, Protocols: new(http.Protocols)}
+	s.server.Protocols.SetHTTP1(true)
+	s.server.Protocols.SetUnencryptedHTTP2(true)
+	go s.server.Serve(listener)
+	return s, nil
+}
+
+func (s *sink) close() { s.server.Close() }
+
+// ServeHTTP implements http.Handler. It answers with an empty message: in gRPC's
+// frame of a flag and a length of 4 bytes, and with the status as a trailer, or
+// by nothing at all, as Connect wants it.
+func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	m := message{body: body, otlp: strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")}
+	m.gzip = r.Header.Get("Content-Encoding") == "gzip" || m.otlp && len(body) > 0 && body[0] == 1
+	s.mu.Lock()
+	s.received = append(s.received, m)
+	s.mu.Unlock()
+	if !m.otlp {
+		w.Header().Set("Content-Type", "application/proto")
+		return
+	}
+	w.Header().Set("Content-Type", "application/grpc")
+	w.Header().Set("Trailer", "Grpc-Status")
+	w.Write(make([]byte, grpcHeader))
+	w.Header().Set("Grpc-Status", "0")
+}
+
+// stacks returns what was received since the last call.
+func (s *sink) stacks() ([]stack, error) {
+	s.mu.Lock()
+	received := s.received
+	s.received = nil
+	s.mu.Unlock()
+	var all []stack
+	for _, m := range received {
+		stacks, err := m.stacks()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, stacks...)
+	}
+	return all, nil
+}
+
+// grpcHeader precedes a message in gRPC: one byte of flags, four of length.
+const grpcHeader = 5
+
+func (m message) stacks() ([]stack, error) {
+	body := m.body
+	if m.otlp {
+		if len(body) < grpcHeader || int(binary.BigEndian.Uint32(body[1:])) != len(body)-grpcHeader {
+			return nil, fmt.Errorf("gRPC: not one message in %d bytes", len(body))
+		}
+		body = body[grpcHeader:]
+	}
+	if m.gzip {
+		unpacked, err := gzip.NewReader(bytes.NewReader(body))
+		if err != nil {
+			return nil, err
+		}
+		if body, err = io.ReadAll(unpacked); err != nil {
+			return nil, err
+		}
+	}
+	if m.otlp {
+		return parseOTLP(body)
+	}
+	return parsePush(body)
+}

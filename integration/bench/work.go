@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// work is a running workload.
+type work []*exec.Cmd
+
+// stop ends the workload and what it has started.
+func (w work) stop() {
+	for _, cmd := range w {
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}
+	for _, cmd := range w {
+		cmd.Wait()
+	}
+}
+
+// workshop has the programs of the workloads.
+type workshop struct {
+	dir    string
+	clang  string // "" if there is none
+	node   string
+	spawn  string
+	chains map[int]string
+}
+
+// shortFrames is the depth of the programs that do not live long.
+const shortFrames = 14
+
+// newWorkshop compiles what is needed into a directory.
+func newWorkshop(dir string, depths []int) (*workshop, error) {
+	w := &workshop{dir: dir, chains: map[int]string{}, spawn: filepath.Join(dir, "spawn")}
+	for _, frames := range append([]int{shortFrames}, depths...) {
+		path, err := buildChain(dir, frames)
+		if err != nil {
+			return nil, err
+		}
+		w.chains[frames] = path
+	}
+	if out, err := exec.Command("gcc", "-O2", "-o", w.spawn, source("spawn.c")).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("gcc spawn.c: %w\n%s", err, out)
+	}
+	w.clang = findTool("clang-19", "clang-14", "clang")
+	w.node = findTool("node", "nodejs")
+	return w, w.writeModule()
+}
+
+// source returns the path of a file in testdata. The command runs in the
+// repository's root.
+func source(name string) string { return filepath.Join("integration/bench/testdata", name) }
+
+func findTool(names ...string) string {
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// writeModule makes a small Go module for `go build -a`.
+func (w *workshop) writeModule() error {
+	const program = "package main\n\nimport (\n\t\"encoding/json\"\n\t\"net/http\"\n\t\"os\"\n)\n\nfunc main() { json.NewEncoder(os.Stdout).Encode(http.DefaultTransport) }\n"
+	module := filepath.Join(w.dir, "module")
+	return errors.Join(
+		os.MkdirAll(module, 0o755),
+		os.WriteFile(filepath.Join(module, "go.mod"), []byte("module bench\n"), 0o644),
+		os.WriteFile(filepath.Join(module, "main.go"), []byte(program), 0o644),
+	)
+}
+
+// shell runs scripts until they are stopped.
+func (w *workshop) shell(scripts ...string) (work, error) {
+	var running work
+	for _, script := range scripts {
+		cmd := exec.Command("sh", "-c", script)
+		cmd.Env = append(os.Environ(), "GOCACHE="+filepath.Join(w.dir, "gocache"), "GOPROXY=off", "GOFLAGS=-buildvcs=false")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+		if err := cmd.Start(); err != nil {
+			running.stop()
+			return nil, err
+		}
+		running = append(running, cmd)
+	}
+	return running, nil
+}
+
+// clangBuild compiles C++ on each CPU, over and over.
+func (w *workshop) clangBuild() (work, error) {
+	var scripts []string
+	for cpu := range runtime.NumCPU() {
+		scripts = append(scripts, fmt.Sprintf(`cd %s && while :; do for f in containers text; do %s -w -O2 -std=c++17 -c -o %s/$f.%d.o $f.cc || exit; done; done`,
+			source("build"), w.clang, w.dir, cpu))
+	}
+	return w.shell(scripts...)
+}
+
+// goBuild builds a small module and the packages of Go below it, over and over.
+func (w *workshop) goBuild() (work, error) {
+	return w.shell(fmt.Sprintf("cd %s/module && while :; do go build -a -o bench . || exit; done", w.dir))
+}
+
+// chain burns CPU on each CPU.
+func (w *workshop) chain(frames, nice int) (burners, error) { return burn(w.chains[frames], nice) }
+
+// short is a stream of processes that each burn some CPU and end.
+type short struct {
+	milliseconds int
+	rate         int // a second
+}
+
+// shortProcesses runs a stream of processes for a while and returns how many there were.
+func (w *workshop) shortProcesses(s short, length time.Duration) (int, error) {
+	cmd := exec.Command(w.spawn, fmt.Sprint(s.rate), fmt.Sprint(length.Seconds()), w.chains[shortFrames], fmt.Sprint(s.milliseconds))
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.Output()
+	if err != nil {
+		return 0, fmt.Errorf("spawn: %w\n%s", err, &errs)
+	}
+	return strconv.Atoi(strings.TrimSpace(string(out)))
+}

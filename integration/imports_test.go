@@ -1,0 +1,174 @@
+package integration
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/headwater/headwater"
+
+// ranks order the folders of the repository. A package imports only packages
+// of a lower rank, or packages in folders below its own. A pattern that ends in
+// /... stands for all folders below; the first pattern that fits counts.
+var ranks = []struct {
+	pattern string
+	rank    int
+}{
+	{"ebpf/ehframe", 1}, {"ebpf/elffile", 1}, {"ebpf/gopclntab", 1}, {"ebpf/procfs", 1},
+	{"ebpf/unwind", 2}, {"ebpf/cfi", 2}, {"ebpf/ehframe/ehtest", 2},
+	{"ebpf/kernel", 3}, {"ebpf/process", 3}, {"ebpf/symbol", 3}, {"ebpf/target", 3},
+	{"ebpf/pprof", 4}, {"ebpf/feed", 4},
+	{"ebpf", 5}, {"ebpf/verify", 5},
+	{"component", 6}, {"component/pyroscope", 6},
+	{"component/...", 7},
+	{"river", 8}, {"river/...", 8},
+	{".", 9},
+	{"integration", 10}, {"integration/...", 10},
+}
+
+// testSupport are packages that tests of every rank import, and nothing else.
+var testSupport = []string{"ebpf/ehframe/ehtest"}
+
+// confined are modules that only some folders may import, so that the
+// profiler stays a library that knows neither River nor Prometheus, and only
+// one package knows how BPF objects are loaded.
+var confined = []struct {
+	module  string
+	folders []string
+}{
+	{"github.com/cilium/ebpf", []string{"ebpf/kernel"}},
+	{"github.com/grafana/river", []string{"river", "river/...", "component", "component/..."}},
+	{"github.com/prometheus", []string{"river", "river/...", "component", "component/..."}},
+	{"github.com/grafana/pyroscope", []string{"component/...", "integration", "integration/..."}},
+}
+
+// TestImports reads the import declarations of all files. It parses the files
+// itself, for the answer of `go list` would come stale from the test cache.
+func TestImports(t *testing.T) {
+	files := goFiles(t, "..")
+	if len(files) < 10 {
+		t.Fatalf("only %d Go files found", len(files))
+	}
+	for _, file := range files {
+		folder := path.Dir(file)
+		if folder == "bpf" || strings.HasPrefix(folder, "bpf/") {
+			t.Errorf("%s: bpf/ holds C only; a .c file beside a Go file does not build without cgo", file)
+			continue
+		}
+		rank, ok := rankOf(folder)
+		if !ok {
+			t.Errorf("%s: folder %s has no rank", file, folder)
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", file), nil, parser.ImportsOnly)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, spec := range parsed.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkImport(t, file, folder, rank, imported)
+		}
+	}
+}
+
+func checkImport(t *testing.T, file, folder string, rank int, imported string) {
+	t.Helper()
+	for _, c := range confined {
+		if within(imported, c.module) && !fitsAny(folder, c.folders) {
+			t.Errorf("%s imports %s, which only %v may", file, imported, c.folders)
+		}
+	}
+	if !within(imported, module) {
+		return
+	}
+	target := strings.TrimPrefix(strings.TrimPrefix(imported, module), "/")
+	if target == "" {
+		target = "."
+	}
+	other, ok := rankOf(target)
+	switch {
+	case !ok:
+		t.Errorf("%s imports %s, which has no rank", file, target)
+	case fitsAny(target, testSupport):
+		if !strings.HasSuffix(file, "_test.go") {
+			t.Errorf("%s imports %s, which is for tests", file, target)
+		}
+	case target == folder: // from its external test
+	case other == rank && within(target, folder): // a package may be split in folders below it
+	case other >= rank:
+		t.Errorf("%s (rank %d) imports %s (rank %d)", file, rank, target, other)
+	}
+}
+
+func rankOf(folder string) (int, bool) {
+	for _, r := range ranks {
+		if fits(folder, r.pattern) {
+			return r.rank, true
+		}
+	}
+	return 0, false
+}
+
+func fitsAny(folder string, patterns []string) bool {
+	for _, pattern := range patterns {
+		if fits(folder, pattern) {
+			return true
+		}
+	}
+	return false
+}
+
+func fits(folder, pattern string) bool {
+	if below, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return strings.HasPrefix(folder, below+"/")
+	}
+	return folder == pattern
+}
+
+// within tells whether a path is a folder or lies below it.
+func within(path, folder string) bool {
+	return path == folder || strings.HasPrefix(path, folder+"/")
+}
+
+// goFiles returns the Go files below root, by their slash-separated path in
+// it, but not those of nested modules and of test data.
+func goFiles(t *testing.T, root string) []string {
+	t.Helper()
+	var files []string
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		inside, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		switch {
+		case entry.IsDir() && name != root && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || nested(name)):
+			return filepath.SkipDir
+		case strings.HasSuffix(name, ".go"):
+			files = append(files, filepath.ToSlash(inside))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// nested tells whether a folder is a module of its own.
+func nested(folder string) bool {
+	found, err := filepath.Glob(filepath.Join(folder, "go.mod"))
+	return err == nil && len(found) > 0
+}

@@ -1,0 +1,54 @@
+// Command guest is the first and only process of a test machine: it mounts
+// what a BPF test needs, runs /test with the arguments in /arguments (one a
+// line), prints its exit code and turns the machine off.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	for _, m := range []struct{ kind, on string }{
+		{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/tmp"},
+		{"tracefs", "/sys/kernel/tracing"}, {"bpf", "/sys/fs/bpf"}, {"cgroup2", "/sys/fs/cgroup"},
+	} {
+		_ = os.MkdirAll(m.on, 0o755) // Mount says what is wrong
+		if err := syscall.Mount(m.kind, m.on, m.kind, 0, ""); err != nil {
+			fmt.Printf("guest: mount %s: %v\n", m.on, err)
+		}
+	}
+	fmt.Printf("\nguest: exit %d\n", run())
+	syscall.Sync()
+	// A restart ends qemu, which is told not to do it.
+	err := syscall.Reboot(syscall.LINUX_REBOOT_CMD_RESTART)
+	fmt.Println("guest: restart:", err)
+}
+
+// run runs the test and returns its exit code, 125 if it could not run.
+func run() int {
+	arguments, err := os.ReadFile("/arguments")
+	if err != nil {
+		fmt.Println("guest:", err)
+		return 125
+	}
+	fmt.Println("guest: begin")
+	test := exec.Command("/test", strings.Split(strings.TrimSpace(string(arguments)), "\n")...)
+	test.Env = []string{"PATH=/", "HOME=/tmp", "REQUIRE_KERNEL=1"}
+	test.Stdout, test.Stderr = os.Stdout, os.Stderr
+	err = test.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
+	default:
+		fmt.Println("guest:", err)
+		return 125
+	}
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// writeInitramfs writes an archive of the guest as /init, the test as /test
+// and its arguments, one a line, as /arguments.
+func writeInitramfs(path, test, guest string, arguments []string) error {
+	a := archive{}
+	for _, dir := range []string{"dev", "proc", "sys", "tmp"} {
+		a.add(entry{name: dir, mode: 0o040755})
+	}
+	a.add(entry{name: "dev/console", mode: 0o020600, major: 5, minor: 1})
+	for name, host := range map[string]string{"init": guest, "test": test} {
+		data, err := os.ReadFile(host)
+		if err != nil {
+			return err
+		}
+		a.add(entry{name: name, mode: 0o100755, data: data})
+	}
+	a.add(entry{name: "arguments", mode: 0o100644, data: []byte(strings.Join(arguments, "\n"))})
+	a.add(entry{name: "TRAILER!!!"})
+	return os.WriteFile(path, a.text.Bytes(), 0o644)
+}
+
+// archive is a cpio archive in the "newc" format, which the kernel unpacks:
+// Documentation/driver-api/early-userspace/buffer-format.rst.
+type archive struct {
+	text  bytes.Buffer
+	count int
+}
+
+// entry is a file of an archive; mode holds its type too, as in stat(2).
+type entry struct {
+	name         string
+	mode         uint32
+	major, minor uint32 // of a device
+	data         []byte
+}
+
+func (a *archive) add(e entry) {
+	a.count++
+	fmt.Fprintf(&a.text, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x",
+		a.count, e.mode, 0, 0, 1, 0, len(e.data), 0, 0, e.major, e.minor, len(e.name)+1, 0)
+	a.text.WriteString(e.name + "\x00")
+	a.align()
+	a.text.Write(e.data)
+	a.align()
+}
+
+// align fills up to a multiple of four bytes.
+func (a *archive) align() {
+	for a.text.Len()%4 != 0 {
+		a.text.WriteByte(0)
+	}
+}

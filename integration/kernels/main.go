@@ -1,0 +1,162 @@
+// Command kernels runs a package's tests on other Linux kernels and CPUs, in
+// machines that qemu emulates and that live for one test:
+//
+//	go run ./integration/kernels [-cells 5.10/amd64,6.12/arm64] [-package ./ebpf/kernel] [-run Load] [-v]
+//
+// The kernels are Debian's, downloaded once into the user's cache by an apt
+// with a private root, so that nothing of the host changes.
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// cell is one line of the matrix.
+type cell struct {
+	version string // of the kernel, such as 6.12
+	arch    string // as Go and Debian call it
+}
+
+func (c cell) String() string { return c.version + "/" + c.arch }
+
+const defaultCells = "5.10/amd64,6.1/amd64,6.12/amd64,7.2/amd64,6.1/arm64,6.12/arm64"
+
+func main() {
+	cells := flag.String("cells", defaultCells, "kernel versions and architectures")
+	pkg := flag.String("package", "./ebpf/kernel", "the package whose tests are run")
+	run := flag.String("run", ".", "the tests to run, as for go test")
+	verbose := flag.Bool("v", false, "print the whole output of the tests that pass, too")
+	limit := flag.Duration("timeout", 5*time.Minute, "for one kernel")
+	flag.Parse()
+	if err := test(*cells, *pkg, []string{"-test.run=" + *run, "-test.v", "-test.timeout=" + limit.String()}, *limit, *verbose); err != nil {
+		fmt.Fprintln(os.Stderr, "kernels:", err)
+		os.Exit(1)
+	}
+}
+
+// test runs the cells one after the other and returns an error that names
+// those that failed.
+func test(cells, pkg string, arguments []string, limit time.Duration, verbose bool) error {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return err
+	}
+	store := kernelStore{dir: filepath.Join(cache, "headwater-test", "kernels")}
+	var failed []string
+	for _, text := range strings.Split(cells, ",") {
+		version, arch, ok := strings.Cut(text, "/")
+		if !ok {
+			return fmt.Errorf("cell %q: want VERSION/ARCHITECTURE", text)
+		}
+		c := cell{version, arch}
+		begin := time.Now()
+		output, err := testCell(&store, c, pkg, arguments, limit)
+		if err != nil {
+			failed = append(failed, c.String())
+			fmt.Printf("FAIL  %-12s %.0f s: %v\n%s\n", c, time.Since(begin).Seconds(), err, output)
+			continue
+		}
+		fmt.Printf("ok    %-12s %.0f s\n", c, time.Since(begin).Seconds())
+		if verbose {
+			fmt.Println(output)
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("failed on %s", strings.Join(failed, ", "))
+	}
+	return nil
+}
+
+// testCell runs the tests on one kernel and returns what they printed.
+func testCell(store *kernelStore, c cell, pkg string, arguments []string, limit time.Duration) (string, error) {
+	image, err := store.image(c)
+	if err != nil {
+		return "", err
+	}
+	work, err := os.MkdirTemp("", "headwater-kernels-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(work)
+	binary, guest := filepath.Join(work, "test"), filepath.Join(work, "guest")
+	if err := goTool(c.arch, "test", "-c", "-o", binary, pkg); err != nil {
+		return "", err
+	}
+	if err := goTool(c.arch, "build", "-buildvcs=false", "-o", guest, "./integration/kernels/guest"); err != nil {
+		return "", err
+	}
+	archive := filepath.Join(work, "initramfs")
+	if err := writeInitramfs(archive, binary, guest, arguments); err != nil {
+		return "", err
+	}
+	console, err := boot(c, image, archive, limit)
+	return verdict(console, err)
+}
+
+func goTool(arch string, args ...string) error {
+	cmd := exec.Command("go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+arch)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go %s: %w\n%s", args[0], err, out)
+	}
+	return nil
+}
+
+// boot starts the machine and returns its console's text when it is off.
+//
+// Emulation only: the kernels hang under KVM inside another machine. An x86
+// guest gets one CPU, because with several, emulated in parallel, kernels
+// patch their own text under their own feet.
+func boot(c cell, image, archive string, limit time.Duration) (string, error) {
+	var args []string
+	var program, console string
+	switch c.arch {
+	case "amd64":
+		program, console = "qemu-system-x86_64", "ttyS0"
+		args = []string{"-accel", "tcg,thread=single", "-machine", "pc", "-cpu", "max", "-smp", "1"}
+	case "arm64":
+		program, console = "qemu-system-aarch64", "ttyAMA0"
+		args = []string{"-accel", "tcg,thread=multi", "-machine", "virt,gic-version=3", "-cpu", "max,pauth-impdef=on,sve=off", "-smp", "2"}
+	default:
+		return "", fmt.Errorf("no machine for architecture %q", c.arch)
+	}
+	args = append(args, "-m", "2048", "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot",
+		"-kernel", image, "-initrd", archive, "-append", "console="+console+" panic=-1 quiet mitigations=off")
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	var text bytes.Buffer
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stdout, cmd.Stderr = &text, &text
+	if err := cmd.Run(); err != nil {
+		return text.String(), fmt.Errorf("%s: %w", program, err)
+	}
+	return text.String(), nil
+}
+
+var (
+	beginMark = regexp.MustCompile(`(?s)^.*guest: begin\r?\n`)
+	exitMark  = regexp.MustCompile(`guest: exit (\d+)`)
+)
+
+// verdict cuts the test's output from the console's text. A machine that
+// stopped without telling the exit code has crashed or hung.
+func verdict(console string, err error) (string, error) {
+	exit := exitMark.FindStringSubmatchIndex(console)
+	if err != nil || exit == nil {
+		return console, fmt.Errorf("the machine did not come to an end: %v", err)
+	}
+	output := strings.ReplaceAll(beginMark.ReplaceAllString(console[:exit[0]], ""), "\r", "")
+	if code := console[exit[2]:exit[3]]; code != "0" {
+		return output, fmt.Errorf("exit code %s", code)
+	}
+	return output, nil
+}
