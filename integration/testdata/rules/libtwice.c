@@ -1,0 +1,3 @@
+#include "work.h"
+
+FRAME unsigned long work(unsigned long n) { return burn(n) + 1; }
