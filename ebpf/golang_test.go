@@ -14,10 +14,12 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/ebpf/trial"
 )
 
 // buildGo builds a program of testdata/golang with flags.
-func buildGo(t *testing.T, name string, env []string, flags ...string) string {
+func buildGo(t testing.TB, name string, env []string, flags ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", path}, flags, []string{"./testdata/golang/" + name})...)
@@ -35,7 +37,7 @@ type goSymbols struct {
 	names  map[uint64]string
 }
 
-func symbolsOf(t *testing.T, path string) goSymbols {
+func symbolsOf(t testing.TB, path string) goSymbols {
 	t.Helper()
 	out, err := exec.Command("go", "tool", "nm", path).Output()
 	if err != nil {
@@ -108,7 +110,7 @@ func userFrames(sample *profile.Sample, program string, symbols goSymbols) (fram
 }
 
 // runGo profiles a program that runs for some seconds.
-func runGo(t *testing.T, program string, args ...string) []Profile {
+func runGo(t testing.TB, program string, args ...string) []Profile {
 	t.Helper()
 	o := DefaultOptions()
 	o.Comm, o.SampleRate = CommNone, 397
@@ -140,19 +142,20 @@ func TestGoStacks(t *testing.T) {
 		"stripped":     {twin, []string{"-ldflags=-s -w"}},
 		"pie":          {buildGo(t, "plain", []string{"CGO_ENABLED=0"}, "-buildmode=pie"), []string{"-buildmode=pie", "-ldflags=-s -w"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		try := func(t *trial.T) {
 			program := buildGo(t, "plain", []string{"CGO_ENABLED=0"}, c.flags...)
 			own := filepath.Join(t.TempDir(), "cpu.pprof")
 			stacks := goStacks(runGo(t, program, "2", own), program, symbolsOf(t, c.twin))
 			checkCallers(t, stacks)
 			checkGoRoots(t, stacks)
 			compareOwn(t, stacks, own)
-		})
+		}
+		t.Run(name, func(t *testing.T) { trial.Run(t, try) })
 	}
 }
 
 // checkCallers compares the callers of the functions that compute with the source.
-func checkCallers(t *testing.T, stacks []goStack) {
+func checkCallers(t testing.TB, stacks []goStack) {
 	t.Helper()
 	callers := []string{"main.middle", "main.burn", "main.main", "runtime.main", "runtime.goexit"}
 	right, wrong := map[string]int64{}, int64(0)
@@ -175,7 +178,7 @@ func checkCallers(t *testing.T, stacks []goStack) {
 }
 
 // checkGoRoots demands that stacks end at the beginning of a goroutine or thread.
-func checkGoRoots(t *testing.T, stacks []goStack) {
+func checkGoRoots(t testing.TB, stacks []goStack) {
 	t.Helper()
 	roots := map[string]int64{}
 	whole, all := int64(0), int64(0)
@@ -201,7 +204,7 @@ func checkGoRoots(t *testing.T, stacks []goStack) {
 // compareOwn compares the callers of leaves with those in a profile by Go itself,
 // which goes from the runtime's stacks on to the goroutine's. What is frequent in
 // either must be in the other.
-func compareOwn(t *testing.T, stacks []goStack, path string) {
+func compareOwn(t testing.TB, stacks []goStack, path string) {
 	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
@@ -239,7 +242,7 @@ func chains(stacks []goStack) map[string]int64 {
 }
 
 // compareCallers demands that chains of more than 3 % are among others.
-func compareCallers(t *testing.T, whose string, counts, others map[string]int64) {
+func compareCallers(t testing.TB, whose string, counts, others map[string]int64) {
 	t.Helper()
 	all := int64(0)
 	for _, n := range counts {
@@ -265,7 +268,9 @@ func compareCallers(t *testing.T, whose string, counts, others map[string]int64)
 
 // TestGoCallback profiles a program whose stacks go from Go to C, through the
 // C library, and back to Go.
-func TestGoCallback(t *testing.T) {
+func TestGoCallback(t *testing.T) { trial.Run(t, tryGoCallback) }
+
+func tryGoCallback(t *trial.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		if os.Getenv("REQUIRE_KERNEL") == "1" {
 			t.Fatal("REQUIRE_KERNEL=1 but gcc is not installed")

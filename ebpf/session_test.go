@@ -12,10 +12,11 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/trial"
 )
 
 // start begins a session, or skips where this process may not.
-func start(t *testing.T, o Options) *Session {
+func start(t testing.TB, o Options) *Session {
 	t.Helper()
 	s, err := Start(o)
 	var denied *kernel.PermissionError
@@ -29,7 +30,7 @@ func start(t *testing.T, o Options) *Session {
 }
 
 // busy starts a process that burns a CPU, and returns its PID.
-func busy(t *testing.T) uint32 {
+func busy(t testing.TB) uint32 {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", "while :; do :; done")
 	if err := cmd.Start(); err != nil {
@@ -56,7 +57,7 @@ func of(profiles []Profile, pid uint32) (samples, complete uint64) {
 }
 
 // collect waits until a process has samples.
-func collect(t *testing.T, s *Session, pid uint32, want uint64) []Profile {
+func collect(t testing.TB, s *Session, pid uint32, want uint64) []Profile {
 	t.Helper()
 	var all []Profile
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
@@ -74,7 +75,9 @@ func collect(t *testing.T, s *Session, pid uint32, want uint64) []Profile {
 	return nil
 }
 
-func TestSession(t *testing.T) {
+func TestSession(t *testing.T) { trial.Run(t, trySession) }
+
+func trySession(t *trial.T) {
 	before := runtime.NumGoroutine()
 	pid := busy(t)
 	s := start(t, DefaultOptions())
@@ -99,7 +102,7 @@ func TestSession(t *testing.T) {
 }
 
 // checkProfiles checks what Pyroscope and pprof ask of a profile.
-func checkProfiles(t *testing.T, profiles []Profile) {
+func checkProfiles(t testing.TB, profiles []Profile) {
 	t.Helper()
 	times := map[int64]bool{}
 	for _, p := range profiles {
@@ -119,7 +122,7 @@ func checkProfiles(t *testing.T, profiles []Profile) {
 	}
 }
 
-func checkLocation(t *testing.T, l *profile.Location) {
+func checkLocation(t testing.TB, l *profile.Location) {
 	t.Helper()
 	if len(l.Line) == 0 || l.Line[0].Function == nil || l.Line[0].Function.Name == "" {
 		t.Errorf("location 0x%x has no function", l.Address)
@@ -131,7 +134,9 @@ func checkLocation(t *testing.T, l *profile.Location) {
 }
 
 // TestUpdate changes the options while samples are taken.
-func TestUpdate(t *testing.T) {
+func TestUpdate(t *testing.T) { trial.Run(t, tryUpdate) }
+
+func tryUpdate(t *trial.T) {
 	pid := busy(t)
 	s := start(t, DefaultOptions())
 	defer s.Close()
@@ -183,7 +188,9 @@ func TestUpdate(t *testing.T) {
 }
 
 // TestTargetsOnly profiles one process of two.
-func TestTargetsOnly(t *testing.T) {
+func TestTargetsOnly(t *testing.T) { trial.Run(t, tryTargetsOnly) }
+
+func tryTargetsOnly(t *trial.T) {
 	wanted, other := busy(t), busy(t)
 	o := DefaultOptions()
 	o.TargetsOnly = true

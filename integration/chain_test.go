@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headwater/headwater/ebpf/trial"
 )
 
 // hostConfig profiles the whole host every two seconds and sends it to a
@@ -33,7 +35,9 @@ pyroscope.ebpf "host" {
 // TestChain profiles a program without frame pointers whose stack goes
 // through 60 functions, a shared library and a callback of libc's qsort: their
 // names in every sample, in order, none left out.
-func TestChain(t *testing.T) {
+func TestChain(t *testing.T) { trial.Run(t, tryChain) }
+
+func tryChain(t *trial.T) {
 	requireRoot(t)
 	server := startPyroscope(t)
 
@@ -44,13 +48,13 @@ func TestChain(t *testing.T) {
 	startChain(t, late, 60)
 
 	for name, program := range map[string]string{"started before the profiler": early, "started after": late} {
-		t.Run(name, func(t *testing.T) { checkChain(t, server, program) })
+		t.Run(name, func(t *trial.T) { checkChain(t, server, program) })
 	}
 }
 
 // checkChain waits for four seconds of CPU of the chain in the server, and
 // judges each of its stacks.
-func checkChain(t *testing.T, server *pyroscope, program string) {
+func checkChain(t testing.TB, server *pyroscope, program string) {
 	var all []stack
 	eventually(t, 40*time.Second, "4 s of the chain are in Pyroscope", func() bool {
 		p := server.profile(t, cpuProfile, `{service_name="chain"}`, time.Time{})
@@ -108,7 +112,7 @@ func chainDepth(s stack) (int, error) {
 }
 
 // checkMappings compares file and build ID of the frames with the files.
-func checkMappings(t *testing.T, all []stack, program string) {
+func checkMappings(t testing.TB, all []stack, program string) {
 	t.Helper()
 	library := filepath.Join(filepath.Dir(program), "libchain.so")
 	want := map[string]frame{

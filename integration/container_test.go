@@ -7,12 +7,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headwater/headwater/ebpf/trial"
 )
 
 // TestContainerTargets profiles a process in a cgroup that is named as
 // Docker names a container's: its samples belong to the target with that ID,
 // those of others to the default target, or to nobody with targets_only.
-func TestContainerTargets(t *testing.T) {
+func TestContainerTargets(t *testing.T) { trial.Run(t, tryContainerTargets) }
+
+func tryContainerTargets(t *trial.T) {
 	requireRoot(t)
 	id := strings.Repeat("0123456789abcdef", 4)
 	program := chainProgram(t, "hwcontainer")
@@ -21,7 +25,7 @@ func TestContainerTargets(t *testing.T) {
 	startChain(t, outside, 120)
 
 	for _, only := range []bool{true, false} {
-		t.Run(fmt.Sprintf("targets_only=%v", only), func(t *testing.T) {
+		t.Run(fmt.Sprintf("targets_only=%v", only), func(t *trial.T) {
 			server := startPyroscope(t)
 			h := startHeadwater(t, fmt.Sprintf(`
 pyroscope.write "server" {
@@ -44,7 +48,7 @@ pyroscope.ebpf "containers" {
 	}
 }
 
-func checkContainer(t *testing.T, server *pyroscope, only bool) {
+func checkContainer(t testing.TB, server *pyroscope, only bool) {
 	t.Helper()
 	query := func(selector string) []stack {
 		return stacks(server.profile(t, cpuProfile, selector, time.Time{}))

@@ -43,7 +43,7 @@ func TestDiagnostics(t *testing.T) {
 
 // diagnose runs a configuration that cannot work, from its own folder, and
 // returns what is printed apart from the log.
-func diagnose(t *testing.T, config string) string {
+func diagnose(t testing.TB, config string) string {
 	t.Helper()
 	cmd := exec.Command(headwaterBinary(t), "run", "--server.http.listen-addr=127.0.0.1:"+freePort(t), "--storage.path="+t.TempDir(), filepath.Base(config))
 	cmd.Dir = filepath.Dir(config)
@@ -113,7 +113,7 @@ func TestNotRoot(t *testing.T) {
 }
 
 // publicDir returns a folder that everybody may read and write.
-func publicDir(t *testing.T) string {
+func publicDir(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, each := range []string{filepath.Dir(dir), dir} {
@@ -124,7 +124,7 @@ func publicDir(t *testing.T) string {
 	return dir
 }
 
-func copyFile(t *testing.T, from, to string) {
+func copyFile(t testing.TB, from, to string) {
 	t.Helper()
 	if err := os.WriteFile(to, []byte(readFile(t, from)), 0o755); err != nil {
 		t.Fatal(err)

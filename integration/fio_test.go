@@ -5,13 +5,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headwater/headwater/ebpf/trial"
 )
 
 // TestFio profiles Debian's fio, which is stripped and has no frame pointers,
 // with testdata/seed.river, and compares what Pyroscope then shows with the
 // stacks that eu-stack tells of the same process: from _start through fio,
 // libaio and libc to the system call and the kernel.
-func TestFio(t *testing.T) {
+func TestFio(t *testing.T) { trial.Run(t, tryFio) }
+
+func tryFio(t *trial.T) {
 	requireRoot(t)
 	requireTools(t, "eu-stack", "nm")
 	server := startPyroscope(t)
@@ -40,7 +44,7 @@ func TestFio(t *testing.T) {
 }
 
 // checkRoots demands that the stacks reach the program's entry.
-func checkRoots(t *testing.T, all []stack) {
+func checkRoots(t testing.TB, all []stack) {
 	t.Helper()
 	rooted := int64(0)
 	var others []stack
@@ -58,7 +62,7 @@ func checkRoots(t *testing.T, all []stack) {
 
 // checkSubmits judges the stacks that go through io_submit: fio's part as
 // eu-stack has it, then libaio, libc, and nothing but the kernel.
-func checkSubmits(t *testing.T, all []stack, native []chain) {
+func checkSubmits(t testing.TB, all []stack, native []chain) {
 	t.Helper()
 	kernel := kernelSymbols(t)
 	submits, known, inKernel := int64(0), int64(0), int64(0)
@@ -102,7 +106,7 @@ func checkSubmits(t *testing.T, all []stack, native []chain) {
 // checkSystemCall judges the frames that io_submit calls: libc's syscall,
 // and above it, if any, named functions of the kernel, io_submit's among them.
 // It tells whether the stack reaches into the kernel.
-func checkSystemCall(t *testing.T, s stack, callees []frame, kernel map[string]bool) bool {
+func checkSystemCall(t testing.TB, s stack, callees []frame, kernel map[string]bool) bool {
 	t.Helper()
 	if len(callees) == 0 || callees[0].name != "syscall" {
 		return false // io_submit itself, or the stub that it calls through

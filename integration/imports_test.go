@@ -21,7 +21,7 @@ var ranks = []struct {
 	rank    int
 }{
 	{"ebpf/ehframe", 1}, {"ebpf/elffile", 1}, {"ebpf/gopclntab", 1}, {"ebpf/procfs", 1},
-	{"ebpf/unwind", 2}, {"ebpf/cfi", 2}, {"ebpf/ehframe/ehtest", 2},
+	{"ebpf/unwind", 2}, {"ebpf/cfi", 2}, {"ebpf/ehframe/ehtest", 2}, {"ebpf/trial", 1},
 	{"ebpf/kernel", 3}, {"ebpf/process", 3}, {"ebpf/symbol", 3}, {"ebpf/target", 3},
 	{"ebpf/pprof", 4}, {"ebpf/feed", 4},
 	{"ebpf", 5}, {"ebpf/verify", 5},
@@ -33,7 +33,7 @@ var ranks = []struct {
 }
 
 // testSupport are packages that tests of every rank import, and nothing else.
-var testSupport = []string{"ebpf/ehframe/ehtest"}
+var testSupport = []string{"ebpf/ehframe/ehtest", "ebpf/trial"}
 
 // confined are modules that only some folders may import, so that the
 // profiler stays a library that knows neither River nor Prometheus, and only
@@ -81,7 +81,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-func checkImport(t *testing.T, file, folder string, rank int, imported string) {
+func checkImport(t testing.TB, file, folder string, rank int, imported string) {
 	t.Helper()
 	for _, c := range confined {
 		if within(imported, c.module) && !fitsAny(folder, c.folders) {
@@ -142,7 +142,7 @@ func within(path, folder string) bool {
 
 // goFiles returns the Go files below root, by their slash-separated path in
 // it, but not those of nested modules and of test data.
-func goFiles(t *testing.T, root string) []string {
+func goFiles(t testing.TB, root string) []string {
 	t.Helper()
 	var files []string
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {

@@ -5,11 +5,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headwater/headwater/ebpf/trial"
 )
 
 // TestKernelFrames profiles one dd with three components at once: with both
 // parts of the stack, with only the user's and with only the kernel's.
-func TestKernelFrames(t *testing.T) {
+func TestKernelFrames(t *testing.T) { trial.Run(t, tryKernelFrames) }
+
+func tryKernelFrames(t *trial.T) {
 	requireRoot(t)
 	server := startPyroscope(t)
 	dd := startCopy(t)
@@ -32,12 +36,12 @@ pyroscope.ebpf "%[1]s" {
 	startHeadwater(t, config)
 
 	kernel := kernelSymbols(t)
-	for name, check := range map[string]func(*testing.T, stack, int){
+	for name, check := range map[string]func(testing.TB, stack, int){
 		"both":   kernelAboveUser,
 		"user":   onlyUser,
 		"kernel": onlyKernel,
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, func(t *trial.T) {
 			var all []stack
 			eventually(t, 30*time.Second, "3 s of dd are in Pyroscope", func() bool {
 				p := server.profile(t, cpuProfile, fmt.Sprintf(`{service_name="dd-%s"}`, name), time.Time{})
@@ -74,7 +78,7 @@ func firstKernelFrame(s stack, kernel map[string]bool) int {
 	return len(s.frames)
 }
 
-func kernelAboveUser(t *testing.T, s stack, first int) {
+func kernelAboveUser(t testing.TB, s stack, first int) {
 	for _, f := range s.frames[first:] {
 		if strings.HasPrefix(f.file, "/") {
 			t.Errorf("%s of %s is called by the kernel, in %v", f.name, f.file, s)
@@ -85,13 +89,13 @@ func kernelAboveUser(t *testing.T, s stack, first int) {
 	}
 }
 
-func onlyUser(t *testing.T, s stack, first int) {
+func onlyUser(t testing.TB, s stack, first int) {
 	if first < len(s.frames) {
 		t.Errorf("collect_kernel_profile is false, but there is %s in %v", s.frames[first].name, s)
 	}
 }
 
-func onlyKernel(t *testing.T, s stack, first int) {
+func onlyKernel(t testing.TB, s stack, first int) {
 	if first != 1 {
 		t.Errorf("collect_user_profile is false, but there is %s in %v", s.frames[1].name, s)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/headwater/headwater/ebpf/trial"
 )
 
 // outage is how long Pyroscope is away in TestOutage.
@@ -11,7 +13,9 @@ const outage = 30 * time.Second
 
 // TestOutage stops Pyroscope for a while: collecting goes on, what is dropped
 // is counted and logged, and profiles arrive again afterwards.
-func TestOutage(t *testing.T) {
+func TestOutage(t *testing.T) { trial.Run(t, tryOutage) }
+
+func tryOutage(t *trial.T) {
 	requireRoot(t)
 	program := chainProgram(t, "hwoutage")
 	startChain(t, program, 180)

@@ -17,6 +17,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/headwater/headwater/ebpf/trial"
 )
 
 // pagePath is where quickstart.river's profiler has its page.
@@ -25,7 +27,9 @@ const pagePath = "/api/v0/component/pyroscope.ebpf.host/"
 // TestPage runs river/examples/quickstart.river, as `make run` does, and looks
 // at the page in a browser: the overview shows the target and the processes,
 // and a process's flame graph has the functions that its program calls.
-func TestPage(t *testing.T) {
+func TestPage(t *testing.T) { trial.Run(t, tryPage) }
+
+func tryPage(t *trial.T) {
 	requireRoot(t)
 	startChain(t, chainProgram(t, "hwpage"), 180)
 	h := startHeadwater(t, readFile(t, "../river/examples/quickstart.river"))
@@ -81,7 +85,7 @@ type browser struct {
 
 // openBrowser starts Debian's chromium with a profile of its own and without
 // the connections that a browser makes by itself.
-func openBrowser(t *testing.T) *browser {
+func openBrowser(t testing.TB) *browser {
 	t.Helper()
 	requireTools(t, "chromium")
 	options := []chromedp.ExecAllocatorOption{
@@ -124,13 +128,13 @@ func (b *browser) listen(event any) {
 }
 
 // do does something in the page.
-func (b *browser) do(t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
+func (b *browser) do(t testing.TB, steps ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	result(t, b, chromedp.Steps(steps...))
 }
 
 // result does something in the page that has an answer, within a time limit.
-func result[T any](t *testing.T, b *browser, action chromedp.Action[T]) T {
+func result[T any](t testing.TB, b *browser, action chromedp.Action[T]) T {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 40*time.Second)
 	defer cancel()
@@ -142,7 +146,7 @@ func result[T any](t *testing.T, b *browser, action chromedp.Action[T]) T {
 }
 
 // checkComplaints demands a quiet console and no request to anybody else.
-func (b *browser) checkComplaints(t *testing.T, origin string) {
+func (b *browser) checkComplaints(t testing.TB, origin string) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -160,7 +164,7 @@ func (b *browser) checkComplaints(t *testing.T, origin string) {
 }
 
 // screenshot keeps a picture of the page, if HEADWATER_SCREENSHOTS says where.
-func (b *browser) screenshot(t *testing.T, name string) {
+func (b *browser) screenshot(t testing.TB, name string) {
 	t.Helper()
 	dir := os.Getenv("HEADWATER_SCREENSHOTS")
 	if dir == "" {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/headwater/headwater/ebpf/trial"
 )
 
 // program is a way to build one of testdata/programs.
@@ -60,25 +62,27 @@ func TestPrograms(t *testing.T) {
 	startHeadwater(t, hostConfig(server.url, "programs", ""))
 	kernel := kernelSymbols(t)
 	for _, p := range programs() {
-		t.Run(p.name, func(t *testing.T) {
+		try := func(t *trial.T) {
+			begin := time.Now()
 			running := start(t, exec.Command(p.build(t), "60"))
 			time.Sleep(200 * time.Millisecond) // to get through the dynamic linker
 			native := nativeChains(t, busiestThread(t, running.pid()), 8, "")
 			var all []stack
 			eventually(t, 30*time.Second, "3 s of "+p.name+" are in Pyroscope", func() bool {
-				all = ofCommand(stacks(server.profile(t, cpuProfile, `{service_name="programs"}`, time.Time{})), p.name)
+				all = ofCommand(stacks(server.profile(t, cpuProfile, `{service_name="programs"}`, begin)), p.name)
 				return total(all) >= 3e9
 			})
 			running.kill(t)
 			checkAgainst(t, all, native, kernel)
-		})
+		}
+		t.Run(p.name, func(t *testing.T) { trial.Run(t, try) })
 	}
 }
 
 // checkAgainst demands that the most frequent chain is in the profile and that
 // nearly all time is below chains that eu-stack has seen. The rest is the
 // program's start and the instants between its calls.
-func checkAgainst(t *testing.T, all []stack, native []chain, kernel map[string]bool) {
+func checkAgainst(t testing.TB, all []stack, native []chain, kernel map[string]bool) {
 	t.Helper()
 	best, known := int64(0), int64(0)
 	var strange []stack
@@ -125,7 +129,9 @@ func busiestThread(t testing.TB, pid int) int {
 
 // TestVDSO profiles a program that spends its time in the vdso: a named frame
 // of it, called by libc's clock_gettime, and the stack whole.
-func TestVDSO(t *testing.T) {
+func TestVDSO(t *testing.T) { trial.Run(t, tryVDSO) }
+
+func tryVDSO(t *trial.T) {
 	requireRoot(t)
 	server := startPyroscope(t)
 	startHeadwater(t, hostConfig(server.url, "vdso", ""))
@@ -153,7 +159,9 @@ func TestVDSO(t *testing.T) {
 }
 
 // TestDemangle shows one program's C++ names in the four ways.
-func TestDemangle(t *testing.T) {
+func TestDemangle(t *testing.T) { trial.Run(t, tryDemangle) }
+
+func tryDemangle(t *trial.T) {
 	requireRoot(t)
 	server := startPyroscope(t)
 	mill := start(t, exec.Command(program{name: "hwmill", source: "mill.cc"}.build(t), "60"))

@@ -7,11 +7,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/headwater/headwater/ebpf/trial"
 )
 
 // TestReload breaks the configuration of a running profiler, reloads it, and
 // mends it again: the old graph goes on collecting, and says so.
-func TestReload(t *testing.T) {
+func TestReload(t *testing.T) { trial.Run(t, tryReload) }
+
+func tryReload(t *trial.T) {
 	requireRoot(t)
 	program := chainProgram(t, "hwreload")
 	startChain(t, program, 120)
@@ -19,7 +23,7 @@ func TestReload(t *testing.T) {
 	config := func(service string) string { return hostConfig(server.url, service, `collect_kernel_profile = true`) }
 	h := startHeadwater(t, config("before"))
 	collected := func() float64 { return h.metric(t, "pyroscope_ebpf_profiling_sessions_total") }
-	goesOn := func(t *testing.T) {
+	goesOn := func(t testing.TB) {
 		t.Helper()
 		soFar := collected()
 		eventually(t, 20*time.Second, "collecting goes on", func() bool { return collected() >= soFar+2 })
@@ -34,7 +38,7 @@ func TestReload(t *testing.T) {
 		"unknown component": config("broken") + "pyroscope.telepathy \"x\" { }\n",
 		"missing reference": strings.Replace(config("broken"), "write.server.receiver", "write.nowhere.receiver", 1),
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, func(t *trial.T) {
 			writeFile(t, h.config, broken)
 			code, body := h.reload(t)
 			if code != http.StatusBadRequest || !strings.Contains(body, "config.river:") {
@@ -62,7 +66,9 @@ func TestReload(t *testing.T) {
 
 // TestUpdateArguments changes the sample rate of a running profiler: the new
 // period holds, and the CPU time of a busy process is neither lost nor doubled.
-func TestUpdateArguments(t *testing.T) {
+func TestUpdateArguments(t *testing.T) { trial.Run(t, tryUpdateArguments) }
+
+func tryUpdateArguments(t *trial.T) {
 	requireRoot(t)
 	program := chainProgram(t, "hwupdate")
 	server := startPyroscope(t)
@@ -92,7 +98,7 @@ func TestUpdateArguments(t *testing.T) {
 }
 
 // waitForService waits until a service has sent something.
-func waitForService(t *testing.T, server *pyroscope, service string) {
+func waitForService(t testing.TB, server *pyroscope, service string) {
 	t.Helper()
 	eventually(t, 30*time.Second, "service "+service+" is in Pyroscope", func() bool {
 		p := server.profile(t, cpuProfile, fmt.Sprintf("{service_name=%q}", service), time.Time{})

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headwater/headwater/ebpf/trial"
 )
 
 // rule is a program that makes the unwinder apply a rule which profilers get
@@ -62,7 +64,7 @@ func (s stacksOf) expand(form string) *regexp.Regexp {
 
 // TestRules runs the programs of all rules under one profiler, four at a
 // time, and compares their stacks with what is known of them.
-func TestRules(t *testing.T) { runRules(t, rules()) }
+func TestRules(t *testing.T) { trial.Run(t, func(t *trial.T) { runRules(t, rules()) }) }
 
 // TestManyMappings has processes with 12,000 mappings of one file, which must
 // neither be lost nor hold up the profiler.
@@ -74,10 +76,12 @@ func TestManyMappings(t *testing.T) {
 			among: map[string]int{"call island burn$": 30}, // the rest is mmap
 		}}}
 	}
-	runRules(t, []rule{many("hwmappings", "4"), plainRule("hwbeside", plainProgram("hwbeside")), many("hwmappingsold", "6").beforeProfiler()})
+	trial.Run(t, func(t *trial.T) {
+		runRules(t, []rule{many("hwmappings", "4"), plainRule("hwbeside", plainProgram("hwbeside")), many("hwmappingsold", "6").beforeProfiler()})
+	})
 }
 
-func runRules(t *testing.T, all []rule) {
+func runRules(t *trial.T, all []rule) {
 	requireRoot(t)
 	server := startPyroscope(t)
 	var commands []*exec.Cmd
@@ -126,7 +130,7 @@ func runRules(t *testing.T, all []rule) {
 	}
 	kernel := kernelSymbols(t)
 	for i, r := range all {
-		t.Run(r.name, func(t *testing.T) {
+		t.Run(r.name, func(t *trial.T) {
 			problems := 0
 			for _, s := range r.want {
 				for _, problem := range s.check(t, slices.Concat(ofCommand(found, s.comm), ofCommand(found, s.before614)), dirs[i], kernel) {
@@ -153,7 +157,7 @@ func runRules(t *testing.T, all []rule) {
 var cutShort = regexp.MustCompile(`^\[incomplete: (?:(?:process_unknown|no_mapping|page_missing)\b|unsupported_rule in [^]]*\] \S+$|unreadable_stack in [^]]*\] \S+[fF]ork$)`)
 
 // check returns what is wrong with stacks.
-func (s stacksOf) check(t *testing.T, all []stack, dir string, kernel map[string]bool) (problems []string) {
+func (s stacksOf) check(t testing.TB, all []stack, dir string, kernel map[string]bool) (problems []string) {
 	t.Helper()
 	t.Logf("%s: %d ms", s.comm, total(all)/1e6)
 	if total(all) < 30e6 {

@@ -53,7 +53,7 @@ type call struct{ slot, returns uint64 }
 
 // checkEveryInstruction looks at a program from its first instruction, or from
 // where it traps.
-func checkEveryInstruction(t *testing.T, path string, trap bool) {
+func checkEveryInstruction(t testing.TB, path string, trap bool) {
 	runtime.LockOSThread() // the tracer is a thread
 	defer runtime.UnlockOSThread()
 	task := newTraced(t, path)

@@ -8,11 +8,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/headwater/headwater/ebpf/trial"
 )
 
 // soakTime is how long TestSoak runs: 45 s unless HEADWATER_SOAK says
 // otherwise (`make soak`: 10m).
-func soakTime(t *testing.T) time.Duration {
+func soakTime(t testing.TB) time.Duration {
 	t.Helper()
 	text := os.Getenv("HEADWATER_SOAK")
 	if text == "" {
@@ -28,7 +30,9 @@ func soakTime(t *testing.T) time.Duration {
 // TestSoak lets the profiler run while processes come and go and its
 // configuration is reloaded: what it holds levels off, and after it has
 // stopped nothing of it is left in the kernel.
-func TestSoak(t *testing.T) {
+func TestSoak(t *testing.T) { trial.Run(t, trySoak) }
+
+func trySoak(t *trial.T) {
 	requireRoot(t)
 	length := soakTime(t)
 	program := chainProgram(t, "hwsoak")
@@ -68,7 +72,7 @@ func TestSoak(t *testing.T) {
 // levelsOff compares the last third of the time with the one before it: the
 // first third fills caches and tables. That of profiles goes back ten minutes,
 // so that memory can level off in a long run only.
-func levelsOff(t *testing.T, history []resources, length time.Duration) {
+func levelsOff(t testing.TB, history []resources, length time.Duration) {
 	t.Helper()
 	slack := 64 << 10
 	if length >= 10*time.Minute {
@@ -106,7 +110,7 @@ func median(history []resources, of func(resources) int) int {
 
 // churn starts processes, short ones and some that burn a second of CPU,
 // until its result is called, which tells how many there were.
-func churn(t *testing.T, program string) (stop func() int) {
+func churn(t testing.TB, program string) (stop func() int) {
 	t.Helper()
 	end, ended := make(chan struct{}), make(chan int)
 	go func() {

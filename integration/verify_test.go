@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/headwater/headwater/ebpf/trial"
 )
 
 // verified is what is of interest of verify's report.
@@ -43,7 +45,7 @@ func verify(t testing.TB, args ...string) (r verified, text string) {
 func TestVerify(t *testing.T) {
 	requireRoot(t)
 	for _, p := range programs() {
-		t.Run(p.name, func(t *testing.T) {
+		try := func(t *trial.T) {
 			r, text := verify(t, "--duration=3s", "--sample-rate=499", "--min-agreement=1", "--", p.build(t), "60")
 			t.Logf("%d stacks, %d frames, %d not checkable, complete %.4f, reference %v, not compared %v", r.Stacks, r.Frames, r.NotCheckable, r.Complete, r.ReferenceEnds, r.NotCompared)
 			// On a busy machine few samples are taken, and perf's buffer has no room for
@@ -54,13 +56,16 @@ func TestVerify(t *testing.T) {
 			if r.Complete < 0.9 {
 				t.Errorf("%.4f of the stacks are complete\n%s", r.Complete, text)
 			}
-		})
+		}
+		t.Run(p.name, func(t *testing.T) { trial.Run(t, try) })
 	}
 }
 
 // TestVerifyEnds: verify of one process leaves out all others, and an interrupt
 // ends it with the report. Its own command ends with it.
-func TestVerifyEnds(t *testing.T) {
+func TestVerifyEnds(t *testing.T) { trial.Run(t, tryVerifyEnds) }
+
+func tryVerifyEnds(t *trial.T) {
 	requireRoot(t)
 	chain := startChain(t, chainProgram(t, "hwverify"), 60)
 	p := start(t, exec.Command(headwaterBinary(t), "verify", "--duration=1h", fmt.Sprintf("--pid=%d", chain.pid())))

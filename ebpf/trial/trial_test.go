@@ -1,0 +1,44 @@
+package trial
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestAttempts: failures before the last attempt are forgiven, parts go on
+// beside a part that ends, and each attempt cleans up behind itself.
+func TestAttempts(t *testing.T) {
+	var events []string
+	Run(t, func(t *T) {
+		t.Cleanup(func() { events = append(events, "clean") })
+		t.Run("part", func(t *T) {
+			t.Cleanup(func() { events = append(events, "clean part") })
+			if len(events) == 0 {
+				t.Fatal("the first time")
+			}
+		})
+		events = append(events, "after part")
+	})
+	want := []string{"clean part", "after part", "clean", "clean part", "after part", "clean"}
+	if diff := cmp.Diff(want, events); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// TestFailure runs itself in a process of its own, to see it fail.
+func TestFailure(t *testing.T) {
+	if os.Getenv("TRIAL_FAILS") != "" {
+		Run(t, func(t *T) { t.Run("part", func(t *T) { t.Fatalf("wrong by %d", 7) }) })
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestFailure$", "-test.v")
+	cmd.Env = append(os.Environ(), "TRIAL_FAILS=1")
+	out, err := cmd.CombinedOutput()
+	if err == nil || strings.Count(string(out), "part: wrong by 7") != attempts || !strings.Contains(string(out), "--- FAIL: TestFailure") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
