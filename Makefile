@@ -2,13 +2,14 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build run test large race fuzz bench generate check kernel-test soak fmt pyroscope
+.PHONY: help build run test large race fuzz bench bench-peer generate check kernel-test verify-mixed soak fmt pyroscope
 
 # The version is git's, unless git refuses to look into a checkout that belongs to somebody else.
 STAMP    := $(shell git status --short >/dev/null 2>&1 && echo true || echo false)
 UNIT      = $(shell go list ./... | grep -v '/integration$$')
 FUZZTIME ?= 20s
 SOAK     ?= 10m
+LOAD_SECONDS ?= 60
 ADDRESS  := 127.0.0.1:12345
 
 help: ## list the targets
@@ -64,6 +65,11 @@ check: ## formatting, vet, arm64, and that the BPF objects are those of bpf/
 kernel-test: ## load and run the BPF programs on kernels 5.10 to 7.2, on amd64 and arm64, emulated
 	integration/packages kernels
 	go run ./integration/kernels
+
+verify-mixed: build ## compare stacks with full CFI for LOAD_SECONDS (60) under each of two sets of programs; needs root
+	integration/packages load
+	./headwater verify --duration $$(($(LOAD_SECONDS) + 30))s -- integration/load mixed $(LOAD_SECONDS)
+	./headwater verify --duration $$(($(LOAD_SECONDS) + 30))s -- integration/load other $(LOAD_SECONDS)
 
 soak: pyroscope ## run the profiler for SOAK (10m) and see that it levels off; needs root
 	integration/packages test
