@@ -145,7 +145,7 @@ func TestGoStacks(t *testing.T) {
 		try := func(t *trial.T) {
 			program := buildGo(t, "plain", []string{"CGO_ENABLED=0"}, c.flags...)
 			own := filepath.Join(t.TempDir(), "cpu.pprof")
-			stacks := goStacks(runGo(t, program, "2", own), program, symbolsOf(t, c.twin))
+			stacks := goStacks(runGo(t, program, "4", own), program, symbolsOf(t, c.twin))
 			checkCallers(t, stacks)
 			checkGoRoots(t, stacks)
 			compareOwn(t, stacks, own)
@@ -278,7 +278,7 @@ func tryGoCallback(t *trial.T) {
 		t.Skip("gcc is not installed")
 	}
 	program := buildGo(t, "callback", []string{"CGO_ENABLED=1"})
-	stacks := goStacks(runGo(t, program, "2"), program, symbolsOf(t, program))
+	stacks := goStacks(runGo(t, program, "3"), program, symbolsOf(t, program))
 	callers := []string{
 		"main.less", "runtime.cgocallbackg", "runtime.cgocallback", "crosscall2", "compareInGo", "compare",
 		"sortInC", "runtime.asmcgocall", "runtime.cgocall", "main.main", "runtime.main", "runtime.goexit",
