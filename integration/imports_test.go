@@ -25,11 +25,11 @@ var ranks = []struct {
 	{"ebpf/kernel", 3}, {"ebpf/process", 3}, {"ebpf/symbol", 3}, {"ebpf/target", 3},
 	{"ebpf/pprof", 4}, {"ebpf/feed", 4},
 	{"ebpf", 5}, {"ebpf/verify", 5},
-	{"component", 6}, {"component/pyroscope", 6},
-	{"component/...", 7},
-	{"river", 8}, {"river/...", 8},
-	{".", 9},
-	{"integration", 10}, {"integration/...", 10},
+	{"component", 6}, {"component/pyroscope", 7}, {"component/common/...", 7}, {"component/discovery", 8},
+	{"component/...", 9},
+	{"river", 10}, {"river/...", 10},
+	{".", 11},
+	{"integration", 12}, {"integration/...", 12},
 }
 
 // testSupport are packages that tests of every rank import, and nothing else.

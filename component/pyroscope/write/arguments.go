@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/common/config"
 	"github.com/headwater/headwater/component/pyroscope"
 	"golang.org/x/net/http/httpguts"
 )
@@ -62,15 +63,15 @@ func refuse(attribute, format string, args ...any) error {
 
 // EndpointOptions say where and how profiles are pushed.
 type EndpointOptions struct {
-	Name              string            `river:"name,attr,optional"` // of the HTTP client in metrics
-	URL               string            `river:"url,attr"`
-	RemoteTimeout     time.Duration     `river:"remote_timeout,attr,optional"` // of one attempt
-	Headers           map[string]string `river:"headers,attr,optional"`
-	HTTPClient        HTTPClientConfig  `river:",squash"`
-	MinBackoff        time.Duration     `river:"min_backoff_period,attr,optional"`  // wait before the first retry
-	MaxBackoff        time.Duration     `river:"max_backoff_period,attr,optional"`  // longest wait between two retries
-	MaxBackoffRetries int               `river:"max_backoff_retries,attr,optional"` // 0: as many as it takes
-	RetryOnHTTP429    bool              `river:"retry_on_http_429,attr,optional"`   // retry when the server says slow down
+	Name              string                  `river:"name,attr,optional"` // of the HTTP client in metrics
+	URL               string                  `river:"url,attr"`
+	RemoteTimeout     time.Duration           `river:"remote_timeout,attr,optional"` // of one attempt
+	Headers           map[string]string       `river:"headers,attr,optional"`
+	HTTPClient        config.HTTPClientConfig `river:",squash"`
+	MinBackoff        time.Duration           `river:"min_backoff_period,attr,optional"`  // wait before the first retry
+	MaxBackoff        time.Duration           `river:"max_backoff_period,attr,optional"`  // longest wait between two retries
+	MaxBackoffRetries int                     `river:"max_backoff_retries,attr,optional"` // 0: as many as it takes
+	RetryOnHTTP429    bool                    `river:"retry_on_http_429,attr,optional"`   // retry when the server says slow down
 
 	// DebugInfoUploadTimeout is accepted because Grafana Alloy has it, and does
 	// nothing here.
@@ -86,7 +87,7 @@ func (o *EndpointOptions) SetToDefault() {
 		MaxBackoffRetries: 10,
 		RetryOnHTTP429:    true,
 	}
-	o.HTTPClient.setToDefault()
+	o.HTTPClient.SetToDefault()
 }
 
 // check returns an error that names what cannot be used.
@@ -105,21 +106,21 @@ func (o *EndpointOptions) check() error {
 		return refuse("max_backoff_retries", "must not be negative, got %d", o.MaxBackoffRetries)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Headers)) {
-		if err := checkHeaderName("headers", name); err != nil {
+		if err := config.CheckHeaderName("headers", name); err != nil {
 			return err
 		}
 		if !httpguts.ValidHeaderFieldValue(o.Headers[name]) { // do not show it, it may be a secret
 			return refuse("headers", "has a value for %q that is not valid in an HTTP header", name)
 		}
 	}
-	return o.HTTPClient.check()
+	return o.HTTPClient.Validate()
 }
 
 // parseEndpointURL parses the URL of an endpoint. Errors do not show it.
 func parseEndpointURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, hideURL(err)
+		return nil, config.HideURL(err)
 	}
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
@@ -130,13 +131,6 @@ func parseEndpointURL(raw string) (*url.URL, error) {
 		return nil, errors.New("must have neither query nor fragment, since the path of the push API is appended")
 	}
 	return u, nil
-}
-
-func checkHeaderName(argument, name string) error {
-	if !httpguts.ValidHeaderFieldName(name) {
-		return refuse(argument, "has %q, which is not the name of an HTTP header", name)
-	}
-	return nil
 }
 
 // ignored returns the arguments that are set, but do nothing here.

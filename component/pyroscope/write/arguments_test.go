@@ -15,6 +15,7 @@ import (
 	"github.com/grafana/pyroscope/api/gen/proto/go/push/v1/pushv1connect"
 	"github.com/grafana/river"
 	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/common/config"
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,7 +35,7 @@ func TestDefaults(t *testing.T) {
 		MaxBackoff:        5 * time.Minute,
 		MaxBackoffRetries: 10,
 		RetryOnHTTP429:    true,
-		HTTPClient:        HTTPClientConfig{FollowRedirects: true, EnableHTTP2: true},
+		HTTPClient:        config.HTTPClientConfig{FollowRedirects: true, EnableHTTP2: true},
 	}
 	require.Equal(t, []*EndpointOptions{want}, args.Endpoints)
 }
@@ -100,7 +101,7 @@ func TestEverythingDecodes(t *testing.T) {
 	require.NoError(t, river.Unmarshal([]byte(config), &args))
 	require.Equal(t, []string{"tracing", "debug_info_upload_timeout"}, args.ignored())
 
-	first := args.Endpoints[0].HTTPClient.convert()
+	first := args.Endpoints[0].HTTPClient.Convert()
 	require.NoError(t, first.Validate())
 	require.Equal(t, "u", first.BasicAuth.Username)
 	require.Equal(t, "/p", first.BasicAuth.PasswordFile)
@@ -111,9 +112,9 @@ func TestEverythingDecodes(t *testing.T) {
 	require.Equal(t, "s", first.TLSConfig.ServerName)
 	require.Equal(t, "TLS12", first.TLSConfig.MinVersion.String())
 	require.False(t, first.FollowRedirects || first.EnableHTTP2)
-	second := args.Endpoints[1].HTTPClient.convert()
+	second := args.Endpoints[1].HTTPClient.Convert()
 	require.Equal(t, "Token", second.Authorization.Type)
-	third := args.Endpoints[2].HTTPClient.convert()
+	third := args.Endpoints[2].HTTPClient.Convert()
 	require.Equal(t, map[string]string{"p": "q"}, third.OAuth2.EndpointParams)
 	require.Equal(t, "/ca", third.OAuth2.TLSConfig.CAFile)
 }
@@ -177,17 +178,19 @@ func TestHTTPClient(t *testing.T) {
 	}))
 	defer tokens.Close()
 	tests := map[string]struct {
-		change func(c *HTTPClientConfig)
+		change func(c *config.HTTPClientConfig)
 		header string
 		want   string
 	}{
-		"basic auth":     {func(c *HTTPClientConfig) { c.BasicAuth = &BasicAuth{Username: "u", Password: "p"} }, "Authorization", "Basic dTpw"},
-		"authorization":  {func(c *HTTPClientConfig) { c.Authorization = &Authorization{Type: "Token", Credentials: "c"} }, "Authorization", "Token c"},
-		"default scheme": {func(c *HTTPClientConfig) { c.Authorization = &Authorization{Credentials: "c"} }, "Authorization", "Bearer c"},
-		"token":          {func(c *HTTPClientConfig) { c.BearerToken = "t" }, "Authorization", "Bearer t"},
-		"token file":     {func(c *HTTPClientConfig) { c.BearerTokenFile = token }, "Authorization", "Bearer from-file"},
-		"oauth2": {func(c *HTTPClientConfig) {
-			c.OAuth2 = &OAuth2{ClientID: "i", ClientSecret: "s", TokenURL: tokens.URL}
+		"basic auth": {func(c *config.HTTPClientConfig) { c.BasicAuth = &config.BasicAuth{Username: "u", Password: "p"} }, "Authorization", "Basic dTpw"},
+		"authorization": {func(c *config.HTTPClientConfig) {
+			c.Authorization = &config.Authorization{Type: "Token", Credentials: "c"}
+		}, "Authorization", "Token c"},
+		"default scheme": {func(c *config.HTTPClientConfig) { c.Authorization = &config.Authorization{Credentials: "c"} }, "Authorization", "Bearer c"},
+		"token":          {func(c *config.HTTPClientConfig) { c.BearerToken = "t" }, "Authorization", "Bearer t"},
+		"token file":     {func(c *config.HTTPClientConfig) { c.BearerTokenFile = token }, "Authorization", "Bearer from-file"},
+		"oauth2": {func(c *config.HTTPClientConfig) {
+			c.OAuth2 = &config.OAuth2{ClientID: "i", ClientSecret: "s", TokenURL: tokens.URL}
 		}, "Authorization", "Bearer granted"},
 	}
 	for name, test := range tests {

@@ -30,7 +30,7 @@ func newClient(opts *EndpointOptions) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: url %w", err)
 	}
-	httpClient, err := config.NewClientFromConfig(opts.HTTPClient.convert(), opts.Name)
+	httpClient, err := config.NewClientFromConfig(opts.HTTPClient.Convert(), opts.Name)
 	if err != nil {
 		return nil, fmt.Errorf("endpoint %s: %w", u.Redacted(), err)
 	}

@@ -1,4 +1,6 @@
-package write
+// Package config holds the arguments that many components share: those of an HTTP
+// client. Their names, defaults and checks are those of Grafana Agent and Alloy.
+package config
 
 import (
 	"errors"
@@ -7,7 +9,10 @@ import (
 	"strings"
 
 	"github.com/grafana/river/rivertypes"
-	"github.com/prometheus/common/config"
+	promconfig "github.com/prometheus/common/config"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/headwater/headwater/component"
 )
 
 // HTTPClientConfig is Prometheus' configuration of an HTTP client, as River
@@ -25,14 +30,14 @@ type HTTPClientConfig struct {
 	HTTPHeaders     map[string][]rivertypes.Secret `river:"http_headers,attr,optional"`
 }
 
-// setToDefault sets the defaults. (River calls no methods of a squashed struct.)
-func (c *HTTPClientConfig) setToDefault() {
+// SetToDefault sets the defaults. (River calls no methods of a squashed struct.)
+func (c *HTTPClientConfig) SetToDefault() {
 	*c = HTTPClientConfig{FollowRedirects: true, EnableHTTP2: true}
 }
 
-// check looks for arguments that do not go together. River validates the blocks
+// Validate looks for arguments that do not go together. River validates the blocks
 // inside c by themselves.
-func (c *HTTPClientConfig) check() error {
+func (c *HTTPClientConfig) Validate() error {
 	ways := 0
 	for _, configured := range []bool{
 		c.BasicAuth != nil, c.Authorization != nil, c.OAuth2 != nil, c.BearerToken != "", c.BearerTokenFile != "",
@@ -45,17 +50,17 @@ func (c *HTTPClientConfig) check() error {
 		return errors.New("at most one of basic_auth, authorization, oauth2, bearer_token & bearer_token_file must be configured")
 	}
 	for name := range c.HTTPHeaders {
-		if err := checkHeaderName("http_headers", name); err != nil {
+		if err := CheckHeaderName("http_headers", name); err != nil {
 			return err
 		}
 	}
-	return c.Proxy.check()
+	return c.Proxy.Validate()
 }
 
-// convert returns c as Prometheus' library takes it.
-func (c *HTTPClientConfig) convert() config.HTTPClientConfig {
-	out := config.HTTPClientConfig{
-		BearerToken:     config.Secret(c.BearerToken),
+// Convert returns c as Prometheus' library takes it.
+func (c *HTTPClientConfig) Convert() promconfig.HTTPClientConfig {
+	out := promconfig.HTTPClientConfig{
+		BearerToken:     promconfig.Secret(c.BearerToken),
 		BearerTokenFile: c.BearerTokenFile,
 		TLSConfig:       c.TLS.convert(),
 		ProxyConfig:     c.Proxy.convert(),
@@ -63,27 +68,27 @@ func (c *HTTPClientConfig) convert() config.HTTPClientConfig {
 		EnableHTTP2:     c.EnableHTTP2,
 	}
 	if b := c.BasicAuth; b != nil {
-		out.BasicAuth = &config.BasicAuth{Username: b.Username, Password: config.Secret(b.Password), PasswordFile: b.PasswordFile}
+		out.BasicAuth = &promconfig.BasicAuth{Username: b.Username, Password: promconfig.Secret(b.Password), PasswordFile: b.PasswordFile}
 	}
 	if a := c.Authorization; a != nil {
-		out.Authorization = &config.Authorization{Type: a.scheme(), Credentials: config.Secret(a.Credentials), CredentialsFile: a.CredentialsFile}
+		out.Authorization = &promconfig.Authorization{Type: a.scheme(), Credentials: promconfig.Secret(a.Credentials), CredentialsFile: a.CredentialsFile}
 	}
 	if c.OAuth2 != nil {
 		out.OAuth2 = c.OAuth2.convert()
 	}
 	if len(c.HTTPHeaders) > 0 {
-		out.HTTPHeaders = &config.Headers{Headers: map[string]config.Header{}}
+		out.HTTPHeaders = &promconfig.Headers{Headers: map[string]promconfig.Header{}}
 		for name, values := range c.HTTPHeaders {
-			out.HTTPHeaders.Headers[name] = config.Header{Secrets: convertSecrets(values)}
+			out.HTTPHeaders.Headers[name] = promconfig.Header{Secrets: convertSecrets(values)}
 		}
 	}
 	return out
 }
 
-func convertSecrets(values []rivertypes.Secret) []config.Secret {
-	out := make([]config.Secret, len(values))
+func convertSecrets(values []rivertypes.Secret) []promconfig.Secret {
+	out := make([]promconfig.Secret, len(values))
 	for i, value := range values {
-		out[i] = config.Secret(value)
+		out[i] = promconfig.Secret(value)
 	}
 	return out
 }
@@ -153,13 +158,13 @@ func (o *OAuth2) Validate() error {
 	case o.TokenURL == "":
 		return errors.New("oauth2 token_url must be configured")
 	}
-	return o.Proxy.check()
+	return o.Proxy.Validate()
 }
 
-func (o *OAuth2) convert() *config.OAuth2 {
-	return &config.OAuth2{
+func (o *OAuth2) convert() *promconfig.OAuth2 {
+	return &promconfig.OAuth2{
 		ClientID:         o.ClientID,
-		ClientSecret:     config.Secret(o.ClientSecret),
+		ClientSecret:     promconfig.Secret(o.ClientSecret),
 		ClientSecretFile: o.ClientSecretFile,
 		Scopes:           o.Scopes,
 		TokenURL:         o.TokenURL,
@@ -177,8 +182,8 @@ type ProxyConfig struct {
 	ProxyConnectHeader   map[string][]rivertypes.Secret `river:"proxy_connect_header,attr,optional"`
 }
 
-// check returns an error that names the arguments that do not go together.
-func (p *ProxyConfig) check() error {
+// Validate returns an error that names the arguments that do not go together.
+func (p *ProxyConfig) Validate() error {
 	configured := p.ProxyURL.URL != nil && p.ProxyURL.String() != ""
 	switch {
 	case len(p.ProxyConnectHeader) > 0 && !configured && !p.ProxyFromEnvironment:
@@ -193,14 +198,14 @@ func (p *ProxyConfig) check() error {
 	return nil
 }
 
-func (p *ProxyConfig) convert() config.ProxyConfig {
-	out := config.ProxyConfig{
-		ProxyURL:             config.URL{URL: p.ProxyURL.URL},
+func (p *ProxyConfig) convert() promconfig.ProxyConfig {
+	out := promconfig.ProxyConfig{
+		ProxyURL:             promconfig.URL{URL: p.ProxyURL.URL},
 		NoProxy:              p.NoProxy,
 		ProxyFromEnvironment: p.ProxyFromEnvironment,
 	}
 	if len(p.ProxyConnectHeader) > 0 {
-		out.ProxyConnectHeader = config.ProxyHeader{}
+		out.ProxyConnectHeader = promconfig.ProxyHeader{}
 		for name, values := range p.ProxyConnectHeader {
 			out.ProxyConnectHeader[name] = convertSecrets(values)
 		}
@@ -223,14 +228,14 @@ func (u URL) MarshalText() ([]byte, error) {
 func (u *URL) UnmarshalText(text []byte) error {
 	parsed, err := url.Parse(string(text))
 	if err != nil {
-		return hideURL(err)
+		return HideURL(err)
 	}
 	u.URL = parsed
 	return nil
 }
 
-// hideURL removes the URL, which may hold a password, from an error of url.Parse.
-func hideURL(err error) error {
+// HideURL removes the URL, which may hold a password, from an error of url.Parse.
+func HideURL(err error) error {
 	var parse *url.Error
 	if errors.As(err, &parse) {
 		return fmt.Errorf("is not a valid URL: %w", parse.Err)
@@ -243,8 +248,8 @@ type TLSVersion uint16
 
 // MarshalText implements encoding.TextMarshaler.
 func (v TLSVersion) MarshalText() ([]byte, error) {
-	for name, version := range config.TLSVersions {
-		if config.TLSVersion(v) == version {
+	for name, version := range promconfig.TLSVersions {
+		if promconfig.TLSVersion(v) == version {
 			return []byte(name), nil
 		}
 	}
@@ -253,7 +258,7 @@ func (v TLSVersion) MarshalText() ([]byte, error) {
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (v *TLSVersion) UnmarshalText(text []byte) error {
-	version, known := config.TLSVersions[string(text)]
+	version, known := promconfig.TLSVersions[string(text)]
 	if !known {
 		return fmt.Errorf("unknown TLS version: %s", text)
 	}
@@ -292,13 +297,25 @@ func (t *TLSConfig) Validate() error {
 	return nil
 }
 
-func (t *TLSConfig) convert() config.TLSConfig {
-	return config.TLSConfig{
+func (t *TLSConfig) convert() promconfig.TLSConfig {
+	return promconfig.TLSConfig{
 		CA: t.CA, CAFile: t.CAFile,
 		Cert: t.Cert, CertFile: t.CertFile,
-		Key: config.Secret(t.Key), KeyFile: t.KeyFile,
+		Key: promconfig.Secret(t.Key), KeyFile: t.KeyFile,
 		ServerName:         t.ServerName,
 		InsecureSkipVerify: t.InsecureSkipVerify,
-		MinVersion:         config.TLSVersion(t.MinVersion),
+		MinVersion:         promconfig.TLSVersion(t.MinVersion),
 	}
+}
+
+// CheckHeaderName returns an error about argument if name is not the name of an
+// HTTP header.
+func CheckHeaderName(argument, name string) error {
+	if !httpguts.ValidHeaderFieldName(name) {
+		return &component.AttributeError{
+			Attribute: argument,
+			Message:   fmt.Sprintf("has %q, which is not the name of an HTTP header", name),
+		}
+	}
+	return nil
 }
