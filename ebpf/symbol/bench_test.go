@@ -14,7 +14,9 @@ func BenchmarkLoad(b *testing.B) {
 	b.ReportAllocs()
 	var status Status
 	for b.Loop() {
-		_, status = load(o, finder)
+		var n *names
+		n, status = load(o, finder)
+		n.close()
 	}
 	b.ReportMetric(float64(status.Bytes)/float64(status.Symbols), "bytes/symbol")
 	b.ReportMetric(float64(status.Symbols)*float64(b.N)/b.Elapsed().Seconds(), "symbols/s")

@@ -10,11 +10,11 @@ import (
 // the table, up to ten times, that it is given back to the system at once.
 const manySymbols = 64 << 10
 
-// tableCache holds symbol tables within a budget of bytes. The one not used for
-// the longest time goes first.
+// tableCache holds the names of executables within a budget of bytes. Those not
+// used for the longest time go first.
 type tableCache struct {
 	budget int
-	load   func(*Object) (*table, Status)
+	load   func(*Object) (*names, Status)
 
 	mu     sync.Mutex
 	byKey  map[tableKey]*tableEntry
@@ -36,29 +36,44 @@ func keyOf(o *Object) tableKey {
 	return tableKey{id: o.ID}
 }
 
-// tableEntry is a table that is loaded or being loaded.
+// tableEntry is the names of an executable, loaded or being loaded.
 type tableEntry struct {
 	key     tableKey
 	once    sync.Once
 	element *list.Element
 
 	// Set by once, under the cache's mutex.
-	table  *table
+	names  *names // nil if there are none
 	status Status
-	bytes  int // memory, 0 until the table is loaded
+	bytes  int // memory, 0 until the names are loaded
 }
 
 // entryOverhead is the memory of an entry beside its table.
 const entryOverhead = 512
 
-func newTableCache(budget int, load func(*Object) (*table, Status)) *tableCache {
+func newTableCache(budget int, load func(*Object) (*names, Status)) *tableCache {
 	return &tableCache{budget: budget, load: load, byKey: map[tableKey]*tableEntry{}, recent: list.New(), failed: map[uint32]Status{}}
 }
 
-// get returns the table of an object, nil if it has none. Callers that come
-// while it is being loaded wait for it, and load it themselves if another object
-// with the same build ID could not be read.
-func (c *tableCache) get(o *Object) *table {
+// frames returns the functions at an address of an object, none if it has no
+// name there.
+func (c *tableCache) frames(o *Object, at uint64) []Frame {
+	for {
+		e := c.get(o)
+		if e == nil || e.names == nil {
+			return nil
+		}
+		if frames, bytes, ok := e.names.frames(at); ok {
+			c.resize(e, bytes)
+			return frames
+		}
+	}
+}
+
+// get returns the loaded entry of an object, nil if it could not be read. Callers
+// that come while it is being loaded wait for it, and load it themselves if
+// another object with the same build ID could not be read.
+func (c *tableCache) get(o *Object) *tableEntry {
 	for {
 		e := c.entry(o)
 		if e == nil {
@@ -67,14 +82,14 @@ func (c *tableCache) get(o *Object) *table {
 		mine := false
 		e.once.Do(func() {
 			mine = true
-			t, status := c.load(o)
-			c.loaded(e, o.ID, t, status)
+			n, status := c.load(o)
+			c.loaded(e, o.ID, n, status)
 			if status.Symbols > manySymbols {
 				debug.FreeOSMemory()
 			}
 		})
 		if mine || e.status.Reason != Unreadable {
-			return e.table
+			return e
 		}
 	}
 }
@@ -100,20 +115,38 @@ func (c *tableCache) entry(o *Object) *tableEntry {
 // loaded records a result and drops what exceeds the budget. That a file could
 // not be read is remembered for the object alone: another with the same build ID
 // may have better luck.
-func (c *tableCache) loaded(e *tableEntry, id uint32, t *table, status Status) {
+func (c *tableCache) loaded(e *tableEntry, id uint32, n *names, status Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e.table, e.status = t, status
+	e.names, e.status = n, status
 	if c.byKey[e.key] != e {
-		return // forgotten meanwhile
+		if n != nil {
+			n.close() // forgotten meanwhile
+		}
+		return
 	}
 	if status.Reason == Unreadable {
 		c.remove(e)
 		c.failed[id] = status
 		return
 	}
-	e.bytes = status.Bytes + entryOverhead
-	c.used += e.bytes
+	c.account(e, status.Bytes)
+}
+
+// resize records that the names of e hold so many bytes now.
+func (c *tableCache) resize(e *tableEntry, bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byKey[e.key] == e && e.status.Bytes != bytes {
+		c.account(e, bytes)
+	}
+}
+
+// account sets the memory of e and drops what exceeds the budget.
+func (c *tableCache) account(e *tableEntry, bytes int) {
+	e.status.Bytes = bytes
+	c.used += bytes + entryOverhead - e.bytes
+	e.bytes = bytes + entryOverhead
 	for c.used > c.budget {
 		last := c.oldest(e)
 		if last == nil {
@@ -138,6 +171,10 @@ func (c *tableCache) remove(e *tableEntry) {
 	delete(c.byKey, e.key)
 	c.recent.Remove(e.element)
 	c.used -= e.bytes
+	e.bytes = 0
+	if e.names != nil {
+		e.names.close()
+	}
 }
 
 // forget drops what belongs to the object alone.

@@ -69,7 +69,7 @@ func (d *debugFinder) candidates(objectPath, buildID, link string) []candidate {
 	return all
 }
 
-// accept returns f as an ELF file if it has symbols and belongs to the file with
+// accept returns f as an ELF file if it has symbols or DWARF and belongs to the file with
 // that build ID, or if it was named by its link and has that CRC. It closes f if
 // not.
 func accept(f *os.File, buildID string, crc uint32, byLink bool) *elffile.File {
@@ -84,7 +84,7 @@ func accept(f *os.File, buildID string, crc uint32, byLink bool) *elffile.File {
 		sum, err := fileCRC(f)
 		matches = err == nil && sum == crc
 	}
-	if !matches || !debug.HasSymtab() {
+	if !matches || !debug.HasSymtab() && !debug.HasSection(debugInfo) {
 		debug.Close()
 		return nil
 	}

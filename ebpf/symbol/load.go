@@ -9,40 +9,65 @@ import (
 	"github.com/headwater/headwater/ebpf/elffile"
 )
 
-// load reads the symbols of an object: .symtab and .dynsym of the file itself
-// and, if it has no .symtab, those of its separate debug file. The table is nil
-// if there are none.
-func load(o *Object, finder *debugFinder) (*table, Status) {
+// load opens an object and its separate debug file and prepares what names its
+// code. The names are nil if nothing does.
+func load(o *Object, finder *debugFinder) (*names, Status) {
 	file, err := open(o)
 	if err != nil {
 		return nil, Status{Reason: Unreadable, Err: err}
 	}
-	defer file.Close()
-
-	functions, err := functionsOf(file)
-	status := Status{Reason: Named, Err: err}
-	if !file.HasSymtab() {
-		debug, path := finder.find(o, file)
-		if debug != nil {
-			more, err := functionsOf(debug)
-			debug.Close()
-			functions = append(functions, more...)
-			status.DebugFile = path
-			status.Err = errors.Join(status.Err, err)
-		} else {
-			status.Reason = DebugMissing
-		}
+	n := &names{files: files{object: file}}
+	status := Status{Reason: Named}
+	if !file.HasSymtab() || !file.HasSection(debugInfo) {
+		n.files.debug, n.files.debugPath = finder.find(o, file)
+		status.DebugFile = n.files.debugPath
 	}
-	if len(functions) == 0 {
+	if !file.HasSymtab() && n.files.debug == nil {
+		status.Reason = DebugMissing
+	}
+	n.sources = sources(&n.files, &status)
+	if len(n.sources) == 0 {
+		n.close()
 		status.Reason = NoSymbols
 		return nil, status
 	}
-	t, err := newTable(functions)
-	if err != nil {
-		return nil, Status{Reason: NoSymbols, Err: err}
+	status.Bytes = n.bytesLocked()
+	return n, status
+}
+
+// debugInfo is the section of DWARF that names functions.
+const debugInfo = ".debug_info"
+
+// sources returns what names the code of files, the most telling first. It adds
+// to status how many symbols there are and what went wrong.
+func sources(files *files, status *Status) []source {
+	var all []source
+	table, err := symbolTable(files)
+	status.Err = errors.Join(status.Err, err)
+	if table != nil {
+		all = append(all, table)
+		status.Symbols += len(table.ranges)
 	}
-	status.Symbols, status.Bytes = len(t.ranges), t.bytes()
-	return t, status
+	return all
+}
+
+// symbolTable reads .symtab and .dynsym of the object and of its debug file; nil
+// if there is no function in them.
+func symbolTable(files *files) (*table, error) {
+	functions, err := functionsOf(files.object)
+	if files.debug != nil {
+		more, failed := functionsOf(files.debug)
+		functions = append(functions, more...)
+		err = errors.Join(err, failed)
+	}
+	if len(functions) == 0 {
+		return nil, err
+	}
+	t, failed := newTable(functions)
+	if failed != nil {
+		return nil, errors.Join(err, failed)
+	}
+	return t, err
 }
 
 func open(o *Object) (*elffile.File, error) {

@@ -87,7 +87,7 @@ func New(options Options) *Symbolizer {
 	options.setDefaults()
 	finder := &debugFinder{dirs: options.DebugDirs}
 	return &Symbolizer{
-		tables: newTableCache(options.TableBytes, func(o *Object) (*table, Status) { return load(o, finder) }),
+		tables: newTableCache(options.TableBytes, func(o *Object) (*names, Status) { return load(o, finder) }),
 		frames: newFrameCache(options.CacheFrames),
 		kernel: kernel{path: options.Kallsyms},
 	}
@@ -106,18 +106,12 @@ func (s *Symbolizer) Frames(o *Object, vaddr uint64, returnAddress bool) []Frame
 	if frames := s.frames.get(o.ID, at); frames != nil {
 		return frames
 	}
-	frames := []Frame{s.lookup(o, at)}
+	frames := s.tables.frames(o, at)
+	if len(frames) == 0 {
+		frames = []Frame{{Function: unknownName(o.Path, at), Kind: Unknown}}
+	}
 	s.frames.put(o.ID, at, frames)
 	return frames
-}
-
-func (s *Symbolizer) lookup(o *Object, at uint64) Frame {
-	if t := s.tables.get(o); t != nil {
-		if name, ok := t.lookup(at); ok {
-			return Frame{Function: name, Kind: Native}
-		}
-	}
-	return Frame{Function: unknownName(o.Path, at), Kind: Unknown}
 }
 
 // CodeAddress returns the address of the code that a frame is in: addr itself

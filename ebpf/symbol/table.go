@@ -48,6 +48,15 @@ func (t *table) find(addr uint64) int {
 	return low - 1
 }
 
+// frames implements source.
+func (t *table) frames(addr uint64) []Frame {
+	name, ok := t.lookup(addr)
+	if !ok {
+		return nil
+	}
+	return []Frame{{Function: name, Kind: Native}}
+}
+
 // lookup returns a copy of the name at addr, for the table may be dropped.
 func (t *table) lookup(addr uint64) (name string, ok bool) {
 	i := t.find(addr)

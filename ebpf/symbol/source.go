@@ -1,0 +1,74 @@
+package symbol
+
+import (
+	"sync"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+)
+
+// source names the code of one executable. One goroutine uses it at a time.
+type source interface {
+	// frames returns the functions at the ELF virtual address at, which is a
+	// CodeAddress: the innermost first, then those that it was inlined into. None
+	// if the source does not know the address.
+	frames(at uint64) []Frame
+	// bytes returns the memory that the source holds now; use may make it grow.
+	bytes() int
+}
+
+// files are what the sources of one executable read. They stay open as long as
+// its names are in use.
+type files struct {
+	object    *elffile.File // the executable itself
+	debug     *elffile.File // its separate debug file, nil if there is none
+	debugPath string
+}
+
+func (f *files) close() {
+	for _, file := range []*elffile.File{f.object, f.debug} {
+		if file != nil {
+			file.Close()
+		}
+	}
+	f.object, f.debug = nil, nil
+}
+
+// names holds the sources of one executable.
+type names struct {
+	mu      sync.Mutex
+	files   files
+	sources []source // the first one that knows an address names it
+	closed  bool
+}
+
+// frames asks the sources in their order. ok is false if the names were closed
+// meanwhile, and bytes is the memory that they hold now.
+func (n *names) frames(at uint64) (frames []Frame, bytes int, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil, 0, false
+	}
+	for _, s := range n.sources {
+		if frames = s.frames(at); len(frames) > 0 {
+			break
+		}
+	}
+	return frames, n.bytesLocked(), true
+}
+
+func (n *names) bytesLocked() int {
+	bytes := 0
+	for _, s := range n.sources {
+		bytes += s.bytes()
+	}
+	return bytes
+}
+
+// close waits for those who use the names and releases the files.
+func (n *names) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closed, n.sources = true, nil
+	n.files.close()
+}
