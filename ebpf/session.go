@@ -232,8 +232,7 @@ func (s *Session) flush() {
 func (s *Session) readSamples() error {
 	retried := time.Now()
 	for {
-		begun := feed.Monotonic()
-		flushed, err := s.feed.ReadSamples(time.Now().Add(drainInterval), s.count)
+		upTo, flushed, err := s.feed.ReadSamples(drainInterval, s.count)
 		if err != nil {
 			return err
 		}
@@ -243,7 +242,7 @@ func (s *Session) readSamples() error {
 			default:
 			}
 		}
-		for _, pid := range s.tracker.Reap(begun - uint64(endedGrace)) {
+		for _, pid := range s.tracker.Reap(upTo - uint64(endedGrace)) {
 			s.finder.Forget(pid)
 		}
 		if time.Since(retried) > retryTargets {

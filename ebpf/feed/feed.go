@@ -6,6 +6,7 @@ package feed
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,13 +34,18 @@ type Feed struct {
 	observe  func(*kernel.Record)
 	drain    sync.Mutex // one reader of the side-band at a time
 	caughtUp uint64     // the side-band was read up to this time because of a miss
+
+	samples  *queue
+	interval atomic.Int64 // a round of draining, ns
+	draining sync.Once
+	drained  sync.WaitGroup
 }
 
 // Open loads the programs and reads what runs already. It takes no samples yet:
 // configure and start Kernel. It returns a *kernel.PermissionError when the
 // process lacks capabilities.
 func Open(o Options) (*Feed, error) {
-	f := &Feed{observe: o.Observe}
+	f := &Feed{observe: o.Observe, samples: newQueue()}
 	if err := f.open(o); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -121,25 +127,51 @@ func apply(b *process.Batch, r *kernel.Record) {
 	}
 }
 
-// ReadSamples hands the samples that are there or arrive before the deadline to
-// use, as kernel.Profiler.ReadSamples does; Mend makes the best of one.
-func (f *Feed) ReadSamples(deadline time.Time, use func(*kernel.Sample)) (flushed bool, err error) {
+// ReadSamples hands the samples that are there or arrive within the interval to
+// use; Mend makes the best of one. It returns with every sample that was taken
+// until upTo used, on the clock of Monotonic. flushed tells that it has ended early
+// because of a call of kernel.Profiler.Flush. It returns kernel.ErrClosed after Stop.
+func (f *Feed) ReadSamples(interval time.Duration, use func(*kernel.Sample)) (upTo uint64, flushed bool, err error) {
+	f.interval.Store(int64(interval))
+	f.draining.Do(func() {
+		f.drained.Add(1)
+		go f.drainSamples()
+	})
 	var failed error
-	flushed, err = f.Kernel.ReadSamples(deadline, func(s *kernel.Sample) {
+	for {
+		next := f.samples.take()
+		s := next.sample
+		if s == nil {
+			return next.end.upTo, next.end.flushed, errors.Join(next.end.err, failed)
+		}
 		if missed(s.Outcome) && s.Time > f.caughtUp {
 			f.caughtUp = Monotonic()
 			failed = errors.Join(failed, f.catchUp())
 		}
 		use(s)
-	})
-	return flushed, errors.Join(err, failed)
+		f.samples.reuse(s)
+	}
+}
+
+// drainSamples empties the kernel's buffer, round by round, until Stop.
+func (f *Feed) drainSamples() {
+	defer f.drained.Done()
+	for {
+		e := end{upTo: Monotonic()}
+		e.flushed, e.err = f.Kernel.ReadSamples(time.Now().Add(time.Duration(f.interval.Load())), f.samples.put)
+		f.samples.close(e)
+		if e.err != nil {
+			return
+		}
+	}
 }
 
 // Mend makes the best of a sample's user part, and returns the address space as
 // it did.
 func (f *Feed) Mend(s *kernel.Sample) *process.Space {
-	if f.Tracker.Stale(s.PID, s.Time, s.Generation) {
-		// Unwound by the tables of the program that the process ran before.
+	if f.Tracker.Stale(s.PID, s.Time, s.Generation) && !(missed(s.Outcome) && len(s.User) == 1) {
+		// Unwound by the tables of the program that the process ran before, and not
+		// just looked up in vain.
 		s.User, s.Outcome = s.User[:0], unwind.ProcessUnknown
 	}
 	if missed(s.Outcome) && len(s.User) > 0 {
@@ -160,11 +192,13 @@ func Monotonic() uint64 {
 
 // Stop ends sampling, Follow and ReadSamples.
 func (f *Feed) Stop() error {
+	f.samples.end()
 	return errors.Join(f.sideBand.Stop(), f.Kernel.Stop(), f.Kernel.StopReading())
 }
 
 // Close releases everything. Follow and ReadSamples must have returned.
 func (f *Feed) Close() error {
+	f.drained.Wait() // until Stop, which ends it
 	if f.Tracker != nil {
 		f.Tracker.Close()
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -32,6 +33,15 @@ type Sample struct {
 	// stack around and above Regs.SP; it is there only when the walk missed a table.
 	Regs  unwind.Regs
 	Stack Stack
+}
+
+// CopyFrom makes s a copy of from that stays valid. It reuses what slices s has for
+// frames; the copy of the stack is in memory of its own.
+func (s *Sample) CopyFrom(from *Sample) {
+	frames, user := s.Kernel[:0], s.User[:0]
+	*s = *from
+	s.Kernel, s.User = append(frames, from.Kernel...), append(user, from.User...)
+	s.Stack.bytes = slices.Clone(from.Stack.bytes)
 }
 
 // Frame is a user frame. With Exe 0, Address is one of the process, else an ELF

@@ -209,6 +209,26 @@ func (t *Tables) Resident(d unwind.Directory, page uint64) bool {
 	return t.pages.has(entry)
 }
 
+// Rule returns the rule in force at vaddr, an ELF virtual address of an executable
+// with directory d, and false when its page is not resident.
+func (t *Tables) Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	word, ok := t.entry(d, vaddr>>unwind.PageShift)
+	if !ok {
+		return unwind.WideRule{}, false
+	}
+	page := t.pages.byEntry[word]
+	if page == nil {
+		return unwind.WideRule{}, false
+	}
+	rows := int(uint16(atomic.LoadUint64(&t.slabs.words(word, 1)[0]) >> 32))
+	if rows == 0 {
+		return unwind.WideRule{}, true
+	}
+	return unwind.RuleIn(t.slabs.words(page.start, int(page.words)), rows, vaddr), true
+}
+
 // RemoveDirectory frees a directory and its pages. No process may have mappings
 // that name it.
 func (t *Tables) RemoveDirectory(d unwind.Directory) {

@@ -21,6 +21,7 @@ type Store interface {
 	AddDirectory(first, pages uint32) (unwind.Directory, error)
 	SetPage(d unwind.Directory, page uint64, p *unwind.Page) error
 	Resident(d unwind.Directory, page uint64) bool
+	Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, bool)
 	RemoveDirectory(d unwind.Directory)
 }
 
@@ -40,7 +41,7 @@ type Executable struct {
 	filling   sync.Mutex              // one page at a time; guards the rest
 	table     *unwind.Table           // nil: not in use
 	tableUsed time.Time               // when a page was last built
-	recent    map[uint64]*unwind.Page // pages that walks in user space used
+	recent    map[uint64]*unwind.Page // pages that walks in user space used, and the store had no room for
 
 	refs        int       // mappings of processes; guarded by the registry
 	unusedSince time.Time // when refs became 0

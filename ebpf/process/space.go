@@ -42,9 +42,9 @@ func (s *Space) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {
 	case m.exe == nil || m.exe.directory.Pages == 0:
 		return unwind.WideRule{}, unwind.Unset // frame pointers
 	}
-	rule, err := m.exe.rule(s.tracker.store, addr-m.bias)
-	if err != nil {
-		s.tracker.failed(err)
+	rule, ok, err := m.exe.rule(s.tracker.store, addr-m.bias)
+	s.tracker.failed(err)
+	if !ok {
 		return unwind.WideRule{}, unwind.PageMissing
 	}
 	return rule, unwind.Unset
@@ -61,31 +61,38 @@ func (s *Space) Locate(addr uint64) (exe uint32, vaddr uint64) {
 }
 
 // recentPages bounds the pages that an executable remembers for walks in user
-// space.
+// space while the store has no room for them.
 const recentPages = 16
 
-// rule returns the rule in force at vaddr, and makes its page resident.
-func (e *Executable) rule(store Store, vaddr uint64) (unwind.WideRule, error) {
+// rule returns the rule in force at vaddr, and makes its page resident. There is a
+// rule, too, when the error is that the store has no room.
+func (e *Executable) rule(store Store, vaddr uint64) (rule unwind.WideRule, ok bool, err error) {
+	if rule, ok := store.Rule(e.directory, vaddr); ok {
+		return rule, true, nil
+	}
 	n := vaddr >> unwind.PageShift
 	e.filling.Lock()
 	defer e.filling.Unlock()
-	p, ok := e.recent[n]
-	if !ok {
-		var err error
-		if p, err = e.page(n); err != nil {
-			return unwind.WideRule{}, err
-		}
+	if rule, ok := store.Rule(e.directory, vaddr); ok { // the filler was faster
+		return rule, true, nil
+	}
+	if p := e.recent[n]; p != nil {
+		return p.Rule(vaddr), true, nil
+	}
+	p, err := e.page(n)
+	if err != nil {
+		return unwind.WideRule{}, false, err
+	}
+	if e.directory.Holds(n) {
+		err = store.SetPage(e.directory, n, p)
+	}
+	if err != nil {
 		if e.recent == nil || len(e.recent) >= recentPages {
 			e.recent = map[uint64]*unwind.Page{}
 		}
 		e.recent[n] = p
-		if e.directory.Holds(n) && !store.Resident(e.directory, n) {
-			if err := store.SetPage(e.directory, n, p); err != nil {
-				return unwind.WideRule{}, err
-			}
-		}
 	}
-	return p.Rule(vaddr), nil
+	return p.Rule(vaddr), true, err
 }
 
 // Pauses between two readings of a process's mappings because an address was in

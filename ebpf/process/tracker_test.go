@@ -68,6 +68,15 @@ func (s *memoryStore) Resident(d unwind.Directory, page uint64) bool {
 	return s.pages[d][page] != nil
 }
 
+func (s *memoryStore) Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.pages[d][vaddr>>unwind.PageShift]; p != nil {
+		return p.Rule(vaddr), true
+	}
+	return unwind.WideRule{}, false
+}
+
 func (s *memoryStore) RemoveDirectory(d unwind.Directory) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

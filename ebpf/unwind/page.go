@@ -53,6 +53,24 @@ func (p *Page) Widen(r Row) WideRule {
 	return WideRule{CFA: CFAUnsupported}
 }
 
+// RuleIn returns the rule in force at the ELF virtual address vaddr by the words of
+// the page that holds it, of which so many are rows; see Words.
+func RuleIn(words []uint64, rows int, vaddr uint64) WideRule {
+	off := uint16(vaddr)
+	i := sort.Search(rows, func(i int) bool { return rowOf(words[i]).Off > off })
+	if i == 0 {
+		return WideRule{}
+	}
+	r := rowOf(words[i-1])
+	if r.CFA != CFAWide {
+		return r.widen()
+	}
+	if at := rows + 2*int(uint16(r.CFAOff)); at+1 < len(words) {
+		return wideOf(words[at], words[at+1])
+	}
+	return WideRule{CFA: CFAUnsupported}
+}
+
 // count fills in Unsupported; the page covers size bytes.
 func (p *Page) count(size int) {
 	for i, r := range p.Rows {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"sync"
 	"testing"
 
@@ -328,4 +329,19 @@ func TestEntry(t *testing.T) {
 	checkPage(t, table, textPage, "0 cfa=sp+16", "10 no rule", "60 cfa=sp+24", "70 no rule")
 	table.sections.Entry = text + pageSize
 	checkPage(t, table, textPage+1, "0 cfa=sp+8 ra=undefined", "80 no rule")
+}
+
+// TestRuleIn finds the same rules in the words of a page as in the page.
+func TestRuleIn(t *testing.T) {
+	random := rand.New(rand.NewPCG(9, 10))
+	for range 200 {
+		page := randomPage(random)
+		words := page.Words()
+		for range 50 {
+			vaddr := 7<<PageShift | uint64(random.IntN(pageSize))
+			if got, want := RuleIn(words, len(page.Rows), vaddr), page.Rule(vaddr); got != want {
+				t.Fatalf("at 0x%x: %v, want %v", vaddr, got, want)
+			}
+		}
+	}
 }

@@ -109,6 +109,19 @@ func (r Row) word() uint64 {
 		uint64(uint16(r.CFAOff))<<32 | uint64(uint16(r.FPOff))<<48
 }
 
+// rowOf returns the row that a word states.
+func rowOf(word uint64) Row {
+	return Row{Off: uint16(word), CFA: CFAKind(word >> 16), Rules: uint8(word >> 24), CFAOff: int16(word >> 32), FPOff: int16(word >> 48)}
+}
+
+// wideOf returns the wide rule that two words state.
+func wideOf(lo, hi uint64) WideRule {
+	return WideRule{
+		CFA: CFAKind(lo), Reg: uint8(lo >> 8), Rules: uint8(lo >> 16), Reg2: uint8(lo >> 24),
+		CFAOff: int32(lo >> 32), FPOff: int32(hi), RAOff: int32(hi >> 32),
+	}
+}
+
 // words returns w as the BPF program reads it.
 func (w WideRule) words() [2]uint64 {
 	return [2]uint64{

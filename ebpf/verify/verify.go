@@ -93,8 +93,8 @@ func (v *Verifier) Run(ctx context.Context) (*Report, error) {
 
 // round compares what there is.
 func (v *Verifier) round() error {
-	begun := feed.Monotonic()
-	if _, err := v.feed.ReadSamples(time.Now().Add(drainInterval), v.take); err != nil {
+	upTo, _, err := v.feed.ReadSamples(drainInterval, v.take)
+	if err != nil {
 		return err
 	}
 	lost, err := v.feed.Kernel.ReadCopies(func(c *kernel.Copy) {
@@ -106,8 +106,8 @@ func (v *Verifier) round() error {
 		return err
 	}
 	v.results.lost = lost
-	v.results.unpaired += v.pairs.expire(begun - uint64(time.Second))
-	v.feed.Tracker.Reap(begun - uint64(endedGrace))
+	v.results.unpaired += v.pairs.expire(upTo - uint64(time.Second))
+	v.feed.Tracker.Reap(upTo - uint64(endedGrace))
 	select {
 	case err := <-v.followed:
 		v.followed <- err

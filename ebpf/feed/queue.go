@@ -1,0 +1,113 @@
+package feed
+
+import (
+	"sync"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+)
+
+const (
+	// queueBytes bounds the copies of stacks that wait. With them the buffer in the
+	// kernel is small, and yet no burst of misses overflows it while others are mended.
+	queueBytes = 32 << 20
+	// queueSamples bounds the samples that wait.
+	queueSamples = 1 << 14
+	// spareSamples are kept for the next ones.
+	spareSamples = 1 << 10
+)
+
+// queue holds samples between the goroutine that drains the kernel's buffer and
+// the one that uses them: mending one may take long on a busy machine.
+type queue struct {
+	mu      sync.Mutex
+	changed *sync.Cond
+	waiting []item
+	bytes   int // of the copies of stacks among them
+	spare   []*kernel.Sample
+	ending  bool // nobody may be there to make room
+}
+
+// item is a sample, or else the end of a round of draining.
+type item struct {
+	sample *kernel.Sample
+	end    end
+}
+
+// end is how a round of draining ended.
+type end struct {
+	upTo    uint64 // all samples taken until then were before it
+	flushed bool
+	err     error // the last round
+}
+
+func newQueue() *queue {
+	q := &queue{}
+	q.changed = sync.NewCond(&q.mu)
+	return q
+}
+
+// put adds a copy of a sample. It waits while there are too many.
+func (q *queue) put(s *kernel.Sample) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for !q.ending && len(q.waiting) > 0 && (q.bytes+s.Stack.Len() > queueBytes || len(q.waiting) >= queueSamples) {
+		q.changed.Wait()
+	}
+	kept := &kernel.Sample{}
+	if n := len(q.spare); n > 0 {
+		kept, q.spare = q.spare[n-1], q.spare[:n-1]
+	}
+	kept.CopyFrom(s)
+	q.bytes += kept.Stack.Len()
+	q.waiting = append(q.waiting, item{sample: kept})
+	q.changed.Broadcast()
+}
+
+// close notes the end of a round.
+func (q *queue) close(e end) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n := len(q.waiting); n > 0 && q.waiting[n-1].sample == nil && q.waiting[n-1].end.err == nil {
+		e.flushed = e.flushed || q.waiting[n-1].end.flushed
+		q.waiting = q.waiting[:n-1]
+	}
+	q.waiting = append(q.waiting, item{end: e})
+	q.changed.Broadcast()
+}
+
+// take returns the next item, when there is one. The last one stays.
+func (q *queue) take() item {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.waiting) == 0 {
+		q.changed.Wait()
+	}
+	next := q.waiting[0]
+	if next.end.err != nil {
+		return next
+	}
+	q.waiting[0] = item{}
+	q.waiting = q.waiting[1:]
+	if next.sample != nil {
+		q.bytes -= next.sample.Stack.Len()
+	}
+	q.changed.Broadcast()
+	return next
+}
+
+// end lets put wait no more.
+func (q *queue) end() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ending = true
+	q.changed.Broadcast()
+}
+
+// reuse takes a sample back.
+func (q *queue) reuse(s *kernel.Sample) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.spare) < spareSamples {
+		q.spare = append(q.spare, s)
+	}
+}
