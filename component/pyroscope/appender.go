@@ -5,6 +5,8 @@ package pyroscope
 
 import (
 	"context"
+	"errors"
+	"net/url"
 
 	"github.com/prometheus/prometheus/model/labels"
 )
@@ -15,7 +17,18 @@ const LabelNameDelta = "__delta__"
 
 // RawSample is one profile as it is sent.
 type RawSample struct {
+	ID         string // of the profile, as whoever made it named it; may be ""
 	RawProfile []byte // gzipped or plain protobuf of profile.proto; never changed once handed over
+}
+
+// IncomingProfile is a profile as a client sent it to Pyroscope's older API, POST
+// /ingest, in whatever format that client uses. It is passed on as it is and never
+// changed.
+type IncomingProfile struct {
+	RawBody     []byte   // of the request
+	ContentType []string // the values of its header Content-Type, which tells the format
+	URL         *url.URL // of the request: its path and query are sent on, except the query's "name"
+	Labels      labels.Labels
 }
 
 // Appendable is a receiver of profiles. It is what River calls a
@@ -33,15 +46,25 @@ type Appender interface {
 	// that the receiver, or one of those behind it, will not deliver them; the
 	// caller is not meant to try again.
 	Append(ctx context.Context, labels labels.Labels, samples []*RawSample) error
+
+	// AppendIngest does the same for a profile of the older API.
+	AppendIngest(ctx context.Context, profile *IncomingProfile) error
 }
 
-// AppendableFunc is a function as a receiver, and as its Appender.
+// ErrNoIngest is the answer of a receiver that takes no profiles of the older API.
+var ErrNoIngest = errors.New("does not take profiles of the /ingest API")
+
+// AppendableFunc is a function as a receiver, and as its Appender. It refuses
+// profiles of the older API.
 type AppendableFunc func(ctx context.Context, labels labels.Labels, samples []*RawSample) error
 
 // Append calls f.
 func (f AppendableFunc) Append(ctx context.Context, labels labels.Labels, samples []*RawSample) error {
 	return f(ctx, labels, samples)
 }
+
+// AppendIngest returns ErrNoIngest.
+func (f AppendableFunc) AppendIngest(context.Context, *IncomingProfile) error { return ErrNoIngest }
 
 // Appender returns f.
 func (f AppendableFunc) Appender() Appender { return f }
@@ -51,6 +74,9 @@ type NoopAppendable struct{}
 
 // Append does nothing.
 func (NoopAppendable) Append(context.Context, labels.Labels, []*RawSample) error { return nil }
+
+// AppendIngest does nothing.
+func (NoopAppendable) AppendIngest(context.Context, *IncomingProfile) error { return nil }
 
 // Appender returns n.
 func (n NoopAppendable) Appender() Appender { return n }

@@ -81,18 +81,27 @@ type fanoutAppender struct {
 	latency     prometheus.Histogram
 }
 
-// Append passes the profiles to all children at the same time, so that a slow
-// one holds up none of the others (in Grafana Agent they wait for each other). It
-// returns when all have answered or ctx is done; a child that has not answered
-// then goes on by itself and counts as failed. The error joins those of all
-// children.
+// Append passes the profiles to all children.
 func (a *fanoutAppender) Append(ctx context.Context, labels labels.Labels, samples []*RawSample) error {
+	return a.all(ctx, func(child Appender) error { return child.Append(ctx, labels, samples) })
+}
+
+// AppendIngest passes the profile to all children.
+func (a *fanoutAppender) AppendIngest(ctx context.Context, profile *IncomingProfile) error {
+	return a.all(ctx, func(child Appender) error { return child.AppendIngest(ctx, profile) })
+}
+
+// all hands something to all children at the same time, so that a slow one holds
+// up none of the others (in Grafana Agent they wait for each other). It returns
+// when all have answered or ctx is done; a child that has not answered then goes
+// on by itself and counts as failed. The error joins those of all children.
+func (a *fanoutAppender) all(ctx context.Context, hand func(Appender) error) error {
 	start := time.Now()
 	defer func() { a.latency.Observe(time.Since(start).Seconds()) }()
 
 	answers := make(chan error, len(a.children))
 	for _, child := range a.children {
-		go func() { answers <- child.Append(ctx, labels, samples) }()
+		go func() { answers <- hand(child) }()
 	}
 	var errs []error
 	for waiting := len(a.children); waiting > 0; waiting-- {

@@ -16,12 +16,15 @@ import (
 var (
 	someLabels  = labels.FromStrings("__name__", "process_cpu", "service_name", "a")
 	someSamples = []*RawSample{{RawProfile: []byte("profile")}}
+
+	someIncoming = &IncomingProfile{RawBody: []byte("profile"), Labels: someLabels}
 )
 
 // recorder counts what it gets and answers err.
 type recorder struct {
-	calls atomic.Int64
-	err   error
+	calls   atomic.Int64
+	ingests atomic.Int64
+	err     error
 }
 
 func (r *recorder) Appender() Appender { return r }
@@ -29,6 +32,13 @@ func (r *recorder) Appender() Appender { return r }
 func (r *recorder) Append(_ context.Context, l labels.Labels, samples []*RawSample) error {
 	if labels.Equal(l, someLabels) && len(samples) == 1 && samples[0] == someSamples[0] {
 		r.calls.Add(1)
+	}
+	return r.err
+}
+
+func (r *recorder) AppendIngest(_ context.Context, profile *IncomingProfile) error {
+	if profile == someIncoming {
+		r.ingests.Add(1)
 	}
 	return r.err
 }
@@ -44,6 +54,17 @@ func TestFanout(t *testing.T) {
 	require.EqualValues(t, 1, one.calls.Load())
 	require.EqualValues(t, 1, two.calls.Load())
 	require.Len(t, f.Children(), 4)
+}
+
+func TestFanoutOfIngest(t *testing.T) {
+	one, two := &recorder{}, &recorder{err: errors.New("two is full")}
+	f := NewFanout([]Appendable{one, nil, two, NoopAppendable{}}, "test.id", nil)
+	require.EqualError(t, f.Appender().AppendIngest(context.Background(), someIncoming), "test.id: forward profile: two is full")
+	require.EqualValues(t, 1, one.ingests.Load())
+	require.EqualValues(t, 1, two.ingests.Load())
+
+	f.UpdateChildren([]Appendable{AppendableFunc(nil)})
+	require.ErrorIs(t, f.Appender().AppendIngest(context.Background(), someIncoming), ErrNoIngest)
 }
 
 func TestFanoutWithoutChildren(t *testing.T) {

@@ -128,6 +128,10 @@ type fakeReceiver struct {
 	block  chan struct{} // if not nil, Append waits until it is closed
 }
 
+func (r *fakeReceiver) AppendIngest(context.Context, *pyroscope.IncomingProfile) error {
+	return pyroscope.ErrNoIngest
+}
+
 func (r *fakeReceiver) Appender() pyroscope.Appender { return r }
 
 func (r *fakeReceiver) Append(ctx context.Context, l labels.Labels, samples []*pyroscope.RawSample) error {

@@ -44,22 +44,31 @@ func newClient(opts *EndpointOptions) (*client, error) {
 	}, nil
 }
 
-// push makes one attempt to deliver it. The response is what HTTP had to say,
-// as far as it came.
-func (c *client) push(ctx context.Context, it *item) (response, error) {
+// send makes one attempt to deliver it. The response is what HTTP had to say, as
+// far as it came.
+func (c *client) send(ctx context.Context, it *item) (response, error) {
 	var seen atomic.Pointer[response] // a request that was given up may still be answered
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, responseKey{}, &seen), c.opts.RemoteTimeout)
 	defer cancel()
-	request := connect.NewRequest(it.request)
-	request.Header().Set("User-Agent", c.agent)
-	for name, value := range c.opts.Headers {
-		request.Header().Set(name, value)
+	var err error
+	if it.push != nil {
+		request := connect.NewRequest(it.push)
+		c.setHeaders(request.Header())
+		_, err = c.pusher.Push(ctx, request)
+	} else {
+		err = c.postIngest(ctx, it.ingest)
 	}
-	_, err := c.pusher.Push(ctx, request)
 	if got := seen.Load(); got != nil {
 		return *got, err
 	}
 	return response{}, err
+}
+
+func (c *client) setHeaders(to http.Header) {
+	to.Set("User-Agent", c.agent)
+	for name, value := range c.opts.Headers {
+		to.Set(name, value)
+	}
 }
 
 // close drops the connections that are not in use.

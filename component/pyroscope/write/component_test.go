@@ -39,10 +39,11 @@ func TestPush(t *testing.T) {
 	args.Endpoints[0].Headers = map[string]string{"X-Scope-OrgID": "tenant"}
 	r := newRig(t, args, testTuning()).run()
 
-	of := labels.FromStrings("__name__", "process_cpu", "service_name", "a", "zone", "own", "__container_id__", "c", "__delta__", "false")
-	require.NoError(t, r.receiver.Appender().Append(context.Background(), of, []*pyroscope.RawSample{{RawProfile: []byte("one")}}))
+	of := labels.FromStrings("__name__", "process_cpu", "service_name", "a", "zone", "own", "empty", "", "__container_id__", "c", "__delta__", "false")
+	require.NoError(t, r.receiver.Appender().Append(context.Background(), of, []*pyroscope.RawSample{{ID: "id of one", RawProfile: []byte("one")}}))
 	got := s.receive(t)
 	require.Equal(t, "one", got.profile)
+	require.Equal(t, "id of one", got.id)
 	require.Equal(t, map[string]string{"__name__": "process_cpu", "__delta__": "false", "service_name": "a", "env": "prod", "zone": "external"}, got.labels)
 	require.Equal(t, "/push.v1.PusherService/Push", got.path)
 	require.Equal(t, "tenant", got.header.Get("X-Scope-OrgID"))
@@ -81,6 +82,8 @@ func TestInvalidLabelsAreRefused(t *testing.T) {
 	for want, of := range map[string]labels.Labels{
 		"invalid labels in profile: no labels": labels.EmptyLabels(),
 		`invalid labels in profile: invalid label name "a-b": only letters, digits, _ and . are allowed`: labels.FromStrings("a-b", "x"),
+		"invalid labels in profile: no __name__, which names the type of the profile":                    labels.FromStrings("a", "b"),
+		`invalid labels in profile: duplicate label name "a"`:                                            labels.New(labels.Label{Name: "__name__", Value: "x"}, labels.Label{Name: "a", Value: "1"}, labels.Label{Name: "a", Value: "2"}),
 		`invalid labels in profile: value of label "a" is not valid UTF-8: "\xff"`:                       labels.FromStrings("a", "\xff"),
 	} {
 		require.EqualError(t, r.receiver.Appender().Append(context.Background(), of, nil), want)

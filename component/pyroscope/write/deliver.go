@@ -22,7 +22,7 @@ func (e *endpoint) deliver(it *item) {
 			c, waits = now, newBackoff(now.opts)
 		}
 		started := time.Now()
-		response, err := c.push(e.abort, it)
+		response, err := c.send(e.abort, it)
 		e.metrics.attempt.Observe(time.Since(started).Seconds())
 		if err == nil {
 			e.arrived(it)

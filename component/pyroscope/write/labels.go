@@ -3,6 +3,7 @@ package write
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"unicode/utf8"
@@ -20,14 +21,25 @@ const (
 // pushLabels returns the labels of a series as they are pushed, sorted by name:
 // without those that are internal, and with external over those of the profile.
 func pushLabels(of labels.Labels, external map[string]string) ([]*typesv1.LabelPair, error) {
+	return mergeLabels(of, external, isSent)
+}
+
+// mergeLabels returns the labels of a series that are wanted, with external over
+// them, sorted by name. A label with an empty value is the same as none.
+func mergeLabels(of labels.Labels, external map[string]string, wanted func(name string) bool) ([]*typesv1.LabelPair, error) {
 	var pairs []*typesv1.LabelPair
+	add := func(name, value string) {
+		if value != "" {
+			pairs = append(pairs, &typesv1.LabelPair{Name: name, Value: value})
+		}
+	}
 	of.Range(func(l labels.Label) {
-		if _, overridden := external[l.Name]; !overridden && isSent(l.Name) {
-			pairs = append(pairs, &typesv1.LabelPair{Name: l.Name, Value: l.Value})
+		if _, overridden := external[l.Name]; !overridden && wanted(l.Name) {
+			add(l.Name, l.Value)
 		}
 	})
 	for name, value := range external {
-		pairs = append(pairs, &typesv1.LabelPair{Name: name, Value: value})
+		add(name, value)
 	}
 	sort.Slice(pairs, func(i, j int) bool { return pairs[i].Name < pairs[j].Name })
 	if err := checkLabels(pairs); err != nil {
@@ -53,6 +65,9 @@ func checkLabels(pairs []*typesv1.LabelPair) error {
 		if err := checkLabel(pair.Name, pair.Value); err != nil {
 			return err
 		}
+	}
+	if !slices.ContainsFunc(pairs, func(p *typesv1.LabelPair) bool { return p.Name == labelName }) {
+		return errors.New("no __name__, which names the type of the profile")
 	}
 	return nil
 }

@@ -7,11 +7,13 @@ import (
 	pushv1 "github.com/grafana/pyroscope/api/gen/proto/go/push/v1"
 )
 
-// item is one profile to be pushed. Endpoints share it, so it never changes.
+// item is one profile to be pushed, by the push API or by the older ingest API.
+// Endpoints share it, so it never changes.
 type item struct {
-	request *pushv1.PushRequest
-	size    int // bytes of the profile
-	taken   time.Time
+	push   *pushv1.PushRequest
+	ingest *ingestRequest // set if push is nil
+	size   int            // bytes of the profile
+	taken  time.Time
 }
 
 // queue holds the profiles that wait for one endpoint, the oldest first. It is

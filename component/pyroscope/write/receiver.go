@@ -62,18 +62,37 @@ func (r *receiver) Append(_ context.Context, of labels.Labels, samples []*pyrosc
 	now := time.Now()
 	var errs []error
 	for _, sample := range samples {
-		it := &item{
+		errs = append(errs, to.enqueue(&item{
 			size:  len(sample.RawProfile),
 			taken: now,
-			request: &pushv1.PushRequest{Series: []*pushv1.RawProfileSeries{{
+			push: &pushv1.PushRequest{Series: []*pushv1.RawProfileSeries{{
 				Labels:  pairs,
-				Samples: []*pushv1.RawSample{{RawProfile: sample.RawProfile}},
+				Samples: []*pushv1.RawSample{{ID: sample.ID, RawProfile: sample.RawProfile}},
 			}}},
-		}
-		for _, e := range to.endpoints {
-			if !e.enqueue(it) {
-				errs = append(errs, fmt.Errorf("endpoint %s has been removed", e.name))
-			}
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// AppendIngest implements pyroscope.Appender in the same way.
+func (r *receiver) AppendIngest(_ context.Context, profile *pyroscope.IncomingProfile) error {
+	to := r.routes.Load()
+	if to == nil {
+		return fmt.Errorf("%s has exited", r.componentID)
+	}
+	request, err := newIngestRequest(profile, to.external)
+	if err != nil {
+		return err
+	}
+	return to.enqueue(&item{size: len(profile.RawBody), taken: time.Now(), ingest: request})
+}
+
+// enqueue hands it to all endpoints.
+func (to *routes) enqueue(it *item) error {
+	var errs []error
+	for _, e := range to.endpoints {
+		if !e.enqueue(it) {
+			errs = append(errs, fmt.Errorf("endpoint %s has been removed", e.name))
 		}
 	}
 	return errors.Join(errs...)

@@ -2,6 +2,7 @@ package write
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -24,24 +25,28 @@ type server struct {
 	*httptest.Server
 	pushed chan push
 
-	mu     sync.Mutex
-	answer func(call int, request *connect.Request[pushv1.PushRequest]) error
-	around func(w http.ResponseWriter, r *http.Request, next http.Handler)
-	calls  int
+	mu           sync.Mutex
+	answer       func(call int, request *connect.Request[pushv1.PushRequest]) error
+	answerIngest func(call int) (status int)
+	around       func(w http.ResponseWriter, r *http.Request, next http.Handler)
+	calls        int
 }
 
 // push is one request as the server got it.
 type push struct {
 	labels  map[string]string
 	profile string
+	id      string
 	header  http.Header
 	path    string
+	query   string
 }
 
 func newServer(t *testing.T) *server {
 	s := &server{pushed: make(chan push, 10_000)}
 	mux := http.NewServeMux()
 	mux.Handle(pushv1connect.NewPusherServiceHandler(s))
+	mux.HandleFunc("POST /ingest", s.ingest)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		around := s.around
@@ -77,10 +82,30 @@ func (s *server) Push(_ context.Context, r *connect.Request[pushv1.PushRequest])
 		}
 		for _, sample := range series.Samples {
 			got.profile += string(sample.RawProfile)
+			got.id += sample.ID
 		}
 		s.pushed <- got
 	}
 	return connect.NewResponse(&pushv1.PushResponse{}), nil
+}
+
+// ingest is the older API.
+func (s *server) ingest(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	s.calls++
+	call, answer := s.calls, s.answerIngest
+	s.mu.Unlock()
+	if answer != nil {
+		if status := answer(call); status != http.StatusOK {
+			http.Error(w, "says the server", status)
+			return
+		}
+	}
+	s.pushed <- push{profile: string(body), header: r.Header.Clone(), path: r.URL.Path, query: r.URL.RawQuery}
 }
 
 // set makes the server answer pushes by f, which gets their number, from 1.
