@@ -1,7 +1,6 @@
 package river
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/grafana/river/ast"
@@ -14,30 +13,45 @@ type node interface {
 	// id is the block's name and label, joined by dots. It never changes.
 	id() string
 
-	// configure sets the block to evaluate from now on, and the nodes that it
-	// refers to. block is nil for the logging node of a configuration without a
-	// logging block.
-	configure(block *ast.BlockStmt, dependencies []node)
+	// configure sets the graph to evaluate in from now on. It holds the node's
+	// block, or nil for a setting of a configuration without that block.
+	configure(g *graph)
 
 	// evaluate decodes the block and applies it. It may be called from several
 	// goroutines.
 	evaluate() error
 
 	// exported is what references to the node see: a value that River can
-	// encode.
+	// encode, or nil if there is nothing to see.
 	exported() interface{}
 }
 
 // graph holds the nodes of one configuration. It is not changed once built.
 type graph struct {
 	*dag[node]
-	byID     map[string]node
-	blocks   map[node]*ast.BlockStmt
-	standard *vm.Scope
+	byID        map[string]node
+	blocks      map[node]*ast.BlockStmt
+	standard    *vm.Scope
+	source      *Source
+	arguments   map[string]any // values for the argument blocks
+	definitions *definitions   // custom components that the blocks may use
 }
 
-func newGraph(standard *vm.Scope) *graph {
-	return &graph{dag: newDAG[node](), byID: map[string]node{}, blocks: map[node]*ast.BlockStmt{}, standard: standard}
+func newGraph(m *module, source *Source, arguments map[string]any, outer *definitions) *graph {
+	return &graph{
+		dag:       newDAG[node](),
+		byID:      map[string]node{},
+		blocks:    map[node]*ast.BlockStmt{},
+		standard:  m.r.standard,
+		source:    source,
+		arguments: arguments,
+		definitions: &definitions{
+			parent:   outer,
+			declares: map[string]*ast.BlockStmt{},
+			imports:  map[string]*importNode{},
+			files:    source.files,
+		},
+	}
 }
 
 func (g *graph) insert(n node, block *ast.BlockStmt) {
@@ -46,89 +60,26 @@ func (g *graph) insert(n node, block *ast.BlockStmt) {
 	g.blocks[n] = block
 }
 
-// components returns the component nodes in the order of the text.
-func (g *graph) components() []*componentNode {
-	var found []*componentNode
+// runnables returns the nodes to run in the order of the text.
+func (g *graph) runnables() []runnable {
+	var found []runnable
 	for _, n := range g.nodes {
-		if c, ok := n.(*componentNode); ok {
-			found = append(found, c)
+		if r, ok := n.(runnable); ok {
+			found = append(found, r)
 		}
 	}
 	return found
 }
 
-// buildGraph makes the graph of a source. Nodes of the previous graph that the
-// source still describes are taken over, but not touched: if there are
-// diagnostics, the previous graph stays as it is.
-func (r *Runtime) buildGraph(source *Source, previous *graph) (*graph, diag.Diagnostics) {
-	var (
-		g          = newGraph(r.standard)
-		components []*ast.BlockStmt
-		logging    *ast.BlockStmt
-		diags      diag.Diagnostics
-	)
-	for _, block := range source.blocks {
-		name := block.GetBlockName()
-		switch reason := refusedBlock(name); {
-		case reason != "":
-			diags.Add(errorAt(block, "%s", reason))
-		case name != loggingID:
-			components = append(components, block)
-		case logging != nil:
-			diags.Add(errorAt(block, "%q block already declared at %s", name, ast.StartPos(logging).Position()))
-		default:
-			logging = block
+// instances returns the nodes that are components in the order of the text.
+func (g *graph) instances() []instance {
+	var found []instance
+	for _, n := range g.nodes {
+		if c, ok := n.(instance); ok {
+			found = append(found, c)
 		}
 	}
-	g.insert(r.loggingNode, logging)
-	diags = append(diags, r.insertComponents(g, components, previous)...)
-	diags = append(diags, g.wire()...)
-	diags = append(diags, g.checkCycles()...)
-	sortDiagnostics(diags)
-	return g, diags
-}
-
-// refusedBlock says why a block that is no component is not accepted, or
-// returns "".
-func refusedBlock(name string) string {
-	switch name {
-	case "argument", "export":
-		return name + " blocks only allowed inside a module"
-	case "declare", "tracing", "http", "import.file", "import.git", "import.http", "import.string", "foreach", "remotecfg":
-		return fmt.Sprintf("%s blocks are not supported yet", name)
-	default:
-		return ""
-	}
-}
-
-func (r *Runtime) insertComponents(g *graph, blocks []*ast.BlockStmt, previous *graph) diag.Diagnostics {
-	var (
-		diags    diag.Diagnostics
-		declared = make(map[string]*ast.BlockStmt, len(blocks))
-	)
-	for _, block := range blocks {
-		id, name := blockID(block), block.GetBlockName()
-		if first := declared[id]; first != nil {
-			diags.Add(errorAtName(block, len(id), "Component %s already declared at %s", id, ast.StartPos(first).Position()))
-			continue
-		}
-		declared[id] = block
-
-		if known, ok := previous.byID[id].(*componentNode); ok {
-			g.insert(known, block)
-			continue
-		}
-		registration, found := r.options.Registry.Get(name)
-		switch {
-		case !found:
-			diags.Add(errorAtName(block, len(name), "cannot retrieve the definition of component name %q", name))
-		case block.Label == "":
-			diags.Add(errorAtName(block, len(name), "component %q must have a label", name))
-		default:
-			g.insert(newComponentNode(r, registration, block), block)
-		}
-	}
-	return diags
+	return found
 }
 
 // wire connects every node with those that its block refers to.
@@ -136,6 +87,17 @@ func (g *graph) wire() diag.Diagnostics {
 	var diags diag.Diagnostics
 	for _, n := range g.nodes {
 		block := g.blocks[n]
+		switch n := n.(type) {
+		case *declareNode:
+			for _, used := range g.definitionsUsed(block.Body) {
+				g.connect(n, used)
+			}
+			continue // nothing outside can be referred to
+		case *customNode:
+			for _, imported := range g.importsUsed(block) {
+				g.connect(n, imported)
+			}
+		}
 		if block == nil {
 			continue
 		}
@@ -146,6 +108,53 @@ func (g *graph) wire() diag.Diagnostics {
 		}
 	}
 	return diags
+}
+
+// definitionsUsed returns the declare and import nodes of g whose components the
+// blocks of body use.
+func (g *graph) definitionsUsed(body ast.Body) []node {
+	var used []node
+	for _, stmt := range body {
+		block, ok := stmt.(*ast.BlockStmt)
+		if !ok {
+			continue
+		}
+		if block.GetBlockName() == declareName {
+			used = append(used, g.definitionsUsed(block.Body)...)
+			continue
+		}
+		if declare := g.definitions.declares[block.Name[0]]; declare != nil {
+			used = append(used, g.byID[blockID(declare)])
+		} else if imported := g.definitions.imports[block.Name[0]]; imported != nil {
+			used = append(used, imported)
+		}
+	}
+	return used
+}
+
+// importsUsed returns the import nodes of g that a custom component's block uses,
+// directly or by way of declare blocks.
+func (g *graph) importsUsed(block *ast.BlockStmt) []node {
+	var (
+		imports []node
+		seen    = map[node]bool{}
+		visit   func(used []node)
+	)
+	visit = func(used []node) {
+		for _, n := range used {
+			if seen[n] {
+				continue
+			}
+			seen[n] = true
+			if _, ok := n.(*importNode); ok {
+				imports = append(imports, n)
+			} else {
+				visit(g.definitionsUsed(g.blocks[n].Body))
+			}
+		}
+	}
+	visit(g.definitionsUsed(ast.Body{block}))
+	return imports
 }
 
 func (g *graph) checkCycles() diag.Diagnostics {
@@ -174,6 +183,10 @@ func (g *graph) checkCycles() diag.Diagnostics {
 func scopeOf(standard *vm.Scope, dependencies []node) *vm.Scope {
 	variables := map[string]interface{}{}
 	for _, d := range dependencies {
+		value := d.exported()
+		if value == nil {
+			continue
+		}
 		words := strings.Split(d.id(), ".")
 		level := variables
 		for _, word := range words[:len(words)-1] {
@@ -184,7 +197,7 @@ func scopeOf(standard *vm.Scope, dependencies []node) *vm.Scope {
 			}
 			level = inner
 		}
-		level[words[len(words)-1]] = d.exported()
+		level[words[len(words)-1]] = value
 	}
 	return &vm.Scope{Parent: standard, Variables: variables}
 }

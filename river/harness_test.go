@@ -98,7 +98,8 @@ func (h *host) eventually(what string, holds func() bool) {
 
 // out returns a component's current export.
 func (h *host) out(id string) string {
-	n, ok := h.graph.Load().byID[id].(*componentNode)
+	_, found := h.instance(id)
+	n, ok := found.(*componentNode)
 	require.True(h.t, ok, "no component %s", id)
 	exports, _ := n.exported().(specimenExports)
 	return exports.Out

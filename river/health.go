@@ -44,12 +44,8 @@ func healthNow(kind component.HealthType, message string) component.Health {
 // currentHealth is the worst of three: how the component's run goes, how its
 // last evaluation went, and what it says itself.
 func (n *componentNode) currentHealth() component.Health {
-	n.mu.RLock()
-	health, managed := n.health, n.managed
-	n.mu.RUnlock()
-
-	worst := component.LeastHealthy(health.run, health.evaluation)
-	reporter, ok := managed.(component.HealthComponent)
+	worst := n.blockNode.currentHealth()
+	reporter, ok := n.component().(component.HealthComponent)
 	if !ok {
 		return worst
 	}

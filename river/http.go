@@ -53,6 +53,7 @@ func (r *Runtime) Handler(options HTTPOptions) http.Handler {
 	mux.HandleFunc(componentPath, r.serveComponentPages)
 	mux.HandleFunc("GET "+path.Join(prefix, "api/v0/web/components"), r.serveComponents)
 	mux.HandleFunc("GET "+path.Join(prefix, "api/v0/web/components")+"/{id...}", r.serveComponent)
+	mux.HandleFunc("GET "+path.Join(prefix, "api/v0/web/modules")+"/{rest...}", r.serveModule)
 	index := strings.TrimSuffix(prefix, "/") + "/{$}"
 	mux.HandleFunc("GET "+index, r.serveIndex(prefix))
 	return mux
@@ -111,10 +112,10 @@ func (r *Runtime) serveReload(reload func() error) http.HandlerFunc {
 	}
 }
 
-// serveComponentPages hands requests to the component that the path names.
+// serveComponentPages hands requests to the component that the path names. The
+// ID of one in a module has slashes in it.
 func (r *Runtime) serveComponentPages(w http.ResponseWriter, req *http.Request) {
-	id, rest, slash := strings.Cut(strings.TrimPrefix(req.URL.Path, componentPath), "/")
-	handler := r.handler(id)
+	id, rest, slash, handler := r.splitComponentPath(strings.TrimPrefix(req.URL.Path, componentPath))
 	switch {
 	case handler == nil:
 		http.NotFound(w, req)
@@ -132,6 +133,21 @@ func (r *Runtime) serveComponentPages(w http.ResponseWriter, req *http.Request) 
 	}
 }
 
+// splitComponentPath splits a path into the ID of a component that serves
+// something and the rest of the path.
+func (r *Runtime) splitComponentPath(text string) (id, rest string, slash bool, handler http.Handler) {
+	for end := 0; ; end++ {
+		next := strings.IndexByte(text[end:], '/')
+		if next < 0 {
+			return text, "", false, r.handler(text)
+		}
+		end += next
+		if handler := r.handler(text[:end]); handler != nil {
+			return text[:end], text[end+1:], true, handler
+		}
+	}
+}
+
 func (r *Runtime) serveComponents(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, r.Components())
 }
@@ -143,6 +159,18 @@ func (r *Runtime) serveComponent(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	writeJSON(w, info)
+}
+
+// serveModule serves MODULE/components below web/modules, where the module's ID
+// may have slashes in it.
+func (r *Runtime) serveModule(w http.ResponseWriter, req *http.Request) {
+	id, ok := strings.CutSuffix(req.PathValue("rest"), "/components")
+	infos, found := r.ModuleComponents(id)
+	if !ok || !found {
+		http.NotFound(w, req)
+		return
+	}
+	writeJSON(w, infos)
 }
 
 func writeJSON(w http.ResponseWriter, value interface{}) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-kit/log/level"
@@ -29,6 +30,9 @@ type ComponentInfo struct {
 	Arguments json.RawMessage `json:"arguments"`
 	Exports   json.RawMessage `json:"exports"`
 	DebugInfo json.RawMessage `json:"debugInfo"`
+
+	// CreatedModuleIDs are the IDs of the modules inside: at most one.
+	CreatedModuleIDs []string `json:"createdModuleIDs,omitempty"`
 }
 
 // ComponentInfoHealth is a component's health in JSON.
@@ -38,63 +42,121 @@ type ComponentInfoHealth struct {
 	UpdatedTime time.Time `json:"updatedTime"`
 }
 
-// Components describes all loaded components in the order of the configuration,
+// Components describes all components of the user's configuration, in its order,
 // without arguments, exports and debug info.
 func (r *Runtime) Components() []ComponentInfo {
-	g := r.graph.Load()
-	infos := []ComponentInfo{}
-	for _, n := range g.components() {
-		infos = append(infos, describe(g, n))
-	}
+	infos, _ := r.ModuleComponents("")
 	return infos
 }
 
-// Component describes one loaded component with all details.
+// ModuleComponents does the same for the module of that ID. It reports whether
+// there is such a module.
+func (r *Runtime) ModuleComponents(moduleID string) ([]ComponentInfo, bool) {
+	m := r.module(moduleID)
+	if m == nil {
+		return nil, false
+	}
+	infos := []ComponentInfo{}
+	g := m.graph.Load()
+	for _, n := range g.instances() {
+		infos = append(infos, m.describe(g, n))
+	}
+	return infos, true
+}
+
+// Component describes one loaded component with all details. Its ID is global:
+// that of a component in a module begins with the module's ID and a slash.
 func (r *Runtime) Component(id string) (ComponentInfo, bool) {
-	g := r.graph.Load()
-	n, ok := g.byID[id].(*componentNode)
-	if !ok {
+	m, n := r.instance(id)
+	if n == nil {
 		return ComponentInfo{}, false
 	}
-	info := describe(g, n)
+	info := m.describe(m.graph.Load(), n)
 	info.Arguments = r.encodeBody(id, "arguments", n.arguments())
-	info.Exports = r.encodeBody(id, "exports", n.exported())
+	if loader, ok := n.(*moduleNode); ok {
+		info.Arguments = joinBodies(r.encodeBody(id, "arguments", loader.place()), info.Arguments)
+	}
+	info.Exports = r.encodeBody(id, "exports", exportsBody(n))
 	info.DebugInfo = r.encodeBody(id, "debug info", n.debugInfo())
 	return info, true
 }
 
-// Unhealthy returns the IDs of all components that are unhealthy or have exited.
+// exportsBody returns what a component exports as a body: the exports of a
+// module.* block are a block there.
+func exportsBody(n instance) interface{} {
+	if loader, ok := n.(*moduleNode); ok {
+		return struct {
+			Exports map[string]any `river:"exports,block"`
+		}{loader.currentExports()}
+	}
+	return n.exported()
+}
+
+// module returns the module of that ID, or nil.
+func (r *Runtime) module(id string) (found *module) {
+	r.root.walk(func(m *module) {
+		if m.id == id {
+			found = m
+		}
+	})
+	return found
+}
+
+// instance returns the component of that global ID and the module that it is in,
+// or nil.
+func (r *Runtime) instance(id string) (*module, instance) {
+	moduleID, localID := "", id
+	if slash := strings.LastIndexByte(id, '/'); slash >= 0 {
+		moduleID, localID = id[:slash], id[slash+1:]
+	}
+	m := r.module(moduleID)
+	if m == nil {
+		return nil, nil
+	}
+	n, ok := m.graph.Load().byID[localID].(instance)
+	if !ok {
+		return nil, nil
+	}
+	return m, n
+}
+
+// Unhealthy returns the global IDs of all components and imports that are
+// unhealthy or have exited.
 func (r *Runtime) Unhealthy() []string {
 	var ids []string
-	for _, n := range r.graph.Load().components() {
-		switch n.currentHealth().Health {
-		case component.HealthTypeUnhealthy, component.HealthTypeExited:
-			ids = append(ids, n.id())
+	r.root.walk(func(m *module) {
+		for _, n := range m.graph.Load().runnables() {
+			switch n.currentHealth().Health {
+			case component.HealthTypeUnhealthy, component.HealthTypeExited:
+				ids = append(ids, m.globalID(n.id()))
+			}
 		}
-	}
+	})
 	return ids
 }
 
 // handler returns what a component serves, or nil.
 func (r *Runtime) handler(id string) http.Handler {
-	n, ok := r.graph.Load().byID[id].(*componentNode)
+	_, n := r.instance(id)
+	built, ok := n.(*componentNode)
 	if !ok {
 		return nil
 	}
-	server, ok := n.component().(component.HTTPComponent)
+	server, ok := built.component().(component.HTTPComponent)
 	if !ok {
 		return nil
 	}
 	return server.Handler()
 }
 
-func describe(g *graph, n *componentNode) ComponentInfo {
+func (m *module) describe(g *graph, n instance) ComponentInfo {
 	health := n.currentHealth()
-	return ComponentInfo{
-		Name:         n.registration.Name,
+	info := ComponentInfo{
+		Name:         n.name(),
 		Type:         "block",
-		LocalID:      n.nodeID,
-		Label:        n.label,
+		LocalID:      n.id(),
+		ModuleID:     m.id,
+		Label:        n.label(),
 		ReferencesTo: componentIDs(g.dependencies[n]),
 		ReferencedBy: componentIDs(g.dependants[n]),
 		Health: ComponentInfoHealth{
@@ -106,16 +168,33 @@ func describe(g *graph, n *componentNode) ComponentInfo {
 		Exports:   json.RawMessage("[]"),
 		DebugInfo: json.RawMessage("[]"),
 	}
+	if inner := n.module(); inner != nil {
+		info.CreatedModuleIDs = []string{inner.id}
+	}
+	return info
 }
 
 func componentIDs(nodes []node) []string {
 	ids := []string{}
 	for _, n := range nodes {
-		if _, ok := n.(*componentNode); ok {
+		if _, ok := n.(instance); ok {
 			ids = append(ids, n.id())
 		}
 	}
 	return ids
+}
+
+// joinBodies returns a body with the statements of two.
+func joinBodies(first, second json.RawMessage) json.RawMessage {
+	var all, more []json.RawMessage
+	if json.Unmarshal(first, &all) != nil || json.Unmarshal(second, &more) != nil {
+		return second
+	}
+	joined, err := json.Marshal(append(all, more...))
+	if err != nil {
+		return second
+	}
+	return joined
 }
 
 // encodeBody encodes a struct with River tags, or a map. The encoder panics on

@@ -50,7 +50,7 @@ func newRuntimeMetrics(r *Runtime) *runtimeMetrics {
 	seconds := []float64{.005, .025, .1, .5, 1, 5, 10, 30, 60, 120, 300, 600}
 
 	m.components = prometheus.NewDesc("agent_component_controller_running_components",
-		"Number of loaded components, by health.", []string{"health_type"}, controller)
+		"Number of loaded components, by health.", []string{"controller_id", "health_type"}, nil)
 	m.evaluations = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "agent_component_evaluation_seconds", ConstLabels: controller, Buckets: seconds,
 		Help: "Time that evaluating one block took."})
@@ -136,12 +136,16 @@ func (m *runtimeMetrics) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range m.own {
 		c.Collect(ch)
 	}
-	count := map[component.HealthType]int{}
-	for _, n := range m.runtime.graph.Load().components() {
-		count[n.currentHealth().Health]++
-		n.collect(ch)
-	}
-	for kind, number := range count {
-		ch <- prometheus.MustNewConstMetric(m.components, prometheus.GaugeValue, float64(number), kind.String())
-	}
+	m.runtime.root.walk(func(inner *module) {
+		count := map[component.HealthType]int{}
+		for _, n := range inner.graph.Load().instances() {
+			count[n.currentHealth().Health]++
+			if built, ok := n.(*componentNode); ok {
+				built.collect(ch)
+			}
+		}
+		for kind, number := range count {
+			ch <- prometheus.MustNewConstMetric(m.components, prometheus.GaugeValue, float64(number), inner.id, kind.String())
+		}
+	})
 }

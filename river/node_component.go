@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
-	"sync"
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 	"github.com/grafana/river/ast"
-	"github.com/grafana/river/vm"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headwater/headwater/component"
@@ -19,63 +17,32 @@ import (
 
 // componentNode builds, updates and runs the component of one block.
 type componentNode struct {
-	nodeID       string
-	label        string
+	blockNode
 	registration component.Registration
-	standard     *vm.Scope
 	logger       log.Logger
 	dataPath     string
-	onExports    func(n *componentNode) // the exports have changed; does not block
-	onBuilt      func()                 // the component is there to be run; does not block
+	onExports    func(n node) // the exports have changed; does not block
+	onBuilt      func()       // the component is there to be run; does not block
 
-	// evalMu is held while the component's Build or Update runs, so that one
-	// evaluation follows the other.
-	evalMu sync.Mutex
-	block  *ast.BlockStmt
-
-	// mu is held for moments only, never while a component's code runs.
-	mu           sync.RWMutex
-	dependencies []node
-	managed      component.Component // nil until the first successful Build
-	metrics      *prometheus.Registry
-	args         component.Arguments
-	exports      component.Exports
-	health       nodeHealth
+	// These are guarded by blockNode.mu.
+	managed component.Component // nil until the first successful Build
+	metrics *prometheus.Registry
+	args    component.Arguments
+	exports component.Exports
 }
 
-func newComponentNode(r *Runtime, registration component.Registration, block *ast.BlockStmt) *componentNode {
-	id := blockID(block)
+func newComponentNode(m *module, registration component.Registration, block *ast.BlockStmt) *componentNode {
+	id := m.globalID(blockID(block))
 	return &componentNode{
-		nodeID:       id,
-		label:        block.Label,
+		blockNode:    newBlockNode(m, block),
 		registration: registration,
-		standard:     r.standard,
-		logger:       log.With(r.options.Logger, "component", id),
-		dataPath:     filepath.Join(r.options.DataPath, id),
-		onExports:    r.changes.put,
-		onBuilt:      r.requestSchedule,
+		logger:       log.With(m.r.options.Logger, "component", id),
+		dataPath:     filepath.Join(m.r.options.DataPath, id),
+		onExports:    m.changes.put,
+		onBuilt:      m.requestSchedule,
 		args:         registration.Args,
 		exports:      registration.Exports,
-		health:       newNodeHealth(),
 	}
-}
-
-func (n *componentNode) id() string { return n.nodeID }
-
-func (n *componentNode) configure(block *ast.BlockStmt, dependencies []node) {
-	n.evalMu.Lock()
-	defer n.evalMu.Unlock()
-	n.block = block
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.dependencies = dependencies
-}
-
-// references returns the nodes that the block refers to.
-func (n *componentNode) references() []node {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.dependencies
 }
 
 func (n *componentNode) exported() interface{} {
@@ -94,18 +61,16 @@ func (n *componentNode) evaluate() error {
 	n.evalMu.Lock()
 	defer n.evalMu.Unlock()
 
-	err := protect(func() error { return n.evaluateLocked() })
-	n.mu.Lock()
-	n.health.evaluated(err)
-	n.mu.Unlock()
+	err := protect(n.evaluateLocked)
+	n.evaluated(err)
 	logPanic(n.logger, "component panicked while it was evaluated", err)
 	return err
 }
 
 func (n *componentNode) evaluateLocked() error {
 	pointer := n.registration.NewArguments()
-	if err := vm.New(n.block.Body).Evaluate(scopeOf(n.standard, n.references()), pointer); err != nil {
-		return fmt.Errorf("decoding River: %w", err)
+	if err := n.decode(n.block.Body, pointer); err != nil {
+		return err
 	}
 	args := reflect.ValueOf(pointer).Elem().Interface()
 
@@ -130,11 +95,11 @@ func (n *componentNode) evaluateLocked() error {
 func (n *componentNode) build(args component.Arguments) error {
 	metrics := prometheus.NewRegistry()
 	managed, err := n.registration.Build(component.Options{
-		ID:            n.nodeID,
+		ID:            n.globalID,
 		Logger:        n.logger,
 		DataPath:      n.dataPath,
 		OnStateChange: n.setExports,
-		Registerer:    prometheus.WrapRegistererWith(prometheus.Labels{"component_id": n.nodeID}, metrics),
+		Registerer:    prometheus.WrapRegistererWith(prometheus.Labels{"component_id": n.globalID}, metrics),
 	}, args)
 	if err != nil {
 		return fmt.Errorf("building component: %w", err)
@@ -171,10 +136,7 @@ func (n *componentNode) run(ctx context.Context) {
 	if managed == nil {
 		return
 	}
-	n.mu.Lock()
-	n.health.started()
-	n.mu.Unlock()
-
+	n.started()
 	err := protect(func() error { return managed.Run(ctx) })
 	switch {
 	case err != nil:
@@ -185,10 +147,12 @@ func (n *componentNode) run(ctx context.Context) {
 	default:
 		level.Debug(n.logger).Log("msg", "component stopped")
 	}
-	n.mu.Lock()
-	n.health.exited(err)
-	n.mu.Unlock()
+	n.exited(err)
 }
+
+func (n *componentNode) name() string    { return n.registration.Name }
+func (n *componentNode) built() bool     { return n.component() != nil }
+func (n *componentNode) module() *module { return nil }
 
 func (n *componentNode) component() component.Component {
 	n.mu.RLock()
@@ -196,7 +160,7 @@ func (n *componentNode) component() component.Component {
 	return n.managed
 }
 
-func (n *componentNode) arguments() component.Arguments {
+func (n *componentNode) arguments() interface{} {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.args
@@ -231,3 +195,5 @@ func logPanic(logger log.Logger, what string, err error) {
 		level.Error(logger).Log("msg", what, "panic", fmt.Sprint(panicked.value), "stack", string(panicked.stack))
 	}
 }
+
+func (n *componentNode) configure(g *graph) { n.setBlock(g.blocks[n], g.dependencies[n]) }

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// changedNodes collects the components whose exports have changed until someone
-// takes them all. Putting never blocks, and a component that changes often is
+// changedNodes collects the nodes whose exports have changed until someone
+// takes them all. Putting never blocks, and a node that changes often is
 // there once: only its newest exports matter.
 type changedNodes struct {
 	signal chan struct{} // holds a token while there is something to take
 
 	mu    sync.Mutex
-	nodes []*componentNode
-	seen  map[*componentNode]bool
+	nodes []node
+	seen  map[node]bool
 }
 
 func newChangedNodes() *changedNodes {
-	return &changedNodes{signal: make(chan struct{}, 1), seen: map[*componentNode]bool{}}
+	return &changedNodes{signal: make(chan struct{}, 1), seen: map[node]bool{}}
 }
 
-func (c *changedNodes) put(n *componentNode) {
+func (c *changedNodes) put(n node) {
 	c.mu.Lock()
 	if !c.seen[n] {
 		c.seen[n] = true
@@ -30,11 +30,11 @@ func (c *changedNodes) put(n *componentNode) {
 	wake(c.signal)
 }
 
-func (c *changedNodes) take() []*componentNode {
+func (c *changedNodes) take() []node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	taken := c.nodes
-	c.nodes, c.seen = nil, map[*componentNode]bool{}
+	c.nodes, c.seen = nil, map[node]bool{}
 	return taken
 }
 

@@ -5,17 +5,16 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/grafana/river/ast"
 	"github.com/stretchr/testify/require"
 )
 
 // dummy is a node that does nothing.
 type dummy string
 
-func (d dummy) id() string                       { return string(d) }
-func (d dummy) configure(*ast.BlockStmt, []node) {}
-func (d dummy) evaluate() error                  { return nil }
-func (d dummy) exported() interface{}            { return nil }
+func (d dummy) id() string            { return string(d) }
+func (d dummy) configure(*graph)      {}
+func (d dummy) evaluate() error       { return nil }
+func (d dummy) exported() interface{} { return nil }
 
 func TestQueueHoldsANodeOnce(t *testing.T) {
 	q := newEvaluationQueue()

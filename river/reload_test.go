@@ -53,7 +53,7 @@ func TestReloadRefused(t *testing.T) {
 		"duplicate":          `test.value "a" { in = "2" }` + "\n" + `test.value "a" { in = "3" }`,
 		"cycle":              `test.value "a" { in = test.value.b.out }` + "\n" + `test.value "b" { in = test.value.a.out }`,
 		"self reference":     `test.value "a" { in = test.value.a.out }`,
-		"not supported yet":  `test.value "a" { in = "2" }` + "\n" + `declare "x" { }`,
+		"refused block":      `test.value "a" { in = "2" }` + "\n" + `foreach "x" { }`,
 		"reference to an ID": `test.value "a" { in = "2" }` + "\n" + `test.value "c" { in = test.value }`,
 	} {
 		t.Run(name, func(t *testing.T) {

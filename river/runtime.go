@@ -5,6 +5,8 @@
 // The way of a configuration:
 //
 //	source       text, parsed to blocks
+//	module       one configuration in force: the root, or the inside of a custom
+//	             component (declare, import.*) or of a module.* block
 //	graph        blocks as nodes, references as edges; cycles found
 //	node_*       a node decodes its block in the scope of what it refers to,
 //	             builds its component the first time and updates it later
@@ -17,12 +19,10 @@ import (
 	"context"
 	goruntime "runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
-	"github.com/grafana/river/diag"
 	"github.com/grafana/river/vm"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -52,24 +52,13 @@ type Options struct {
 
 // Runtime holds one configuration and runs its components.
 type Runtime struct {
-	options     Options
-	logger      log.Logger
-	standard    *vm.Scope
-	loggingNode *loggingNode
-	metrics     *runtimeMetrics
-	scheduler   *scheduler
-
-	changes  *changedNodes    // components with new exports
-	queue    *evaluationQueue // nodes to evaluate because of them
-	schedule chan struct{}    // token: the scheduler has something to do
-	restart  atomic.Bool      // with the next token, restart what has exited
-
-	// loadMu is held while a configuration is loaded, and while dependants are
-	// looked up: a change of exports in the midst of a load must meet the new
-	// graph, not the old one.
-	loadMu sync.Mutex
-	graph  atomic.Pointer[graph] // the configuration in force
-	loaded atomic.Bool           // a configuration has been in force
+	options  Options
+	logger   log.Logger
+	standard *vm.Scope
+	metrics  *runtimeMetrics
+	queue    *evaluationQueue // nodes of all modules to evaluate because of new exports
+	settings []*settingNode   // the blocks that configure the runtime itself
+	root     *module
 }
 
 // New returns a runtime with an empty configuration. It starts nothing.
@@ -77,18 +66,14 @@ func New(options Options) *Runtime {
 	if options.StopTimeout == 0 {
 		options.StopTimeout = 15 * time.Second
 	}
-	standard := standardScope()
 	r := &Runtime{
-		options:     options,
-		logger:      options.Logger,
-		standard:    standard,
-		loggingNode: &loggingNode{logger: options.Logger, standard: standard},
-		scheduler:   newScheduler(options.Logger),
-		changes:     newChangedNodes(),
-		queue:       newEvaluationQueue(),
-		schedule:    make(chan struct{}, 1),
+		options:  options,
+		logger:   options.Logger,
+		standard: standardScope(),
+		queue:    newEvaluationQueue(),
 	}
-	r.graph.Store(newGraph(standard))
+	r.settings = []*settingNode{newLoggingNode(r)}
+	r.root = newModule(r, "", nil, nil)
 	r.metrics = newRuntimeMetrics(r)
 	if options.Registerer != nil {
 		options.Registerer.MustRegister(r.metrics)
@@ -97,7 +82,7 @@ func New(options Options) *Runtime {
 }
 
 // Ready reports whether a configuration is in force.
-func (r *Runtime) Ready() bool { return r.loaded.Load() }
+func (r *Runtime) Ready() bool { return r.root.loaded.Load() }
 
 // LoadPath reads the file or folder at path and loads it.
 func (r *Runtime) LoadPath(path string) error {
@@ -116,55 +101,7 @@ func (r *Runtime) LoadPath(path string) error {
 // changes. If blocks cannot be evaluated, a first configuration is refused as a
 // whole, while a later one is applied: those blocks keep their last arguments
 // and become unhealthy.
-func (r *Runtime) Load(source *Source) error {
-	defer wake(r.changes.signal) // after the lock is free: changes have waited for it
-	r.loadMu.Lock()
-	defer r.loadMu.Unlock()
-
-	next, diags := r.buildGraph(source, r.graph.Load())
-	if len(diags) > 0 {
-		return &LoadError{Diagnostics: diags, files: source.files}
-	}
-	diags = r.evaluateAll(next)
-	if len(diags) > 0 && !r.Ready() {
-		return &LoadError{Diagnostics: diags, files: source.files}
-	}
-	r.graph.Store(next)
-	r.loaded.Store(true)
-	r.restart.Store(true)
-	r.requestSchedule()
-	if len(diags) > 0 {
-		return &LoadError{Diagnostics: diags, Applied: true, files: source.files}
-	}
-	return nil
-}
-
-// evaluateAll evaluates all nodes of g, each after those that it refers to.
-func (r *Runtime) evaluateAll(g *graph) diag.Diagnostics {
-	started := time.Now()
-	var diags diag.Diagnostics
-	for _, n := range g.order() {
-		n.configure(g.blocks[n], g.dependencies[n])
-		err := r.evaluate(n)
-		if err == nil {
-			continue
-		}
-		diags = append(diags, evaluationDiagnostics(g.blocks[n], failureOf(n), err)...)
-		if r.Ready() { // before, the caller prints the diagnostics and gives up
-			r.logFailure(n, err)
-		}
-	}
-	level.Debug(r.logger).Log("msg", "evaluated the whole configuration", "blocks", len(g.nodes), "duration", time.Since(started))
-	sortDiagnostics(diags)
-	return diags
-}
-
-func failureOf(n node) string {
-	if _, ok := n.(*componentNode); ok {
-		return "Failed to build component"
-	}
-	return "Failed to evaluate node for config block"
-}
+func (r *Runtime) Load(source *Source) error { return r.root.load(source, nil, nil) }
 
 // evaluate evaluates one node, with metrics.
 func (r *Runtime) evaluate(n node) error {
@@ -189,37 +126,9 @@ func (r *Runtime) Run(ctx context.Context) {
 	for range goruntime.GOMAXPROCS(0) {
 		workers.Go(r.work)
 	}
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-r.schedule:
-			restart := r.restart.Swap(false)
-			r.scheduler.synchronize(r.graph.Load().components(), restart)
-		case <-r.changes.signal:
-			r.queueDependants()
-		}
-	}
+	r.root.run(ctx)
 	r.queue.close()
-	r.scheduler.close(r.options.StopTimeout)
 	workers.Wait()
-}
-
-// requestSchedule lets Run bring the running components in line with the graph.
-func (r *Runtime) requestSchedule() { wake(r.schedule) }
-
-// queueDependants puts the direct dependants of all changed nodes in the queue.
-// While a configuration is loaded it leaves them; Load gives the signal again.
-func (r *Runtime) queueDependants() {
-	if !r.loadMu.TryLock() {
-		return
-	}
-	defer r.loadMu.Unlock()
-	g := r.graph.Load()
-	for _, changed := range r.changes.take() {
-		for _, dependant := range g.dependants[changed] {
-			r.queue.put(dependant)
-		}
-	}
 }
 
 // work evaluates queued nodes until the queue is closed. If that changes their

@@ -22,7 +22,7 @@ type scheduler struct {
 
 // task is one run of a component.
 type task struct {
-	node   *componentNode
+	node   runnable
 	cancel context.CancelFunc
 	done   chan struct{} // closed when Run has returned
 }
@@ -42,14 +42,14 @@ func newScheduler(logger log.Logger) *scheduler {
 
 // synchronize starts those of wanted that do not run yet and stops all others,
 // without waiting for either. With restart, those that have exited start again.
-func (s *scheduler) synchronize(wanted []*componentNode, restart bool) {
+func (s *scheduler) synchronize(wanted []runnable, restart bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return
 	}
 
-	keep := make(map[*componentNode]bool, len(wanted))
+	keep := make(map[runnable]bool, len(wanted))
 	for _, n := range wanted {
 		keep[n] = true
 	}
@@ -62,7 +62,7 @@ func (s *scheduler) synchronize(wanted []*componentNode, restart bool) {
 	s.stop(unwanted)
 
 	for _, n := range wanted {
-		if n.component() == nil {
+		if !n.built() {
 			continue // not built yet
 		}
 		known := s.tasks[n.id()]
@@ -74,7 +74,7 @@ func (s *scheduler) synchronize(wanted []*componentNode, restart bool) {
 
 // start runs a component, after the earlier task of the same ID has ended: two
 // components of one name may need the same port, file or program.
-func start(n *componentNode, earlier *task) *task {
+func start(n runnable, earlier *task) *task {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &task{node: n, cancel: cancel, done: make(chan struct{})}
 	go func() {

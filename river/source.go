@@ -97,8 +97,13 @@ func (s *Source) parseFile(name string, text []byte) diag.Diagnostics {
 		}
 		return diag.Diagnostics{{Severity: diag.SeverityLevelError, Message: err.Error()}}
 	}
+	return s.addBlocks(file.Body)
+}
+
+// addBlocks adds the blocks of body. It refuses anything else.
+func (s *Source) addBlocks(body ast.Body) diag.Diagnostics {
 	var diags diag.Diagnostics
-	for _, stmt := range file.Body {
+	for _, stmt := range body {
 		switch stmt := stmt.(type) {
 		case *ast.BlockStmt:
 			s.blocks = append(s.blocks, stmt)
@@ -109,6 +114,16 @@ func (s *Source) parseFile(name string, text []byte) diag.Diagnostics {
 		}
 	}
 	return diags
+}
+
+// sourceOfBody returns the inside of a declare block as a source. What is wrong
+// with it comes as a *LoadError.
+func sourceOfBody(d definition) (*Source, error) {
+	source := &Source{files: d.scope.files}
+	if diags := source.addBlocks(d.body); len(diags) > 0 {
+		return nil, &LoadError{Diagnostics: diags, files: source.files}
+	}
+	return source, nil
 }
 
 // SHA256 returns the checksum of all files, one after the other in the order of

@@ -1,0 +1,64 @@
+package river
+
+import (
+	"strings"
+
+	"github.com/grafana/river/ast"
+)
+
+// definitions are the custom components that blocks of one configuration may
+// use: those that it declares, those that it imports under a name of its own,
+// and those of the configuration around it. It is not changed once built, but
+// imports may get new content.
+type definitions struct {
+	parent   *definitions
+	declares map[string]*ast.BlockStmt // by the label of the declare block
+	imports  map[string]*importNode    // by the label of the import block
+	files    map[string][]byte         // the text that the declare blocks are in, for diagnostics
+}
+
+// definition is the inside of one declare block and where it was written.
+type definition struct {
+	body  ast.Body
+	scope *definitions // what the body itself may use
+}
+
+// isCustom reports whether blocks whose name begins with word are custom
+// components.
+func (d *definitions) isCustom(word string) bool {
+	for ; d != nil; d = d.parent {
+		if d.declares[word] != nil || d.imports[word] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// find returns the definition of a block of that name: LABEL of a declare block,
+// or NAMESPACE.LABEL, with the label of an import block before it.
+func (d *definitions) find(namespace, name string) (definition, bool) {
+	for ; d != nil; d = d.parent {
+		if namespace == "" {
+			if declare := d.declares[name]; declare != nil {
+				return definition{body: declare.Body, scope: d}, true
+			}
+			continue
+		}
+		if n := d.imports[namespace]; n != nil {
+			imported := n.definitions()
+			if declare := imported.declares[name]; declare != nil {
+				return definition{body: declare.Body, scope: imported}, true
+			}
+		}
+	}
+	return definition{}, false
+}
+
+// splitCustomName splits the name of a custom component's block.
+func splitCustomName(block *ast.BlockStmt) (namespace, name string) {
+	first, rest, found := strings.Cut(block.GetBlockName(), ".")
+	if !found {
+		return "", first
+	}
+	return first, rest
+}

@@ -1,0 +1,226 @@
+package river
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/grafana/river/ast"
+	"github.com/grafana/river/diag"
+)
+
+// The names of the blocks that are no components.
+const (
+	argumentName = "argument"
+	exportName   = "export"
+	declareName  = "declare"
+)
+
+// graphBuilder makes the graph of a source.
+type graphBuilder struct {
+	*module
+	*graph
+	previous *graph
+	diags    diag.Diagnostics
+}
+
+// buildGraph makes the graph of a source. Nodes of the graph in force that the
+// source still describes are taken over, but not touched: if there are
+// diagnostics, the graph in force stays as it is.
+func (m *module) buildGraph(source *Source, arguments map[string]any, outer *definitions) (*graph, diag.Diagnostics) {
+	b := &graphBuilder{module: m, graph: newGraph(m, source, arguments, outer), previous: m.graph.Load()}
+	components := b.insertConfigBlocks(source.blocks)
+	b.checkArguments()
+	b.insertComponents(components)
+	b.diags = append(b.diags, b.wire()...)
+	b.diags = append(b.diags, b.checkCycles()...)
+	sortDiagnostics(b.diags)
+	return b.graph, b.diags
+}
+
+// insertConfigBlocks adds all nodes that are no components, and returns the
+// blocks that are.
+func (b *graphBuilder) insertConfigBlocks(blocks []*ast.BlockStmt) (components []*ast.BlockStmt) {
+	settings := map[string]*ast.BlockStmt{}
+	for _, block := range blocks {
+		name := block.GetBlockName()
+		switch {
+		case b.isSetting(name):
+			b.noteSetting(settings, block)
+		case name == declareName:
+			b.insertDeclare(block)
+		case isImport(name):
+			b.insertImport(block)
+		case name == argumentName, name == exportName:
+			b.insertArgumentOrExport(block)
+		case refusedBlock(name) != "":
+			b.diags.Add(errorAt(block, "%s", refusedBlock(name)))
+		default:
+			components = append(components, block)
+		}
+	}
+	if b.module.parent == nil {
+		for _, n := range b.r.settings {
+			b.insert(n, settings[n.id()])
+		}
+	}
+	return components
+}
+
+// refusedBlock says why a block that Alloy knows is not accepted, or returns "".
+func refusedBlock(name string) string {
+	switch name {
+	case "foreach":
+		return "foreach blocks are experimental in Alloy, and not supported: write one block for each element"
+	case "remotecfg":
+		return "remotecfg blocks are not supported: load the configuration with import.http, or module.http"
+	case "livedebugging":
+		return "livedebugging blocks are experimental in Alloy, and not supported"
+	default:
+		return ""
+	}
+}
+
+func (b *graphBuilder) isSetting(name string) bool {
+	return slices.ContainsFunc(b.r.settings, func(n *settingNode) bool { return n.id() == name })
+}
+
+func (b *graphBuilder) noteSetting(settings map[string]*ast.BlockStmt, block *ast.BlockStmt) {
+	name := block.GetBlockName()
+	switch first := settings[name]; {
+	case b.module.parent != nil:
+		b.diags.Add(errorAt(block, "%s block not allowed inside a module", name))
+	case first != nil:
+		b.diags.Add(errorAt(block, "%q block already declared at %s", name, ast.StartPos(first).Position()))
+	default:
+		settings[name] = block
+	}
+}
+
+func (b *graphBuilder) insertDeclare(block *ast.BlockStmt) {
+	id := blockID(block)
+	switch {
+	case block.Label == declareName:
+		b.diags.Add(errorAt(block, "'declare' is not a valid label for a declare block"))
+	case block.Label == "":
+		b.diags.Add(errorAtName(block, len(id), "declare blocks must have a label, the name of the component"))
+	case b.byID[id] != nil:
+		b.diags.Add(errorAtName(block, len(id), "cannot add declare node %q; node with same ID already exists", id))
+	default:
+		b.definitions.declares[block.Label] = block
+		b.insert(&declareNode{nodeID: id}, block)
+	}
+}
+
+func (b *graphBuilder) insertImport(block *ast.BlockStmt) {
+	id := blockID(block)
+	switch {
+	case block.Label == "":
+		b.diags.Add(errorAtName(block, len(id), "%s blocks must have a label, the namespace of what is imported", id))
+	case b.declaredBefore(block):
+	case b.definitions.imports[block.Label] != nil:
+		b.diags.Add(errorAt(block, "the namespace %s is taken by %s already", block.Label, b.definitions.imports[block.Label].id()))
+	default:
+		n, ok := b.previous.byID[id].(*importNode)
+		if !ok {
+			n = newImportNode(b.module, block, b.module.changes.put)
+		}
+		b.definitions.imports[block.Label] = n
+		b.insert(n, block)
+	}
+}
+
+func (b *graphBuilder) insertArgumentOrExport(block *ast.BlockStmt) {
+	name := block.GetBlockName()
+	switch {
+	case b.module.parent == nil:
+		b.diags.Add(errorAt(block, "%s blocks only allowed inside a module", name))
+	case b.declaredBefore(block):
+	case name == argumentName:
+		b.insert(newArgumentNode(block), block)
+	default:
+		b.insert(newExportNode(b.module, block), block)
+	}
+}
+
+// declaredBefore notes a diagnostic if there is a node with the block's ID.
+func (b *graphBuilder) declaredBefore(block *ast.BlockStmt) bool {
+	id := blockID(block)
+	first := b.byID[id]
+	if first != nil {
+		b.diags.Add(errorAt(block, "%q block already declared at %s", id, ast.StartPos(b.blocks[first]).Position()))
+	}
+	return first != nil
+}
+
+// checkArguments refuses values for arguments that the module does not have.
+func (b *graphBuilder) checkArguments() {
+	for _, name := range slices.Sorted(maps.Keys(b.arguments)) {
+		if _, ok := b.byID[argumentName+"."+name].(*argumentNode); !ok {
+			b.diags.Add(diag.Diagnostic{
+				Severity: diag.SeverityLevelError,
+				Message:  fmt.Sprintf("Provided argument %q is not defined in the module", name),
+			})
+		}
+	}
+}
+
+func (b *graphBuilder) insertComponents(blocks []*ast.BlockStmt) {
+	declared := make(map[string]*ast.BlockStmt, len(blocks))
+	for _, block := range blocks {
+		id, name := blockID(block), block.GetBlockName()
+		if first := declared[id]; first != nil {
+			b.diags.Add(errorAtName(block, len(id), "Component %s already declared at %s", id, ast.StartPos(first).Position()))
+			continue
+		}
+		declared[id] = block
+		n, reason := b.componentFor(block)
+		if reason != "" {
+			b.diags.Add(errorAtName(block, len(name), "%s", reason))
+			continue
+		}
+		b.insert(n, block)
+	}
+	b.checkLabels(declared)
+}
+
+// checkLabels refuses a custom component without a label beside one of the same
+// name with a label: a reference such as name.x could mean either.
+func (b *graphBuilder) checkLabels(declared map[string]*ast.BlockStmt) {
+	for id, block := range declared {
+		if block.Label == "" || !b.definitions.isCustom(block.Name[0]) {
+			continue
+		}
+		if plain := declared[block.GetBlockName()]; plain != nil {
+			b.diags.Add(errorAtName(block, len(id), "component %q is also used without a label at %s", block.GetBlockName(), ast.StartPos(plain).Position()))
+		}
+	}
+}
+
+// componentFor returns the node of a component's block: that of the graph in
+// force if it is of the same kind.
+func (b *graphBuilder) componentFor(block *ast.BlockStmt) (n node, reason string) {
+	id, name := blockID(block), block.GetBlockName()
+	known := b.previous.byID[id]
+	switch registration, found := b.r.options.Registry.Get(name); {
+	case b.definitions.isCustom(block.Name[0]):
+		if custom, ok := known.(*customNode); ok {
+			return custom, ""
+		}
+		return newCustomNode(b.module, block), ""
+	case isModule(name) && block.Label != "":
+		if loader, ok := known.(*moduleNode); ok {
+			return loader, ""
+		}
+		return newModuleNode(b.module, block), ""
+	case !found && !isModule(name):
+		return nil, fmt.Sprintf("cannot retrieve the definition of component name %q", name)
+	case block.Label == "":
+		return nil, fmt.Sprintf("component %q must have a label", name)
+	default:
+		if component, ok := known.(*componentNode); ok {
+			return component, ""
+		}
+		return newComponentNode(b.module, registration, block), ""
+	}
+}

@@ -1,0 +1,218 @@
+package river
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-kit/log/level"
+	"github.com/grafana/river/ast"
+	"github.com/grafana/river/diag"
+)
+
+// module is one configuration in force: that of the user, or the inside of a
+// custom component or of a module.* block. Modules nest; all of them share the
+// runtime's workers, logger and metrics.
+type module struct {
+	r  *Runtime
+	id string // "" for the user's configuration, else the global ID of the block that holds the module
+
+	parent    *module
+	body      ast.Body                     // of the definition that it is an instance of, to find one that holds itself
+	onExports func(exports map[string]any) // new values of export blocks; does not block
+
+	scheduler *scheduler
+	changes   *changedNodes // nodes with new exports
+	schedule  chan struct{} // token: the scheduler has something to do
+	restart   atomic.Bool   // with the next token, restart what has exited
+
+	// loadMu is held while a configuration is loaded, and while dependants are
+	// looked up: a change of exports in the midst of a load must meet the new
+	// graph, not the old one.
+	loadMu  sync.Mutex
+	graph   atomic.Pointer[graph] // the configuration in force
+	loaded  atomic.Bool           // a configuration has been in force
+	exports map[string]any        // as last handed to onExports; guarded by loadMu
+}
+
+func newModule(r *Runtime, id string, parent *module, onExports func(map[string]any)) *module {
+	m := &module{
+		r:         r,
+		id:        id,
+		parent:    parent,
+		onExports: onExports,
+		scheduler: newScheduler(r.options.Logger),
+		changes:   newChangedNodes(),
+		schedule:  make(chan struct{}, 1),
+	}
+	m.graph.Store(newGraph(m, &Source{}, nil, nil))
+	return m
+}
+
+// globalID returns the ID of a block of the module, unique in the process.
+func (m *module) globalID(localID string) string { return path.Join(m.id, localID) }
+
+// maxDepth bounds how deep modules nest. Nobody writes that many levels; a
+// module.file block that loads its own file would go on for ever.
+const maxDepth = 16
+
+// checkNesting returns an error if a module with this body must not be put
+// inside m's block: it would hold itself without end.
+func (m *module) checkNesting(body ast.Body) error {
+	depth := 0
+	for outer := m; outer != nil; outer = outer.parent {
+		if depth++; depth > maxDepth {
+			return fmt.Errorf("modules are nested more than %d levels deep; does one load itself?", maxDepth)
+		}
+		if len(body) > 0 && len(outer.body) > 0 && &body[0] == &outer.body[0] {
+			return errors.New("the component's declare block uses the component itself, without end")
+		}
+	}
+	return nil
+}
+
+// load puts a source in force, with values for its argument blocks and with the
+// definitions of the place where it was written. See Runtime.Load.
+func (m *module) load(source *Source, arguments map[string]any, outer *definitions) error {
+	defer wake(m.changes.signal) // after the lock is free: changes have waited for it
+	m.loadMu.Lock()
+	defer m.loadMu.Unlock()
+
+	next, diags := m.buildGraph(source, arguments, outer)
+	if len(diags) > 0 {
+		return &LoadError{Diagnostics: diags, files: source.files}
+	}
+	diags, files := m.evaluateAll(next)
+	if len(diags) > 0 && !m.loaded.Load() {
+		return &LoadError{Diagnostics: diags, files: files}
+	}
+	m.graph.Store(next)
+	m.loaded.Store(true)
+	m.publishExports()
+	m.restart.Store(true)
+	m.requestSchedule()
+	if len(diags) > 0 {
+		return &LoadError{Diagnostics: diags, Applied: true, files: files}
+	}
+	return nil
+}
+
+// evaluateAll evaluates all nodes of g, each after those that it refers to. It
+// returns the texts that the diagnostics are about.
+func (m *module) evaluateAll(g *graph) (diag.Diagnostics, map[string][]byte) {
+	started := time.Now()
+	var diags diag.Diagnostics
+	files := g.source.files
+	for _, n := range g.order() {
+		n.configure(g)
+		err := m.r.evaluate(n)
+		if err == nil {
+			continue
+		}
+		diags = append(diags, evaluationDiagnostics(g.blocks[n], failureOf(n), err)...)
+		files = withFilesOf(files, err)
+		if m.loaded.Load() { // before, the caller prints the diagnostics and gives up
+			m.r.logFailure(n, err)
+		}
+	}
+	level.Debug(m.r.logger).Log("msg", "evaluated a whole configuration", "module", m.id, "blocks", len(g.nodes), "duration", time.Since(started))
+	sortDiagnostics(diags)
+	return diags, files
+}
+
+func failureOf(n node) string {
+	if _, ok := n.(instance); ok {
+		return "Failed to build component"
+	}
+	return "Failed to evaluate node for config block"
+}
+
+// withFilesOf adds the files of a LoadError inside err to files.
+func withFilesOf(files map[string][]byte, err error) map[string][]byte {
+	var inner *LoadError
+	if !errors.As(err, &inner) {
+		return files
+	}
+	all := maps.Clone(inner.files)
+	if all == nil {
+		all = map[string][]byte{}
+	}
+	maps.Copy(all, files)
+	return all
+}
+
+// run runs the module's components and keeps them up to date until ctx is done.
+// Then it stops them, users before what they use.
+func (m *module) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-m.schedule:
+			restart := m.restart.Swap(false)
+			m.scheduler.synchronize(m.graph.Load().runnables(), restart)
+		case <-m.changes.signal:
+			m.takeChanges()
+		}
+	}
+	m.scheduler.close(m.r.options.StopTimeout)
+}
+
+// requestSchedule lets run bring the running components in line with the graph.
+func (m *module) requestSchedule() { wake(m.schedule) }
+
+// takeChanges puts the direct dependants of all changed nodes in the queue, and
+// publishes the values of changed export blocks. While a configuration is loaded
+// it leaves them; load gives the signal again.
+func (m *module) takeChanges() {
+	if !m.loadMu.TryLock() {
+		return
+	}
+	defer m.loadMu.Unlock()
+	g := m.graph.Load()
+	exported := false
+	for _, changed := range m.changes.take() {
+		if _, ok := changed.(*exportNode); ok {
+			exported = true
+		}
+		for _, dependant := range g.dependants[changed] {
+			m.r.queue.put(dependant)
+		}
+	}
+	if exported {
+		m.publishExports()
+	}
+}
+
+// publishExports hands the values of the export blocks to the block that holds
+// the module, if they have changed. loadMu must be held.
+func (m *module) publishExports() {
+	if m.onExports == nil {
+		return
+	}
+	exports := map[string]any{}
+	for _, n := range m.graph.Load().nodes {
+		if e, ok := n.(*exportNode); ok {
+			exports[e.label] = e.current()
+		}
+	}
+	if m.exports == nil || !reflect.DeepEqual(m.exports, exports) {
+		m.exports = exports
+		m.onExports(exports)
+	}
+}
+
+// walk calls visit with m and all modules inside, outer before inner.
+func (m *module) walk(visit func(*module)) {
+	visit(m)
+	for _, n := range m.graph.Load().instances() {
+		if inner := n.module(); inner != nil {
+			inner.walk(visit)
+		}
+	}
+}

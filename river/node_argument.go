@@ -1,0 +1,130 @@
+package river
+
+import (
+	"fmt"
+	"reflect"
+	"sync"
+
+	"github.com/grafana/river/ast"
+	"github.com/grafana/river/vm"
+)
+
+// argumentNode is a value that a module gets from outside. A new one is made for
+// each load.
+type argumentNode struct {
+	nodeID, label string
+
+	mu    sync.Mutex
+	graph *graph
+	value any
+}
+
+type argumentBlock struct {
+	Optional bool   `river:"optional,attr,optional"`
+	Default  any    `river:"default,attr,optional"`
+	Comment  string `river:"comment,attr,optional"`
+}
+
+func newArgumentNode(block *ast.BlockStmt) *argumentNode {
+	return &argumentNode{nodeID: blockID(block), label: block.Label}
+}
+
+func (n *argumentNode) id() string { return n.nodeID }
+
+func (n *argumentNode) configure(g *graph) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.graph = g
+}
+
+func (n *argumentNode) evaluate() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	given, isGiven := n.graph.arguments[n.label]
+	if isGiven {
+		n.value = given
+	}
+	var argument argumentBlock
+	err := decodeIn(n.graph, n, &argument)
+	switch {
+	case isGiven && err != nil:
+		return err
+	case isGiven:
+		return nil
+	case err == nil && argument.Optional:
+		n.value = argument.Default
+		return nil
+	default: // rather than what is wrong with the block, which matters less
+		return fmt.Errorf("missing required argument %q to module", n.label)
+	}
+}
+
+// decodeIn evaluates a node's block in a graph.
+func decodeIn(g *graph, n node, into interface{}) error {
+	err := protect(func() error {
+		return vm.New(g.blocks[n].Body).Evaluate(scopeOf(g.standard, g.dependencies[n]), into)
+	})
+	if err != nil {
+		return fmt.Errorf("decoding River: %w", err)
+	}
+	return nil
+}
+
+func (n *argumentNode) exported() interface{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return map[string]any{"value": n.value}
+}
+
+// exportNode is a value that a module offers to the outside. A new one is made
+// for each load.
+type exportNode struct {
+	nodeID, label string
+	onChange      func(n node)
+
+	evalMu sync.Mutex
+	graph  *graph
+
+	mu    sync.Mutex
+	value any
+}
+
+type exportBlock struct {
+	Value any `river:"value,attr"`
+}
+
+func newExportNode(m *module, block *ast.BlockStmt) *exportNode {
+	return &exportNode{nodeID: blockID(block), label: block.Label, onChange: m.changes.put}
+}
+
+func (n *exportNode) id() string            { return n.nodeID }
+func (n *exportNode) exported() interface{} { return nil }
+
+func (n *exportNode) configure(g *graph) {
+	n.evalMu.Lock()
+	defer n.evalMu.Unlock()
+	n.graph = g
+}
+
+func (n *exportNode) evaluate() error {
+	n.evalMu.Lock()
+	defer n.evalMu.Unlock()
+	var export exportBlock
+	if err := decodeIn(n.graph, n, &export); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	changed := !reflect.DeepEqual(n.value, export.Value)
+	n.value = export.Value
+	n.mu.Unlock()
+	if changed {
+		n.onChange(n)
+	}
+	return nil
+}
+
+func (n *exportNode) current() any {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.value
+}

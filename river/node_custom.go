@@ -1,0 +1,142 @@
+package river
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"github.com/grafana/river/ast"
+)
+
+// moduleHolder is the part of a node that holds a module and offers its exports.
+type moduleHolder struct {
+	blockNode
+	outer     *module
+	inner     *module
+	onExports func() // the exports have changed; does not block
+
+	// These are guarded by blockNode.mu.
+	args    map[string]any
+	exports map[string]any
+	ready   bool // evaluated at least once, so there is something to run
+}
+
+func newModuleHolder(m *module, block *ast.BlockStmt) moduleHolder {
+	return moduleHolder{blockNode: newBlockNode(m, block), outer: m}
+}
+
+// hold makes the module. notify is told of new exports.
+func (n *moduleHolder) hold(notify func()) {
+	n.onExports = notify
+	n.inner = newModule(n.outer.r, n.globalID, n.outer, n.setExports)
+}
+
+func (n *moduleHolder) setExports(exports map[string]any) {
+	n.mu.Lock()
+	changed := !reflect.DeepEqual(n.exports, exports)
+	n.exports = exports
+	n.mu.Unlock()
+	if changed {
+		n.onExports()
+	}
+}
+
+func (n *moduleHolder) currentExports() map[string]any {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.exports == nil {
+		return map[string]any{}
+	}
+	return n.exports
+}
+
+func (n *moduleHolder) setArguments(args map[string]any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.args = args
+	n.ready = true
+}
+
+func (n *moduleHolder) built() bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.ready
+}
+
+func (n *moduleHolder) module() *module { return n.inner }
+
+// customNode is an instance of a declare block.
+type customNode struct {
+	moduleHolder
+	blockName   string
+	definitions *definitions // guarded by evalMu
+}
+
+func newCustomNode(m *module, block *ast.BlockStmt) *customNode {
+	n := &customNode{moduleHolder: newModuleHolder(m, block), blockName: block.GetBlockName()}
+	n.hold(func() { m.changes.put(n) })
+	return n
+}
+
+func (n *customNode) configure(g *graph) {
+	n.setBlock(g.blocks[n], g.dependencies[n])
+	n.evalMu.Lock()
+	defer n.evalMu.Unlock()
+	n.definitions = g.definitions
+}
+
+func (n *customNode) evaluate() error {
+	n.evalMu.Lock()
+	defer n.evalMu.Unlock()
+	err := protect(n.evaluateLocked)
+	n.evaluated(err)
+	return err
+}
+
+func (n *customNode) evaluateLocked() error {
+	var args map[string]any
+	if err := n.decode(n.block.Body, &args); err != nil {
+		return err
+	}
+	n.setArguments(args)
+	n.outer.requestSchedule()
+
+	namespace, name := splitCustomName(n.block)
+	definition, found := n.definitions.find(namespace, name)
+	if !found {
+		return fmt.Errorf("loading custom component controller: custom component config not found in the registry, namespace: %q, componentName: %q", namespace, name)
+	}
+	if err := n.outer.checkNesting(definition.body); err != nil {
+		return err
+	}
+	n.inner.body = definition.body
+	source, err := sourceOfBody(definition)
+	if err == nil {
+		err = n.inner.load(source, args, definition.scope)
+	}
+	if err != nil {
+		return fmt.Errorf("updating custom component: %w", err)
+	}
+	return nil
+}
+
+// exported returns the values of the module's export blocks by their labels.
+func (n *customNode) exported() interface{} { return n.currentExports() }
+
+func (n *customNode) run(ctx context.Context) {
+	n.started()
+	n.inner.run(ctx)
+	n.exited(nil)
+}
+
+func (n *customNode) name() string           { return n.blockName }
+func (n *customNode) debugInfo() interface{} { return nil }
+
+func (n *customNode) arguments() interface{} {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.args == nil {
+		return map[string]any{}
+	}
+	return n.args
+}

@@ -1,0 +1,231 @@
+package river
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/go-kit/log/level"
+	"github.com/grafana/river/ast"
+	"github.com/grafana/river/diag"
+
+	"github.com/headwater/headwater/component"
+)
+
+const importPrefix = "import."
+
+func isImport(name string) bool {
+	kind, ok := strings.CutPrefix(name, importPrefix)
+	return ok && isContentKind(kind)
+}
+
+func isContentKind(kind string) bool { return kind == stringContent || contentComponents[kind] != "" }
+
+// importNode reads a text with declare and import blocks, and offers the custom
+// components that it declares.
+type importNode struct {
+	blockNode
+	outer    *module
+	onChange func(n node) // there are new definitions; does not block
+
+	// These are guarded by evalMu.
+	source *contentSource
+	loaded string // the text that the definitions come from, or the last that failed
+
+	// These are guarded by mu. What imports nested in the text have read is part
+	// of current.
+	current   *definitions
+	isReady   bool
+	contentOK component.Health
+	changed   chan struct{} // token: current has other imports, to be run
+}
+
+func newImportNode(m *module, block *ast.BlockStmt, onChange func(n node)) *importNode {
+	return &importNode{
+		blockNode: newBlockNode(m, block),
+		outer:     m,
+		onChange:  onChange,
+		current:   &definitions{},
+		contentOK: healthNow(component.HealthTypeUnknown, "no content yet"),
+		changed:   make(chan struct{}, 1),
+	}
+}
+
+func (n *importNode) exported() interface{} { return nil }
+
+func (n *importNode) configure(g *graph) { n.setBlock(g.blocks[n], g.dependencies[n]) }
+
+// definitions returns what the imported text declares.
+func (n *importNode) definitions() *definitions {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.current
+}
+
+func (n *importNode) evaluate() error {
+	n.evalMu.Lock()
+	defer n.evalMu.Unlock()
+	err := protect(n.evaluateLocked)
+	n.evaluated(err)
+	return err
+}
+
+func (n *importNode) evaluateLocked() error {
+	if n.source == nil {
+		kind := strings.TrimPrefix(n.block.GetBlockName(), importPrefix)
+		source, err := newContentSource(n.outer, kind, n.globalID)
+		if err != nil {
+			return err
+		}
+		n.source = source
+	}
+	if err := n.source.evaluate(n.block.Body, n.decode); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.isReady = true
+	n.mu.Unlock()
+	n.outer.requestSchedule()
+	return n.takeContent()
+}
+
+// takeContent makes definitions of the source's text, if it is a new one. If
+// they cannot be used, those of the text before stay. evalMu must be held.
+func (n *importNode) takeContent() error {
+	text := n.source.content()
+	if n.loaded == text && n.contentHealth().Health == component.HealthTypeHealthy {
+		return nil
+	}
+	next, err := n.define(text)
+	n.loaded = text
+	n.mu.Lock()
+	if err != nil {
+		n.contentOK = healthNow(component.HealthTypeUnhealthy, fmt.Sprintf("imported content cannot be used: %s", err))
+		n.mu.Unlock()
+		return err
+	}
+	n.current = next
+	n.contentOK = healthNow(component.HealthTypeHealthy, "content updated")
+	n.mu.Unlock()
+	wake(n.changed)
+	n.onChange(n)
+	return nil
+}
+
+// define parses a text, and evaluates the import blocks in it.
+func (n *importNode) define(text string) (*definitions, error) {
+	if depth := strings.Count(n.globalID, "/"); depth > maxDepth {
+		return nil, fmt.Errorf("imports are nested more than %d levels deep; does one import itself?", maxDepth)
+	}
+	name := n.blockLabel
+	source, err := Parse(map[string][]byte{name: []byte(text)})
+	if err != nil {
+		return nil, err
+	}
+	defined := &definitions{declares: map[string]*ast.BlockStmt{}, imports: map[string]*importNode{}, files: source.files}
+	var diags diag.Diagnostics
+	for _, block := range source.blocks {
+		switch kind := block.GetBlockName(); {
+		case kind == declareName && defined.declares[block.Label] != nil:
+			diags.Add(errorAt(block, "declare block redefined %s", block.Label))
+		case kind == declareName:
+			defined.declares[block.Label] = block
+		case isImport(kind) && defined.imports[block.Label] != nil:
+			diags.Add(errorAt(block, "import block redefined %s", block.Label))
+		case isImport(kind):
+			defined.imports[block.Label] = n.nested(block)
+		default:
+			diags.Add(errorAt(block, "only declare and import blocks are allowed in a module, got %s", kind))
+		}
+	}
+	if len(diags) > 0 {
+		return nil, &LoadError{Diagnostics: diags, files: source.files}
+	}
+	for _, block := range source.blocks {
+		inner := defined.imports[block.Label]
+		if inner == nil || block.GetBlockName() == declareName {
+			continue
+		}
+		if err := inner.evaluate(); err != nil {
+			diags = append(diags, evaluationDiagnostics(block, "Failed to evaluate node for config block", err)...)
+			return nil, &LoadError{Diagnostics: diags, files: withFilesOf(source.files, err)}
+		}
+	}
+	return defined, nil
+}
+
+// nested returns the node of an import block in the imported text. New content
+// there is new content here.
+func (n *importNode) nested(block *ast.BlockStmt) *importNode {
+	inner := newImportNode(n.outer, block, func(node) { n.onChange(n) })
+	inner.globalID = n.globalID + "/" + inner.nodeID
+	return inner
+}
+
+func (n *importNode) built() bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.isReady
+}
+
+// run looks for new content, here and in nested imports, until ctx is done.
+func (n *importNode) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n.evalMu.Lock()
+	source := n.source
+	n.evalMu.Unlock()
+	n.started()
+
+	ended := make(chan error, 1)
+	go func() { ended <- source.run(ctx) }()
+	inner := newScheduler(n.outer.r.options.Logger)
+	wake(n.changed)
+	for {
+		select {
+		case <-n.changed:
+			inner.synchronize(n.nestedRunnables(), false)
+		case <-source.changed:
+			n.contentChanged()
+		case err := <-ended:
+			inner.close(n.outer.r.options.StopTimeout)
+			if err != nil {
+				level.Error(n.outer.r.logger).Log("msg", "import ended", "import", n.globalID, "err", err)
+			}
+			n.exited(err)
+			return
+		}
+	}
+}
+
+func (n *importNode) contentChanged() {
+	n.evalMu.Lock()
+	defer n.evalMu.Unlock()
+	if err := protect(n.takeContent); err != nil {
+		level.Error(n.outer.r.logger).Log("msg", "new imported content cannot be used; the last one stays", "import", n.globalID, "err", err)
+	}
+}
+
+func (n *importNode) nestedRunnables() []runnable {
+	var found []runnable
+	for _, inner := range n.definitions().imports {
+		found = append(found, inner)
+	}
+	return found
+}
+
+func (n *importNode) contentHealth() component.Health {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.contentOK
+}
+
+// currentHealth is the worst of evaluation, run, content, source and nested
+// imports.
+func (n *importNode) currentHealth() component.Health {
+	worst := component.LeastHealthy(n.blockNode.currentHealth(), n.contentHealth())
+	for _, inner := range n.definitions().imports {
+		worst = component.LeastHealthy(worst, inner.currentHealth())
+	}
+	return worst
+}

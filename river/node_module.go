@@ -1,0 +1,218 @@
+package river
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/go-kit/log/level"
+	"github.com/grafana/river/ast"
+
+	"github.com/headwater/headwater/component"
+)
+
+const modulePrefix = "module."
+
+func isModule(name string) bool {
+	kind, ok := strings.CutPrefix(name, modulePrefix)
+	return ok && isContentKind(kind)
+}
+
+// moduleNode is a module.* block: it reads a text and runs it as a module.
+type moduleNode struct {
+	moduleHolder
+	blockName string
+
+	// These are guarded by evalMu.
+	source     *contentSource
+	loaded     bool
+	loadedText string
+	loadedArgs map[string]any
+
+	content component.Health // guarded by mu
+}
+
+// moduleBlock is what all module.* blocks have beside what says where to read.
+type moduleBlock struct {
+	Arguments map[string]any `river:"arguments,block,optional"`
+}
+
+func newModuleNode(m *module, block *ast.BlockStmt) *moduleNode {
+	n := &moduleNode{
+		moduleHolder: newModuleHolder(m, block),
+		blockName:    block.GetBlockName(),
+		content:      healthNow(component.HealthTypeUnknown, "no content yet"),
+	}
+	n.hold(func() { m.changes.put(n) })
+	return n
+}
+
+func (n *moduleNode) configure(g *graph) { n.setBlock(g.blocks[n], g.dependencies[n]) }
+
+func (n *moduleNode) evaluate() error {
+	n.evalMu.Lock()
+	defer n.evalMu.Unlock()
+	err := protect(n.evaluateLocked)
+	n.evaluated(err)
+	return err
+}
+
+func (n *moduleNode) evaluateLocked() error {
+	if n.source == nil {
+		source, err := newContentSource(n.outer, strings.TrimPrefix(n.blockName, modulePrefix), n.globalID)
+		if err != nil {
+			return fmt.Errorf("building component: %w", err)
+		}
+		n.mu.Lock()
+		n.source = source
+		n.mu.Unlock()
+	}
+	place, arguments := splitArguments(n.block.Body)
+	if err := n.source.evaluate(place, n.decode); err != nil {
+		return err
+	}
+	var block moduleBlock
+	if err := n.decode(arguments, &block); err != nil {
+		return err
+	}
+	n.setArguments(block.Arguments)
+	n.outer.requestSchedule()
+	if err := n.takeContent(); err != nil {
+		return fmt.Errorf("building component: %w", err)
+	}
+	return nil
+}
+
+// splitArguments returns the body of a module.* block without its arguments
+// blocks, and these.
+func splitArguments(body ast.Body) (place, arguments ast.Body) {
+	for _, stmt := range body {
+		if block, ok := stmt.(*ast.BlockStmt); ok && block.GetBlockName() == "arguments" {
+			arguments = append(arguments, stmt)
+		} else {
+			place = append(place, stmt)
+		}
+	}
+	return place, arguments
+}
+
+// takeContent loads the source's text, if that or the arguments are new.
+func (n *moduleNode) takeContent() error {
+	text, args := n.source.content(), n.moduleArguments()
+	if n.loaded && text == n.loadedText && reflect.DeepEqual(args, n.loadedArgs) {
+		return nil
+	}
+	err := n.loadText(text, args)
+	health := healthNow(component.HealthTypeHealthy, "module content loaded")
+	if err != nil {
+		health = healthNow(component.HealthTypeUnhealthy, fmt.Sprintf("failed to load module content: %s", err))
+	}
+	n.loaded, n.loadedText, n.loadedArgs = err == nil, text, args
+	n.mu.Lock()
+	n.content = health
+	n.mu.Unlock()
+	return err
+}
+
+func (n *moduleNode) loadText(text string, args map[string]any) error {
+	if err := n.outer.checkNesting(nil); err != nil {
+		return err
+	}
+	source, err := Parse(map[string][]byte{n.globalID: []byte(text)})
+	if err != nil {
+		return err
+	}
+	return n.inner.load(source, args, nil)
+}
+
+// exported returns the values of the module's export blocks, under exports.
+func (n *moduleNode) exported() interface{} {
+	return map[string]any{"exports": n.currentExports()}
+}
+
+// run runs the module and looks for new content until ctx is done.
+func (n *moduleNode) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n.mu.RLock()
+	source := n.source
+	n.mu.RUnlock()
+	n.started()
+
+	ended := make(chan error, 1)
+	go func() { ended <- source.run(ctx) }()
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); n.inner.run(ctx) }()
+	for {
+		select {
+		case <-source.changed:
+			n.contentChanged()
+		case err := <-ended:
+			cancel() // a module whose text cannot be followed stops, as in the Agent
+			<-stopped
+			if err != nil {
+				level.Error(n.outer.r.logger).Log("msg", "component exited with error", "component", n.globalID, "err", err)
+			}
+			n.exited(err)
+			return
+		}
+	}
+}
+
+func (n *moduleNode) contentChanged() {
+	n.evalMu.Lock()
+	defer n.evalMu.Unlock()
+	if err := protect(n.takeContent); err != nil {
+		level.Error(n.outer.r.logger).Log("msg", "new module content cannot be loaded", "component", n.globalID, "err", err)
+	}
+}
+
+func (n *moduleNode) currentHealth() component.Health {
+	n.mu.RLock()
+	content, source := n.content, n.source
+	n.mu.RUnlock()
+	worst := component.LeastHealthy(n.blockNode.currentHealth(), content)
+	if source == nil {
+		return worst
+	}
+	return source.worst(worst)
+}
+
+func (n *moduleNode) name() string { return n.blockName }
+
+func (n *moduleNode) moduleArguments() map[string]any {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.args
+}
+
+// arguments returns the arguments for the module. What says where to read it is
+// in place.
+func (n *moduleNode) arguments() interface{} {
+	return moduleBlock{Arguments: n.moduleArguments()}
+}
+
+// place returns what says where the text is read, or nil.
+func (n *moduleNode) place() interface{} {
+	n.mu.RLock()
+	source := n.source
+	n.mu.RUnlock()
+	if source == nil {
+		return nil
+	}
+	return source.arguments()
+}
+
+func (n *moduleNode) debugInfo() interface{} {
+	n.mu.RLock()
+	source := n.source
+	n.mu.RUnlock()
+	if source == nil {
+		return nil
+	}
+	if debugger, ok := source.component().(component.DebugComponent); ok {
+		return debugger.DebugInfo()
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package river
+
+import (
+	"github.com/grafana/river/ast"
+	"github.com/grafana/river/vm"
+)
+
+// settingNode applies a block that configures the runtime itself, or the
+// defaults where there is none.
+type settingNode struct {
+	blockNode
+	apply func(decode func(arguments interface{}) error) error
+}
+
+// newSettingNode returns the node of the block of that name. apply decodes the
+// block and puts it in force.
+func newSettingNode(r *Runtime, name string, apply func(decode func(arguments interface{}) error) error) *settingNode {
+	return &settingNode{
+		blockNode: blockNode{nodeID: name, globalID: name, standard: r.standard, health: newNodeHealth()},
+		apply:     apply,
+	}
+}
+
+// newLoggingNode returns the node of the logging block.
+func newLoggingNode(r *Runtime) *settingNode {
+	return newSettingNode(r, "logging", func(decode func(interface{}) error) error {
+		var arguments LoggingArguments
+		if err := decode(&arguments); err != nil {
+			return err
+		}
+		r.options.Logger.Configure(arguments)
+		return nil
+	})
+}
+
+func (n *settingNode) exported() interface{} { return nil }
+
+func (n *settingNode) configure(g *graph) { n.setBlock(g.blocks[n], g.dependencies[n]) }
+
+func (n *settingNode) evaluate() error {
+	n.evalMu.Lock()
+	defer n.evalMu.Unlock()
+	return protect(func() error { return n.apply(n.decodeBlock) })
+}
+
+// decodeBlock decodes the block, or nothing if there is none, so that defaults
+// hold. It is the body that is decoded: a label is ignored, as in the Agent.
+func (n *settingNode) decodeBlock(arguments interface{}) error {
+	if n.block == nil {
+		return vm.New(ast.Body{}).Evaluate(n.standard, arguments)
+	}
+	return n.decode(n.block.Body, arguments)
+}
