@@ -14,16 +14,34 @@ import (
 	"github.com/headwater/headwater/ebpf/symbol"
 )
 
-// Arguments configure pyroscope.ebpf. The attributes are those of Grafana Agent
-// v0.36 to v0.40 and of Alloy, with the Agent's defaults: sample_rate is 97 and
-// comm is "stackframe", where newer Alloy has 19 and "none".
+// Arguments configure pyroscope.ebpf.
 type Arguments struct {
-	ForwardTo       []pyroscope.Appendable `river:"forward_to,attr"`
-	Targets         []map[string]string    `river:"targets,attr,optional"`
-	DefaultTarget   map[string]string      `river:"default_target,attr,optional"`
-	TargetsOnly     bool                   `river:"targets_only,attr,optional"`
-	CollectInterval time.Duration          `river:"collect_interval,attr,optional"`
-	SampleRate      int                    `river:"sample_rate,attr,optional"`
+	ForwardTo []pyroscope.Appendable `river:"forward_to,attr"`
+	Settings  Settings               `river:",squash"`
+}
+
+// SetToDefault implements river.Defaulter, which River does not look for in a
+// squashed field.
+func (a *Arguments) SetToDefault() {
+	a.ForwardTo = nil
+	a.Settings.SetToDefault()
+}
+
+// Validate implements river.Validator. Its errors are of type
+// *component.AttributeError.
+func (a *Arguments) Validate() error { return a.Settings.Validate() }
+
+// Settings are the arguments but for the receivers, whose type is the host's: an
+// adapter to another host, such as the Grafana Agent, squashes Settings into
+// arguments of its own. The attributes are those of Grafana Agent v0.36 to v0.40
+// and of Alloy, with the Agent's defaults: sample_rate is 97 and comm is
+// "stackframe", where newer Alloy has 19 and "none".
+type Settings struct {
+	Targets         []map[string]string `river:"targets,attr,optional"`
+	DefaultTarget   map[string]string   `river:"default_target,attr,optional"`
+	TargetsOnly     bool                `river:"targets_only,attr,optional"`
+	CollectInterval time.Duration       `river:"collect_interval,attr,optional"`
+	SampleRate      int                 `river:"sample_rate,attr,optional"`
 
 	// CollectKernelProfile (Agent) and KernelFrames (Alloy) mean the same: kernel
 	// frames are collected unless one of them says no.
@@ -43,9 +61,9 @@ type Arguments struct {
 }
 
 // SetToDefault implements river.Defaulter.
-func (a *Arguments) SetToDefault() {
+func (a *Settings) SetToDefault() {
 	defaults := ebpf.DefaultOptions()
-	*a = Arguments{
+	*a = Settings{
 		TargetsOnly:          true,
 		CollectInterval:      15 * time.Second,
 		SampleRate:           defaults.SampleRate,
@@ -61,7 +79,7 @@ func (a *Arguments) SetToDefault() {
 
 // Validate implements river.Validator. Its errors are of type
 // *component.AttributeError.
-func (a *Arguments) Validate() error {
+func (a *Settings) Validate() error {
 	switch {
 	case a.CollectInterval <= 0:
 		return refuse("collect_interval", "must be longer than 0s, got %s", a.CollectInterval)
@@ -87,22 +105,22 @@ func refuse(attribute, format string, args ...any) error {
 	return &component.AttributeError{Attribute: attribute, Message: fmt.Sprintf(format, args...)}
 }
 
-func (a *Arguments) commMode() ebpf.CommMode {
+func (a *Settings) commMode() ebpf.CommMode {
 	if a.Comm == "" {
 		return ebpf.CommNone
 	}
 	return ebpf.CommMode(a.Comm)
 }
 
-func (a *Arguments) demangleMode() (symbol.DemangleMode, error) {
+func (a *Settings) demangleMode() (symbol.DemangleMode, error) {
 	if a.Demangle == "" {
 		return symbol.DemangleNone, nil
 	}
 	return symbol.ParseDemangle(a.Demangle)
 }
 
-// options translates valid arguments for the profiler.
-func (a *Arguments) options() ebpf.Options {
+// options translates valid settings for the profiler.
+func (a *Settings) options() ebpf.Options {
 	demangle, err := a.demangleMode()
 	if err != nil {
 		demangle = symbol.DemangleNone // cannot be: Validate has seen it

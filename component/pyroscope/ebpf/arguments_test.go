@@ -31,15 +31,15 @@ func TestDefaults(t *testing.T) {
 	args, err := decode(t, `forward_to = [receiver]`)
 	require.NoError(t, err)
 	require.Len(t, args.ForwardTo, 1)
-	require.Equal(t, 15*time.Second, args.CollectInterval)
-	require.Empty(t, args.Unused.withoutEffect())
+	require.Equal(t, 15*time.Second, args.Settings.CollectInterval)
+	require.Empty(t, args.Settings.Unused.withoutEffect())
 	require.Equal(t, ebpf.Options{
 		SampleRate: 97, TargetsOnly: true, ContainerIDCacheSize: 1024,
 		UserStacks: true, KernelStacks: true,
 		Comm: ebpf.CommStackframe, Demangle: symbol.DemangleNone,
 		TableBytes: 64 << 20,
-	}, args.options())
-	require.NoError(t, args.options().Validate())
+	}, args.Settings.options())
+	require.NoError(t, args.Settings.options().Validate())
 }
 
 func TestArguments(t *testing.T) {
@@ -75,9 +75,9 @@ func TestArguments(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			args, err := decode(t, "forward_to = []\n"+test.text)
 			require.NoError(t, err)
-			require.Empty(t, args.Unused.withoutEffect())
-			require.NoError(t, args.options().Validate())
-			test.check(t, args.options())
+			require.Empty(t, args.Settings.Unused.withoutEffect())
+			require.NoError(t, args.Settings.options().Validate())
+			test.check(t, args.Settings.options())
 		})
 	}
 }
@@ -222,7 +222,7 @@ func TestEveryKnownArgument(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			args, err := decode(t, "forward_to = [receiver]\n"+test.text)
 			require.NoError(t, err)
-			require.Equal(t, test.warn, args.Unused.withoutEffect())
+			require.Equal(t, test.warn, args.Settings.Unused.withoutEffect())
 		})
 	}
 }

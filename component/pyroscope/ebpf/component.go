@@ -59,10 +59,10 @@ type Component struct {
 	fanout  *pyroscope.Fanout
 	page    *flamegraph.Page
 	metrics *metrics
-	updates *mailbox[Arguments]
+	updates *mailbox[Settings]
 
 	mu     sync.Mutex
-	args   Arguments       // the newest
+	args   Settings        // the newest
 	warned map[string]bool // unused arguments of args
 	health component.Health
 	state  state
@@ -88,7 +88,7 @@ func New(opts component.Options, args Arguments) (*Component, error) {
 		opts:    opts,
 		start:   startSession,
 		fanout:  pyroscope.NewFanout(args.ForwardTo, opts.ID, opts.Registerer),
-		updates: newMailbox[Arguments](),
+		updates: newMailbox[Settings](),
 	}
 	c.page = flamegraph.New(flamegraph.Options{Name: opts.ID, Status: c.pageStatus})
 	c.setHealth(component.HealthTypeUnknown, "not started yet")
@@ -97,7 +97,7 @@ func New(opts component.Options, args Arguments) (*Component, error) {
 	if c.metrics, err = newMetrics(opts.Registerer); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	c.take(args)
+	c.take(args.Settings)
 	return c, nil
 }
 
@@ -108,14 +108,14 @@ func (c *Component) Update(args component.Arguments) error {
 	if !ok {
 		return fmt.Errorf("arguments of %s are a %T", Name, args)
 	}
-	c.take(fresh)
+	c.take(fresh.Settings)
 	c.fanout.UpdateChildren(fresh.ForwardTo)
-	c.updates.send(fresh)
+	c.updates.send(fresh.Settings)
 	return nil
 }
 
 // take remembers args and logs what is wrong with them.
-func (c *Component) take(args Arguments) {
+func (c *Component) take(args Settings) {
 	targets := usableTargets(args)
 
 	c.mu.Lock()
@@ -141,7 +141,7 @@ func (c *Component) take(args Arguments) {
 }
 
 // usableTargets describes the targets that name a process or a container.
-func usableTargets(args Arguments) []string {
+func usableTargets(args Settings) []string {
 	found := target.NewFinder(target.Options{Targets: args.Targets}).Targets()
 	names := make([]string, 0, len(found))
 	for _, t := range found {

@@ -42,7 +42,7 @@ func TestForwardsProfiles(t *testing.T) {
 func TestLastRoundIsFlushed(t *testing.T) {
 	receiver := &fakeReceiver{}
 	args := fastArgs(receiver)
-	args.CollectInterval = time.Hour
+	args.Settings.CollectInterval = time.Hour
 	l := newLab(t, args)
 	stop := l.run(t)
 	l.session(t, 0)
@@ -84,7 +84,7 @@ func TestSlowReceiverDoesNotStopCollecting(t *testing.T) {
 func TestDeadReceiverDelaysTheEndBriefly(t *testing.T) {
 	dead := &fakeReceiver{block: make(chan struct{})}
 	args := fastArgs(dead)
-	args.CollectInterval = time.Hour
+	args.Settings.CollectInterval = time.Hour
 	l := newLab(t, args)
 	stop := l.run(t)
 	l.session(t, 0)
@@ -106,7 +106,7 @@ func TestUpdateAppliesTheNewest(t *testing.T) {
 	l := newLab(t, fastArgs(first))
 	for rate := range 50 { // before Run
 		args := fastArgs(first)
-		args.SampleRate = rate + 1
+		args.Settings.SampleRate = rate + 1
 		require.NoError(t, l.Update(args))
 	}
 	l.run(t)
@@ -115,8 +115,8 @@ func TestUpdateAppliesTheNewest(t *testing.T) {
 
 	for rate := range 500 {
 		args := fastArgs(second)
-		args.SampleRate = rate + 1
-		args.Targets = []map[string]string{{"__process_pid__": "7"}}
+		args.Settings.SampleRate = rate + 1
+		args.Settings.Targets = []map[string]string{{"__process_pid__": "7"}}
 		require.NoError(t, l.Update(args))
 	}
 	eventually(t, func() bool { return s.newest().SampleRate == 500 && len(s.newest().Targets) == 1 }, "newest options")
@@ -128,7 +128,7 @@ func TestUpdateAppliesTheNewest(t *testing.T) {
 func TestUpdateOfTheInterval(t *testing.T) {
 	receiver := &fakeReceiver{}
 	args := fastArgs(receiver)
-	args.CollectInterval = time.Hour
+	args.Settings.CollectInterval = time.Hour
 	l := newLab(t, args)
 	l.run(t)
 	s := l.session(t, 0)
@@ -147,7 +147,7 @@ func TestFailedUpdateIsTriedAgain(t *testing.T) {
 	s.updateErr = errors.New("out of file descriptors")
 	s.mu.Unlock()
 	args := fastArgs()
-	args.SampleRate = 11
+	args.Settings.SampleRate = 11
 	require.NoError(t, l.Update(args))
 	eventually(t, func() bool { return l.CurrentHealth().Health == component.HealthTypeUnhealthy }, "unhealthy")
 	require.Contains(t, l.CurrentHealth().Message, "applying new arguments: out of file descriptors")
@@ -194,7 +194,7 @@ func TestFailedSessionIsStartedAgain(t *testing.T) {
 	eventually(t, func() bool { return l.CurrentHealth().Message == "starting the profiler again: still no memory" }, "retried")
 
 	args := fastArgs(receiver)
-	args.SampleRate = 33
+	args.Settings.SampleRate = 33
 	require.NoError(t, l.Update(args))
 	l.setStartErr(nil)
 	again := l.session(t, 1)
@@ -229,7 +229,7 @@ func TestWarnsOncePerLoad(t *testing.T) {
 
 func TestDebugInfo(t *testing.T) {
 	args := fastArgs(&fakeReceiver{})
-	args.Targets = []map[string]string{{"__process_pid__": "7", "service_name": "seven"}, {"nothing": "usable"}}
+	args.Settings.Targets = []map[string]string{{"__process_pid__": "7", "service_name": "seven"}, {"nothing": "usable"}}
 	l := newLab(t, args)
 	_, err := riverjson.MarshalBody(l.DebugInfo())
 	require.NoError(t, err)
@@ -250,7 +250,7 @@ func TestDebugInfo(t *testing.T) {
 
 func TestPageShowsTheProfiles(t *testing.T) {
 	args := fastArgs(&fakeReceiver{})
-	args.PIDLabel = true
+	args.Settings.PIDLabel = true
 	l := newLab(t, args)
 	page := func() string {
 		w := httptest.NewRecorder()

@@ -38,11 +38,11 @@ func TestExamples(t *testing.T) {
 			found++
 			var args Arguments
 			require.NoError(t, vm.New(block.Body).Evaluate(scope, &args), name)
-			require.Empty(t, args.Unused.withoutEffect(), name)
+			require.Empty(t, args.Settings.Unused.withoutEffect(), name)
 			if filepath.Base(name) == "options.river" {
 				var defaults Arguments
 				defaults.SetToDefault()
-				defaults.ForwardTo, defaults.Targets, defaults.DefaultTarget = args.ForwardTo, args.Targets, args.DefaultTarget
+				defaults.ForwardTo, defaults.Settings.Targets, defaults.Settings.DefaultTarget = args.ForwardTo, args.Settings.Targets, args.Settings.DefaultTarget
 				require.Equal(t, defaults, args, "options.river tells the defaults")
 			}
 		}

@@ -237,8 +237,8 @@ func fastArgs(receivers ...pyroscope.Appendable) Arguments {
 	var args Arguments
 	args.SetToDefault()
 	args.ForwardTo = receivers
-	args.CollectInterval = 5 * time.Millisecond
-	args.TargetsOnly = false
+	args.Settings.CollectInterval = 5 * time.Millisecond
+	args.Settings.TargetsOnly = false
 	return args
 }
 

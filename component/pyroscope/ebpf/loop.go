@@ -26,7 +26,7 @@ const (
 // loop is one call of Run. All its methods are called by Run's goroutine.
 type loop struct {
 	c       *Component
-	args    Arguments    // of collecting
+	args    Settings     // of collecting
 	applied ebpf.Options // of the session
 	sender  *sender
 	encoder pprof.Encoder
@@ -42,7 +42,7 @@ type loop struct {
 	sessionErr, updateErr, collectErr error
 }
 
-func newLoop(c *Component, args Arguments) *loop {
+func newLoop(c *Component, args Settings) *loop {
 	return &loop{c: c, args: args, sender: newSender(c.fanout), timer: time.NewTimer(time.Hour), retry: minRetry, logged: map[string]bool{}}
 }
 
@@ -129,7 +129,7 @@ func (l *loop) tick() {
 
 // update takes new arguments into use. What the session cannot do now is tried
 // again with every round.
-func (l *loop) update(args Arguments) {
+func (l *loop) update(args Settings) {
 	old := l.args
 	l.args = args
 	if l.session == nil {
@@ -275,7 +275,7 @@ func (l *loop) reportHealth(withUser, complete uint64) {
 }
 
 // profiled says in words what the arguments ask to profile.
-func profiled(args Arguments) string {
+func profiled(args Settings) string {
 	targets := len(usableTargets(args))
 	switch {
 	case !args.TargetsOnly && targets == 0:
