@@ -24,9 +24,16 @@ type Func struct {
 	Flags    Flags
 	HasFlags bool
 
-	at   uint64 // address of what the table knows of it
-	name uint32 // offset of its name
-	pcsp uint32 // offset of its table of stack pointer deltas; 0: none
+	at     uint64 // address of what the table knows of it
+	name   uint32 // offset of its name
+	pcsp   uint32 // offset of its table of stack pointer deltas; 0: none
+	pcfile uint32 // offset of its table of files; 0: none
+	pcline uint32 // offset of its table of lines; 0: none
+	unit   uint32 // its compilation unit's first entry in the table's units, since Go 1.16
+
+	tables uint32 // number of offsets of other tables of values, which follow
+	tail   int    // bytes between at and those offsets
+	datas  uint8  // number of references to data, which follow those; 0 before Go 1.12
 }
 
 // Offsets in what the table knows of a function, behind the entry: words of 4
@@ -38,9 +45,24 @@ type Func struct {
 const (
 	offName    = 0
 	offPCSP    = 12
-	offFlags   = 33 // Go 1.17 to 1.19
+	offPCFile  = 16
+	offPCLine  = 20
+	offTables  = 24
+	offUnit    = 28 // since Go 1.16
+	offFuncID  = 28 // before Go 1.16; funcID, flags, a zero byte, number of references to data
 	recordSize = 40 // bytes at most behind the entry
 )
+
+// funcIDOffset returns where the last four bytes are, behind the entry.
+func (t *Table) funcIDOffset() int {
+	switch {
+	case t.version >= go120:
+		return offFuncID + 8
+	case t.version >= go116:
+		return offFuncID + 4
+	}
+	return offFuncID
+}
 
 // describe fills in f by what is at offset off.
 func (r *Reader) describe(f *Func, off uint64) error {
@@ -58,12 +80,16 @@ func (r *Reader) describe(f *Func, off uint64) error {
 	}
 	b = b[t.field():]
 	f.name, f.pcsp = t.order.Uint32(b[offName:]), t.order.Uint32(b[offPCSP:])
-	at := offFlags
-	if t.version >= go120 {
-		at += 4
+	last := t.funcIDOffset()
+	if len(b) < last+4 {
+		return nil // the last function may be cut off
 	}
-	if t.version >= go116 && at < len(b) {
-		f.Flags, f.HasFlags = Flags(b[at]), t.version >= go118
+	f.pcfile, f.pcline = t.order.Uint32(b[offPCFile:]), t.order.Uint32(b[offPCLine:])
+	f.tables, f.tail = t.order.Uint32(b[offTables:]), t.field()+last+4
+	f.datas = b[last+3]
+	if t.version >= go116 {
+		f.unit = t.order.Uint32(b[offUnit:])
+		f.Flags, f.HasFlags = Flags(b[last+1]), t.version >= go118
 	}
 	return nil
 }

@@ -89,8 +89,13 @@ func main() { fmt.Println(new(T).Sum()) }
 // build builds the program with flags and environment env.
 func build(t *testing.T, env []string, flags ...string) string {
 	t.Helper()
+	return buildSource(t, source1, env, flags...)
+}
+
+func buildSource(t *testing.T, text string, env []string, flags ...string) string {
+	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"main.go": source1, "go.mod": "module example.com/sum\n\ngo 1.21\n"} {
+	for name, text := range map[string]string{"main.go": text, "go.mod": "module example.com/sum\n\ngo 1.21\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,9 @@ type Reader struct {
 	funcs window
 	pcs   window
 	names window
+	units window
+	files window
+	data  window // what functions refer to; in the whole image
 }
 
 // NewReader returns a Reader of t.
@@ -18,7 +21,8 @@ func (t *Table) NewReader() *Reader {
 		w    *window
 		span span
 		size int
-	}{{&r.index, t.funcs, 2 << 10}, {&r.funcs, t.funcs, 8 << 10}, {&r.pcs, t.pcs, 8 << 10}, {&r.names, t.names, 4 << 10}} {
+	}{{&r.index, t.funcs, 2 << 10}, {&r.funcs, t.funcs, 8 << 10}, {&r.pcs, t.pcs, 8 << 10}, {&r.names, t.names, 4 << 10},
+		{&r.units, t.units, 64}, {&r.files, t.files, 256}, {&r.data, span{0, 1<<64 - 1}, 512}} {
 		*w.w = window{image: t.image, span: w.span, size: w.size}
 	}
 	return r

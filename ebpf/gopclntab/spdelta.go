@@ -23,17 +23,20 @@ const (
 // the instruction size it holds. The first value grows from -1; a later growth
 // of zero is the end.
 func (r *Reader) SPDeltas(f *Func, yield func(start, end uint64, delta int64) bool) error {
-	if err := r.values(f, yield); err != nil {
+	err := r.values(f, f.pcsp, func(start, end uint64, value int32) bool { return yield(start, end, int64(value)) })
+	if err != nil {
 		return fmt.Errorf("stack pointer of the function at %#x: %w", f.Entry, err)
 	}
 	return nil
 }
 
-func (r *Reader) values(f *Func, yield func(start, end uint64, delta int64) bool) error {
-	if f.pcsp == 0 {
+// values yields the ranges of f's instructions by the table of values at that
+// offset; 0 stands for no table.
+func (r *Reader) values(f *Func, table uint32, yield func(start, end uint64, value int32) bool) error {
+	if table == 0 {
 		return nil
 	}
-	at, pc, value := r.t.pcs.start+uint64(f.pcsp), f.Entry, int32(-1)
+	at, pc, value := r.t.pcs.start+uint64(table), f.Entry, int32(-1)
 	for step := range maxSteps {
 		b, err := r.pcs.some(at, 2*maxVarint)
 		if err != nil {
@@ -53,7 +56,7 @@ func (r *Reader) values(f *Func, yield func(start, end uint64, delta int64) bool
 		if end > f.End || end < pc {
 			return ErrInvalid
 		}
-		if !yield(pc, end, int64(value)) {
+		if !yield(pc, end, value) {
 			return nil
 		}
 		pc = end

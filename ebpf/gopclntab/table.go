@@ -5,8 +5,9 @@
 // A Table is found by Open: by section, or by its magic number in programs
 // without sections. A Reader finds the function at an address by binary search
 // in the file, and decodes how far the stack pointer is from the frame's end at
-// every instruction of the function. Nothing is held but some windows of bytes,
-// however large the table is.
+// every instruction of the function, and which source line it is of, through all
+// functions that were inlined. Nothing is held but some windows of bytes, however
+// large the table is.
 //
 // The format is that of Go 1.2 ("Go 1.2 Runtime Symbol Information",
 // golang.org/s/go12symtab) with the changes of Go 1.16, 1.18 and 1.20, as
@@ -18,6 +19,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 )
 
 // Errors that callers act on.
@@ -71,7 +73,7 @@ type span struct{ start, end uint64 }
 
 func (s span) size() uint64 { return s.end - s.start }
 
-// Table is where the parts of one table are. It is immutable.
+// Table is where the parts of one table are. It does not change.
 type Table struct {
 	image   Image
 	order   binary.ByteOrder
@@ -82,8 +84,13 @@ type Table struct {
 	text    uint64 // what addresses of functions are counted from; 0 before Go 1.18
 	count   int    // functions
 	names   span   // their names
+	units   span   // for each compilation unit, where its files' paths are; since Go 1.16
+	files   span   // paths of source files
 	pcs     span   // tables of values by pc
 	funcs   span   // the index of functions, then what is known of each
+
+	module sync.Once
+	gofunc uint64 // what offsets of functions' data are counted from, since Go 1.18; 0: not found
 }
 
 // Open finds and checks the table of image, which must stay readable as long as
@@ -151,12 +158,12 @@ func (t *Table) layOut(b []byte, end uint64) bool {
 	switch t.version {
 	case go12:
 		whole := span{t.header, end}
-		t.names, t.pcs, t.funcs = whole, whole, span{t.header + 8 + uint64(t.ptr), end}
+		t.names, t.files, t.pcs, t.funcs = whole, whole, whole, span{t.header + 8 + uint64(t.ptr), end}
 	case go116:
-		t.names, t.pcs, t.funcs = part(2), part(5), part(6)
+		t.names, t.units, t.files, t.pcs, t.funcs = part(2), part(3), part(4), part(5), part(6)
 	default:
 		t.text = word(2) // Go 1.26 leaves it 0
-		t.names, t.pcs, t.funcs = part(3), part(6), part(7)
+		t.names, t.units, t.files, t.pcs, t.funcs = part(3), part(4), part(5), part(6), part(7)
 	}
 	count := word(0)
 	if count == 0 || t.funcs.size() < uint64(t.field()) || count > (t.funcs.size()-uint64(t.field()))/uint64(2*t.field()) {

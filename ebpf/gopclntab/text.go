@@ -12,7 +12,9 @@ const (
 	moduleMinPC  = 20
 	moduleMaxPC  = 21
 	moduleText   = 22
-	moduleWords  = 23
+	moduleGofunc = 40 // go:func.*, since Go 1.20
+	gofuncGo118  = 38 // in Go 1.18 and 1.19
+	moduleWords  = 41
 )
 
 // locateText sets t.text if the header does not.
@@ -20,15 +22,32 @@ func (t *Table) locateText() error {
 	if t.version < go118 || t.text != 0 {
 		return nil
 	}
-	if t.ptr == 8 {
-		if start, _, ok := t.image.SectionRange(".go.module"); ok && t.tryModule(start, t.words(start)) {
-			return nil
-		}
-		if t.tryRelocations() || t.tryScan() {
-			return nil
-		}
+	if t.tryHeaderRelocation() || t.locateModule() {
+		return nil
 	}
 	return ErrTextStart
+}
+
+// locateModule finds the module data and sets what it states.
+func (t *Table) locateModule() bool {
+	if t.version < go118 || t.ptr != 8 {
+		return false
+	}
+	if start, _, ok := t.image.SectionRange(".go.module"); ok && t.tryModule(start, t.words(start)) {
+		return true
+	}
+	return t.tryRelocations() || t.tryScan()
+}
+
+// functionData returns what offsets of functions' data are counted from, 0 if
+// that is unknown.
+func (t *Table) functionData() uint64 {
+	t.module.Do(func() {
+		if t.gofunc == 0 {
+			t.locateModule()
+		}
+	})
+	return t.gofunc
 }
 
 // words returns the module data at address at as it is in the file, nil if it
@@ -56,7 +75,10 @@ func (t *Table) tryModule(at uint64, words []uint64) bool {
 	if err != nil || text == 0 || words[moduleMinPC] != text+low || words[moduleMaxPC] != text+high {
 		return false
 	}
-	t.text = text
+	t.text, t.gofunc = text, words[moduleGofunc]
+	if t.version < go120 {
+		t.gofunc = words[gofuncGo118]
+	}
 	return true
 }
 
@@ -74,27 +96,30 @@ func (t *Table) bounds() (low, high uint64, err error) {
 // maxModules bounds the places that are taken for module data.
 const maxModules = 16
 
+// tryHeaderRelocation sets t.text by the relocation of the header's word.
+func (t *Table) tryHeaderRelocation() bool {
+	header := t.header + 8 + 2*8 // where the header states the start of the text
+	err := t.image.RelativeRelocations(func(at, value uint64) bool {
+		if at == header {
+			t.text = value
+		}
+		return t.text == 0
+	})
+	return err == nil && t.text != 0
+}
+
 // tryRelocations finds module data whose words are relocated: the file need not
 // hold them then.
 func (t *Table) tryRelocations() bool {
 	var places []uint64
-	header := t.header + 8 + 2*8 // where the header states the start of the text
-	stated := uint64(0)
 	err := t.image.RelativeRelocations(func(at, value uint64) bool {
-		switch {
-		case at == header:
-			stated = value
-		case value == t.header:
+		if value == t.header {
 			places = append(places, at)
 		}
-		return len(places) < maxModules && stated == 0
+		return len(places) < maxModules
 	})
 	if err != nil {
 		return false
-	}
-	if stated != 0 {
-		t.text = stated
-		return true
 	}
 	if len(places) == 0 {
 		return false
@@ -116,20 +141,34 @@ func (t *Table) tryRelocations() bool {
 	return false
 }
 
-// tryScan finds module data whose words are in the file.
+// tryScan finds module data whose words are in the file. It looks into the
+// sections first that have it in most programs.
 func (t *Table) tryScan() bool {
-	buf := make([]byte, scanChunk)
+	for _, name := range []string{".noptrdata", ".data", ".data.rel.ro"} {
+		if start, end, ok := t.image.SectionRange(name); ok && t.scanModule(start, end) {
+			return true
+		}
+	}
 	for _, r := range t.image.LoadRanges() {
-		end := min(r[1], r[0]+maxScan)
-		for at := (r[0] + 7) &^ 7; at < end; at += scanChunk {
-			chunk := buf[:min(scanChunk, end-at)]
-			if t.image.ReadVaddr(chunk, at) != nil {
-				break
-			}
-			for i := 0; i+8 <= len(chunk); i += 8 {
-				if t.order.Uint64(chunk[i:]) == t.header && t.tryModule(at+uint64(i), t.words(at+uint64(i))) {
-					return true
-				}
+		if t.scanModule(r[0], r[1]) {
+			return true
+		}
+	}
+	return false
+}
+
+// scanModule finds module data in a range of addresses.
+func (t *Table) scanModule(start, end uint64) bool {
+	buf := make([]byte, scanChunk)
+	end = min(end, start+maxScan)
+	for at := (start + 7) &^ 7; at < end; at += scanChunk {
+		chunk := buf[:min(scanChunk, end-at)]
+		if t.image.ReadVaddr(chunk, at) != nil {
+			return false
+		}
+		for i := 0; i+8 <= len(chunk); i += 8 {
+			if t.order.Uint64(chunk[i:]) == t.header && t.tryModule(at+uint64(i), t.words(at+uint64(i))) {
+				return true
 			}
 		}
 	}

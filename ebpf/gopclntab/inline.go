@@ -1,0 +1,106 @@
+package gopclntab
+
+// A function's tree of inlined calls is an array of records, one for each call
+// that the compiler replaced by the called function's body. A table of values
+// tells for each instruction the record of the innermost call that it belongs
+// to, -1 for none; the record names the called function and an instruction of
+// the caller, for which file and line are those of the call, and which may
+// belong to an inlined call in turn (runtime.inlinedCall).
+const (
+	tableInlined = 2 // which table of values: PCDATA_InlTreeIndex, since Go 1.13
+	dataInlined  = 3 // which reference to data: FUNCDATA_InlTree
+)
+
+// inlinedLayout is the form of a record.
+type inlinedLayout struct{ size, name, parent int }
+
+// inlinedCalls returns the form of the records; ok is false where it is unknown.
+func (t *Table) inlinedCalls() (l inlinedLayout, ok bool) {
+	if t.version >= go120 {
+		return inlinedLayout{size: 16, name: 4, parent: 8}, true
+	}
+	if t.version == go12 {
+		// Go 1.13 was the first one to write this section, and with these numbers.
+		if _, _, ok := t.image.SectionRange(".go.buildinfo"); !ok {
+			return inlinedLayout{}, false
+		}
+	}
+	return inlinedLayout{size: 20, name: 12, parent: 16}, true
+}
+
+// inlined returns the inlined functions at f's instruction at pc, the innermost
+// first, and the instruction whose line is the one of f itself.
+func (r *Reader) inlined(f *Func, pc uint64) (frames []Frame, at uint64, err error) {
+	layout, ok := r.t.inlinedCalls()
+	if !ok || f.tables <= tableInlined || f.datas <= dataInlined {
+		return nil, pc, nil
+	}
+	table, err := r.tableOffset(f, tableInlined)
+	if err != nil || table == 0 {
+		return nil, pc, err
+	}
+	tree, err := r.dataAddress(f, dataInlined)
+	if err != nil || tree == 0 {
+		return nil, pc, err
+	}
+	for range maxInlined {
+		index, ok, err := r.value(f, table, pc)
+		if err != nil {
+			return frames, pc, err
+		}
+		if !ok || index < 0 {
+			return frames, pc, nil
+		}
+		b, err := r.data.get(tree+uint64(index)*uint64(layout.size), layout.size)
+		if err != nil {
+			return frames, pc, err
+		}
+		call := Func{Entry: f.Entry, name: r.t.order.Uint32(b[layout.name:])}
+		parent := f.Entry + uint64(r.t.order.Uint32(b[layout.parent:]))
+		frame := Frame{}
+		if frame.Function, err = r.Name(&call); err != nil {
+			return frames, pc, err
+		}
+		if frame.File, frame.Line, err = r.line(f, pc); err != nil {
+			return frames, pc, err
+		}
+		if frames = append(frames, frame); parent >= f.End {
+			return frames, pc, ErrInvalid
+		}
+		pc = parent
+	}
+	return frames, pc, ErrInvalid
+}
+
+// tableOffset returns the offset of f's table of values number i.
+func (r *Reader) tableOffset(f *Func, i int) (uint32, error) {
+	b, err := r.funcs.get(f.at+uint64(f.tail+4*i), 4)
+	if err != nil {
+		return 0, err
+	}
+	return r.t.order.Uint32(b), nil
+}
+
+// dataAddress returns the address of f's data number i, 0 if there is none.
+func (r *Reader) dataAddress(f *Func, i int) (uint64, error) {
+	t := r.t
+	at := f.at + uint64(f.tail) + 4*uint64(f.tables)
+	if t.version < go118 { // pointers, aligned
+		at = (at+uint64(t.ptr)-1)&^uint64(t.ptr-1) + uint64(i*t.ptr)
+		b, err := r.funcs.get(at, t.ptr)
+		if err != nil {
+			return 0, err
+		}
+		return t.pointer(b), nil
+	}
+	b, err := r.funcs.get(at+4*uint64(i), 4)
+	if err != nil {
+		return 0, err
+	}
+	offset := t.order.Uint32(b)
+	base := t.functionData()
+	if offset == 1<<32-1 || base == 0 {
+		return 0, nil
+	}
+	return base + uint64(offset), nil
+}

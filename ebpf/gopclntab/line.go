@@ -1,0 +1,116 @@
+package gopclntab
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// Frame is a function at an address, with its place in the source.
+type Frame struct {
+	Function string // as Name gives it
+	File     string // path as the compiler was given it, "" if unknown
+	Line     int    // 0 if unknown
+}
+
+// maxInlined bounds how deep functions are inlined into another.
+const maxInlined = 256
+
+// Frames returns the functions at the ELF virtual address pc: the innermost
+// first, then those that it was inlined into, each with the line of the call;
+// nil if the table has no function there. An error leaves the frames that could
+// be had, with the function that the code lies in as the last one.
+//
+// Inlining is known since Go 1.12 (since Go 1.13 in position-independent
+// programs, since Go 1.18 there if their words are in relocations only).
+func (r *Reader) Frames(pc uint64) ([]Frame, error) {
+	f, _, ok, err := r.Find(pc)
+	if err != nil || !ok {
+		return nil, err
+	}
+	name, err := r.Name(&f)
+	if err != nil {
+		return nil, err
+	}
+	frames, at, err := r.inlined(&f, pc)
+	outer := Frame{Function: name}
+	if err == nil {
+		outer.File, outer.Line, err = r.line(&f, at)
+	}
+	if err != nil {
+		err = fmt.Errorf("line of the function at %#x: %w", f.Entry, err)
+	}
+	return append(frames, outer), err
+}
+
+// line returns file and line of f's instruction at pc.
+func (r *Reader) line(f *Func, pc uint64) (file string, line int, err error) {
+	number, ok, err := r.value(f, f.pcfile, pc)
+	if err != nil || !ok || number < 0 {
+		return "", 0, err
+	}
+	if file, err = r.file(f, uint32(number)); err != nil {
+		return "", 0, err
+	}
+	value, ok, err := r.value(f, f.pcline, pc)
+	if err != nil || !ok || value < 0 {
+		return file, 0, err
+	}
+	return file, int(value), nil
+}
+
+// value returns what a table of values says of f's instruction at pc; ok is
+// false if nothing.
+func (r *Reader) value(f *Func, table uint32, pc uint64) (value int32, ok bool, err error) {
+	err = r.values(f, table, func(start, end uint64, v int32) bool {
+		if pc >= start && pc < end {
+			value, ok = v, true
+		}
+		return pc >= end
+	})
+	return value, ok, err
+}
+
+// file returns the path of the file with that number in f's compilation unit.
+// Before Go 1.16 files have a number in the whole program, and what follows the
+// index of functions is the offset of a table of paths by number.
+func (r *Reader) file(f *Func, number uint32) (string, error) {
+	t := r.t
+	var at uint64
+	if t.version == go12 {
+		b, err := r.index.get(t.funcs.start+uint64(t.count)*uint64(2*t.ptr)+uint64(t.ptr), 4)
+		if err != nil {
+			return "", err
+		}
+		at = t.header + uint64(t.order.Uint32(b)) + 4*uint64(number)
+		if b, err = r.files.get(at, 4); err != nil {
+			return "", err
+		}
+		return r.path(t.header + uint64(t.order.Uint32(b)))
+	}
+	at = t.units.start + 4*(uint64(f.unit)+uint64(number))
+	b, err := r.units.get(at, 4)
+	if err != nil {
+		return "", err
+	}
+	offset := t.order.Uint32(b)
+	if offset == 1<<32-1 { // the linker dropped the file
+		return "", nil
+	}
+	return r.path(t.files.start + uint64(offset))
+}
+
+// maxPath bounds paths of source files.
+const maxPath = 4096
+
+func (r *Reader) path(at uint64) (string, error) {
+	b, err := r.files.some(at, maxPath)
+	if err != nil {
+		return "", err
+	}
+	end := bytes.IndexByte(b, 0)
+	if end < 0 || end > maxPath {
+		return "", ErrInvalid
+	}
+	return strings.ToValidUTF8(string(b[:end]), "\uFFFD"), nil
+}
