@@ -17,6 +17,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Errors that callers act on.
@@ -38,6 +39,8 @@ type File struct {
 	r      io.ReaderAt
 	size   uint64 // bytes in the image; math.MaxInt64 when unknown
 	closer io.Closer
+
+	modified time.Time // of the file, when it was opened
 }
 
 // Open opens the image at path. The caller closes it.
@@ -73,7 +76,7 @@ func fromFile(f *os.File) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	file.closer = f
+	file.closer, file.modified = f, info.ModTime()
 	return file, nil
 }
 

@@ -93,6 +93,23 @@ type rawSymbol struct {
 // symbolTable reads one table without ever holding the whole of it or of its
 // strings: both are read once from begin to end, and only functions are kept.
 func (f *File) symbolTable(table *elf.Section) ([]Symbol, error) {
+	strtab, err := f.stringsOf(table)
+	if err != nil {
+		return nil, err
+	}
+	var raw []rawSymbol
+	if err := f.eachFunction(table, func(s *rawSymbol) bool {
+		raw = append(raw, *s)
+		return true
+	}); err != nil {
+		return nil, err
+	}
+	return f.nameSymbols(raw, strtab)
+}
+
+// stringsOf returns the names of a symbol table, after checking that both are in
+// the file as they are.
+func (f *File) stringsOf(table *elf.Section) (*elf.Section, error) {
 	if int(table.Link) >= len(f.elf.Sections) {
 		return nil, fmt.Errorf("string table %d: %w", table.Link, ErrNoSection)
 	}
@@ -105,39 +122,41 @@ func (f *File) symbolTable(table *elf.Section) ([]Symbol, error) {
 			return nil, fmt.Errorf("section %s: %w", s.Name, ErrTruncated)
 		}
 	}
-	raw, err := f.functions(table)
-	if err != nil {
-		return nil, err
-	}
-	return f.nameSymbols(raw, strtab)
+	return strtab, nil
 }
 
-// functions reads the entries of table and keeps the functions.
-func (f *File) functions(table *elf.Section) ([]rawSymbol, error) {
+// eachFunction reads the entries of table and yields the functions, which are
+// valid until the next one.
+func (f *File) eachFunction(table *elf.Section, yield func(*rawSymbol) bool) error {
 	entry := uint64(elf.Sym64Size)
 	if f.elf.Class == elf.ELFCLASS32 {
 		entry = elf.Sym32Size
 	}
 	if table.Size > maxSymbolTable {
-		return nil, ErrTooLarge
+		return ErrTooLarge
 	}
-	var raw []rawSymbol
+	var s rawSymbol
+	functions := 0
 	buf := make([]byte, min(4096*entry, table.Size-table.Size%entry))
 	for off := uint64(0); off+entry <= table.Size; off += uint64(len(buf)) {
 		buf = buf[:min(uint64(len(buf)), (table.Size-off)/entry*entry)]
 		if err := readFullAt(f.r, buf, table.Offset+off); err != nil {
-			return nil, fmt.Errorf("read symbols: %w", err)
+			return fmt.Errorf("read symbols: %w", err)
 		}
 		for b := buf; len(b) > 0; b = b[entry:] {
-			if s := f.decodeSymbol(b); f.isFunction(&s.Symbol) {
-				raw = append(raw, s)
+			s = f.decodeSymbol(b)
+			if !f.isFunction(&s.Symbol) {
+				continue
+			}
+			if functions++; functions > maxSymbols {
+				return ErrTooLarge
+			}
+			if !yield(&s) {
+				return nil
 			}
 		}
-		if len(raw) > maxSymbols {
-			return nil, ErrTooLarge
-		}
 	}
-	return raw, nil
+	return nil
 }
 
 // decodeSymbol decodes an entry (ELF gABI, "Symbol Table").

@@ -7,39 +7,39 @@ package gopclntab
 // the caller, for which file and line are those of the call, and which may
 // belong to an inlined call in turn (runtime.inlinedCall).
 const (
-	tableInlined = 2 // which table of values: PCDATA_InlTreeIndex, since Go 1.13
-	dataInlined  = 3 // which reference to data: FUNCDATA_InlTree
+	tableInlined    = 2 // which table of values: PCDATA_InlTreeIndex, since Go 1.13
+	dataInlined     = 3 // which reference to data: FUNCDATA_InlTree, since Go 1.16
+	dataInlinedGo12 = 4 // the same before
 )
 
 // inlinedLayout is the form of a record.
-type inlinedLayout struct{ size, name, parent int }
+type inlinedLayout struct{ data, size, name, parent int }
 
 // inlinedCalls returns the form of the records; ok is false where it is unknown.
 func (t *Table) inlinedCalls() (l inlinedLayout, ok bool) {
 	if t.version >= go120 {
-		return inlinedLayout{size: 16, name: 4, parent: 8}, true
+		return inlinedLayout{data: dataInlined, size: 16, name: 4, parent: 8}, true
 	}
 	if t.version == go12 {
 		// Go 1.13 was the first one to write this section, and with these numbers.
-		if _, _, ok := t.image.SectionRange(".go.buildinfo"); !ok {
-			return inlinedLayout{}, false
-		}
+		_, _, ok := t.image.SectionRange(".go.buildinfo")
+		return inlinedLayout{data: dataInlinedGo12, size: 20, name: 12, parent: 16}, ok
 	}
-	return inlinedLayout{size: 20, name: 12, parent: 16}, true
+	return inlinedLayout{data: dataInlined, size: 20, name: 12, parent: 16}, true
 }
 
 // inlined returns the inlined functions at f's instruction at pc, the innermost
 // first, and the instruction whose line is the one of f itself.
 func (r *Reader) inlined(f *Func, pc uint64) (frames []Frame, at uint64, err error) {
 	layout, ok := r.t.inlinedCalls()
-	if !ok || f.tables <= tableInlined || f.datas <= dataInlined {
+	if !ok || f.tables <= tableInlined || int(f.datas) <= layout.data {
 		return nil, pc, nil
 	}
 	table, err := r.tableOffset(f, tableInlined)
 	if err != nil || table == 0 {
 		return nil, pc, err
 	}
-	tree, err := r.dataAddress(f, dataInlined)
+	tree, err := r.dataAddress(f, layout.data)
 	if err != nil || tree == 0 {
 		return nil, pc, err
 	}

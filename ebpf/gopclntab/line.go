@@ -14,15 +14,16 @@ type Frame struct {
 }
 
 // maxInlined bounds how deep functions are inlined into another.
-const maxInlined = 256
+const maxInlined = 64
 
 // Frames returns the functions at the ELF virtual address pc: the innermost
 // first, then those that it was inlined into, each with the line of the call;
 // nil if the table has no function there. An error leaves the frames that could
 // be had, with the function that the code lies in as the last one.
 //
-// Inlining is known since Go 1.12 (since Go 1.13 in position-independent
-// programs, since Go 1.18 there if their words are in relocations only).
+// Inlining is known since Go 1.13, in programs without sections since Go 1.16;
+// where only relocations state pointers, in position-independent programs, since
+// Go 1.18.
 func (r *Reader) Frames(pc uint64) ([]Frame, error) {
 	f, _, ok, err := r.Find(pc)
 	if err != nil || !ok {

@@ -8,7 +8,7 @@ func (f *Func) HasSPDeltas() bool { return f.pcsp != 0 }
 
 // Limits on a table of values.
 const (
-	maxSteps  = 1 << 20 // entries; the largest functions known have some thousands
+	maxSteps  = 1 << 17 // entries; the largest functions known have some thousands
 	maxVarint = 5       // bytes of a number of 32 bits, seven in each
 )
 

@@ -233,6 +233,9 @@ func FuzzTable(f *testing.F) {
 				return true
 			})
 			r.Find(fn.Entry)
+			if frames, err := r.Frames(fn.Entry + 1); err == nil && len(frames) == 0 && fn.Entry+1 < fn.End {
+				t.Errorf("no frame in %+v", fn)
+			}
 		}
 	})
 }

@@ -4,22 +4,36 @@ import (
 	"bytes"
 	"math/rand"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 )
 
-// BenchmarkLoad builds the table of libstdc++'s exported functions.
+// BenchmarkLoad builds the tables of some large programs. What it allocates is
+// to be little more than what stays.
 func BenchmarkLoad(b *testing.B) {
-	o := object(b, 1, library(b, "libstdc++.so.6"))
-	finder := &debugFinder{}
-	b.ReportAllocs()
-	var status Status
-	for b.Loop() {
-		var n *names
-		n, status = load(o, finder)
-		n.close()
+	for _, name := range []string{"libstdc++.so.6", "libLLVM-14.so.1", "node", "go"} {
+		b.Run(name, func(b *testing.B) {
+			path, err := exec.LookPath(name)
+			if err != nil {
+				path = library(b, name)
+			} else if path, err = filepath.EvalSymlinks(path); err != nil {
+				b.Fatal(err)
+			}
+			o, finder := object(b, 1, path), &debugFinder{}
+			b.ReportAllocs()
+			var status Status
+			for b.Loop() {
+				var n *names
+				if n, status = load(o, finder); n == nil {
+					b.Fatalf("%+v", status)
+				}
+				n.close()
+			}
+			b.ReportMetric(float64(status.Bytes)/float64(status.Symbols), "bytes/symbol")
+			b.ReportMetric(float64(status.Symbols)*float64(b.N)/b.Elapsed().Seconds(), "symbols/s")
+		})
 	}
-	b.ReportMetric(float64(status.Bytes)/float64(status.Symbols), "bytes/symbol")
-	b.ReportMetric(float64(status.Symbols)*float64(b.N)/b.Elapsed().Seconds(), "symbols/s")
 }
 
 // BenchmarkFrames names random addresses of libstdc++, with and without finding

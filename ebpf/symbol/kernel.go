@@ -14,13 +14,43 @@ import (
 
 // kernelTable names addresses of the kernel, its modules and BPF programs.
 type kernelTable struct {
-	table
-	module  []uint16 // by range: index in modules
-	modules []string // with brackets; the first is the kernel itself
+	ranges  []kernelRange // by start
+	module  []uint16      // by range: index in modules
+	names   string        // each followed by a NUL
+	modules []string      // with brackets; the first is the kernel itself
 	status  Status
 }
 
+// kernelRange is a range of addresses with one name.
+type kernelRange struct {
+	start uint64
+	name  uint32 // offset in names
+	size  uint32
+}
+
+// kernelRangeBytes is the memory of a kernelRange and its module.
+const kernelRangeBytes = 16 + 2
+
 const kernelFile = "[kernel]"
+
+// find returns the index of the range that holds addr, or -1.
+func (t *kernelTable) find(addr uint64) int {
+	i, found := slices.BinarySearchFunc(t.ranges, addr, func(r kernelRange, addr uint64) int { return cmp.Compare(r.start, addr) })
+	if found {
+		return i
+	}
+	if i == 0 || addr-t.ranges[i-1].start >= uint64(t.ranges[i-1].size) {
+		return -1
+	}
+	return i - 1
+}
+
+func (t *kernelTable) nameAt(i int) string {
+	rest := t.names[t.ranges[i].name:]
+	return rest[:strings.IndexByte(rest, 0)]
+}
+
+func (t *kernelTable) bytes() int { return cap(t.ranges)*kernelRangeBytes + len(t.names) }
 
 // frame names the code at address at.
 func (t *kernelTable) frame(at uint64) Frame {
@@ -139,7 +169,7 @@ const maxKernelFunction = 16 << 10
 // traces show as well: it sorts weak and linker-made names behind the others.
 func newKernelTable(s kernelSymbols) *kernelTable {
 	slices.SortStableFunc(s.list, func(a, b kernelSymbol) int { return cmp.Compare(a.addr, b.addr) })
-	t := &kernelTable{table: table{names: s.names}, modules: s.modules}
+	t := &kernelTable{names: s.names, modules: s.modules}
 	for i := 0; i < len(s.list); {
 		next := i + 1
 		for next < len(s.list) && s.list[next].addr == s.list[i].addr {
@@ -152,13 +182,13 @@ func newKernelTable(s kernelSymbols) *kernelTable {
 			if next < len(s.list) {
 				size = kernelSize(f, s.list[next])
 			}
-			t.ranges = append(t.ranges, addrRange{start: f.addr, size: uint32(size), name: f.name})
+			t.ranges = append(t.ranges, kernelRange{start: f.addr, size: uint32(size), name: f.name})
 			t.module = append(t.module, f.module)
 		}
 		i = next
 	}
 	t.ranges, t.module = slices.Clip(t.ranges), slices.Clip(t.module)
-	t.status = Status{Symbols: len(t.ranges), Bytes: t.bytes() + 2*cap(t.module)}
+	t.status = Status{Symbols: len(t.ranges), Bytes: t.bytes()}
 	return t
 }
 

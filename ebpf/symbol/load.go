@@ -4,7 +4,6 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/headwater/headwater/ebpf/elffile"
 )
@@ -22,9 +21,6 @@ func load(o *Object, finder *debugFinder) (*names, Status) {
 		n.files.debug, n.files.debugPath = finder.find(o, file)
 		status.DebugFile = n.files.debugPath
 	}
-	if !file.HasSymtab() && n.files.debug == nil {
-		status.Reason = DebugMissing
-	}
 	n.sources = sources(&n.files, &status)
 	if len(n.sources) == 0 {
 		n.close()
@@ -35,41 +31,6 @@ func load(o *Object, finder *debugFinder) (*names, Status) {
 	return n, status
 }
 
-// debugInfo is the section of DWARF that names functions.
-const debugInfo = ".debug_info"
-
-// sources returns what names the code of files, the most telling first. It adds
-// to status how many symbols there are and what went wrong.
-func sources(files *files, status *Status) []source {
-	var all []source
-	table, err := symbolTable(files)
-	status.Err = errors.Join(status.Err, err)
-	if table != nil {
-		all = append(all, table)
-		status.Symbols += len(table.ranges)
-	}
-	return all
-}
-
-// symbolTable reads .symtab and .dynsym of the object and of its debug file; nil
-// if there is no function in them.
-func symbolTable(files *files) (*table, error) {
-	functions, err := functionsOf(files.object)
-	if files.debug != nil {
-		more, failed := functionsOf(files.debug)
-		functions = append(functions, more...)
-		err = errors.Join(err, failed)
-	}
-	if len(functions) == 0 {
-		return nil, err
-	}
-	t, failed := newTable(functions)
-	if failed != nil {
-		return nil, errors.Join(err, failed)
-	}
-	return t, err
-}
-
 func open(o *Object) (*elffile.File, error) {
 	if o.Open == nil {
 		return nil, fmt.Errorf("open %s: no way to open it", o.Path)
@@ -77,57 +38,58 @@ func open(o *Object) (*elffile.File, error) {
 	return o.Open()
 }
 
-// functionsOf reads the functions of one file. A file without symbol tables has
-// none, which is no error.
-func functionsOf(file *elffile.File) ([]function, error) {
-	symbols, err := file.Symbols()
-	if errors.Is(err, elffile.ErrNoSection) && symbols == nil {
-		return nil, nil
+// debugInfo is the section of DWARF that names functions.
+const debugInfo = ".debug_info"
+
+// sources returns what names the code of files, the most telling first. It adds
+// to status how many symbols there are and what went wrong.
+func sources(files *files, status *Status) []source {
+	var all []source
+	failed := func(err error) { status.Err = errors.Join(status.Err, err) }
+
+	program, err := newGolang(files.object)
+	failed(err)
+	if program != nil {
+		all = append(all, program)
+		status.Symbols += program.len()
+		// Go's table is whole: other symbols are those of C that was linked in.
+		return append(all, &lazy{make: func() source { return lateSymbols(files.object) }})
 	}
-	functions := make([]function, 0, len(symbols))
-	for i := range symbols {
-		functions = append(functions, toFunction(file, &symbols[i]))
+	full := files.object
+	if files.debug != nil && !full.HasSymtab() {
+		full = files.debug
 	}
-	return functions, err
+	symbols, err := readSymbols(full, elf.SHT_SYMTAB)
+	failed(err)
+	if len(symbols) > 0 {
+		all = append(all, symbols)
+		status.Symbols += symbols.count()
+		// What is exported stands in .symtab too, unless somebody removed it there.
+		return append(all, &lazy{make: func() source { return exported(files.object) }})
+	}
+	status.Reason = DebugMissing
+	symbols, err = readSymbols(files.object, elf.SHT_DYNSYM)
+	failed(err)
+	if len(symbols) > 0 {
+		all = append(all, symbols)
+		status.Symbols += symbols.count()
+	}
+	return all
 }
 
-func toFunction(file *elffile.File, s *elffile.Symbol) function {
-	f := function{name: withoutVersion(s.Name), start: s.Value, end: s.Value + s.Size, limit: s.Value, rank: rankOf(s)}
-	if f.end < f.start { // a size that wraps around
-		f.end = f.start
+// lateSymbols returns the symbols of a file whose functions are known by other
+// means, nil if there are none.
+func lateSymbols(file *elffile.File) source {
+	if symbols, _ := readSymbols(file, elf.SHT_SYMTAB); len(symbols) > 0 {
+		return symbols
 	}
-	if start, end, ok := file.SectionBounds(s.Section); ok && s.Value >= start && s.Value < end {
-		f.limit = end
-	}
-	return f
+	return exported(file)
 }
 
-// Ranks of symbols, see compareNames.
-const (
-	rankGlobal = iota
-	rankWeak
-	rankLocal
-	rankUntyped // added: any function before any label
-)
-
-func rankOf(s *elffile.Symbol) uint8 {
-	rank := uint8(rankGlobal) // and STB_GNU_UNIQUE
-	switch s.Bind {
-	case elf.STB_LOCAL:
-		rank = rankLocal
-	case elf.STB_WEAK:
-		rank = rankWeak
+// exported returns the symbols that a file exports, nil if there are none.
+func exported(file *elffile.File) source {
+	if symbols, _ := readSymbols(file, elf.SHT_DYNSYM); len(symbols) > 0 {
+		return symbols
 	}
-	if s.Type == elf.STT_NOTYPE {
-		rank += rankUntyped
-	}
-	return rank
-}
-
-// withoutVersion cuts the version off a name: "memcpy@@GLIBC_2.14".
-func withoutVersion(name string) string {
-	if i := strings.IndexByte(name, '@'); i > 0 {
-		return name[:i]
-	}
-	return name
+	return nil
 }

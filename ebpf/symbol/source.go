@@ -24,6 +24,12 @@ type files struct {
 	debugPath string
 }
 
+// changed reports whether somebody wrote to one of the files since it was opened.
+// What was read of it before would lead to wrong names.
+func (f *files) changed() bool {
+	return f.object.Changed() || f.debug != nil && f.debug.Changed()
+}
+
 func (f *files) close() {
 	for _, file := range []*elffile.File{f.object, f.debug} {
 		if file != nil {
@@ -48,6 +54,9 @@ func (n *names) frames(at uint64) (frames []Frame, bytes int, ok bool) {
 	defer n.mu.Unlock()
 	if n.closed {
 		return nil, 0, false
+	}
+	if n.files.changed() {
+		n.sources = nil
 	}
 	for _, s := range n.sources {
 		if frames = s.frames(at); len(frames) > 0 {

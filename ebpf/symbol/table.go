@@ -2,47 +2,59 @@ package symbol
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
-// table maps addresses to names. It is immutable, holds no pointers per symbol,
-// and its ranges are disjoint: what overlaps in the file was decided when it was
-// built, so that a lookup is one binary search.
+// table maps addresses to names. It holds twelve bytes a range and no names:
+// those stay where they are. Its ranges are disjoint: what overlaps in the file
+// was decided when it was built, so that a lookup is one binary search.
 type table struct {
+	base   uint64      // what starts are counted from
 	ranges []addrRange // by start
-	names  string      // each followed by a NUL
+	pool   namePool
+}
+
+// namePool has the names of a table.
+type namePool interface {
+	// name returns the name at that place; ok is false if it cannot be had (any more).
+	name(place uint32) (name string, ok bool)
+	// bytes returns the memory of the pool.
+	bytes() int
 }
 
 // addrRange is a range of addresses with one name.
 type addrRange struct {
-	start uint64
+	start uint32 // from the table's base
 	size  uint32 // longer functions than 4 GiB do not exist
-	name  uint32 // offset in names
+	name  uint32 // place in the pool
 }
 
 // rangeBytes is the memory of an addrRange.
-const rangeBytes = 16
+const rangeBytes = 12
 
-// bytes returns the table's memory.
-func (t *table) bytes() int { return cap(t.ranges)*rangeBytes + len(t.names) }
+// bytes implements source.
+func (t *table) bytes() int { return cap(t.ranges)*rangeBytes + t.pool.bytes() }
 
 // find returns the index of the range that holds addr, or -1.
 func (t *table) find(addr uint64) int {
+	if addr < t.base || addr-t.base > 1<<32-1 {
+		return -1
+	}
+	at := uint32(addr - t.base)
 	// The first range that begins behind addr; written out since this is the
 	// inner loop of naming.
 	low, high := 0, len(t.ranges)
 	for low < high {
 		mid := int(uint(low+high) >> 1)
-		if t.ranges[mid].start <= addr {
+		if t.ranges[mid].start <= at {
 			low = mid + 1
 		} else {
 			high = mid
 		}
 	}
-	if low == 0 || addr-t.ranges[low-1].start >= uint64(t.ranges[low-1].size) {
+	if low == 0 || at-t.ranges[low-1].start >= t.ranges[low-1].size {
 		return -1
 	}
 	return low - 1
@@ -57,77 +69,105 @@ func (t *table) frames(addr uint64) []Frame {
 	return []Frame{{Function: name, Kind: Native}}
 }
 
-// lookup returns a copy of the name at addr, for the table may be dropped.
+// lookup returns the name at addr.
 func (t *table) lookup(addr uint64) (name string, ok bool) {
 	i := t.find(addr)
 	if i < 0 {
 		return "", false
 	}
-	return strings.Clone(t.nameAt(i)), true
+	return t.pool.name(t.ranges[i].name)
 }
 
-func (t *table) nameAt(i int) string {
-	rest := t.names[t.ranges[i].name:]
-	return rest[:strings.IndexByte(rest, 0)]
-}
-
-// function is what a table is built from.
-type function struct {
-	name  string
-	start uint64
-	end   uint64 // exclusive; equal to start if the size is unknown
-	limit uint64 // where a function of unknown size ends at the latest
+// entry is a function as a table is built from it.
+type entry struct {
+	start uint32 // from the table's base
+	size  uint32 // of a label, how far it reaches at most
+	name  uint32 // place in the pool
 	rank  uint8  // among names of one range the lowest wins
+	label bool   // its size is unknown
 }
 
-func (f *function) sized() bool { return f.end > f.start }
+func (e *entry) end() uint64 { return uint64(e.start) + uint64(e.size) }
 
-// errTableTooLarge tells that names do not fit the table's 32-bit offsets.
-var errTableTooLarge = errors.New("symbol names exceed 4 GiB")
-
-// newTable builds a table. It sorts functions in place.
+// newTable builds a table of entries, whose order it changes and whose memory is
+// free afterwards.
 //
 // Where functions overlap, the one that begins last names the addresses it
 // covers, and among those that begin together the shortest, as BFD's addr2line
 // decides. Functions of unknown size, labels in assembly, count only where no
-// sized one does; they go on to the next symbol, but not past their limit, the
-// end of their section.
-func newTable(functions []function) (*table, error) {
-	slices.SortFunc(functions, compareFunctions)
-	functions = slices.CompactFunc(functions, func(a, b function) bool { return a.start == b.start && a.end == b.end })
-
-	b := newBuilder(functions)
-	labels := b.layOutSized(functions)
+// sized one does; they go on to the next symbol, but not past the end of their
+// section.
+func newTable(base uint64, entries []entry, pool namePool) *table {
+	slices.SortFunc(entries, compareEntries)
+	entries = bestNames(entries, pool)
+	b := builder{ranges: make([]addrRange, 0, len(entries))}
+	b.layOutSized(entries)
 	b.sortRanges()
-	b.fillGaps(labels)
+	b.fillGaps(entries)
 	b.sortRanges()
-	if b.tooLarge {
-		return nil, errTableTooLarge
+	if cap(b.ranges)-len(b.ranges) > len(b.ranges)/8 {
+		b.ranges = slices.Clone(b.ranges)
 	}
-	return &table{ranges: b.ranges, names: b.names.String()}, nil
+	return &table{base: base, ranges: b.ranges, pool: pool}
 }
 
-// compareFunctions sorts by start, long before short, then best name first.
-func compareFunctions(a, b function) int {
-	if c := cmp.Compare(a.start, b.start); c != 0 {
-		return c
+// compareEntries sorts by start, long before short and those of a size before
+// labels, then by rank.
+func compareEntries(a, b entry) int {
+	switch {
+	case a.start != b.start:
+		return cmp.Compare(a.start, b.start)
+	case a.label != b.label:
+		if b.label {
+			return -1
+		}
+		return 1
+	case a.size != b.size && !a.label:
+		return cmp.Compare(b.size, a.size)
+	case a.rank != b.rank:
+		return cmp.Compare(a.rank, b.rank)
 	}
-	if c := cmp.Compare(b.end, a.end); c != 0 {
-		return c
-	}
-	return compareNames(a, b)
+	return cmp.Compare(a.name, b.name)
 }
 
-// compareNames decides among aliases, names of one and the same range: a function before
-// a label, global before weak before local, then the one with fewer leading underscores, then
-// the shorter one, then by the alphabet so that the choice is always the same.
-// perf decides alike but puts local before weak and long before short names.
-func compareNames(a, b function) int {
+// bestNames leaves one of the entries that name the same range, in place.
+func bestNames(entries []entry, pool namePool) []entry {
+	out := entries[:0]
+	best, have := "", false // name of the last one in out, if it was needed yet
+	for _, e := range entries {
+		if n := len(out); n > 0 && sameRange(out[n-1], e) {
+			last := &out[n-1]
+			if e.rank > last.rank || e.name == last.name {
+				continue
+			}
+			if !have {
+				best, _ = pool.name(last.name)
+				have = true
+			}
+			if name, ok := pool.name(e.name); ok && compareNames(name, best) < 0 {
+				*last, best = e, name
+			}
+			continue
+		}
+		out, have = append(out, e), false
+	}
+	return out
+}
+
+func sameRange(a, b entry) bool {
+	return a.start == b.start && a.label == b.label && (a.label || a.size == b.size)
+}
+
+// compareNames decides among aliases of one rank, names of one and the same
+// range: the one with fewer leading underscores, then the shorter one, then by
+// the alphabet so that the choice is always the same. A function comes before a
+// label, global before weak before local. perf decides alike but puts local before
+// weak and long before short names.
+func compareNames(a, b string) int {
 	return cmp.Or(
-		cmp.Compare(a.rank, b.rank),
-		cmp.Compare(underscores(a.name), underscores(b.name)),
-		cmp.Compare(len(a.name), len(b.name)),
-		strings.Compare(a.name, b.name),
+		cmp.Compare(underscores(a), underscores(b)),
+		cmp.Compare(len(a), len(b)),
+		strings.Compare(a, b),
 	)
 }
 
@@ -139,51 +179,24 @@ func underscores(name string) int {
 	return len(name) - len(strings.TrimLeft(name, "_"))
 }
 
-// builder collects the ranges and names of a table.
-type builder struct {
-	ranges   []addrRange
-	names    strings.Builder
-	tooLarge bool
-}
-
-// newBuilder returns a builder with about the memory that the result needs.
-func newBuilder(functions []function) *builder {
-	b := &builder{ranges: make([]addrRange, 0, len(functions))}
-	size := 0
-	for i := range functions {
-		size += len(functions[i].name) + 1
-	}
-	b.names.Grow(size)
-	return b
-}
+// builder collects the ranges of a table.
+type builder struct{ ranges []addrRange }
 
 func (b *builder) sortRanges() {
 	slices.SortFunc(b.ranges, func(a, b addrRange) int { return cmp.Compare(a.start, b.start) })
 }
 
-// name adds a name and returns its offset.
-func (b *builder) name(name string) uint32 {
-	if uint64(b.names.Len())+uint64(len(name))+1 > 1<<32-1 {
-		b.tooLarge = true
-		return 0
-	}
-	offset := uint32(b.names.Len())
-	b.names.WriteString(validUTF8(name))
-	b.names.WriteByte(0)
-	return offset
-}
-
-// add adds [start, end) under the name at offset name.
+// add adds [start, end) under the name at that place.
 func (b *builder) add(start, end uint64, name uint32) {
 	if end > start {
-		b.ranges = append(b.ranges, addrRange{start: start, size: uint32(min(end-start, 1<<32-1)), name: name})
+		b.ranges = append(b.ranges, addrRange{start: uint32(start), size: uint32(min(end-start, 1<<32-1)), name: name})
 	}
 }
 
-// layOutSized cuts the sized functions into disjoint ranges and returns the
-// others. Functions are sorted by start, long before short: a stack holds those
-// that the current address is in, the one that names it on top.
-func (b *builder) layOutSized(functions []function) (labels []function) {
+// layOutSized cuts the sized functions into disjoint ranges. Functions are sorted
+// by start, long before short: a stack holds those that the current address is in,
+// the one that names it on top.
+func (b *builder) layOutSized(entries []entry) {
 	type open struct {
 		end  uint64
 		name uint32
@@ -205,46 +218,50 @@ func (b *builder) layOutSized(functions []function) (labels []function) {
 			stack = stack[:len(stack)-1]
 		}
 	}
-	for i := range functions {
-		f := &functions[i]
-		if !f.sized() {
-			labels = append(labels, *f)
+	for i := range entries {
+		e := &entries[i]
+		if e.label {
 			continue
 		}
-		closeUntil(f.start)
-		at = f.start
+		start := uint64(e.start)
+		closeUntil(start)
+		at = start
 		// A function that ends before this one will never be on top again.
-		for len(stack) > 0 && stack[len(stack)-1].end <= f.start {
+		for len(stack) > 0 && stack[len(stack)-1].end <= start {
 			stack = stack[:len(stack)-1]
 		}
-		stack = append(stack, open{end: f.end, name: b.name(f.name)})
+		stack = append(stack, open{end: e.end(), name: e.name})
 	}
 	closeUntil(1<<64 - 1)
-	return labels
 }
 
-// fillGaps gives the labels, which are sorted, the addresses that the sorted
-// ranges leave free.
-func (b *builder) fillGaps(labels []function) {
+// fillGaps gives the labels among entries the addresses that the sorted ranges
+// leave free.
+func (b *builder) fillGaps(entries []entry) {
 	sized := b.ranges
 	next := 0 // the first range that begins behind the label
-	for i, l := range labels {
+	for i := range entries {
+		l := &entries[i]
+		if !l.label {
+			continue
+		}
 		for next < len(sized) && sized[next].start <= l.start {
 			next++
 		}
-		if next > 0 && l.start-sized[next-1].start < uint64(sized[next-1].size) {
+		if next > 0 && l.start-sized[next-1].start < sized[next-1].size {
 			continue // inside a sized function
 		}
-		end := l.limit
+		end := l.end()
 		if next < len(sized) {
-			end = min(end, sized[next].start)
+			end = min(end, uint64(sized[next].start))
 		}
-		if i+1 < len(labels) {
-			end = min(end, labels[i+1].start)
+		for _, later := range entries[i+1:] {
+			if later.label {
+				end = min(end, uint64(later.start))
+				break
+			}
 		}
-		if end > l.start {
-			b.add(l.start, end, b.name(l.name))
-		}
+		b.add(uint64(l.start), end, l.name)
 	}
 }
 

@@ -1,0 +1,128 @@
+package elffile
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"os"
+)
+
+// Function is a Symbol whose name stays in the file.
+type Function struct {
+	Value   uint64 // ELF virtual address
+	Size    uint64 // bytes; 0 if unknown
+	Name    uint32 // place of the name, for Names
+	Section elf.SectionIndex
+	Type    elf.SymType // as in Symbol
+	Bind    elf.SymBind
+}
+
+// SymbolTable is one symbol table of a file, usable as long as the file is open.
+type SymbolTable struct {
+	file           *File
+	table, strings *elf.Section
+}
+
+// SymbolTable returns the table of that type, elf.SHT_SYMTAB or elf.SHT_DYNSYM,
+// or ErrNoSection.
+func (f *File) SymbolTable(typ elf.SectionType) (*SymbolTable, error) {
+	table := f.elf.SectionByType(typ)
+	if table == nil || table.Size == 0 {
+		return nil, fmt.Errorf("symbol table: %w", ErrNoSection)
+	}
+	strings, err := f.stringsOf(table)
+	if err != nil {
+		return nil, fmt.Errorf("symbol table %s: %w", table.Name, err)
+	}
+	return &SymbolTable{file: f, table: table, strings: strings}, nil
+}
+
+// Functions calls yield for the functions and labels that Symbols would return,
+// in the table's order, until yield returns false. Of labels those of the
+// assembler's own are among them; see Label.
+func (t *SymbolTable) Functions(yield func(Function) bool) error {
+	err := t.file.eachFunction(t.table, func(s *rawSymbol) bool {
+		return yield(Function{Value: s.Value, Size: s.Size, Name: s.name, Section: s.Section, Type: s.Type, Bind: s.Bind})
+	})
+	if err != nil {
+		return fmt.Errorf("symbol table %s: %w", t.table.Name, err)
+	}
+	return nil
+}
+
+// Names returns a reader of the table's names.
+func (t *SymbolTable) Names() *Names { return &Names{table: t} }
+
+// Names reads names of symbols from the file. One goroutine may use it.
+type Names struct {
+	table *SymbolTable
+	start uint64 // offset in the strings of buf[0]
+	buf   []byte
+}
+
+// nameChunk is how much Names reads at once: most names are short, and
+// neighbours are asked for one after another.
+const nameChunk = 1 << 10
+
+// At returns the name at that place, which is valid until the next call. A place
+// outside of the table gives "". Names are cut at 64 KiB.
+func (n *Names) At(place uint32) ([]byte, error) {
+	at := uint64(place)
+	if at >= n.table.strings.Size {
+		return nil, nil
+	}
+	if name, ok := n.held(at); ok {
+		return name, nil
+	}
+	for _, length := range []uint64{nameChunk, maxSymbolName} {
+		if err := n.fill(at, length); err != nil {
+			return nil, err
+		}
+		if name, ok := n.held(at); ok {
+			return name, nil
+		}
+	}
+	return n.buf, nil
+}
+
+// held returns the name at that offset if the end of it is in memory.
+func (n *Names) held(at uint64) ([]byte, bool) {
+	if at < n.start || at-n.start >= uint64(len(n.buf)) {
+		return nil, false
+	}
+	rest := n.buf[at-n.start:]
+	end := bytes.IndexByte(rest, 0)
+	if end < 0 {
+		return nil, false
+	}
+	return rest[:end], true
+}
+
+// fill reads length bytes from that offset on, or those that there are.
+func (n *Names) fill(at, length uint64) error {
+	length = min(length, n.table.strings.Size-at)
+	if uint64(cap(n.buf)) < length {
+		n.buf = make([]byte, length)
+	}
+	n.start, n.buf = at, n.buf[:length]
+	if err := readFullAt(n.table.file.r, n.buf, n.table.strings.Offset+at); err != nil {
+		n.buf = n.buf[:0]
+		return fmt.Errorf("read names: %w", err)
+	}
+	return nil
+}
+
+// Label reports whether an untyped symbol of that name is a label of the
+// assembler's rather than a function.
+func Label(name string, typ elf.SymType) bool { return name == "" || isLocalLabel(name, typ) }
+
+// Changed reports whether the file is not what it was when it was opened:
+// somebody wrote to it. Images that are no files do not change.
+func (f *File) Changed() bool {
+	file, ok := f.r.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err != nil || uint64(info.Size()) != f.size || !info.ModTime().Equal(f.modified)
+}

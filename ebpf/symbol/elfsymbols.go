@@ -1,0 +1,220 @@
+package symbol
+
+import (
+	"debug/elf"
+	"errors"
+	"strings"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+)
+
+// symbolTables are the functions of one symbol table of a file. Usually it is one
+// table; it is more where addresses are 4 GiB apart.
+type symbolTables []*table
+
+// maxTables bounds them.
+const maxTables = 16
+
+// readSymbols builds the tables of a file's symbols of one type, elf.SHT_SYMTAB or
+// elf.SHT_DYNSYM; none without an error if it has no such symbols. The names stay
+// in the file, which must stay open.
+func readSymbols(file *elffile.File, typ elf.SectionType) (symbolTables, error) {
+	symbols, err := file.SymbolTable(typ)
+	if errors.Is(err, elffile.ErrNoSection) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	pool := &fileNames{names: symbols.Names(), golang: file.IsGo()}
+	var tables symbolTables
+	for from := uint64(0); len(tables) < maxTables; {
+		base, count, err := survey(symbols, from)
+		if err != nil || count == 0 {
+			return tables, err
+		}
+		t, err := readWindow(file, symbols, pool, base, count)
+		if err != nil {
+			return tables, err
+		}
+		if len(t.ranges) > 0 {
+			tables = append(tables, t)
+		}
+		if base > 1<<64-1-window {
+			break
+		}
+		from = base + window
+	}
+	return tables, nil
+}
+
+// window is how many addresses one table covers.
+const window = 1 << 32
+
+// survey returns the first address at or behind from that has a symbol, and how
+// many symbols there are in the window from there on.
+func survey(symbols *elffile.SymbolTable, from uint64) (base uint64, count int, err error) {
+	base = 1<<64 - 1
+	err = symbols.Functions(func(f elffile.Function) bool {
+		if f.Value >= from {
+			base = min(base, f.Value)
+		}
+		return true
+	})
+	if err != nil || base == 1<<64-1 {
+		return 0, 0, err
+	}
+	err = symbols.Functions(func(f elffile.Function) bool {
+		if f.Value >= base && f.Value-base < window {
+			count++
+		}
+		return true
+	})
+	return base, count, err
+}
+
+func readWindow(file *elffile.File, symbols *elffile.SymbolTable, pool *fileNames, base uint64, count int) (*table, error) {
+	entries := make([]entry, 0, count)
+	err := symbols.Functions(func(f elffile.Function) bool {
+		if f.Value < base || f.Value-base >= window || pool.nameless(&f) || len(entries) == count {
+			return true
+		}
+		entries = append(entries, toEntry(file, &f, base))
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newTable(base, entries, pool), nil
+}
+
+func toEntry(file *elffile.File, f *elffile.Function, base uint64) entry {
+	e := entry{start: uint32(f.Value - base), name: f.Name, rank: rankOf(f), label: f.Size == 0}
+	size := f.Size
+	if e.label {
+		if start, end, ok := file.SectionBounds(f.Section); ok && f.Value >= start && f.Value < end {
+			size = end - f.Value
+		}
+	}
+	if f.Value+size < f.Value { // a size that wraps around
+		size = 0
+		e.label = true
+	}
+	e.size = uint32(min(size, 1<<32-1))
+	return e
+}
+
+// Ranks of symbols: any function before any label, and among them global before
+// weak before local.
+const (
+	rankGlobal = iota
+	rankWeak
+	rankLocal
+	rankUntyped // added
+)
+
+func rankOf(f *elffile.Function) uint8 {
+	rank := uint8(rankGlobal) // and STB_GNU_UNIQUE
+	switch f.Bind {
+	case elf.STB_LOCAL:
+		rank = rankLocal
+	case elf.STB_WEAK:
+		rank = rankWeak
+	}
+	if f.Type == elf.STT_NOTYPE {
+		rank += rankUntyped
+	}
+	return rank
+}
+
+// frames implements source.
+func (ts symbolTables) frames(at uint64) []Frame {
+	for _, t := range ts {
+		if frames := t.frames(at); frames != nil {
+			return frames
+		}
+	}
+	return nil
+}
+
+func (ts symbolTables) bytes() int {
+	bytes := 0
+	for _, t := range ts {
+		bytes += t.bytes()
+	}
+	return bytes
+}
+
+// count returns the number of ranges with a name.
+func (ts symbolTables) count() int {
+	count := 0
+	for _, t := range ts {
+		count += len(t.ranges)
+	}
+	return count
+}
+
+// fileNames is a pool of names that stay in their file.
+type fileNames struct {
+	names  *elffile.Names
+	golang bool // Go's tools made the file
+}
+
+// name implements namePool.
+func (n *fileNames) name(place uint32) (string, bool) {
+	b, err := n.names.At(place)
+	if err != nil || len(b) == 0 {
+		return "", false
+	}
+	name := validUTF8(withoutVersion(string(b)))
+	if n.golang {
+		name = withoutTypeArguments(strings.TrimSuffix(name, ".abi0"))
+	}
+	return name, true
+}
+
+// nameless reports whether a symbol is no function's name after all.
+func (n *fileNames) nameless(f *elffile.Function) bool {
+	if f.Name == 0 || f.Type != elf.STT_NOTYPE {
+		return f.Name == 0
+	}
+	b, err := n.names.At(f.Name)
+	return err != nil || elffile.Label(string(b), f.Type)
+}
+
+// namesBytes is about the memory of a reader of names.
+const namesBytes = 2 << 10
+
+func (n *fileNames) bytes() int { return namesBytes }
+
+// withoutVersion cuts the version off a name: "memcpy@@GLIBC_2.14".
+func withoutVersion(name string) string {
+	if i := strings.IndexByte(name, '@'); i > 0 {
+		return name[:i]
+	}
+	return name
+}
+
+// lazy is a source that is made when the ones before it did not know an address.
+type lazy struct {
+	make   func() source // may return nil
+	made   bool
+	source source
+}
+
+func (l *lazy) frames(at uint64) []Frame {
+	if !l.made {
+		l.made, l.source = true, l.make()
+	}
+	if l.source == nil {
+		return nil
+	}
+	return l.source.frames(at)
+}
+
+func (l *lazy) bytes() int {
+	if l.source == nil {
+		return 0
+	}
+	return l.source.bytes()
+}

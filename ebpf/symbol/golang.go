@@ -1,0 +1,60 @@
+package symbol
+
+import (
+	"strings"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/gopclntab"
+)
+
+// golang names code by the table of functions that Go's linker puts in every
+// program, with source lines and inlined callers. Nothing of it is in memory but
+// what was read last.
+type golang struct {
+	table  *gopclntab.Table
+	reader *gopclntab.Reader
+}
+
+// newGolang returns nil if file is no Go program, or if its table is of no use.
+func newGolang(file *elffile.File) (*golang, error) {
+	if !file.IsGo() {
+		return nil, nil
+	}
+	table, err := gopclntab.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	return &golang{table: table, reader: table.NewReader()}, nil
+}
+
+// frames implements source. Frames without a place in the source are better than
+// none, so what went wrong on the way to it does not matter.
+func (g *golang) frames(at uint64) []Frame {
+	functions, _ := g.reader.Frames(at)
+	frames := make([]Frame, 0, len(functions))
+	for _, f := range functions {
+		frames = append(frames, Frame{Function: withoutTypeArguments(f.Function), File: f.File, Line: f.Line, Kind: Native})
+	}
+	return frames
+}
+
+// golangBytes is about the memory of a reader.
+const golangBytes = 48 << 10
+
+func (g *golang) bytes() int { return golangBytes }
+
+// len returns the number of functions.
+func (g *golang) len() int { return g.table.Len() }
+
+// withoutTypeArguments shortens the name of a generic function of Go the way its
+// runtime and go tool pprof show it: "main.Map[go.shape.int,go.shape.string]" is
+// "main.Map[...]". Names of other languages have no brackets, but for C++ and
+// Rust, whose are mangled.
+func withoutTypeArguments(name string) string {
+	open := strings.IndexByte(name, '[')
+	end := strings.LastIndexByte(name, ']')
+	if open <= 0 || end < open || strings.HasPrefix(name, "type:.") || mangled(name) {
+		return name
+	}
+	return name[:open] + "[...]" + name[end+1:]
+}
