@@ -79,6 +79,7 @@ enum cfa_kind {
 	CFA_REG = 9,         /* CFA = reg + off; wide rules only */
 	CFA_SP_INDEXED = 10, /* CFA = *(sp + 8 * reg + off) + 8 * reg2; wide rules only */
 	CFA_FRAME = 11,      /* CFA = fp + off; fp, ra = *fp, *(fp + 8); perhaps on another stack */
+	CFA_SP_FAR = 12,     /* CFA = sp + 8 * off: a frame beyond 2 GiB; wide rules only */
 };
 
 /* Low nibble of `rules`: how the caller's frame pointer is found. */
@@ -86,7 +87,7 @@ enum fp_rule {
 	FP_SAME = 0,      /* unchanged */
 	FP_AT_CFA = 1,    /* *(CFA + fp_off) */
 	FP_UNDEFINED = 2, /* lost: zero */
-	FP_AT_FP = 3,     /* *(fp + fp_off) */
+	FP_AT_FP = 3,     /* *(fp + fp_off), if that is in the frame; else unchanged */
 	FP_REG = 4,       /* in register reg2; wide rules only */
 };
 

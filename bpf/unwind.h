@@ -195,6 +195,35 @@ ALWAYS_INLINE void forget_registers(struct unwinder *u)
 	u->rbx_known = 0;
 }
 
+#if defined(__TARGET_ARCH_arm64)
+/* Whether the instruction before addr is a call: bl or blr. */
+ALWAYS_INLINE int follows_call(__u64 addr)
+{
+	__u32 code;
+
+	if ((addr & 3) || read_user(&code, sizeof(code), addr - 4))
+		return 0;
+	return (code & 0xfc000000) == 0x94000000 || (code & 0xfffffc1f) == 0xd63f0000;
+}
+#else
+/* Whether the instruction before addr may be a call: e8 and four bytes, or ff /2. */
+ALWAYS_INLINE int follows_call(__u64 addr)
+{
+	__u8 code[8]; /* code[8 - n] is n bytes before addr */
+
+	if (read_user(code, sizeof(code), addr - 8))
+		return 0;
+	return code[3] == 0xe8 ||
+	       (code[6] == 0xff && (code[7] & 0xf8) == 0xd0) || /* register */
+	       (code[6] == 0xff && (code[7] & 0xf8) == 0x10 && (code[7] & 7) != 4 && (code[7] & 7) != 5) || /* (register) */
+	       (code[5] == 0xff && (code[6] & 0xf8) == 0x50 && (code[6] & 7) != 4) || /* 8 bits of offset */
+	       (code[5] == 0xff && code[6] == 0x14) || /* base and index */
+	       (code[4] == 0xff && code[5] == 0x54) ||
+	       (code[2] == 0xff && ((code[3] & 0xf8) == 0x90 || code[3] == 0x15) && code[3] != 0x94) || /* 32 bits of offset */
+	       (code[1] == 0xff && code[2] == 0x94) || (code[1] == 0xff && code[2] == 0x14 && (code[3] & 7) == 5);
+}
+#endif
+
 /*
  * No rule for pc: take the caller from the frame pointer. The record at fp must
  * look like one: aligned, not below sp, and pointing up the stack. Once one
@@ -219,7 +248,8 @@ ALWAYS_INLINE int step_frame_pointer(struct unwinder *u)
 	record[1] = STRIP_PAC(record[1]);
 	if (!record[1])
 		return record[0] ? OUTCOME_NO_ROW : OUTCOME_COMPLETE_FP;
-	if (record[0] && record[0] <= fp && !chained)
+	/* The caller may have another use for the register; its return address must look like one then. */
+	if (record[0] && record[0] <= fp && !chained && !follows_call(record[1]))
 		return OUTCOME_NO_ROW;
 	u->regs.pc = record[1];
 	u->regs.fp = record[0];
@@ -290,6 +320,9 @@ ALWAYS_INLINE int find_cfa(struct unwinder *u, const struct wide_rule *rule, __u
 	switch (rule->cfa) {
 	case CFA_SP:
 		*cfa = u->regs.sp + off;
+		return OUTCOME_UNSET;
+	case CFA_SP_FAR:
+		*cfa = u->regs.sp + 8 * off;
 		return OUTCOME_UNSET;
 	case CFA_FP:
 		*cfa = u->regs.fp + off;
@@ -371,7 +404,15 @@ ALWAYS_INLINE int find_frame_pointer(struct unwinder *u, const struct wide_rule 
 		at = cfa + rule->fp_off;
 		break;
 	case FP_AT_FP:
+		/*
+		 * GCC says this of functions that realign their stack, up to their last
+		 * instruction. But when the frame is gone, fp is the caller's already.
+		 */
 		at = u->regs.fp + rule->fp_off;
+		if (at < u->regs.sp || at >= cfa) {
+			*fp = u->regs.fp;
+			return OUTCOME_UNSET;
+		}
 		break;
 	case FP_REG:
 		if (!u->full)

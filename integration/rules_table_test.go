@@ -117,10 +117,10 @@ func frameRules() []rule {
 			comm:  "hwprologue",
 			form:  `ROOT(?: drive(?: (?:pushes|room|pointer|realigned|early)(?: leaf)?)?| LIBC| VDSO| PLT)?`,
 			among: map[string]int{"drive pushes$": 3, "drive room$": 1, "drive pointer$": 1, "drive realigned$": 1, "drive early$": 1, "leaf$": 3},
-		}}, known: "GCC says rbp = *rbp in the epilogue of a realigned function, after rbp is the caller's already"},
+		}}},
 		// Offsets beyond 16 bits, and beyond 31.
 		huge("hwhuge", `large(?: larger(?: burn)?)?`),
-		huge("hwhuger", `large(?: larger(?: largest(?: burn)?)?)?`, "-DBEYOND_31_BITS").knownToFail("wide rules hold 32 bits of an offset"),
+		huge("hwhuger", `large(?: larger(?: largest(?: burn)?)?)?`, "-DBEYOND_31_BITS"),
 		deepRule("hwdeep1000", 1000),
 		deepRule("hwdeep1020", 1020),
 		deepRule("hwdeep3000", 3000),
@@ -144,7 +144,7 @@ func stackRules() []rule {
 			comm:  "hwcoroutine",
 			form:  `ROOT(?: turn(?: LIBC| PLT)?| LIBC| VDSO| PLT)?|LIBC(?: coroutine(?: step(?: burn)?| LIBC| PLT)?)?`,
 			among: map[string]int{"^LIBC coroutine step burn$": 80},
-		}}, known: "makecontext lets the first function return to the first byte of an FDE, and nothing covers the byte before"},
+		}}},
 		{name: "hwclone", start: runs("hwclone", "rules/clone.c"), want: []stacksOf{{
 			comm: "hwclone",
 			// At the system call and after, libc has no CFI, so that it is not wrong for the child.
@@ -211,8 +211,7 @@ func foreignRules() []rule {
 		{name: "hwrustabort", start: rustProgram("hwrustabort", "-C", "panic=abort"), want: []stacksOf{{comm: "hwrustabort", form: fromMain + "|" + whole, among: rusty}}},
 		// No CFI for the program's own functions, frame pointers instead.
 		{name: "hwrustframes", start: rustProgram("hwrustframes", "-C", "panic=abort", "-C", "force-unwind-tables=no", "-C", "force-frame-pointers=yes"),
-			want:  []stacksOf{{comm: "hwrustframes", form: whole, among: rusty}},
-			known: "a frame pointer's record is distrusted when the caller's frame pointer is none, as libc's is"},
+			want: []stacksOf{{comm: "hwrustframes", form: whole, among: rusty}}},
 		muslRule("hwmusl"),
 		muslRule("hwmuslstatic", "-static"),
 	}

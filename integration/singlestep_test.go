@@ -44,9 +44,7 @@ var wrongCFI = regexp.MustCompile(`` +
 	// longjmp is about to leave for another frame, whose stack pointer and return address it has in registers.
 	`rule unsupported: sp_rule$|` +
 	// The exception's frame is being replaced by that of its handler, in place.
-	`\(_Unwind_RaiseException\)|` +
-	// GCC does not say that rbp is the caller's again, in the last three instructions of a realigned function.
-	`\(realigned\).*fp=\*\(fp\+0\)`)
+	`\(_Unwind_RaiseException\)`)
 
 // call is an active call: where the return address is on the stack.
 type call struct{ slot, returns uint64 }

@@ -43,6 +43,7 @@ const (
 	profilerCfaKindCFA_REG         profilerCfaKind = 9
 	profilerCfaKindCFA_SP_INDEXED  profilerCfaKind = 10
 	profilerCfaKindCFA_FRAME       profilerCfaKind = 11
+	profilerCfaKindCFA_SP_FAR      profilerCfaKind = 12
 )
 
 type profilerConfigFlags uint32

@@ -74,7 +74,7 @@ func (b *builder) build(lo uint64, size int) (*Page, error) {
 	if b.code.wanted(b.first) {
 		b.rows = b.markTrampolines(b.rows)
 	}
-	rows := b.markEntry(fillGaps(b.first, b.rows, size))
+	rows := reachBack(b.markEntry(fillGaps(b.first, b.rows, size)))
 	if len(rows) == 1 && rows[0].CFA == CFANone {
 		return new(Page), nil
 	}
@@ -114,6 +114,19 @@ func (b *builder) markEntry(rows []Row) []Row {
 	}
 	outermost := Row{CFA: CFASP, CFAOff: 8, Rules: rules(FPSame, RAUndefined)}
 	return put(rows, start, min(start+entryBytes, end), b.size, outermost)
+}
+
+// reachBack lets rules of outermost frames begin one byte early where there is
+// none before. A function at the end of a stack may never have called anybody:
+// makecontext makes that of a coroutine return to the first byte of
+// __start_context, and a return address is looked up a byte early.
+func reachBack(rows []Row) []Row {
+	for i := 1; i < len(rows); i++ {
+		if rows[i].CFA != CFANone && rows[i].RA() == RAUndefined && rows[i-1].CFA == CFANone && rows[i].Off-rows[i-1].Off > 1 {
+			rows[i].Off--
+		}
+	}
+	return rows
 }
 
 // bounded returns rows, the last one standing for all that are too many.

@@ -55,6 +55,8 @@ func (w WideRule) cfaColumn(n names) string {
 	switch w.CFA {
 	case CFASP:
 		return fmt.Sprintf("%s%+d", n.sp, w.CFAOff)
+	case CFASPFar:
+		return fmt.Sprintf("%s%+d", n.sp, 8*int64(w.CFAOff))
 	case CFAFP:
 		return fmt.Sprintf("%s%+d", n.fp, w.CFAOff)
 	case CFAFPDeref:

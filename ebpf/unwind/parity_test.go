@@ -109,8 +109,17 @@ func randomCase(r *rand.Rand) stepCase {
 		}
 		return int32(r.IntN(40)-8) * 8
 	}
+	opcodes := []byte{0xe8, 0xff, 0x10, 0x14, 0x15, 0x50, 0x54, 0x90, 0x94, 0xd0, 0xd6, 0x3f}
+	code := func() (word uint64) {
+		for range 8 {
+			word = word<<8 | uint64(opcodes[r.IntN(len(opcodes))])
+		}
+		return word
+	}
 	for i := range c.Memory {
-		c.Memory[i] = near()
+		if c.Memory[i] = near(); r.IntN(4) == 0 {
+			c.Memory[i] = code()
+		}
 	}
 	for i := range c.General {
 		c.General[i] = near()
@@ -119,7 +128,7 @@ func randomCase(r *rand.Rand) stepCase {
 	c.Exact, c.Full, c.LRKnown = uint8(r.IntN(2)), uint8(r.IntN(2)), uint8(r.IntN(2))
 	c.Switches, c.FrameFlags = uint8(r.IntN(maxSwitches+2)), uint32(r.IntN(2))*2|uint32(r.IntN(2))<<4
 	c.Rule = WideRule{
-		CFA: CFAKind(r.IntN(12)), Reg: uint8(r.IntN(16)), Reg2: uint8(r.IntN(16)),
+		CFA: CFAKind(r.IntN(13)), Reg: uint8(r.IntN(16)), Reg2: uint8(r.IntN(16)),
 		Rules: uint8(r.IntN(6)) | uint8(r.IntN(8))<<4, CFAOff: small(), FPOff: small(), RAOff: small(),
 	}
 	if c.Rule.RA() == RAReg {

@@ -34,6 +34,7 @@ const (
 	CFAReg                        // CFA = register + off        wide rules only
 	CFASPIndexed                  // CFA = *(sp + 8*register + off) + add   wide rules only; assembly of libcrypto
 	CFAFrame                      // CFA = fp + off; fp, ra = *fp, *(fp + 8); the caller may be on another stack
+	CFASPFar                      // CFA = sp + 8*off                wide rules only; frames beyond 2 GiB
 )
 
 // FPKind is the kind of the rule for the caller's frame pointer (rbp, x29).
@@ -44,7 +45,7 @@ const (
 	FPSame      FPKind = iota // fp stays as it is; also when CFI says nothing about it
 	FPAtCFA                   // fp = *(CFA + off)
 	FPUndefined               // fp = 0
-	FPAtFP                    // fp = *(fp + off)
+	FPAtFP                    // fp = *(fp + off) if that is in the frame; else fp stays as it is
 	FPReg                     // fp = register Reg2              wide rules only
 )
 
@@ -145,7 +146,7 @@ func (r Row) widen() WideRule {
 // narrow returns w as a row without an Off, and false if it does not fit.
 func (w WideRule) narrow() (Row, bool) {
 	r := Row{CFA: w.CFA, Rules: w.Rules, CFAOff: int16(w.CFAOff), FPOff: int16(w.FPOff)}
-	return r, r.widen() == w && w.CFA != CFAReg && w.CFA != CFASPIndexed && w.FP() != FPReg && (w.RA() < RAAtCFA || w.RA() == RAKeepRBX)
+	return r, r.widen() == w && w.CFA != CFAReg && w.CFA != CFASPIndexed && w.CFA != CFASPFar && w.FP() != FPReg && (w.RA() < RAAtCFA || w.RA() == RAKeepRBX)
 }
 
 // unsupported returns the row, without an Off, that stands for a rule that
@@ -179,6 +180,8 @@ func (w WideRule) cfaString() string {
 	switch w.CFA {
 	case CFASP:
 		return fmt.Sprintf("cfa=sp%+d", w.CFAOff)
+	case CFASPFar:
+		return fmt.Sprintf("cfa=sp%+d", 8*int64(w.CFAOff))
 	case CFAFP:
 		return fmt.Sprintf("cfa=fp%+d", w.CFAOff)
 	case CFAFPDeref:

@@ -1,6 +1,9 @@
 package unwind
 
-import "debug/elf"
+import (
+	"debug/elf"
+	"encoding/binary"
+)
 
 // Memory is the memory of the task whose stack is walked.
 type Memory interface {
@@ -123,6 +126,8 @@ func (s *stepper) cfa() (uint64, Outcome) {
 	switch s.rule.CFA {
 	case CFASP:
 		return s.regs.SP + off, Unset
+	case CFASPFar:
+		return s.regs.SP + 8*off, Unset
 	case CFAFP:
 		return s.regs.FP + off, Unset
 	case CFAFPDeref:
@@ -192,7 +197,12 @@ func (s *stepper) callerFP(cfa uint64) (uint64, Outcome) {
 	case FPAtCFA:
 		return s.read(cfa+off, 0)
 	case FPAtFP:
-		return s.read(s.regs.FP+off, 0)
+		// GCC says this of functions that realign their stack, up to their last
+		// instruction. But when the frame is gone, fp is the caller's already.
+		if at := s.regs.FP + off; at >= s.regs.SP && at < cfa {
+			return s.read(at, 0)
+		}
+		return s.regs.FP, Unset
 	case FPReg:
 		return s.general(s.rule.Reg2)
 	}
@@ -227,11 +237,42 @@ func (s *stepper) framePointer() Outcome {
 	switch ra = s.strip(ra); {
 	case ra == 0 && next == 0:
 		return CompleteFP
-	case ra == 0, next != 0 && next <= fp && !s.regs.ViaFP:
+	case ra == 0:
 		return NoRow
+	case next != 0 && next <= fp && !s.regs.ViaFP && !s.followsCall(ra):
+		return NoRow // the caller may have another use for the register, but its return address must look like one
 	}
 	*s.regs = Regs{PC: ra, SP: fp + 16, FP: next, ViaFP: true, Switches: switches}
 	return Unset
+}
+
+// followsCall reports whether the instruction before addr may be a call.
+func (s *stepper) followsCall(addr uint64) bool {
+	v, ok := s.mem.ReadU64(addr - 8)
+	if !ok || s.arm && addr%4 != 0 {
+		return false
+	}
+	if s.arm {
+		code := uint32(v >> 32)
+		return code&0xfc00_0000 == 0x9400_0000 || code&0xffff_fc1f == 0xd63f_0000 // bl, blr
+	}
+	var code [8]byte // code[8-n] is n bytes before addr
+	binary.LittleEndian.PutUint64(code[:], v)
+	const call, group = 0xe8, 0xff // e8 and four bytes; ff /2
+	switch low := code[7] & 7; {
+	case code[3] == call:
+		return true
+	case code[6] == group && code[7]&0xf8 == 0xd0, // register
+		code[6] == group && code[7]&0xf8 == 0x10 && low != 4 && low != 5: // (register)
+		return true
+	case code[5] == group && code[6]&0xf8 == 0x50 && code[6]&7 != 4, // 8 bits of offset
+		code[5] == group && code[6] == 0x14, code[4] == group && code[5] == 0x54: // base and index
+		return true
+	case code[2] == group && (code[3]&0xf8 == 0x90 || code[3] == 0x15) && code[3] != 0x94, // 32 bits of offset
+		code[1] == group && code[2] == 0x94, code[1] == group && code[2] == 0x14 && code[3]&7 == 5:
+		return true
+	}
+	return false
 }
 
 // record goes to the caller by the frame record that the frame pointer is known

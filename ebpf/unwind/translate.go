@@ -35,6 +35,9 @@ type abi struct {
 // cfaRegister translates CFA = reg + offset.
 func (a abi) cfaRegister(w *WideRule, cfa ehframe.CFA) Reason {
 	switch {
+	case cfa.Reg == a.sp && !small(cfa.Offset) && cfa.Offset%8 == 0:
+		w.CFA = CFASPFar
+		return fit(&w.CFAOff, cfa.Offset/8)
 	case cfa.Reg == a.sp:
 		w.CFA = CFASP
 	case cfa.Reg == a.fp:
