@@ -15,6 +15,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -136,6 +137,18 @@ func (f *File) IsLoader() bool {
 	}
 	names, err := f.elf.DynString(elf.DT_SONAME)
 	return err == nil && len(names) > 0 && strings.HasPrefix(names[0], "ld-linux")
+}
+
+// IsCLibrary reports whether the image is glibc's C library: of that name, with a
+// loader, and of a size for which the names in it may be read.
+func (f *File) IsCLibrary() bool {
+	const most = 8 << 20
+	hasLoader := slices.ContainsFunc(f.elf.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+	if f.elf.Type != elf.ET_DYN || !hasLoader || f.size > most {
+		return false
+	}
+	names, err := f.elf.DynString(elf.DT_SONAME)
+	return err == nil && len(names) > 0 && names[0] == "libc.so.6"
 }
 
 // Class returns whether the image is 32 or 64 bit.

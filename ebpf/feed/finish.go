@@ -28,6 +28,7 @@ func finish(t *process.Tracker, s *kernel.Sample) *process.Space {
 		t.Refresh(s.PID, s.Regs.Lookup())
 		space = t.Space(s.PID, s.Time)
 	}
+	s.Regs.ViaFP = s.User[len(s.User)-1].Flags&kernel.FramePointer != 0
 	s.User = s.User[:len(s.User)-1]
 	outcome := unwind.Walk(machine(), space, &s.Regs, s.Stack, maxFrames-len(s.User), func(r *unwind.Regs) {
 		s.User = append(s.User, frameAt(space, r))

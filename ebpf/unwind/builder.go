@@ -72,9 +72,9 @@ func (b *builder) build(lo uint64, size int) (*Page, error) {
 		return nil, err
 	}
 	if b.code.wanted(b.first) {
-		b.rows = b.markTrampolines(b.rows)
+		b.rows = b.markKnownCode(b.rows)
 	}
-	rows := reachBack(b.markEntry(fillGaps(b.first, b.rows, size)))
+	rows := b.markEntry(fillGaps(b.first, b.rows, size))
 	if len(rows) == 1 && rows[0].CFA == CFANone {
 		return new(Page), nil
 	}
@@ -114,19 +114,6 @@ func (b *builder) markEntry(rows []Row) []Row {
 	}
 	outermost := Row{CFA: CFASP, CFAOff: 8, Rules: rules(FPSame, RAUndefined)}
 	return put(rows, start, min(start+entryBytes, end), b.size, outermost)
-}
-
-// reachBack lets rules of outermost frames begin one byte early where there is
-// none before. A function at the end of a stack may never have called anybody:
-// makecontext makes that of a coroutine return to the first byte of
-// __start_context, and a return address is looked up a byte early.
-func reachBack(rows []Row) []Row {
-	for i := 1; i < len(rows); i++ {
-		if rows[i].CFA != CFANone && rows[i].RA() == RAUndefined && rows[i-1].CFA == CFANone && rows[i].Off-rows[i-1].Off > 1 {
-			rows[i].Off--
-		}
-	}
-	return rows
 }
 
 // bounded returns rows, the last one standing for all that are too many.
@@ -230,7 +217,10 @@ func (b *builder) fde(f frames, start, off uint64) error {
 	if err != nil {
 		b.add(end, unsupported(ReasonBadProgram))
 	}
-	b.add(fde.End, Row{})
+	if end = fde.End; fde.CIE.SignalFrame && end+1 > end {
+		end++ // where the pc is during the trampoline's system call, its last instruction
+	}
+	b.add(end, Row{})
 	return nil
 }
 

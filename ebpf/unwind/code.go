@@ -12,7 +12,9 @@ import (
 type code struct {
 	segments    []segment
 	size        uint64   // bytes of all segments
+	library     bool     // the C library
 	trampolines [][]byte // what signal trampolines look like
+	starts      [][]byte // what the ends of coroutines' stacks look like
 }
 
 type segment struct {
@@ -21,7 +23,7 @@ type segment struct {
 }
 
 func newCode(s Sections) *code {
-	c := &code{trampolines: trampolines(s.Machine)}
+	c := &code{trampolines: trampolines(s.Machine), starts: coroutineStarts(s.Machine), library: s.CLibrary}
 	for _, text := range s.Text {
 		if text.Addr+text.Size < text.Addr {
 			continue // beyond the address space
@@ -69,12 +71,12 @@ func trampolines(m elf.Machine) [][]byte {
 const maxPadding = 64
 
 // wanted reports whether the page with these rows of .eh_frame may have code in
-// its gaps that is worth reading. Small executables are always read.
+// its gaps that is worth reading. Small executables and the C library are always read.
 func (c *code) wanted(rows []Row) bool {
 	if len(c.segments) == 0 {
 		return false
 	}
-	if c.size <= pageSize {
+	if c.size <= pageSize || c.library {
 		return true
 	}
 	for i, r := range rows {
@@ -85,15 +87,19 @@ func (c *code) wanted(rows []Row) bool {
 	return false
 }
 
-// overlap is more than the length of a trampoline.
+// overlap is more than the length of any known code.
 const overlap = 16
 
-// markTrampolines returns rows with one for each signal trampoline in the page.
-// A handler was not called from there but returns there, so that its pc is
-// looked up one byte early: the row begins in the instruction before, which
-// never runs. What rows say about the trampoline is wrong: they are not of a
-// signal frame.
-func (b *builder) markTrampolines(rows []Row) []Row {
+// markKnownCode returns rows with those of signal trampolines and coroutines'
+// starts in the page.
+//
+// A handler was not called from its trampoline but returns there, so that its pc
+// is looked up one byte early: the row begins in the instruction before, which
+// never runs. It has one byte more at the end, unless that is of a function, where
+// the pc is during the system call. What rows say about the trampoline is wrong: they are not of a signal frame.
+func (b *builder) markKnownCode(rows []Row) []Row {
+	signal := Row{CFA: CFASignal, CFAOff: b.table.machine.signalSP}
+	outermost := Row{CFA: CFASP, CFAOff: 8, Rules: rules(FPSame, RAUndefined)}
 	for i := range b.code.segments {
 		s := &b.code.segments[i]
 		lo := max(b.lo-min(b.lo, overlap), s.addr)
@@ -105,14 +111,36 @@ func (b *builder) markTrampolines(rows []Row) []Row {
 		if err != nil {
 			continue // the rows are good without
 		}
+		first := int(int64(lo - b.lo)) // offset of text in the page
 		for _, pattern := range b.code.trampolines {
 			for at := range occurrences(text, pattern) {
-				start := int(int64(lo-b.lo)) + at
-				rows = b.mark(rows, start-1, start+len(pattern), Row{CFA: CFASignal, CFAOff: b.table.machine.signalSP})
+				end := first + at + len(pattern)
+				if end >= 0 && end < b.size && rows[find(rows, end)].CFA == CFANone {
+					end++
+				}
+				rows = b.mark(rows, first+at-1, end, signal)
+			}
+		}
+		for _, pattern := range b.code.starts {
+			for at := range occurrences(text, pattern) {
+				rows = b.mark(rows, first+at-1, first+at, outermost)
 			}
 		}
 	}
 	return rows
+}
+
+// coroutineStarts returns the code that the first function of a coroutine
+// returns to: glibc's __start_context (sysdeps/unix/sysv/linux/x86_64/__start_context.S).
+// makecontext makes it the return address, so that it is looked up one byte early,
+// where there is no call frame information; and that of the function itself would
+// take the context to go on with for a return address.
+func coroutineStarts(m elf.Machine) [][]byte {
+	if m != elf.EM_X86_64 {
+		return nil
+	}
+	// mov %rbx,%rsp; mov (%rsp),%rdi; test %rdi,%rdi
+	return [][]byte{{0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24, 0x48, 0x85, 0xff}}
 }
 
 // mark returns rows with row in force in the part of [start, end) that is in the

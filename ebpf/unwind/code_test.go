@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
@@ -43,16 +44,16 @@ func TestTrampolineX86(t *testing.T) {
 		t.Fatal(err)
 	}
 	const signal = " signal frame, sp at sp+160"
-	checkPage(t, table, textPage, "0"+signal, "9 no rule", "40 cfa=sp+24", "47"+signal, "4f cfa=sp+24", "60 no rule",
+	checkPage(t, table, textPage, "0"+signal, "a no rule", "40 cfa=sp+24", "47"+signal, "4f cfa=sp+24", "60 no rule",
 		"100 cfa=sp+16", "120 no rule", "fffb"+signal)
-	checkPage(t, table, textPage+1, "0"+signal, "5 no rule")
+	checkPage(t, table, textPage+1, "0"+signal, "6 no rule")
 	checkPage(t, table, textPage-1, "0 no rule", "ffff"+signal)
 
 	s.EHFrame, s.DebugFrame = nil, nil // nothing but code, as in a stripped musl
 	if table, err = FromSections(s); err != nil {
 		t.Fatal(err)
 	}
-	checkPage(t, table, textPage+1, "0"+signal, "5 no rule")
+	checkPage(t, table, textPage+1, "0"+signal, "6 no rule")
 	if table.FDEs() != 0 {
 		t.Errorf("%d FDEs", table.FDEs())
 	}
@@ -144,4 +145,24 @@ func TestGoFramesAArch64(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkPage(t, table, textPage, "0 cfa=sp+0 ra=lr", "8 cfa=sp+48 fp=undefined", "40 no rule")
+}
+
+// TestCoroutineStart has glibc's __start_context: a frame that returns to its
+// first byte is called by an outermost one. In other files it is not looked for.
+func TestCoroutineStart(t *testing.T) {
+	f, cie := x86Frames()
+	f.FDE(cie, text+0x40, 32, nil)
+	f.FDE(cie, text+0x80, pageSize-0x80, nil)
+	s := Sections{Machine: x86, CLibrary: true, EHFrame: assembled(f.Addr, f.Bytes), Text: codeAt(2*pageSize, map[int]ehtest.Asm{
+		0x40: {0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24, 0x48, 0x85, 0xff},
+	})}
+	for library, want := range map[bool]string{true: "3f cfa=sp+8 ra=undefined", false: ""} {
+		s.CLibrary = library
+		table, err := FromSections(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := []string{"0 no rule", want, "40 cfa=sp+8", "60 no rule", "80 cfa=sp+8"}
+		checkPage(t, table, textPage, slices.DeleteFunc(rows, func(row string) bool { return row == "" })...)
+	}
 }

@@ -315,14 +315,14 @@ func FuzzPage(f *testing.F) {
 }
 
 // TestEntry has an entry point between two functions: it is outermost, up to the
-// next function, and if it is returned to.
+// next function.
 func TestEntry(t *testing.T) {
 	f, cie := x86Frames()
 	f.FDE(cie, text, 16, offset(16))
 	f.FDE(cie, text+0x60, 16, offset(24))
 	table := tableOf(t, x86, f)
 	table.sections.Entry = text + 0x20
-	checkPage(t, table, textPage, "0 cfa=sp+16", "10 no rule", "1f cfa=sp+8 ra=undefined", "60 cfa=sp+24", "70 no rule")
+	checkPage(t, table, textPage, "0 cfa=sp+16", "10 no rule", "20 cfa=sp+8 ra=undefined", "60 cfa=sp+24", "70 no rule")
 	table.sections.Entry = text + 0x70
 	checkPage(t, table, textPage, "0 cfa=sp+16", "10 no rule", "60 cfa=sp+24", "70 cfa=sp+8 ra=undefined", "f0 no rule")
 	table.sections.Entry = text + 4 // CFI knows better

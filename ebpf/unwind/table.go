@@ -33,6 +33,7 @@ type Sections struct {
 	Text       []*Section       // executable segments, where code is looked at; may be empty
 	Entry      uint64           // where the kernel starts the program; 0: not known
 	Loader     bool             // the dynamic loader, see followRBX
+	CLibrary   bool             // the C library, see coroutineStarts
 	Go         bool             // made by the Go tool chain, see goFrames
 	Functions  *gopclntab.Table // of a Go program; nil: not there or not readable
 }
@@ -57,7 +58,7 @@ func NewTable(f *elffile.File) (*Table, error) {
 	if f.Class() != elf.ELFCLASS64 {
 		return nil, fmt.Errorf("unwind table: %w: %v", ErrMachine, f.Class())
 	}
-	s := Sections{Machine: f.Machine(), Entry: f.Entry(), Loader: f.IsLoader(), Go: f.IsGo()}
+	s := Sections{Machine: f.Machine(), Entry: f.Entry(), Loader: f.IsLoader(), CLibrary: f.IsCLibrary(), Go: f.IsGo()}
 	for _, want := range []struct {
 		dst  **Section
 		open func() (*elffile.SectionReader, error)
