@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/grafana/river/vm"
+	"go.yaml.in/yaml/v3"
 )
 
 // River brings its own functions (env, concat, json_decode, ...). Alloy gave
@@ -19,11 +20,16 @@ import (
 func standardScope() *vm.Scope {
 	return &vm.Scope{Variables: map[string]interface{}{
 		"base64_decode": decodeBase64(base64.StdEncoding),
+		"yaml_decode":   decodeYAML,
 		"format":        format,
 		"sys":           map[string]interface{}{"env": os.Getenv},
 		"convert":       map[string]interface{}{"nonsensitive": builtin("nonsensitive")},
-		"array":         map[string]interface{}{"concat": builtin("concat")},
-		"file":          map[string]interface{}{"path_join": func(parts ...string) string { return filepath.Join(parts...) }},
+		"array": map[string]interface{}{
+			"concat":       builtin("concat"),
+			"combine_maps": combineMaps,
+			"group_by":     groupBy,
+		},
+		"file": map[string]interface{}{"path_join": func(parts ...string) string { return filepath.Join(parts...) }},
 		"string": map[string]interface{}{
 			"format":      format,
 			"join":        strings.Join,
@@ -38,6 +44,7 @@ func standardScope() *vm.Scope {
 		},
 		"encoding": map[string]interface{}{
 			"from_json":      builtin("json_decode"),
+			"from_yaml":      decodeYAML,
 			"from_base64":    decodeBase64(base64.StdEncoding),
 			"from_URLbase64": decodeBase64(base64.URLEncoding),
 			"to_json":        encodeJSON,
@@ -60,6 +67,14 @@ func decodeBase64(encoding *base64.Encoding) func(string) (string, error) {
 		decoded, err := encoding.DecodeString(text)
 		return string(decoded), err
 	}
+}
+
+func decodeYAML(text string) (interface{}, error) {
+	var value interface{}
+	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+		return nil, err
+	}
+	return value, checkPlain(value)
 }
 
 // format is River's own, but for plain values only: a capsule may be a secret,
