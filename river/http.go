@@ -13,6 +13,8 @@ import (
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/headwater/headwater/river/ui"
 )
 
 // componentPath is where components serve their own pages, with their ID after
@@ -24,7 +26,7 @@ type HTTPOptions struct {
 	Gatherer prometheus.Gatherer // what /metrics shows
 	Reload   func() error        // loads the configuration anew
 	PProf    bool                // serve /debug/pprof/
-	UIPrefix string              // where the index page and the web API are; "" means /
+	UIPrefix string              // where the pages and the web API are; "" means /
 }
 
 // Handler serves the runtime's state and API:
@@ -34,7 +36,8 @@ type HTTPOptions struct {
 //	/metrics /debug/pprof/
 //	/api/v0/component/ID/       what components serve themselves
 //	PREFIX/api/v0/web/components[/ID]
-//	PREFIX/                     an index of all this
+//	PREFIX/api/v0/web/modules/ID/components
+//	PREFIX/                     pages for people, see package ui
 func (r *Runtime) Handler(options HTTPOptions) http.Handler {
 	prefix := path.Join("/", options.UIPrefix)
 	mux := http.NewServeMux()
@@ -54,8 +57,11 @@ func (r *Runtime) Handler(options HTTPOptions) http.Handler {
 	mux.HandleFunc("GET "+path.Join(prefix, "api/v0/web/components"), r.serveComponents)
 	mux.HandleFunc("GET "+path.Join(prefix, "api/v0/web/components")+"/{id...}", r.serveComponent)
 	mux.HandleFunc("GET "+path.Join(prefix, "api/v0/web/modules")+"/{rest...}", r.serveModule)
-	index := strings.TrimSuffix(prefix, "/") + "/{$}"
-	mux.HandleFunc("GET "+index, r.serveIndex(prefix))
+	base := strings.TrimSuffix(prefix, "/") + "/"
+	pages := ui.Handler(base)
+	for _, page := range []string{"{$}", "graph", "graph/", "component/", "assets/"} {
+		mux.Handle("GET "+base+page, pages)
+	}
 	return mux
 }
 

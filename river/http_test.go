@@ -123,7 +123,7 @@ func TestComponentsAPI(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(body), &info))
 	updated := info["health"].(map[string]interface{})["updatedTime"].(string)
 	want := `{
-		"name": "test.value", "type": "block", "localID": "test.value.a", "moduleID": "", "label": "a",
+		"name": "test.value", "type": "block", "localID": "test.value.a", "moduleID": "", "label": "a", "pages": "/api/v0/component/test.value.a/",
 		"referencesTo": [], "referencedBy": ["test.sink.b"],
 		"health": {"state": "unknown", "message": "component created", "updatedTime": "` + updated + `"},
 		"original": "",
@@ -229,29 +229,58 @@ func TestPProf(t *testing.T) {
 	}
 }
 
-func TestIndex(t *testing.T) {
-	s := newSite(t, HTTPOptions{UIPrefix: "/ui/"})
-	code, body := s.get("/ui/")
-	require.Equal(t, 200, code)
-	require.Contains(t, body, "No components are loaded.")
+// TestPages: the pages and what they consist of are below the prefix, and
+// nowhere else. What they show is tested in a browser, in integration/.
+func TestPages(t *testing.T) {
+	for prefix, base := range map[string]string{"/ui/": "/ui/", "/ui": "/ui/", "": "/", "/": "/"} {
+		s := newSite(t, HTTPOptions{UIPrefix: prefix})
+		for _, page := range []string{"", "graph", "graph/module.file.a", "component/test.value.a", "component/module.file.a/test.value.b"} {
+			code, body := s.get(base + page)
+			require.Equal(t, 200, code, page)
+			require.True(t, strings.HasPrefix(body, "<!DOCTYPE html>"))
+			require.Contains(t, body, `<base href="`+base+`">`)
+		}
+		for _, asset := range []string{"app.js", "style.css", "icon.svg"} {
+			code, _ := s.get(base + "assets/" + asset)
+			require.Equal(t, 200, code, asset)
+		}
+		for _, path := range []string{"elsewhere", "assets/", "assets/index.html", "assets/../ui.go", "components"} {
+			code, _ := s.get(base + path)
+			require.NotEqual(t, 200, code, path)
+		}
+		code, _ := s.get(base + "api/v0/web/components")
+		require.Equal(t, 200, code)
+	}
+	code, _ := newSite(t, HTTPOptions{UIPrefix: "/ui/"}).get("/")
+	require.Equal(t, 404, code)
+}
+
+func TestPagesField(t *testing.T) {
+	s := newSite(t, HTTPOptions{})
 	require.NoError(t, s.load(`
 		test.value "a" { }
 		test.value "b" { behaviour = "serve nothing" }`))
-	s.lab.get("test.value.b").setHealth(component.HealthTypeUnhealthy, "<script>")
-	_, body = s.get("/ui/")
-	require.Contains(t, body, `href="/ui/api/v0/web/components/test.value.a"`)
-	require.Contains(t, body, `href="/api/v0/component/test.value.a/"`)
-	require.NotContains(t, body, `href="/api/v0/component/test.value.b/"`)
-	require.Contains(t, body, "&lt;script&gt;")
-	code, _ = s.get("/ui/api/v0/web/components")
-	require.Equal(t, 200, code)
-	code, _ = s.get("/")
-	require.Equal(t, 404, code)
+	infos := s.Components()
+	require.Equal(t, "/api/v0/component/test.value.a/", infos[0].Pages)
+	require.Empty(t, infos[1].Pages)
+}
 
-	s = newSite(t, HTTPOptions{})
-	code, body = s.get("/")
+// TestModulePages: IDs of components in modules have slashes in them.
+func TestModulePages(t *testing.T) {
+	s := newSite(t, HTTPOptions{})
+	require.NoError(t, s.load(wrapper+`wrapper "w" { in = "1" }`))
+	s.expect("/api/v0/component/wrapper.w/test.value.inner/x", 200, `wrapper.w/test.value.inner serves GET "/x" ""`)
+	resp, _ := s.do(http.MethodGet, "/api/v0/component/wrapper.w/test.value.inner")
+	require.Equal(t, 308, resp.StatusCode)
+	require.Equal(t, "/api/v0/component/wrapper.w/test.value.inner/", resp.Header.Get("Location"))
+	code, body := s.get("/api/v0/web/components/wrapper.w/test.value.inner")
 	require.Equal(t, 200, code)
-	require.True(t, strings.HasPrefix(body, "<!DOCTYPE html>"))
-	code, _ = s.get("/elsewhere")
-	require.Equal(t, 404, code)
+	require.Contains(t, body, `"moduleID":"wrapper.w"`)
+	code, body = s.get("/api/v0/web/modules/wrapper.w/components")
+	require.Equal(t, 200, code)
+	require.Contains(t, body, `"localID":"test.value.inner"`)
+	for _, path := range []string{"modules/wrapper.w", "modules/nowhere/components", "components/wrapper.w/test.value.gone", "components/nowhere/x"} {
+		code, _ := s.get("/api/v0/web/" + path)
+		require.Equal(t, 404, code, path)
+	}
 }

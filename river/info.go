@@ -33,6 +33,10 @@ type ComponentInfo struct {
 
 	// CreatedModuleIDs are the IDs of the modules inside: at most one.
 	CreatedModuleIDs []string `json:"createdModuleIDs,omitempty"`
+
+	// Pages is the path of what the component serves itself, or "". The Agent
+	// does not have this field.
+	Pages string `json:"pages,omitempty"`
 }
 
 // ComponentInfoHealth is a component's health in JSON.
@@ -142,11 +146,7 @@ func (r *Runtime) handler(id string) http.Handler {
 	if !ok {
 		return nil
 	}
-	server, ok := built.component().(component.HTTPComponent)
-	if !ok {
-		return nil
-	}
-	return server.Handler()
+	return built.handler()
 }
 
 func (m *module) describe(g *graph, n instance) ComponentInfo {
@@ -170,6 +170,9 @@ func (m *module) describe(g *graph, n instance) ComponentInfo {
 	}
 	if inner := n.module(); inner != nil {
 		info.CreatedModuleIDs = []string{inner.id}
+	}
+	if built, ok := n.(*componentNode); ok && built.handler() != nil {
+		info.Pages = componentPath + built.globalID + "/"
 	}
 	return info
 }

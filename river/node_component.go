@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"reflect"
 
@@ -187,6 +188,15 @@ func (n *componentNode) debugInfo() (info interface{}) {
 		return nil
 	}
 	return info
+}
+
+// handler returns what the component serves, or nil.
+func (n *componentNode) handler() http.Handler {
+	server, ok := n.component().(component.HTTPComponent)
+	if !ok {
+		return nil
+	}
+	return server.Handler()
 }
 
 func logPanic(logger log.Logger, what string, err error) {

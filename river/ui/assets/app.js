@@ -1,0 +1,115 @@
+import {NotFound} from "./api.js";
+import {details} from "./component.js";
+import {h} from "./dom.js";
+import {graph} from "./graph.js";
+import {list} from "./list.js";
+
+const base = new URL(document.baseURI).pathname;
+const main = document.getElementById("main");
+const problem = document.getElementById("problem");
+
+// route returns the page that the address stands for.
+function route() {
+	const path = location.pathname.slice(base.length).split("/").map(decodeURIComponent);
+	const id = path.slice(1).join("/");
+	switch (path[0]) {
+	case "graph":
+		return {name: "graph", load: () => graph(id)};
+	case "component":
+		return {name: "component", load: () => details(id)};
+	default:
+		return {name: "list", load: list};
+	}
+}
+
+let shown = ""; // what the page looks like, to leave it alone while nothing changes
+let turn = 0; // of the newest request; older answers are thrown away
+
+// show loads the page. When somebody has come to it, as opposed to a refresh, its
+// heading is announced and gets the focus.
+async function show(arrived) {
+	const mine = ++turn;
+	const page = route();
+	let result;
+	try {
+		result = await page.load();
+		say("");
+	} catch (error) {
+		if (mine !== turn) {
+			return;
+		}
+		if (!(error instanceof NotFound)) {
+			say(`Headwater does not answer: ${error.message}. What you see may be old.`);
+			return;
+		}
+		result = {title: "Not found", content: [h("h1", {}, "Not found"), h("p", {}, "There is no such component. It may have been removed by a reload.")]};
+	}
+	if (mine !== turn) {
+		return;
+	}
+	const next = h("main", {}, ...result.content.flat(Infinity).filter((part) => part !== null));
+	if (arrived || next.innerHTML !== shown) {
+		replace(next, arrived);
+	}
+	document.title = result.title + " · Headwater";
+	for (const anchor of document.querySelectorAll("nav a[data-page]")) {
+		anchor.dataset.page === (page.name === "component" ? "list" : page.name) ? anchor.setAttribute("aria-current", "page") : anchor.removeAttribute("aria-current");
+	}
+	if (arrived) {
+		document.getElementById("announce").textContent = result.title;
+		main.focus({preventScroll: true});
+		window.scrollTo(0, 0);
+	}
+}
+
+// replace puts new content in place. A refresh keeps the focus and what has been
+// unfolded.
+function replace(next, arrived) {
+	shown = next.innerHTML;
+	const open = arrived ? [] : [...main.querySelectorAll("details")].map((element) => element.open);
+	const focused = arrived ? null : main.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+	main.replaceChildren(...next.childNodes);
+	main.querySelectorAll("details").forEach((element, i) => {
+		element.open = open[i] ?? false;
+	});
+	if (focused) {
+		main.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus({preventScroll: true});
+	}
+}
+
+function say(text) {
+	problem.hidden = text === "";
+	if (problem.textContent !== text) {
+		problem.textContent = text;
+	}
+}
+
+// Links to pages of ours change the content only.
+document.addEventListener("click", (event) => {
+	const anchor = event.target.closest("a[href]");
+	if (!anchor || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) {
+		return;
+	}
+	const href = anchor.getAttribute("href");
+	if (href.startsWith("#")) {
+		event.preventDefault();
+		main.focus();
+		return;
+	}
+	const target = new URL(href, document.baseURI);
+	const path = target.pathname.slice(base.length);
+	if (target.origin !== location.origin || !target.pathname.startsWith(base) || !/^(|graph(\/.*)?|component\/.+)$/.test(path)) {
+		return;
+	}
+	event.preventDefault();
+	history.pushState(null, "", target);
+	show(true);
+});
+window.addEventListener("popstate", () => show(true));
+
+setInterval(() => {
+	if (document.getElementById("refresh").checked && !document.hidden) {
+		show(false);
+	}
+}, 5000);
+show(true);

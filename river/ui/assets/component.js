@@ -1,0 +1,36 @@
+import {component} from "./api.js";
+import {body} from "./body.js";
+import {h, link, state, when} from "./dom.js";
+import {pagesName} from "./list.js";
+
+// details is the page of one component.
+export async function details(id) {
+	const info = await component(id);
+	const inner = info.createdModuleIDs ?? [];
+	const content = [
+		h("h1", {}, id),
+		h("dl", {class: "facts"},
+			fact("Health", state(info.health), when(info.health.updatedTime) ? h("span", {class: "quiet"}, " ", when(info.health.updatedTime)) : null),
+			fact("Message", info.health.message || "none"),
+			info.moduleID ? fact("In", h("a", {href: link("component", info.moduleID)}, info.moduleID)) : null,
+			fact("Refers to", links(info.moduleID, info.referencesTo)),
+			fact("Used by", links(info.moduleID, info.referencedBy)),
+			inner.length > 0 ? fact("Inside", inner.map((module) => h("a", {href: link("graph", module)}, "its own components"))) : null),
+		info.pages ? h("a", {class: "open", href: info.pages}, pagesName(info)) : null,
+	];
+	for (const [title, statements] of [["Arguments", info.arguments], ["Exports", info.exports], ["Debug info", info.debugInfo]]) {
+		content.push(h("h2", {}, title), body(statements));
+	}
+	return {title: id, content};
+}
+
+function fact(name, ...value) {
+	return [h("dt", {}, name), h("dd", {}, ...value)];
+}
+
+function links(module, ids) {
+	if (ids.length === 0) {
+		return h("span", {class: "nothing"}, "nothing");
+	}
+	return h("ul", {class: "plain"}, ids.map((id) => h("li", {}, h("a", {href: link("component", module ? module + "/" + id : id)}, id))));
+}
