@@ -31,6 +31,7 @@ enum limits {
 
 	MAPPING_WORDS = 4, /* words of one struct mapping */
 	FRAME_WORDS = 2,   /* words of one struct frame */
+	GENERAL_REGISTERS = 16,
 	COMM_LEN = 16,
 
 	SAMPLE_WORDS = 16384, /* words of a sample's body */
@@ -187,11 +188,15 @@ _Static_assert(sizeof(struct frame) == 8 * FRAME_WORDS, "frame words");
 enum sample_flags {
 	SAMPLE_EXACT_PC = 1, /* `pc` is no return address */
 	SAMPLE_IN_USER = 2,  /* the CPU was in user mode */
+	SAMPLE_REGISTERS = 4, /* general registers follow the frames; they are those of pc */
+	SAMPLE_RBX = 8,       /* they do, and rbx alone is */
+	SAMPLE_FROM_LEAF = 16, /* pc, sp, ... are those of the leaf: the walk met a rule that needs more than it keeps */
 };
 
 /*
  * One sample as it crosses the ring buffer. The body holds kernel_frames
- * addresses, then user_frames frames, both leaf first, then stack_bytes of the
+ * addresses, then user_frames frames, both leaf first, then general registers if a
+ * flag says so, then stack_bytes of the
  * user stack, from the page of sp - RED_ZONE upwards; those pages of it are valid
  * that stack_pages has a bit for. pc, sp, fp and lr are the registers where the walk
  * stopped, for user space to go on from.
@@ -217,7 +222,7 @@ struct sample {
 	__u64 words[SAMPLE_WORDS];
 };
 _Static_assert(sizeof(struct sample) == 88 + 8 * SAMPLE_WORDS, "sample");
-_Static_assert(MAX_KERNEL_FRAMES + MAX_USER_FRAMES * FRAME_WORDS + MAX_STACK_BYTES / 8 <= SAMPLE_WORDS,
+_Static_assert(MAX_KERNEL_FRAMES + MAX_USER_FRAMES * FRAME_WORDS + GENERAL_REGISTERS + MAX_STACK_BYTES / 8 <= SAMPLE_WORDS,
 	       "a deepest sample fits");
 
 /* Per-CPU counters. */

@@ -138,6 +138,9 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 			outcome = OUTCOME_NO_USER_REGISTERS;
 		}
 	}
+	/* From the leaf, where every register is known, user space can execute what rows cannot say. */
+	if (outcome == OUTCOME_UNSUPPORTED_RULE && !find_user_registers(ctx, u, s))
+		s->flags |= SAMPLE_FROM_LEAF;
 	emit_sample(scratch, c, outcome);
 	/* 1 lets the event go on to what it would do without a program. */
 	return config & CONFIG_KEEP_EVENTS ? 1 : 0;

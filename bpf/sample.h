@@ -103,16 +103,36 @@ ALWAYS_INLINE int find_user_registers(struct bpf_perf_event_data *ctx, struct un
 	return OUTCOME_UNSET;
 }
 
+/* Words of the body before the copy of the stack. */
+ALWAYS_INLINE __u32 words_before_stack(const struct sample *s)
+{
+	return s->kernel_frames + s->user_frames * FRAME_WORDS + (s->flags & (SAMPLE_REGISTERS | SAMPLE_RBX) ? GENERAL_REGISTERS : 0);
+}
+
+/* Copies the general registers behind the frames, if any is known. */
+ALWAYS_INLINE void copy_registers(const struct unwinder *u, struct sample *s)
+{
+	__u32 at = words_before_stack(s);
+
+	if (!u->full && !u->rbx_known)
+		return;
+	s->flags |= u->full ? SAMPLE_REGISTERS : SAMPLE_RBX;
+	asm volatile("" : "+r"(at)); /* else clang drops the mask, which the verifier wants */
+	at &= MAX_FRAME_WORDS - 1;
+	for (int i = 0; i < GENERAL_REGISTERS; i++)
+		s->words[at + i] = u->regs.general[i];
+}
+
 /*
  * Copies the user stack behind the frames, page by page: what a frame has not
  * touched may not be there, and what is above it is wanted all the same.
  */
 ALWAYS_INLINE void copy_stack(const struct unwinder *u, struct sample *s)
 {
-	__u32 at = s->kernel_frames + s->user_frames * FRAME_WORDS;
+	__u32 at = words_before_stack(s);
 	__u64 from = (u->regs.sp - RED_ZONE) & ~(STACK_PAGE - 1ULL);
 
-	_Static_assert(MAX_KERNEL_FRAMES + MAX_USER_FRAMES * FRAME_WORDS <= MAX_FRAME_WORDS - 1, "frames end below the mask");
+	_Static_assert(MAX_KERNEL_FRAMES + MAX_USER_FRAMES * FRAME_WORDS + GENERAL_REGISTERS <= MAX_FRAME_WORDS - 1, "frames end below the mask");
 	asm volatile("" : "+r"(at)); /* else clang drops the mask, which the verifier wants */
 	at &= MAX_FRAME_WORDS - 1;
 	for (__u32 i = 0; i < STACK_PAGES; i++) {
@@ -148,9 +168,11 @@ ALWAYS_INLINE int walk_failed(int outcome)
 	return outcome == OUTCOME_UNREADABLE_STACK || outcome == OUTCOME_NO_MAPPING || outcome == OUTCOME_PROCESS_UNKNOWN;
 }
 
+/* User space may be able to go on, if it has the stack. */
 ALWAYS_INLINE int walk_missed(int outcome)
 {
-	return outcome == OUTCOME_NO_MAPPING || outcome == OUTCOME_PROCESS_UNKNOWN || outcome == OUTCOME_PAGE_MISSING;
+	return outcome == OUTCOME_NO_MAPPING || outcome == OUTCOME_PROCESS_UNKNOWN || outcome == OUTCOME_PAGE_MISSING ||
+	       outcome == OUTCOME_UNSUPPORTED_RULE;
 }
 
 ALWAYS_INLINE void emit_sample(struct scratch *scratch, struct counters *c, int outcome)
@@ -167,6 +189,7 @@ ALWAYS_INLINE void emit_sample(struct scratch *scratch, struct counters *c, int 
 	s->lr = u->lr_valid ? u->regs.lr : 0;
 	if (walk_missed(outcome) && (config & CONFIG_COPY_STACKS)) {
 		if (may_copy(scratch)) {
+			copy_registers(u, s);
 			copy_stack(u, s);
 			c->copies++;
 			c->copied_bytes += s->stack_bytes;
@@ -175,7 +198,7 @@ ALWAYS_INLINE void emit_sample(struct scratch *scratch, struct counters *c, int 
 		}
 	}
 
-	__u64 size = sizeof(*s) - sizeof(s->words) + 8 * (s->kernel_frames + s->user_frames * FRAME_WORDS) + s->stack_bytes;
+	__u64 size = sizeof(*s) - sizeof(s->words) + 8 * words_before_stack(s) + s->stack_bytes;
 	if (size > sizeof(*s))
 		return;
 	/* Waking the reader costs 1.4 us, so it drains on a timer; but what missed, it should mend at once. */

@@ -15,7 +15,6 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 enum {
-	GENERAL_REGISTERS = 16,
 	REG_RBX = 3, /* DWARF number */
 	MAX_STACK_SWITCHES = 4,
 	WINDOW_WORDS = 64, /* of the stack, read at once: several frames' worth */

@@ -93,7 +93,7 @@ func callRules() []rule {
 		// CFA by a callee-saved register, not in the leaf.
 		{name: "hwbyrbx", start: runs("hwbyrbx", "rules/assembled.c", "-DBY_RBX"), want: []stacksOf{{
 			comm: "hwbyrbx", form: `ROOT(?: by_rbx(?: burn)?| LIBC| VDSO| PLT)?`, among: map[string]int{"by_rbx burn$": 80},
-		}}, known: "of the callee-saved registers a walk keeps rbp, and rbx in the dynamic linker only; nobody has seen a compiler do this"},
+		}}},
 		// An exception in flight.
 		{name: "hwthrow", start: runs("hwthrow", "rules/throw.cc"), want: []stacksOf{{
 			comm: "hwthrow",

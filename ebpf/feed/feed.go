@@ -177,7 +177,11 @@ func (f *Feed) Mend(s *kernel.Sample) *process.Space {
 	if missed(s.Outcome) && len(s.User) > 0 {
 		return finish(f.Tracker, s)
 	}
-	return f.Tracker.Space(s.PID, s.Time)
+	space := f.Tracker.Space(s.PID, s.Time)
+	if s.FromLeaf && len(s.User) > 0 {
+		walkAnew(space, s)
+	}
+	return space
 }
 
 // Monotonic is the time on the clock that samples and side-band records have, in

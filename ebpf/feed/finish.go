@@ -28,6 +28,7 @@ func finish(t *process.Tracker, s *kernel.Sample) *process.Space {
 		t.Refresh(s.PID, s.Regs.Lookup())
 		space = t.Space(s.PID, s.Time)
 	}
+	leaf, fromLeaf := s.Regs, len(s.User) == 1
 	s.Regs.ViaFP = s.User[len(s.User)-1].Flags&kernel.FramePointer != 0
 	s.User = s.User[:len(s.User)-1]
 	outcome := unwind.Walk(machine(), space, &s.Regs, s.Stack, maxFrames-len(s.User), func(r *unwind.Regs) {
@@ -41,7 +42,25 @@ func finish(t *process.Tracker, s *kernel.Sample) *process.Space {
 		s.User, outcome = s.User[:last], unwind.NoRow
 	}
 	s.Outcome = outcome
+	if outcome == unwind.UnsupportedRule && fromLeaf {
+		s.Regs = leaf
+		walkAnew(space, s)
+	}
 	return space
+}
+
+// walkAnew walks a stack from its leaf, of which the sample has the registers and
+// the copy, because a rule needs more of them than a walk by rows keeps. It leaves
+// the sample as it was unless it comes further.
+func walkAnew(space *process.Space, s *kernel.Sample) {
+	if s.Stack.Len() == 0 {
+		return
+	}
+	var found []kernel.Frame
+	outcome := newWalker(space, s.Stack).walk(s.Regs, maxFrames, func(r *unwind.Regs) { found = append(found, frameAt(space, r)) })
+	if outcome.Complete() || len(found) > len(s.User) {
+		s.User, s.Outcome = append(s.User[:0], found...), outcome
+	}
 }
 
 func frameAt(space *process.Space, r *unwind.Regs) kernel.Frame {

@@ -97,6 +97,7 @@ const (
 	profilerLimitsMAX_PROCESSES     profilerLimits = 65536
 	profilerLimitsMAPPING_WORDS     profilerLimits = 4
 	profilerLimitsFRAME_WORDS       profilerLimits = 2
+	profilerLimitsGENERAL_REGISTERS profilerLimits = 16
 	profilerLimitsCOMM_LEN          profilerLimits = 16
 	profilerLimitsSAMPLE_WORDS      profilerLimits = 16384
 	profilerLimitsSTACK_PAGE        profilerLimits = 4096
@@ -171,8 +172,11 @@ const (
 type profilerSampleFlags uint32
 
 const (
-	profilerSampleFlagsSAMPLE_EXACT_PC profilerSampleFlags = 1
-	profilerSampleFlagsSAMPLE_IN_USER  profilerSampleFlags = 2
+	profilerSampleFlagsSAMPLE_EXACT_PC  profilerSampleFlags = 1
+	profilerSampleFlagsSAMPLE_IN_USER   profilerSampleFlags = 2
+	profilerSampleFlagsSAMPLE_REGISTERS profilerSampleFlags = 4
+	profilerSampleFlagsSAMPLE_RBX       profilerSampleFlags = 8
+	profilerSampleFlagsSAMPLE_FROM_LEAF profilerSampleFlags = 16
 )
 
 type profilerScratch struct {

@@ -29,10 +29,13 @@ type Sample struct {
 	Kernel []uint64 // addresses, leaf first
 	User   []Frame  // leaf first
 
-	// Where the walk stopped, to go on from there. Stack is a copy of the user
-	// stack around and above Regs.SP; it is there only when the walk missed a table.
-	Regs  unwind.Regs
-	Stack Stack
+	// Where the walk stopped, to go on from there; with FromLeaf where it began, for
+	// it met a rule that needs more registers than it keeps. Stack is a copy of the
+	// user stack around and above Regs.SP; it is there only when the walk missed
+	// a table or met such a rule.
+	Regs     unwind.Regs
+	FromLeaf bool
+	Stack    Stack
 }
 
 // CopyFrom makes s a copy of from that stays valid. It reuses what slices s has for
@@ -113,7 +116,11 @@ func (r *sampleReader) decode(b []byte) error {
 	userFrames := int(le.Uint16(b[unsafe.Offsetof(s.UserFrames):]))
 	stackBytes := int(u32(unsafe.Offsetof(s.StackBytes)))
 	body := b[head:]
-	if 8*kernelFrames+16*userFrames+stackBytes > len(body) {
+	registers := 0 // bytes
+	if flags&(profilerSampleFlagsSAMPLE_REGISTERS|profilerSampleFlagsSAMPLE_RBX) != 0 {
+		registers = 8 * len(unwind.Regs{}.General)
+	}
+	if 8*kernelFrames+16*userFrames+registers+stackBytes > len(body) {
 		return fmt.Errorf("read samples: record of %d bytes is too short for %d + %d frames and %d bytes of stack", len(b), kernelFrames, userFrames, stackBytes)
 	}
 
@@ -133,6 +140,8 @@ func (r *sampleReader) decode(b []byte) error {
 		Exact: flags&profilerSampleFlagsSAMPLE_EXACT_PC != 0,
 	}
 	out.Regs.LRKnown = out.Regs.LR != 0
+	out.Regs.Full, out.Regs.RBX = flags&profilerSampleFlagsSAMPLE_REGISTERS != 0, flags&profilerSampleFlagsSAMPLE_RBX != 0
+	out.FromLeaf = flags&profilerSampleFlagsSAMPLE_FROM_LEAF != 0
 	out.Kernel = out.Kernel[:0]
 	for i := range kernelFrames {
 		out.Kernel = append(out.Kernel, le.Uint64(body[8*i:]))
@@ -143,8 +152,12 @@ func (r *sampleReader) decode(b []byte) error {
 		f := body[16*i:]
 		out.User = append(out.User, Frame{Address: le.Uint64(f), Exe: le.Uint32(f[8:]), Flags: FrameFlags(le.Uint32(f[12:]))})
 	}
+	body = body[16*userFrames:]
+	for i := range registers / 8 {
+		out.Regs.General[i] = le.Uint64(body[8*i:])
+	}
 	out.Stack = Stack{
-		bytes: body[16*userFrames:][:stackBytes],
+		bytes: body[registers:][:stackBytes],
 		base:  (out.Regs.SP - uint64(profilerLimitsRED_ZONE)) &^ (stackPage - 1),
 		pages: u32(unsafe.Offsetof(s.StackPages)),
 	}

@@ -106,24 +106,52 @@ func (e *Executable) Open() (*elffile.File, error) {
 	return e.elf.Reopen()
 }
 
+// open returns what pages are built of; nil without unwind information. e.filling
+// is held.
+func (e *Executable) open() (*unwind.Table, error) {
+	e.tableUsed = time.Now()
+	if e.table != nil {
+		return e.table, nil
+	}
+	table, err := unwind.NewTable(e.elf)
+	if errors.Is(err, unwind.ErrNoUnwindInfo) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", e.Path, err)
+	}
+	e.table = table
+	return table, nil
+}
+
 // page builds one page of rows; without unwind information it has none.
 func (e *Executable) page(n uint64) (*unwind.Page, error) {
-	e.tableUsed = time.Now()
-	if e.table == nil {
-		table, err := unwind.NewTable(e.elf)
-		if errors.Is(err, unwind.ErrNoUnwindInfo) {
-			return &unwind.Page{}, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", e.Path, err)
-		}
-		e.table = table
+	table, err := e.open()
+	if err != nil {
+		return nil, err
 	}
-	p, err := e.table.Page(n)
+	if table == nil {
+		return &unwind.Page{}, nil
+	}
+	p, err := table.Page(n)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", e.Path, err)
 	}
 	return p, nil
+}
+
+// callFrame returns what call frame information states about vaddr.
+func (e *Executable) callFrame(vaddr uint64) (c unwind.CallFrame, ok bool, err error) {
+	e.filling.Lock()
+	defer e.filling.Unlock()
+	table, err := e.open()
+	if err != nil || table == nil {
+		return c, false, err
+	}
+	if c, ok, err = table.CallFrame(vaddr); err != nil {
+		return c, false, fmt.Errorf("%s: %w", e.Path, err)
+	}
+	return c, ok, nil
 }
 
 // rest frees what is only needed to build pages, unless it was in use lately.

@@ -50,6 +50,18 @@ func (s *Space) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {
 	return rule, unwind.Unset
 }
 
+// CallFrame returns what call frame information states about an address, and by how
+// much the file is loaded above its ELF virtual addresses; false where nothing is.
+func (s *Space) CallFrame(addr uint64) (c unwind.CallFrame, bias uint64, ok bool) {
+	m, ok := s.mappings.find(addr)
+	if !ok || m.exe == nil || m.exe.directory.Pages == 0 {
+		return c, 0, false
+	}
+	c, ok, err := m.exe.callFrame(addr - m.bias)
+	s.tracker.failed(err)
+	return c, m.bias, ok
+}
+
 // Locate returns the executable that holds an address, and its ELF virtual
 // address there; 0 and the address itself when there is none.
 func (s *Space) Locate(addr uint64) (exe uint32, vaddr uint64) {

@@ -2,6 +2,7 @@ package unwind
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/headwater/headwater/ebpf/ehframe"
 )
@@ -46,4 +47,46 @@ func (f frames) find(vaddr uint64) (ehframe.FDE, error) {
 		return ehframe.FDE{}, err
 	}
 	return f.reader.FDE(off)
+}
+
+// CallFrame is what call frame information states about one address, whether a
+// row can express it or not.
+type CallFrame struct {
+	Row            ehframe.Row
+	ReturnRegister uint16 // the column of the return address
+	Signal         bool   // of a signal trampoline
+}
+
+// CallFrame returns what is stated about the ELF virtual address vaddr, and false
+// where nothing is, or in a Go program, whose statements are not to be trusted. The
+// error is about reading it.
+func (t *Table) CallFrame(vaddr uint64) (CallFrame, bool, error) {
+	b := t.builders.Get().(*builder)
+	defer t.builders.Put(b)
+	for _, f := range []frames{b.eh, b.debug} {
+		if f.reader == nil || t.sections.Go {
+			continue
+		}
+		fde, err := f.find(vaddr)
+		if err != nil {
+			return CallFrame{}, false, fmt.Errorf("unwind table: %w", err)
+		}
+		if !fde.Contains(vaddr) {
+			continue
+		}
+		c := CallFrame{ReturnRegister: uint16(fde.CIE.ReturnRegister), Signal: fde.CIE.SignalFrame}
+		found := false
+		err = b.program.Rows(&fde, func(row *ehframe.Row) bool {
+			if found = vaddr >= row.Start && vaddr < row.End; found {
+				c.Row = *row
+				c.Row.Registers = slices.Clone(row.Registers)
+			}
+			return !found
+		})
+		if err != nil && !found {
+			return CallFrame{}, false, fmt.Errorf("unwind table: %w", err)
+		}
+		return c, found, nil
+	}
+	return CallFrame{}, false, nil
 }
