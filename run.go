@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	stdlog "log"
 	"net"
 	"net/http"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 	"github.com/spf13/cobra"
 
@@ -100,6 +102,7 @@ func newProgram(flags runFlags, path string, stderr io.Writer) (*program, error)
 	})
 	p.server = &http.Server{
 		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          stdlog.New(log.NewStdlibAdapter(level.Warn(p.logger)), "", 0),
 		Handler: p.runtime.Handler(river.HTTPOptions{
 			Gatherer: metrics,
 			Reload:   p.reload,
@@ -140,7 +143,7 @@ func (p *program) run(ctx context.Context) error {
 	if err := p.firstLoad(); err != nil {
 		return err
 	}
-	level.Info(p.logger).Log("msg", "running", "config", p.path, "http", "http://"+p.listener.Addr().String()+"/")
+	level.Info(p.logger).Log("msg", "running", "config", p.path, "http", p.runtime.Scheme()+"://"+p.listener.Addr().String()+"/")
 	p.reloadOnSignals(ctx)
 	return nil
 }
@@ -192,7 +195,7 @@ func (p *program) reload() error {
 }
 
 func (p *program) serve() {
-	if err := p.server.Serve(p.listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := p.server.Serve(p.runtime.Listener(p.listener)); !errors.Is(err, http.ErrServerClosed) {
 		level.Error(p.logger).Log("msg", "HTTP server ended", "err", err)
 	}
 }

@@ -29,7 +29,8 @@ type HTTPOptions struct {
 	UIPrefix string              // where the pages and the web API are; "" means /
 }
 
-// Handler serves the runtime's state and API:
+// Handler serves the runtime's state and API, behind the credentials that the
+// http block demands:
 //
 //	/-/ready /-/healthy         for probes
 //	/-/reload                   load the configuration anew
@@ -62,7 +63,7 @@ func (r *Runtime) Handler(options HTTPOptions) http.Handler {
 	for _, page := range []string{"{$}", "graph", "graph/", "component/", "assets/"} {
 		mux.Handle("GET "+base+page, pages)
 	}
-	return mux
+	return r.authenticated(mux)
 }
 
 func handlePProf(mux *http.ServeMux) {

@@ -127,10 +127,14 @@ func (m *module) evaluateAll(g *graph) (diag.Diagnostics, map[string][]byte) {
 }
 
 func failureOf(n node) string {
-	if _, ok := n.(instance); ok {
+	switch n := n.(type) {
+	case instance:
 		return "Failed to build component"
+	case *settingNode:
+		return n.failure
+	default:
+		return "Failed to evaluate node for config block"
 	}
-	return "Failed to evaluate node for config block"
 }
 
 // withFilesOf adds the files of a LoadError inside err to files.

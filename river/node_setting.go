@@ -9,7 +9,8 @@ import (
 // defaults where there is none.
 type settingNode struct {
 	blockNode
-	apply func(decode func(arguments interface{}) error) error
+	apply   func(decode func(arguments interface{}) error) error
+	failure string // what diagnostics call a failed evaluation
 }
 
 // newSettingNode returns the node of the block of that name. apply decodes the
@@ -18,6 +19,7 @@ func newSettingNode(r *Runtime, name string, apply func(decode func(arguments in
 	return &settingNode{
 		blockNode: blockNode{nodeID: name, globalID: name, standard: r.standard, health: newNodeHealth()},
 		apply:     apply,
+		failure:   "Failed to evaluate node for config block",
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"context"
 	goruntime "runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-kit/log"
@@ -58,6 +59,7 @@ type Runtime struct {
 	metrics  *runtimeMetrics
 	queue    *evaluationQueue // nodes of all modules to evaluate because of new exports
 	settings []*settingNode   // the blocks that configure the runtime itself
+	http     atomic.Pointer[httpSettings]
 	root     *module
 }
 
@@ -72,7 +74,8 @@ func New(options Options) *Runtime {
 		standard: standardScope(),
 		queue:    newEvaluationQueue(),
 	}
-	r.settings = []*settingNode{newLoggingNode(r)}
+	r.http.Store(&httpSettings{})
+	r.settings = []*settingNode{newLoggingNode(r), newHTTPNode(r)}
 	r.root = newModule(r, "", nil, nil)
 	r.metrics = newRuntimeMetrics(r)
 	if options.Registerer != nil {
