@@ -9,6 +9,7 @@ STAMP    := $(shell git status --short >/dev/null 2>&1 && echo true || echo fals
 UNIT      = $(shell go list ./... | grep -v '/integration$$')
 FUZZTIME ?= 20s
 SOAK     ?= 10m
+CRASHES  ?= 200
 LOAD_SECONDS ?= 60
 ADDRESS  := 127.0.0.1:12345
 
@@ -70,6 +71,9 @@ verify-mixed: build ## compare stacks with full CFI for LOAD_SECONDS (60) under 
 	integration/packages load
 	./headwater verify --duration $$(($(LOAD_SECONDS) + 30))s -- integration/load mixed $(LOAD_SECONDS)
 	./headwater verify --duration $$(($(LOAD_SECONDS) + 30))s -- integration/load other $(LOAD_SECONDS)
+
+crash: ## kill a process with a queue of profiles CRASHES (200) times and see that none is lost
+	HEADWATER_CRASHES=$(CRASHES) go test -count=1 -timeout 0 -v -run '^TestCrash$$' ./component/pyroscope/write
 
 soak: pyroscope ## run the profiler for SOAK (10m) and see that it levels off; needs root
 	integration/packages test

@@ -18,6 +18,7 @@ import (
 type Arguments struct {
 	ExternalLabels map[string]string  `river:"external_labels,attr,optional"` // added to every profile, over its own labels
 	Endpoints      []*EndpointOptions `river:"endpoint,block,optional"`
+	Queue          *QueueOptions      `river:"queue,block,optional"` // nil: profiles wait in memory
 	Tracing        *Tracing           `river:"tracing,block,optional"`
 }
 
@@ -41,6 +42,11 @@ func (a *Arguments) Validate() error {
 	for _, name := range slices.Sorted(maps.Keys(a.ExternalLabels)) {
 		if err := checkLabel(name, a.ExternalLabels[name]); err != nil {
 			return refuse("external_labels", "cannot be used: %s", err)
+		}
+	}
+	if a.Queue != nil {
+		if err := a.Queue.check(); err != nil {
+			return err
 		}
 	}
 	for i, o := range a.Endpoints {

@@ -43,6 +43,13 @@ func TestDefaults(t *testing.T) {
 func TestEverythingDecodes(t *testing.T) {
 	const config = `
 		external_labels = {"env" = "prod", "a.b" = "c"}
+		queue {
+			max_size       = "2MiB"
+			max_age        = "30m"
+			max_in_flight  = 4
+			fsync          = "always"
+			fsync_interval = "2s"
+		}
 		tracing {
 			jaeger_propagator         = true
 			trace_context_propagator  = true
@@ -100,6 +107,8 @@ func TestEverythingDecodes(t *testing.T) {
 	var args Arguments
 	require.NoError(t, river.Unmarshal([]byte(config), &args))
 	require.Equal(t, []string{"tracing", "debug_info_upload_timeout"}, args.ignored())
+
+	require.Equal(t, &QueueOptions{MaxBytes: 2 << 20, MaxAge: 30 * time.Minute, MaxInFlight: 4, Fsync: "always", FsyncInterval: 2 * time.Second}, args.Queue)
 
 	first := args.Endpoints[0].HTTPClient.Convert()
 	require.NoError(t, first.Validate())
@@ -159,6 +168,16 @@ func TestInvalidArguments(t *testing.T) {
 		endpoint(`tls_config { cert_pem = "a" }`):                                                     `exactly one of key_pem or key_file must be configured when a client certificate is configured`,
 		endpoint(`tls_config { key_pem = "a" }`):                                                      `exactly one of cert_pem or cert_file must be configured when a client key is configured`,
 		endpoint(`tls_config { min_version = "SSL3" }`):                                               `unknown TLS version: SSL3`,
+	}
+	for lines, want := range map[string]string{
+		`max_size = "1KiB"`:     `queue.max_size must be at least 1MiB, got 1KiB`,
+		`max_size = "much"`:     `units: invalid much`,
+		`max_age = "0s"`:        `queue.max_age must be longer than 0s, got 0s`,
+		`max_in_flight = 0`:     `queue.max_in_flight must be from 1 to 16, got 0`,
+		`fsync = "sometimes"`:   `queue.fsync must be "interval", "always" or "never", got "sometimes"`,
+		`fsync_interval = "0s"`: `queue.fsync_interval must be longer than 0s, got 0s`,
+	} {
+		tests["queue {\n"+lines+"\n}"] = want
 	}
 	tests[endpoint("")+"\n"+endpoint(`max_backoff_retries = -1`)] = "endpoint 2 of 2: max_backoff_retries must not be negative, got -1"
 	for config, want := range tests {

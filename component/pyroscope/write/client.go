@@ -19,13 +19,15 @@ const maxResponse = 1 << 20
 // client pushes to one endpoint as its options say. It is immutable.
 type client struct {
 	opts     *EndpointOptions
+	queue    *QueueOptions // nil: profiles wait in memory
+	key      string        // of the queue's directory
 	http     *http.Client
 	pusher   pushv1connect.PusherServiceClient
 	agent    string
 	replaced chan struct{} // closed when the endpoint has got another client
 }
 
-func newClient(opts *EndpointOptions) (*client, error) {
+func newClient(opts *EndpointOptions, queue *QueueOptions, key string) (*client, error) {
 	u, err := parseEndpointURL(opts.URL)
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: url %w", err)
@@ -35,8 +37,10 @@ func newClient(opts *EndpointOptions) (*client, error) {
 		return nil, fmt.Errorf("endpoint %s: %w", u.Redacted(), err)
 	}
 	return &client{
-		opts: opts,
-		http: httpClient,
+		opts:  opts,
+		queue: queue,
+		key:   key,
+		http:  httpClient,
 		pusher: pushv1connect.NewPusherServiceClient(observer{httpClient}, opts.URL,
 			connect.WithReadMaxBytes(maxResponse)),
 		agent:    userAgent(),

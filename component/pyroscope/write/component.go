@@ -5,11 +5,19 @@
 // whoever hands it over goes on at once. Each endpoint is served by goroutines
 // of its own, which retry with growing waits. When a queue is full its oldest
 // profiles are dropped and counted.
+//
+// With a queue block the queues are on disk: what Append has taken is sent in
+// order once the endpoint is there, also by a later run after this one was killed.
+// At most the profiles under way at that moment, one unless max_in_flight is
+// changed, are sent twice. Between the start and Run, and while the disk fails,
+// profiles wait in memory.
 package write
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -88,6 +96,7 @@ func (c *Component) Run(ctx context.Context) error {
 	for _, e := range c.endpoints {
 		e.start()
 	}
+	c.sweep()
 	c.mu.Unlock()
 
 	<-ctx.Done()
@@ -107,6 +116,26 @@ func (c *Component) Run(ctx context.Context) error {
 // retire stops an endpoint without waiting for it. The caller holds c.mu.
 func (c *Component) retire(e *endpoint) {
 	c.retired.Go(func() { e.stop(c.tuning.flush) })
+}
+
+// queueRoot is where the endpoints' queues are.
+func (c *Component) queueRoot() string { return filepath.Join(c.opts.DataPath, "queue") }
+
+// sweep removes the queues of endpoints that went long ago. The caller holds c.mu.
+func (c *Component) sweep() {
+	if c.opts.DataPath == "" {
+		return
+	}
+	keep := map[string]bool{}
+	maxAge := c.tuning.maxAge
+	for _, e := range c.endpoints {
+		client := e.client.Load()
+		keep[client.key] = true
+		if client.queue != nil {
+			maxAge = client.queue.MaxAge
+		}
+	}
+	sweep(c.queueRoot(), keep, maxAge, c.opts.Logger)
 }
 
 // Update implements component.Component. Endpoints that are still there, known by
@@ -142,6 +171,9 @@ func (c *Component) apply(args Arguments) error {
 		}
 	}
 	c.endpoints = endpoints
+	if c.phase == running {
+		c.sweep()
+	}
 	for _, name := range args.ignored() {
 		level.Warn(c.opts.Logger).Log("msg", "argument has no effect here", "argument", name)
 	}
@@ -150,24 +182,31 @@ func (c *Component) apply(args Arguments) error {
 
 // plan compares args with the endpoints there are. It changes nothing.
 func (c *Component) plan(args Arguments) (changes []change, removed []*endpoint, err error) {
+	if args.Queue != nil && c.opts.DataPath == "" {
+		return nil, nil, errors.New("queue: this program gives its components no directory for data")
+	}
 	changes = make([]change, len(args.Endpoints))
 	left := slices.Clone(c.endpoints)
-	adopt := func(matches func(e *endpoint, o *EndpointOptions) bool) {
+	keys := make([]string, len(args.Endpoints))
+	if args.Queue != nil {
+		keys = queueKeys(args.Endpoints)
+	}
+	adopt := func(matches func(e *endpoint, o *EndpointOptions, queue *QueueOptions, key string) bool) {
 		for i, o := range args.Endpoints {
 			if changes[i].endpoint != nil {
 				continue
 			}
-			if k := slices.IndexFunc(left, func(e *endpoint) bool { return matches(e, o) }); k >= 0 {
+			if k := slices.IndexFunc(left, func(e *endpoint) bool { return matches(e, o, args.Queue, keys[i]) }); k >= 0 {
 				changes[i].endpoint = left[k]
 				left = slices.Delete(left, k, k+1)
 			}
 		}
 	}
 	adopt((*endpoint).uses) // of several with one URL, those that stay the same stay themselves
-	adopt(func(e *endpoint, o *EndpointOptions) bool { return e.client.Load().opts.URL == o.URL })
+	adopt((*endpoint).fits)
 	for i, o := range args.Endpoints {
-		if e := changes[i].endpoint; e == nil || !e.uses(o) {
-			if changes[i].client, err = newClient(o); err != nil {
+		if e := changes[i].endpoint; e == nil || !e.uses(o, args.Queue, keys[i]) {
+			if changes[i].client, err = newClient(o, args.Queue, keys[i]); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -182,7 +221,7 @@ func (c *Component) carryOut(next change) *endpoint {
 		}
 		return next.endpoint
 	}
-	e := newEndpoint(next.client, c.tuning, c.metrics, c.opts.Logger)
+	e := newEndpoint(next.client, c.queueRoot(), c.tuning, c.metrics, c.opts.Logger)
 	if c.phase == running {
 		e.start()
 	}
@@ -198,6 +237,9 @@ func (c *Component) CurrentHealth() component.Health {
 		problem, since := e.status.problem()
 		if problem != "" {
 			problems = append(problems, fmt.Sprintf("endpoint %s: %s", e.name, problem))
+		}
+		if trouble := e.queue.usage().trouble; trouble != "" {
+			problems = append(problems, fmt.Sprintf("endpoint %s: profiles wait in memory, for the queue on disk fails: %s", e.name, trouble))
 		}
 		if since.After(health.UpdateTime) {
 			health.UpdateTime = since
@@ -229,7 +271,10 @@ type EndpointInfo struct {
 	Dropped       uint64 `river:"dropped_profiles,attr"`
 	QueueProfiles int    `river:"queue_profiles,attr"`
 	QueueBytes    int    `river:"queue_bytes,attr"`
-	LastError     string `river:"last_error,attr,optional"` // "" if the last push succeeded
+	QueueMemory   int    `river:"queue_memory_profiles,attr"`     // of queue_profiles, not on disk
+	QueueDisk     int64  `river:"queue_disk_bytes,attr"`          // of all files
+	QueueTrouble  string `river:"queue_disk_error,attr,optional"` // "" if the disk works
+	LastError     string `river:"last_error,attr,optional"`       // "" if the last push succeeded
 }
 
 // DebugInfo implements component.DebugComponent.
@@ -242,10 +287,13 @@ func (c *Component) DebugInfo() interface{} {
 }
 
 func (e *endpoint) info() EndpointInfo {
-	items, bytes := e.queue.usage()
+	held := e.queue.usage()
 	e.status.mu.Lock()
 	defer e.status.mu.Unlock()
-	info := EndpointInfo{URL: e.name, Sent: e.status.sent, Dropped: e.status.drops, QueueProfiles: items, QueueBytes: bytes}
+	info := EndpointInfo{
+		URL: e.name, Sent: e.status.sent, Dropped: e.status.drops,
+		QueueProfiles: held.profiles, QueueBytes: held.bytes, QueueMemory: held.inMemory, QueueDisk: held.diskBytes, QueueTrouble: held.trouble,
+	}
 	if e.status.err != nil {
 		info.LastError = brief(e.status.err)
 	}

@@ -325,7 +325,7 @@ func TestServerComesBack(t *testing.T) {
 	for i := range 20 {
 		r.append(fmt.Sprint(i))
 	}
-	require.Eventually(t, func() bool { return r.CurrentHealth().Health == component.HealthTypeUnhealthy }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.CurrentHealth().Health == component.HealthTypeUnhealthy }, 60*time.Second, time.Millisecond)
 	health := r.CurrentHealth()
 	require.Contains(t, health.Message, "endpoint "+s.URL+": ")
 	require.Contains(t, health.Message, "pushes in a row failed since ")
@@ -338,7 +338,7 @@ func TestServerComesBack(t *testing.T) {
 		found[s.receive(t).profile] = true
 	}
 	require.Len(t, found, 20)
-	require.Eventually(t, func() bool { return r.CurrentHealth().Health == component.HealthTypeHealthy }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.CurrentHealth().Health == component.HealthTypeHealthy }, 60*time.Second, time.Millisecond)
 	r.eventually("pyroscope_write_sent_profiles_total", 20)
 	require.Zero(t, r.metric("pyroscope_write_dropped_profiles_total"))
 	require.Contains(t, r.log.String(), "endpoint takes profiles again")
@@ -412,7 +412,7 @@ func TestStopWakesRetries(t *testing.T) {
 	args.Endpoints[0].MinBackoff, args.Endpoints[0].MaxBackoff = time.Hour, time.Hour
 	r := newRig(t, args, testTuning()).run()
 	r.append("x")
-	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "trying again") }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "trying again") }, 60*time.Second, time.Millisecond)
 	s.set(nil)
 	r.stop()
 	require.Equal(t, "x", s.receive(t).profile)

@@ -2,6 +2,7 @@ package write
 
 import (
 	"context"
+	"path/filepath"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,8 @@ type tuning struct {
 	queueBytes, queueItems int           // profiles that wait for one endpoint
 	senders                int           // profiles under way to one endpoint
 	maxAge                 time.Duration // of a profile, from when it was handed over
+	probeEvery             time.Duration // at most between two attempts while an endpoint is away
+	retryDisk              time.Duration // between two attempts to use a disk that failed
 	logEvery               time.Duration // between two lines of one kind
 	grace                  time.Duration // for profiles that come when we are told to stop
 	flush                  time.Duration // for what waits then
@@ -26,6 +29,8 @@ func defaultTuning() tuning {
 		queueItems: 4096,
 		senders:    4,
 		maxAge:     time.Hour, // Pyroscope refuses what is older
+		probeEvery: 10 * time.Second,
+		retryDisk:  time.Second,
 		logEvery:   10 * time.Second,
 		grace:      500 * time.Millisecond,
 		flush:      5 * time.Second,
@@ -39,10 +44,12 @@ type endpoint struct {
 	tuning  tuning
 	metrics endpointMetrics
 	journal *journal
-	queue   *queue
+	queue   queue
 	client  atomic.Pointer[client]
 	status  status
+	scout   atomic.Bool // one of the waiting senders looks whether the endpoint is back
 
+	kept       atomic.Int64 // profiles in flight that stay on disk for the next start
 	pauseUntil atomic.Int64 // no pushes before then, in nanoseconds since 1970
 
 	abort    context.Context // done: give up what is under way
@@ -51,15 +58,28 @@ type endpoint struct {
 	senders  sync.WaitGroup
 }
 
-func newEndpoint(c *client, t tuning, m *metrics, logger log.Logger) *endpoint {
+// newEndpoint returns an endpoint that keeps its queue in a directory of its own
+// below root, if its client has a queue at all.
+func newEndpoint(c *client, root string, t tuning, m *metrics, logger log.Logger) *endpoint {
 	name := endpointName(c.opts)
+	logger = log.With(logger, "endpoint", name)
 	e := &endpoint{
 		name:     name,
 		tuning:   t,
 		metrics:  m.of(name),
-		journal:  newJournal(log.With(logger, "endpoint", name), t.logEvery),
-		queue:    newQueue(t.queueBytes, t.queueItems),
+		journal:  newJournal(logger, t.logEvery),
 		draining: make(chan struct{}),
+	}
+	if c.queue == nil {
+		e.queue = newMemoryQueue(t.queueBytes, t.queueItems, e.metrics.queued)
+	} else {
+		e.queue = newDiskQueue(filepath.Join(root, c.key), *c.queue, t.queueBytes, t.queueItems, diskHooks{
+			logger:     logger,
+			report:     e.metrics.queued,
+			failed:     e.metrics.diskErrors.Inc,
+			fellBack:   e.fellBack,
+			retryEvery: t.retryDisk,
+		})
 	}
 	e.abort, e.cancel = context.WithCancel(context.Background())
 	e.client.Store(c)
@@ -76,8 +96,16 @@ func endpointName(o *EndpointOptions) string {
 }
 
 // uses reports whether the endpoint already works with these options.
-func (e *endpoint) uses(o *EndpointOptions) bool {
-	return reflect.DeepEqual(e.client.Load().opts, o)
+func (e *endpoint) uses(o *EndpointOptions, queue *QueueOptions, key string) bool {
+	c := e.client.Load()
+	return c.key == key && reflect.DeepEqual(c.opts, o) && reflect.DeepEqual(c.queue, queue)
+}
+
+// fits reports whether the endpoint can go on with such options: its profiles are
+// meant for the same server and wait in the same place.
+func (e *endpoint) fits(o *EndpointOptions, queue *QueueOptions, key string) bool {
+	c := e.client.Load()
+	return c.opts.URL == o.URL && c.key == key && (c.queue == nil) == (queue == nil)
 }
 
 // configure puts c in force for every attempt that begins from now on, retries
@@ -85,43 +113,43 @@ func (e *endpoint) uses(o *EndpointOptions) bool {
 func (e *endpoint) configure(c *client) {
 	old := e.client.Swap(c)
 	e.pauseUntil.Store(0)
+	if disk, ok := e.queue.(*diskQueue); ok {
+		disk.configure(*c.queue)
+	}
 	close(old.replaced)
 	old.close()
 }
 
-// enqueue hands over a profile and never blocks. It reports false if the endpoint
-// has been stopped.
+// enqueue hands over a profile and never blocks for the endpoint's sake. It reports
+// false if the endpoint has been stopped.
 func (e *endpoint) enqueue(it *item) bool {
-	dropped, ok := e.queue.push(it)
-	if !ok {
-		return false
-	}
-	e.metrics.queued(it, 1)
-	for _, d := range dropped {
-		e.metrics.queued(d, -1)
-		e.drop(d, "dropped profiles, the queue is full", nil)
-	}
-	return true
+	lost, ok := e.queue.push(it)
+	e.lose(lost...)
+	return ok
 }
 
 // next takes the oldest profile out of the queue, nil if there is none.
-func (e *endpoint) next() *item {
-	it := e.queue.pop()
-	if it != nil {
-		e.metrics.queued(it, -1)
-	}
+func (e *endpoint) next(extra bool) *item {
+	it, lost := e.queue.pop(extra)
+	e.lose(lost...)
 	return it
 }
 
 // start begins to send.
 func (e *endpoint) start() {
-	for range e.tuning.senders {
+	e.queue.start()
+	senders := e.tuning.senders
+	if e.queue.keeps() {
+		senders = mostInFlight // the queue sees to it that no more work than configured
+	}
+	for range senders {
 		e.senders.Go(e.send)
 	}
 }
 
 // stop takes no more profiles, sends what waits for at most flush, and drops the
-// rest. It returns when all is quiet, also if start was never called.
+// rest unless the queue keeps it. It returns when all is quiet, also if start was
+// never called.
 func (e *endpoint) stop(flush time.Duration) {
 	e.queue.close()
 	close(e.draining)
@@ -129,8 +157,10 @@ func (e *endpoint) stop(flush time.Duration) {
 	e.senders.Wait()
 	deadline.Stop()
 	e.cancel()
-	for it := e.next(); it != nil; it = e.next() {
-		e.drop(it, "dropped profiles, stopped before they were sent", nil)
+	lost, kept := e.queue.release()
+	e.lose(lost...)
+	if kept += int(e.kept.Load()); kept > 0 {
+		e.journal.info("profiles stay in the queue on disk", "profiles", kept)
 	}
 	e.client.Load().close()
 	e.journal.close()
@@ -138,27 +168,65 @@ func (e *endpoint) stop(flush time.Duration) {
 
 // send delivers profiles until the endpoint is stopped.
 func (e *endpoint) send() {
+	var ahead []*item // taken out of the queue before their turn
 	for e.abort.Err() == nil {
 		draining := isClosed(e.draining) // before looking: nothing comes after that
-		if it := e.next(); it != nil {
-			e.deliver(it)
+		var it *item
+		if len(ahead) > 0 {
+			it, ahead = ahead[0], ahead[1:]
+		} else {
+			it = e.next(false)
+		}
+		if it != nil {
+			ahead = e.deliver(it, ahead)
 			continue
 		}
 		if draining {
 			return
 		}
 		select {
-		case <-e.queue.ready:
+		case <-e.queue.ready():
 		case <-e.draining:
 		case <-e.abort.Done():
 		}
+	}
+	for _, it := range ahead {
+		e.keep(it, nil)
 	}
 }
 
 // drop counts a profile that will not arrive.
 func (e *endpoint) drop(it *item, why string, err error) {
-	e.metrics.droppedProfiles.Inc()
-	e.metrics.droppedBytes.Add(float64(it.size))
-	e.status.dropped()
-	e.journal.warn(why, it.size, err)
+	e.queue.done(it)
+	e.count(loss{why: why, profiles: 1, bytes: it.size}, err)
+}
+
+// keep leaves a profile that was not sent to the next start, if the queue can.
+func (e *endpoint) keep(it *item, err error) {
+	if e.queue.giveBack(it) {
+		e.kept.Add(1)
+		return
+	}
+	e.drop(it, lostToStop, err)
+}
+
+// lose counts what the queue has given up.
+func (e *endpoint) lose(lost ...loss) {
+	for _, l := range lost {
+		e.count(l, nil)
+	}
+}
+
+func (e *endpoint) count(l loss, err error) {
+	e.metrics.droppedProfiles.Add(float64(l.profiles))
+	e.metrics.droppedBytes.Add(float64(l.bytes))
+	e.metrics.lostTo(l)
+	e.status.dropped(l.profiles)
+	e.journal.warn(l.why, l.profiles, l.bytes, err)
+}
+
+// fellBack counts a profile that waits in memory, for the disk cannot take it.
+func (e *endpoint) fellBack(it *item, err error) {
+	e.metrics.inMemory.Inc()
+	e.journal.warn("the queue on disk cannot be used, profiles wait in memory", 1, it.size, err)
 }

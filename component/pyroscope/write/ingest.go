@@ -78,9 +78,16 @@ func (c *client) postIngest(ctx context.Context, r *ingestRequest) error {
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxResponse)) // to the end, so that the connection can be used again
 	switch {
 	case answer.StatusCode < 200 || answer.StatusCode > 299:
-		return fmt.Errorf("ingest: the server answers %s: %s", answer.Status, bytes.TrimSpace(text))
+		return &ingestError{status: answer.Status, text: string(bytes.TrimSpace(text))}
 	case err != nil:
 		return fmt.Errorf("ingest: read the answer: %w", err)
 	}
 	return nil
+}
+
+// ingestError is an answer of the older API.
+type ingestError struct{ status, text string }
+
+func (e *ingestError) Error() string {
+	return fmt.Sprintf("ingest: the server answers %s: %s", e.status, e.text)
 }

@@ -32,8 +32,8 @@ func newJournal(logger log.Logger, every time.Duration) *journal {
 	return &journal{logger: logger, every: every, kinds: map[string]*events{}}
 }
 
-// warn notes an event of the kind, about one profile of that size.
-func (j *journal) warn(kind string, size int, err error) {
+// warn notes an event of the kind, about so many profiles of so many bytes.
+func (j *journal) warn(kind string, profiles, bytes int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e := j.kinds[kind]
@@ -41,8 +41,8 @@ func (j *journal) warn(kind string, size int, err error) {
 		e = &events{}
 		j.kinds[kind] = e
 	}
-	e.profiles++
-	e.bytes += size
+	e.profiles += profiles
+	e.bytes += bytes
 	e.err = err
 	if e.timer == nil || j.closed {
 		j.write(kind, e)
@@ -79,7 +79,9 @@ func (j *journal) write(kind string, e *events) {
 }
 
 // info logs a line at once.
-func (j *journal) info(message string) { level.Info(j.logger).Log("msg", message) }
+func (j *journal) info(message string, keyvals ...any) {
+	level.Info(j.logger).Log(append([]any{"msg", message}, keyvals...)...)
+}
 
 // close logs what is left. Events that come later are logged one by one.
 func (j *journal) close() {

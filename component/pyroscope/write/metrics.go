@@ -13,6 +13,8 @@ type metrics struct {
 	retries                       *prometheus.CounterVec
 	latency                       *prometheus.HistogramVec
 	queueBytes, queueProfiles     *prometheus.GaugeVec
+	dropReasons                   *prometheus.CounterVec
+	diskErrors, inMemory          *prometheus.CounterVec
 }
 
 // newMetrics returns the metrics, registered with register unless that is nil.
@@ -31,6 +33,12 @@ func newMetrics(register prometheus.Registerer) *metrics {
 		retries:         counter("pyroscope_write_retries_total", "Attempts to push a profile again."),
 		queueBytes:      gauge("pyroscope_write_queue_bytes", "Bytes of profiles that wait to be pushed."),
 		queueProfiles:   gauge("pyroscope_write_queue_profiles", "Profiles that wait to be pushed."),
+		diskErrors:      counter("pyroscope_write_queue_disk_errors_total", "Failed uses of the queue on disk."),
+		inMemory:        counter("pyroscope_write_queue_memory_profiles_total", "Profiles that had to wait in memory because the queue on disk could not take them."),
+		dropReasons: registered(register, prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pyroscope_write_drop_reasons_total",
+			Help: "The profiles of pyroscope_write_dropped_profiles_total by reason.",
+		}, []string{"endpoint", "reason"})),
 		latency: registered(register, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "pyroscope_write_latency",
 			Help: "Time of pushes in seconds: push_downstream is one attempt, push_endpoint the whole delivery of a profile from its arrival.",
@@ -60,6 +68,8 @@ type endpointMetrics struct {
 	retries                       prometheus.Counter
 	attempt, delivery             prometheus.Observer
 	queueBytes, queueProfiles     prometheus.Gauge
+	diskErrors, inMemory          prometheus.Counter
+	dropReasons                   *prometheus.CounterVec // by reason
 }
 
 func (m *metrics) of(endpoint string) endpointMetrics {
@@ -73,12 +83,20 @@ func (m *metrics) of(endpoint string) endpointMetrics {
 		delivery:        m.latency.WithLabelValues(endpoint, "push_endpoint"),
 		queueBytes:      m.queueBytes.WithLabelValues(endpoint),
 		queueProfiles:   m.queueProfiles.WithLabelValues(endpoint),
+		diskErrors:      m.diskErrors.WithLabelValues(endpoint),
+		inMemory:        m.inMemory.WithLabelValues(endpoint),
+		dropReasons:     m.dropReasons.MustCurryWith(prometheus.Labels{"endpoint": endpoint}),
 	}
 }
 
-// queued counts an item that enters (1) or leaves (-1) the queue. Endpoints of
-// one URL share the gauges.
-func (m *endpointMetrics) queued(it *item, sign float64) {
-	m.queueProfiles.Add(sign)
-	m.queueBytes.Add(sign * float64(it.size))
+// queued counts profiles that enter the queue, or leave it if negative. Endpoints
+// of one URL share the gauges.
+func (m *endpointMetrics) queued(profiles, bytes int) {
+	m.queueProfiles.Add(float64(profiles))
+	m.queueBytes.Add(float64(bytes))
+}
+
+// lostTo counts lost profiles by reason.
+func (m *endpointMetrics) lostTo(l loss) {
+	m.dropReasons.WithLabelValues(l.reason()).Add(float64(l.profiles))
 }

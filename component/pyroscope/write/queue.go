@@ -1,7 +1,6 @@
 package write
 
 import (
-	"sync"
 	"time"
 
 	pushv1 "github.com/grafana/pyroscope/api/gen/proto/go/push/v1"
@@ -14,95 +13,105 @@ type item struct {
 	ingest *ingestRequest // set if push is nil
 	size   int            // bytes of the profile
 	taken  time.Time
+	place  uint64 // in a queue on disk, 0 if it has none
+	stored bool   // read from disk, where it still is
 }
 
 // queue holds the profiles that wait for one endpoint, the oldest first. It is
 // bounded: a new profile pushes the oldest out, since the newest are what people
-// look at. It is safe for concurrent use.
-type queue struct {
-	maxBytes, maxItems int
+// look at. Queues are safe for concurrent use.
+type queue interface {
+	// start lets the queue use the disk.
+	start()
 
-	ready chan struct{} // holds a token while the queue is not empty
+	// push adds it. What had to make room is lost; it itself if it is bigger than
+	// the whole queue. It reports false, and does not take it, if the queue is
+	// closed.
+	push(it *item) (lost []loss, ok bool)
 
-	mu     sync.Mutex
-	items  []*item // the first head of them are taken
-	head   int
-	bytes  int
-	closed bool
+	// pop hands out the oldest item, nil if there is none at the moment. extra
+	// allows one more than the configured number to be under way.
+	pop(extra bool) (it *item, lost []loss)
+
+	// done says that an item from pop has arrived, or is given up for good.
+	done(it *item)
+
+	// giveBack keeps an item from pop for the next start of the program. It
+	// reports false if that is not possible.
+	giveBack(it *item) bool
+
+	// ready holds a token while there is something to pop.
+	ready() <-chan struct{}
+
+	// close refuses further items. Those that are in stay.
+	close()
+
+	// release ends the use of the queue. What is lost with it is returned; what is
+	// kept for the next start is counted.
+	release() (lost []loss, kept int)
+
+	// keeps reports whether items survive the end of the process.
+	keeps() bool
+
+	usage() usage
 }
 
-func newQueue(maxBytes, maxItems int) *queue {
-	return &queue{maxBytes: maxBytes, maxItems: maxItems, ready: make(chan struct{}, 1)}
+// usage is what a queue holds.
+type usage struct {
+	profiles, bytes int
+	inMemory        int    // of the profiles
+	diskBytes       int64  // of all files
+	trouble         string // what is wrong with the disk, or ""
 }
 
-// push adds it and returns the items that had to make room, it itself if it is
-// bigger than the whole queue. It reports false, and drops it, if the queue is
-// closed.
-func (q *queue) push(it *item) (dropped []*item, ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return nil, false
-	}
-	q.items = append(q.items, it)
-	q.bytes += it.size
-	for q.bytes > q.maxBytes || q.len() > q.maxItems {
-		dropped = append(dropped, q.take())
-	}
-	q.signal()
-	return dropped, true
+// loss tells of profiles that are given up.
+type loss struct {
+	why             string // one of the texts below
+	profiles, bytes int
 }
 
-// pop returns the oldest item, or nil if there is none.
-func (q *queue) pop() *item {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.len() == 0 {
-		return nil
-	}
-	it := q.take()
-	q.signal()
-	return it
+// Why profiles are lost, as the log tells.
+const (
+	lostToRoom    = "dropped profiles, the queue is full"
+	lostToTooBig  = "dropped profiles, bigger than the queue may be"
+	lostToRead    = "lost profiles, the queue on disk cannot be read"
+	lostToAge     = "dropped profiles, too old for the server"
+	lostToStop    = "dropped profiles, stopped before they were sent"
+	lostToRefusal = "dropped profiles, the endpoint refused them"
+	lostToRetries = "dropped profiles, retries are used up"
+)
+
+// reason returns why in a word, for metrics.
+func (l loss) reason() string {
+	return map[string]string{
+		lostToRoom: "queue_full", lostToTooBig: "too_big", lostToRead: "queue_damaged", lostToAge: "too_old",
+		lostToStop: "stopped", lostToRefusal: "refused", lostToRetries: "retries_used_up",
+	}[l.why]
 }
 
-// close refuses further items. Those that are in stay.
-func (q *queue) close() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.closed = true
-}
+// token is the channel behind ready.
+type token chan struct{}
 
-// usage returns the number and bytes of the items that wait.
-func (q *queue) usage() (items, bytes int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.len(), q.bytes
-}
+func newToken() token { return make(token, 1) }
 
-func (q *queue) len() int { return len(q.items) - q.head }
-
-// take removes the oldest item.
-func (q *queue) take() *item {
-	it := q.items[q.head]
-	q.items[q.head] = nil
-	q.head++
-	q.bytes -= it.size
-	if q.head > len(q.items)/2 { // keep the taken part small
-		n := copy(q.items, q.items[q.head:])
-		clear(q.items[n:])
-		q.items, q.head = q.items[:n], 0
-	}
-	return it
-}
-
-// signal puts a token into ready if there is something to take. A reader that
-// takes the token takes an item, and puts the token back if more are left.
-func (q *queue) signal() {
-	if q.len() == 0 {
-		return
-	}
+// put puts the token in. A reader that takes it takes an item, and the queue puts
+// it back if more are left.
+func (t token) put() {
 	select {
-	case q.ready <- struct{}{}:
+	case t <- struct{}{}:
 	default:
 	}
+}
+
+// meter reports changes of a queue's usage.
+type meter struct {
+	report          func(profiles, bytes int) // differences; may be nil
+	profiles, bytes int
+}
+
+func (m *meter) set(profiles, bytes int) {
+	if m.report != nil && (profiles != m.profiles || bytes != m.bytes) {
+		m.report(profiles-m.profiles, bytes-m.bytes)
+	}
+	m.profiles, m.bytes = profiles, bytes
 }

@@ -26,6 +26,7 @@ type verdict int
 
 const (
 	giveUp    verdict = iota // the server will never take it
+	denied                   // the server takes nothing like this: the fault may be in the configuration
 	retry                    // later, as often as configured
 	retryAFew                // as retry, but at most fewRetries times
 	slowDown                 // as retry, and all pushes to this endpoint wait
@@ -47,7 +48,7 @@ func judge(err error, response response, retry429 bool) verdict {
 		return giveUp
 	}
 	if isFinalStatus(response.status) {
-		return giveUp
+		return blame(err, response.status)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return retry
@@ -60,6 +61,8 @@ func judge(err error, response response, retry429 bool) verdict {
 		return retry
 	case connect.CodeDeadlineExceeded, connect.CodeInternal, connect.CodeUnavailable, connect.CodeDataLoss, connect.CodeAborted:
 		return retry
+	case connect.CodeUnauthenticated, connect.CodePermissionDenied, connect.CodeNotFound, connect.CodeUnimplemented, connect.CodeCanceled:
+		return denied
 	}
 	return giveUp
 }
@@ -73,6 +76,21 @@ func isFinalStatus(status int) bool {
 	return status >= 300 && status < 500
 }
 
+// blame tells whether a final status is about the profile, or about how and where
+// it is sent: a token that has expired, a path that a proxy does not know.
+func blame(err error, status int) verdict {
+	switch status {
+	case http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+		return giveUp
+	case http.StatusBadRequest: // Pyroscope's own, or a proxy's?
+		var refused *ingestError
+		if connect.IsWireError(err) || errors.As(err, &refused) {
+			return giveUp
+		}
+	}
+	return denied
+}
+
 // backoff gives the waits between retries of one profile: each from a range that
 // doubles, at random so that senders do not march in step. (The library at hand
 // spreads its waits to both sides of the maximum, so max_backoff_period would
@@ -81,9 +99,11 @@ type backoff struct {
 	low, most time.Duration
 }
 
-func newBackoff(o *EndpointOptions) backoff {
+// newBackoff returns the waits that o asks for, none longer than most unless the
+// first one is.
+func newBackoff(o *EndpointOptions, most time.Duration) backoff {
 	low := max(o.MinBackoff, minWait)
-	return backoff{low: low, most: max(o.MaxBackoff, low)}
+	return backoff{low: low, most: max(min(o.MaxBackoff, most), low)}
 }
 
 // next returns the next wait.

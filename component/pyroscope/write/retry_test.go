@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ import (
 func TestBackoff(t *testing.T) {
 	o := &EndpointOptions{MinBackoff: 100 * time.Millisecond, MaxBackoff: time.Second}
 	for range 100 {
-		b := newBackoff(o)
+		b := newBackoff(o, math.MaxInt64)
 		for _, low := range []time.Duration{100, 200, 400, 800, 1000, 1000} {
 			wait := b.next()
 			require.GreaterOrEqual(t, wait, low*time.Millisecond)
@@ -30,7 +31,7 @@ func TestBackoff(t *testing.T) {
 
 func TestBackoffOfOddArguments(t *testing.T) {
 	for _, o := range []EndpointOptions{{}, {MaxBackoff: 1}, {MinBackoff: time.Hour, MaxBackoff: time.Second}, {MinBackoff: 1 << 62, MaxBackoff: 1<<63 - 1}} {
-		b := newBackoff(&o)
+		b := newBackoff(&o, math.MaxInt64)
 		for range 100 {
 			wait := b.next()
 			require.GreaterOrEqual(t, wait, minWait)
@@ -67,9 +68,14 @@ func TestJudge(t *testing.T) {
 		{wire(connect.CodeResourceExhausted), 429, slowDown},
 		{of(connect.CodeResourceExhausted), 200, giveUp}, // our own limit on answers
 		{of(connect.CodeUnavailable), 429, slowDown},
-		{of(connect.CodeInternal), 400, giveUp},
+		{of(connect.CodeInternal), 400, denied}, // a proxy's
+		{wire(connect.CodeInvalidArgument), 400, giveUp},
+		{&ingestError{}, 400, giveUp},
 		{of(connect.CodeUnknown), 413, giveUp},
-		{of(connect.CodeUnknown), 302, giveUp},
+		{of(connect.CodeUnknown), 302, denied},
+		{wire(connect.CodeUnauthenticated), 401, denied},
+		{of(connect.CodeUnauthenticated), 401, denied},
+		{wire(connect.CodeUnimplemented), 501, denied},
 		{wire(connect.CodeAborted), 409, retry},
 	}
 	for _, test := range tests {
@@ -77,9 +83,14 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestQueue(t *testing.T) {
-	q := newQueue(100, 3)
-	require.Nil(t, q.pop())
+func TestMemoryQueue(t *testing.T) {
+	q := newMemoryQueue(100, 3, nil)
+	pop := func() *item {
+		it, lost := q.pop(false)
+		require.Empty(t, lost)
+		return it
+	}
+	require.Nil(t, pop())
 	put := func(size int) (dropped int) {
 		t.Helper()
 		gone, ok := q.push(&item{size: size})
@@ -90,38 +101,36 @@ func TestQueue(t *testing.T) {
 	require.Equal(t, 0, put(20))
 	require.Equal(t, 0, put(30))
 	require.Equal(t, 1, put(40), "one too many: the oldest goes")
-	items, bytes := q.usage()
-	require.Equal(t, []int{3, 90}, []int{items, bytes})
+	require.Equal(t, usage{profiles: 3, bytes: 90, inMemory: 3}, q.usage())
 	require.Equal(t, 2, put(60), "too many bytes")
-	require.Equal(t, 40, q.pop().size)
+	require.Equal(t, 40, pop().size)
 	require.Equal(t, 2, put(101), "bigger than the queue: it does not stay either")
-	require.Nil(t, q.pop())
+	require.Nil(t, pop())
 	require.Equal(t, 0, put(100))
 	q.close()
 	_, ok := q.push(&item{size: 1})
 	require.False(t, ok)
-	require.Equal(t, 100, q.pop().size)
-	items, bytes = q.usage()
-	require.Equal(t, []int{0, 0}, []int{items, bytes})
+	require.Equal(t, 100, pop().size)
+	require.Equal(t, usage{}, q.usage())
 }
 
 // The queue keeps its order over many rounds and does not keep what it gave away.
-func TestQueueOrder(t *testing.T) {
-	q := newQueue(1<<30, 100)
+func TestRingOrder(t *testing.T) {
+	r := ring{maxBytes: 1 << 30, maxItems: 100}
 	next, expected := 0, 0
 	for round := range 200 {
 		for range round % 7 {
-			dropped, _ := q.push(&item{size: next})
+			dropped := r.push(&item{size: next})
 			next++
 			expected += len(dropped) // full from time to time
 		}
 		for range round % 6 {
-			if it := q.pop(); it != nil {
+			if it := r.pop(); it != nil {
 				require.Equal(t, expected, it.size)
 				expected++
 			}
 		}
-		require.LessOrEqual(t, len(q.items), 2*q.len()+1)
+		require.LessOrEqual(t, len(r.items), 2*r.len()+1)
 	}
 }
 
@@ -130,9 +139,9 @@ func TestJournal(t *testing.T) {
 	j := newJournal(log.NewLogfmtLogger(out), 50*time.Millisecond)
 	lines := func() []string { return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n") }
 	for range 1000 {
-		j.warn("dropped", 10, errors.New("why"))
+		j.warn("dropped", 1, 10, errors.New("why"))
 	}
-	j.warn("other", 1, nil)
+	j.warn("other", 1, 1, nil)
 	require.Equal(t, []string{
 		`level=warn msg=dropped profiles=1 bytes=10 err=why`,
 		`level=warn msg=other profiles=1 bytes=1`,
@@ -142,11 +151,11 @@ func TestJournal(t *testing.T) {
 	time.Sleep(120 * time.Millisecond)
 	require.Len(t, lines(), 3, "silence is not logged")
 
-	j.warn("dropped", 1, nil)
-	j.warn("dropped", 2, nil)
+	j.warn("dropped", 1, 1, nil)
+	j.warn("dropped", 1, 2, nil)
 	j.close()
 	require.Equal(t, []string{`level=warn msg=dropped profiles=1 bytes=1`, `level=warn msg=dropped profiles=1 bytes=2`}, lines()[3:])
-	j.warn("dropped", 3, nil)
+	j.warn("dropped", 1, 3, nil)
 	require.Len(t, lines(), 6)
 }
 

@@ -18,6 +18,19 @@ type status struct {
 	failures int       // attempts in a row
 	since    time.Time // of the first of them, or of the first success after them
 	err      error     // of the last of them
+
+	back chan struct{} // closed when an endpoint that was unhealthy takes a profile
+}
+
+// comesBack returns a channel that is closed when the endpoint, being unhealthy,
+// takes a profile again.
+func (s *status) comesBack() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.back == nil {
+		s.back = make(chan struct{})
+	}
+	return s.back
 }
 
 func (s *status) failed(err error) {
@@ -40,13 +53,17 @@ func (s *status) succeeded() bool {
 		s.since = time.Now()
 	}
 	s.failures, s.err = 0, nil
+	if wasBad && s.back != nil {
+		close(s.back)
+		s.back = nil
+	}
 	return wasBad
 }
 
-func (s *status) dropped() {
+func (s *status) dropped(profiles int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drops++
+	s.drops += uint64(profiles)
 }
 
 // problem says what is wrong, "" if nothing, and since when.

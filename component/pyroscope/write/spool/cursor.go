@@ -1,0 +1,132 @@
+package spool
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"os"
+	"slices"
+)
+
+// cursor says which records are done with: all up to low, and those in above. Its
+// file holds two copies that are written in turn, so that one is always whole. A
+// copy is a generation, low, the number of places in above, these, and a CRC-32C,
+// each number of 64 bits; it never crosses a page, so that even a process that is
+// killed writes it as a whole or not at all.
+type cursor struct {
+	file *os.File
+	lost bool // the file had neither copy whole
+
+	generation uint64
+	low        uint64
+	above      []uint64 // sorted, at most Window
+	begun      []uint64 // handed out and not done with
+}
+
+const (
+	slotBytes  = 512
+	slotHeader = 3 * 8
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func openCursor(name string) (*cursor, error) {
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	c := &cursor{file: file}
+	var slots [2 * slotBytes]byte
+	n, err := file.ReadAt(slots[:], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		file.Close()
+		return nil, err
+	}
+	if n == 0 { // take the disk space now, for it may be full later
+		if _, err := file.WriteAt(slots[:], 0); err != nil {
+			file.Close()
+			return nil, err
+		}
+		return c, nil
+	}
+	found := false
+	for _, slot := range [][]byte{slots[:slotBytes], slots[slotBytes:]} {
+		found = c.load(slot) || found
+	}
+	c.lost = !found && slices.ContainsFunc(slots[:], func(b byte) bool { return b != 0 })
+	return c, nil
+}
+
+// load takes over a copy if it is whole and newer.
+func (c *cursor) load(slot []byte) bool {
+	count := binary.BigEndian.Uint64(slot[16:])
+	if count > Window {
+		return false
+	}
+	end := slotHeader + 8*int(count)
+	generation := binary.BigEndian.Uint64(slot)
+	if generation == 0 || crc32.Checksum(slot[:end], castagnoli) != binary.BigEndian.Uint32(slot[end:]) {
+		return false
+	}
+	if generation <= c.generation {
+		return true
+	}
+	c.generation, c.low, c.above = generation, binary.BigEndian.Uint64(slot[8:]), nil
+	for i := range int(count) {
+		c.above = append(c.above, binary.BigEndian.Uint64(slot[slotHeader+8*i:]))
+	}
+	return true
+}
+
+func (c *cursor) store() error {
+	var slot [slotBytes]byte
+	c.generation++
+	binary.BigEndian.PutUint64(slot[0:], c.generation)
+	binary.BigEndian.PutUint64(slot[8:], c.low)
+	binary.BigEndian.PutUint64(slot[16:], uint64(len(c.above)))
+	end := slotHeader
+	for _, seq := range c.above {
+		binary.BigEndian.PutUint64(slot[end:], seq)
+		end += 8
+	}
+	binary.BigEndian.PutUint32(slot[end:], crc32.Checksum(slot[:end], castagnoli))
+	_, err := c.file.WriteAt(slot[:], int64(c.generation%2)*slotBytes)
+	return err
+}
+
+// waiting is how many places of the window are taken.
+func (c *cursor) waiting() int { return len(c.begun) + len(c.above) }
+
+func (c *cursor) isDone(seq uint64) bool {
+	if seq <= c.low {
+		return true
+	}
+	_, found := slices.BinarySearch(c.above, seq)
+	return found
+}
+
+// highest returns the highest place it knows of.
+func (c *cursor) highest() uint64 {
+	if len(c.above) > 0 {
+		return c.above[len(c.above)-1]
+	}
+	return c.low
+}
+
+func (c *cursor) begin(seq uint64) { c.begun = append(c.begun, seq) }
+
+// done notes that a record is done with. No place up to handed will come again but
+// those that have begun.
+func (c *cursor) done(seq, handed uint64) error {
+	c.begun = slices.DeleteFunc(c.begun, func(s uint64) bool { return s == seq })
+	if i, found := slices.BinarySearch(c.above, seq); !found {
+		c.above = slices.Insert(c.above, i, seq)
+	}
+	c.low = max(c.low, handed)
+	if len(c.begun) > 0 {
+		c.low = slices.Min(c.begun) - 1
+	}
+	c.above = slices.DeleteFunc(c.above, func(s uint64) bool { return s <= c.low })
+	return c.store()
+}

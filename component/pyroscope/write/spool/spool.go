@@ -1,0 +1,453 @@
+// Package spool keeps records on disk, first in, first out, until they are done
+// with. What Append has taken survives the end of the process at any moment, and
+// what is done with does not come back.
+//
+// A spool is a directory: log/ holds the segment files of a Prometheus write-ahead
+// log (tsdb/wlog: pages of 32 KiB, a CRC-32C for each part of a record), cursor
+// says up to where the records are done with, lock keeps other processes away.
+package spool
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+	"github.com/prometheus/prometheus/tsdb/wlog"
+	"github.com/prometheus/prometheus/util/compression"
+)
+
+// Limits of a segment file in bytes. The oldest segment is what goes when a spool
+// is full, so there are some.
+const (
+	segmentShare = 16 // of the whole spool
+	minSegment   = 64 << 10
+	maxSegment   = 16 << 20
+)
+
+// Window is the number of records that may be handed out and not done with, or
+// done with before an older one is.
+const Window = 48
+
+// Options say how a spool works.
+type Options struct {
+	MaxBytes int64         // on disk; then the oldest records go
+	Sync     SyncPolicy    // when what was written is made to survive a power failure
+	Interval time.Duration // between two such times, by SyncInterval
+	Logger   log.Logger    // tells of damage that Open has found
+}
+
+// SyncPolicy says when what was written is made to survive a power failure, or a
+// crash of the kernel. The end of the process alone loses nothing by any policy.
+type SyncPolicy int
+
+// The policies.
+const (
+	SyncInterval SyncPolicy = iota // soon, in the background
+	SyncAlways                     // before Append returns
+	SyncNever                      // when the kernel sees fit
+)
+
+// Record is what a spool keeps.
+type Record struct {
+	Seq   uint64    // its place in the order, from Reserve
+	Taken time.Time // when it began to wait, in whole nanoseconds
+	Size  int       // as the user counts it, in bytes
+	Data  []byte
+}
+
+// Lost tells of records that a spool had and gave up.
+type Lost struct{ Records, Bytes int }
+
+// ErrTooBig says that a record is bigger than the whole spool may be.
+var ErrTooBig = errors.New("bigger than the whole queue")
+
+// Spool is an open spool. It is safe for concurrent use.
+type Spool struct {
+	dir  string
+	lock *os.File
+
+	mu       sync.Mutex
+	opts     Options
+	wal      *wlog.WL
+	segments []*segment // the oldest first; wal writes the last one
+	broken   bool       // a write failed: the last segment may end in half a record
+	reader   *reader    // of the first segment with records to hand out; may be nil
+	cursor   *cursor
+	next     uint64 // the next free place
+	handed   uint64 // no place up to here will be handed out again
+	dirty    *time.Timer
+	unsynced bool // the last sync failed
+	closed   bool
+}
+
+// segment is one file.
+type segment struct {
+	index   int
+	last    uint64 // place of its last record
+	records int    // not yet handed out
+	bytes   int    // of those, as the user counts
+	size    int64  // of the file
+}
+
+// Open opens the spool in dir, which it makes if need be. What a process that was
+// killed has left half written is cut off with a message.
+func Open(dir string, opts Options) (*Spool, error) {
+	logDir := filepath.Join(dir, "log")
+	if err := os.MkdirAll(logDir, 0o700); err != nil {
+		return nil, err
+	}
+	lock, err := lockFile(filepath.Join(dir, "lock"))
+	if err != nil {
+		return nil, err
+	}
+	s := &Spool{dir: logDir, lock: lock, opts: opts}
+	if err := s.open(dir); err != nil {
+		s.release()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Spool) open(dir string) error {
+	var err error
+	if s.cursor, err = openCursor(filepath.Join(dir, "cursor")); err != nil {
+		return err
+	}
+	if s.cursor.lost {
+		level.Warn(s.opts.Logger).Log("msg", "the queue's file cursor cannot be read: profiles that were sent before may be sent again", "file", s.cursor.file.Name())
+	}
+	if err := s.recover(); err != nil {
+		return err
+	}
+	// The log never changes to a new segment by itself: we have to know.
+	if s.wal, err = wlog.NewSize(nil, nil, s.dir, math.MaxInt64&^(1<<20-1), compression.None); err != nil {
+		return err
+	}
+	_, index, err := wlog.Segments(s.dir)
+	if err != nil {
+		return err
+	}
+	s.segments = append(s.segments, &segment{index: index})
+	return nil
+}
+
+// Reserve returns the place of a record that Append is to take.
+func (s *Spool) Reserve() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next++
+	return s.next - 1
+}
+
+// Append writes a record, the places in order. To make room it may give up the
+// oldest ones. After an error the same record may be tried again, before any of a
+// later place: even if the first attempt turns out to have got through it is handed
+// out once.
+func (s *Spool) Append(r Record) (Lost, error) {
+	data := encode(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return Lost{}, os.ErrClosed
+	}
+	size := sizeInLog(len(data))
+	if size > s.opts.MaxBytes {
+		return Lost{}, ErrTooBig
+	}
+	if current := s.current(); s.broken || current.size > 0 && current.size+size > s.segmentSize() {
+		if err := s.cut(); err != nil {
+			return Lost{}, err
+		}
+	}
+	lost := s.makeRoom(size)
+	if err := s.wal.Log(data); err != nil {
+		s.broken = true
+		return lost, err
+	}
+	current := s.current()
+	current.last = r.Seq
+	current.records++
+	current.bytes += r.Size
+	current.size += size
+	s.written()
+	return lost, nil
+}
+
+func (s *Spool) current() *segment { return s.segments[len(s.segments)-1] }
+
+func (s *Spool) segmentSize() int64 {
+	return min(max(s.opts.MaxBytes/segmentShare, minSegment), maxSegment)
+}
+
+// cut begins a new segment.
+func (s *Spool) cut() error {
+	index, err := s.wal.NextSegment()
+	if err != nil {
+		return err
+	}
+	s.broken = false
+	s.current().size = (s.current().size + pageBytes - 1) / pageBytes * pageBytes // the log has filled up its page
+	s.segments = append(s.segments, &segment{index: index, last: s.current().last})
+	s.removeDone()
+	return nil
+}
+
+// makeRoom gives up the oldest segments until size bytes more fit.
+func (s *Spool) makeRoom(size int64) Lost {
+	var lost Lost
+	for s.diskBytes()+size > s.opts.MaxBytes && len(s.segments) > 1 {
+		oldest := s.segments[0]
+		lost.Records += oldest.records
+		lost.Bytes += oldest.bytes
+		s.handed = max(s.handed, oldest.last)
+		s.closeReader(oldest)
+		if err := s.wal.Truncate(s.segments[1].index); err != nil {
+			level.Warn(s.opts.Logger).Log("msg", "cannot remove a file of the queue", "err", err)
+		}
+		s.segments = s.segments[1:]
+	}
+	return lost
+}
+
+func (s *Spool) diskBytes() int64 {
+	var sum int64
+	for _, segment := range s.segments {
+		sum += segment.size
+	}
+	return sum
+}
+
+// Next hands out the oldest record that it has not handed out yet, false if there
+// is none or Window is exhausted. Records that can no longer be read are lost.
+func (s *Spool) Next() (Record, Lost, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var lost Lost
+	for !s.closed && s.cursor.waiting() < Window {
+		i := slices.IndexFunc(s.segments, func(segment *segment) bool { return segment.records > 0 })
+		if i < 0 {
+			break
+		}
+		r, err := s.read(s.segments[i])
+		if err != nil {
+			level.Warn(s.opts.Logger).Log("msg", "a file of the queue cannot be read any further", "file", wlog.SegmentName(s.dir, s.segments[i].index), "err", err)
+			lost.Records += s.segments[i].records
+			lost.Bytes += s.segments[i].bytes
+			s.handed = max(s.handed, s.segments[i].last)
+			s.segments[i].records, s.segments[i].bytes = 0, 0
+			s.closeReader(s.segments[i])
+			continue
+		}
+		s.handed = r.Seq
+		s.cursor.begin(r.Seq)
+		return r, lost, true
+	}
+	return Record{}, lost, false
+}
+
+// read returns the next record of a segment that is to be handed out.
+func (s *Spool) read(from *segment) (Record, error) {
+	if s.reader == nil || s.reader.segment != from {
+		s.closeReader(nil)
+		var err error
+		if s.reader, err = newReader(s.dir, from); err != nil {
+			return Record{}, err
+		}
+	}
+	for {
+		r, err := s.reader.read()
+		if err != nil {
+			return Record{}, err
+		}
+		if r.Seq <= s.handed || s.cursor.isDone(r.Seq) {
+			continue // done with before a restart, or written twice
+		}
+		from.records--
+		from.bytes -= r.Size
+		return r, nil
+	}
+}
+
+// closeReader closes the reader of a segment, or any if that is nil.
+func (s *Spool) closeReader(of *segment) {
+	if s.reader != nil && (of == nil || s.reader.segment == of) {
+		s.reader.file.Close()
+		s.reader = nil
+	}
+}
+
+// Begin says that a record which Append could not take is being worked on all the
+// same.
+func (s *Spool) Begin(seq uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.handed = max(s.handed, seq)
+	s.cursor.begin(seq)
+}
+
+// Done says that a record which was handed out is done with, now and after a
+// restart.
+func (s *Spool) Done(seq uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return os.ErrClosed
+	}
+	if err := s.cursor.done(seq, s.handed); err != nil {
+		return err
+	}
+	s.removeDone()
+	s.written()
+	return nil
+}
+
+// removeDone removes the segments that nobody needs.
+func (s *Spool) removeDone() {
+	keep := 0
+	for keep < len(s.segments)-1 && s.segments[keep].records == 0 && s.segments[keep].last <= s.cursor.low {
+		s.closeReader(s.segments[keep])
+		keep++
+	}
+	if keep == 0 {
+		return
+	}
+	if err := s.wal.Truncate(s.segments[keep].index); err != nil {
+		level.Warn(s.opts.Logger).Log("msg", "cannot remove a file of the queue", "err", err)
+	}
+	s.segments = s.segments[keep:]
+}
+
+// Configure changes the limits.
+func (s *Spool) Configure(maxBytes int64, policy SyncPolicy, interval time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opts.MaxBytes, s.opts.Sync, s.opts.Interval = maxBytes, policy, interval
+}
+
+// Usage returns how many records wait to be handed out, their bytes as the user
+// counts, and the bytes of all files.
+func (s *Spool) Usage() (records, bytes int, disk int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, segment := range s.segments {
+		records += segment.records
+		bytes += segment.bytes
+	}
+	return records, bytes, s.diskBytes()
+}
+
+// written sees to it that what was written survives, as the policy says. That it
+// cannot be synced does not undo it.
+func (s *Spool) written() {
+	switch {
+	case s.opts.Sync == SyncAlways:
+		s.synced(s.sync(s.current().index))
+	case s.opts.Sync == SyncInterval && s.dirty == nil:
+		s.dirty = time.AfterFunc(s.opts.Interval, s.syncLater)
+	}
+}
+
+func (s *Spool) syncLater() {
+	s.mu.Lock()
+	index, closed := s.current().index, s.closed
+	s.dirty = nil
+	s.mu.Unlock()
+	if closed {
+		return
+	}
+	err := s.sync(index) // without the lock, for it may take long
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.synced(err)
+	}
+}
+
+// synced tells of the first of several failures in a row.
+func (s *Spool) synced(err error) {
+	if err != nil && !s.unsynced {
+		level.Warn(s.opts.Logger).Log("msg", "cannot sync the queue to disk: a power failure may lose some of it", "err", err)
+	}
+	s.unsynced = err != nil
+}
+
+// sync makes the segment of that index, and the cursor, survive a power failure.
+// The log itself syncs the segments before it.
+func (s *Spool) sync(index int) error {
+	for _, name := range []string{wlog.SegmentName(s.dir, index), s.dir} {
+		file, err := os.Open(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // done with meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		err = file.Sync()
+		file.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return s.cursor.file.Sync()
+}
+
+// Close ends the use of the spool. Records that are not done with stay for the
+// next Open.
+func (s *Spool) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	if s.dirty != nil {
+		s.dirty.Stop()
+	}
+	s.closeReader(nil)
+	err := s.wal.Close()
+	return errors.Join(err, s.release())
+}
+
+func (s *Spool) release() error {
+	var errs []error
+	if s.cursor != nil {
+		errs = append(errs, s.cursor.file.Sync(), s.cursor.file.Close())
+	}
+	return errors.Join(append(errs, s.lock.Close())...) // which unlocks
+}
+
+// reader reads one segment, also while it is written: it is only asked for records
+// that are complete.
+type reader struct {
+	segment *segment
+	file    *os.File
+	live    *wlog.LiveReader
+}
+
+func newReader(dir string, of *segment) (*reader, error) {
+	file, err := os.Open(wlog.SegmentName(dir, of.index))
+	if err != nil {
+		return nil, err
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	return &reader{segment: of, file: file, live: wlog.NewLiveReader(quiet, wlog.NewLiveReaderMetrics(nil), file)}, nil
+}
+
+func (r *reader) read() (Record, error) {
+	if !r.live.Next() {
+		if err := r.live.Err(); err != nil && !errors.Is(err, io.EOF) {
+			return Record{}, err
+		}
+		return Record{}, fmt.Errorf("it ends %d records early", r.segment.records)
+	}
+	return decode(r.live.Record())
+}
