@@ -39,6 +39,8 @@ enum limits {
 	STACK_PAGES = 16,  /* ... this many at most */
 	MAX_STACK_BYTES = STACK_PAGE * STACK_PAGES, /* of a copied user stack */
 	MAX_COPIES = 256, /* of stacks, a second and CPU */
+	MAX_PARTS = 8, /* of a deep stack, that follow the copy */
+	MAX_RECORDS_TO_OTHER_STACK = 64,
 	RED_ZONE = 128, /* bytes below sp where a leaf of x86-64 may keep things, and epilogues have kept them */
 };
 
@@ -190,6 +192,8 @@ enum sample_flags {
 	SAMPLE_IN_USER = 2,  /* the CPU was in user mode */
 	SAMPLE_REGISTERS = 4, /* general registers follow the frames; they are those of pc */
 	SAMPLE_RBX = 8,       /* they do, and rbx alone is */
+	SAMPLE_PART = 32,     /* no sample: more of the stack of the one before, of the same CPU */
+	SAMPLE_CONTINUED = 64, /* a part follows */
 	SAMPLE_FROM_LEAF = 16, /* pc, sp, ... are those of the leaf: the walk met a rule that needs more than it keeps */
 };
 

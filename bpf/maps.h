@@ -9,6 +9,9 @@
 struct scratch {
 	__u64 copy_second; /* the second, CLOCK_MONOTONIC, in which these were made: */
 	__u64 copies;
+	__u64 part;        /* address of the part of the stack to be copied next; 0: none */
+	__u64 parts;       /* copied so far */
+	__u64 other_stack; /* address of one that the frame pointers lead to; 0: none */
 	struct unwinder unwinder;
 	struct sample sample;
 };

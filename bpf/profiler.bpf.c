@@ -101,6 +101,55 @@ ALWAYS_INLINE int walk(struct unwinder *u, struct sample *s, __u32 cpu, struct p
 	return OUTCOME_DEPTH_LIMIT;
 }
 
+/*
+ * Follows frame pointers from where the walk missed to another stack, as Go's
+ * runtime has one of its own, below which that of a goroutine goes on.
+ */
+__attribute__((noinline)) int find_other_stack(__u32 cpu)
+{
+	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &cpu);
+
+	if (!scratch)
+		return 0;
+	__u64 low = scratch->unwinder.regs.sp - RED_ZONE, fp = scratch->unwinder.regs.fp;
+	__u64 record[2];
+
+	scratch->other_stack = 0;
+	for (int i = 0; i < MAX_RECORDS_TO_OTHER_STACK; i++) {
+		if (!fp || (fp & 7) || read_user(record, sizeof(record), fp))
+			return 0;
+		if (fp < low || fp - low >= MAX_PARTS * MAX_STACK_BYTES) {
+			if (follows_call(STRIP_PAC(record[1])))
+				scratch->other_stack = fp & ~(STACK_PAGE - 1ULL);
+			return 0;
+		}
+		fp = record[0];
+	}
+	return 0;
+}
+
+/* Sends one more part of the stack, and tells whether another follows. */
+__attribute__((noinline)) int emit_part(__u32 cpu)
+{
+	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &cpu);
+
+	if (!scratch)
+		return 0;
+	struct sample *s = &scratch->sample;
+	s->kernel_frames = 0;
+	s->user_frames = 0;
+	s->stack_bytes = 0;
+	s->stack_pages = 0;
+	s->flags = SAMPLE_PART;
+	s->sp = scratch->part + RED_ZONE;
+	copy_stack(s);
+	find_next_part(scratch, s);
+	__u64 size = sizeof(*s) - sizeof(s->words) + s->stack_bytes;
+	if (size > sizeof(*s) || bpf_ringbuf_output(&samples, s, size, BPF_RB_FORCE_WAKEUP))
+		return 0;
+	return scratch->part != 0;
+}
+
 SEC("perf_event")
 int sample_cpu(struct bpf_perf_event_data *ctx)
 {
@@ -141,7 +190,13 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	/* From the leaf, where every register is known, user space can execute what rows cannot say. */
 	if (outcome == OUTCOME_UNSUPPORTED_RULE && !find_user_registers(ctx, u, s))
 		s->flags |= SAMPLE_FROM_LEAF;
+	if (walk_missed(outcome))
+		find_other_stack(cpu);
 	emit_sample(scratch, c, outcome);
+	if (scratch->part) {
+		for (int i = 0; i < MAX_PARTS && emit_part(cpu); i++)
+			;
+	}
 	/* 1 lets the event go on to what it would do without a program. */
 	return config & CONFIG_KEEP_EVENTS ? 1 : 0;
 }

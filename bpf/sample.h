@@ -127,10 +127,10 @@ ALWAYS_INLINE void copy_registers(const struct unwinder *u, struct sample *s)
  * Copies the user stack behind the frames, page by page: what a frame has not
  * touched may not be there, and what is above it is wanted all the same.
  */
-ALWAYS_INLINE void copy_stack(const struct unwinder *u, struct sample *s)
+ALWAYS_INLINE void copy_stack(struct sample *s)
 {
 	__u32 at = words_before_stack(s);
-	__u64 from = (u->regs.sp - RED_ZONE) & ~(STACK_PAGE - 1ULL);
+	__u64 from = (s->sp - RED_ZONE) & ~(STACK_PAGE - 1ULL);
 
 	_Static_assert(MAX_KERNEL_FRAMES + MAX_USER_FRAMES * FRAME_WORDS + GENERAL_REGISTERS <= MAX_FRAME_WORDS - 1, "frames end below the mask");
 	asm volatile("" : "+r"(at)); /* else clang drops the mask, which the verifier wants */
@@ -141,6 +141,24 @@ ALWAYS_INLINE void copy_stack(const struct unwinder *u, struct sample *s)
 		s->stack_pages |= 1U << i;
 		s->stack_bytes = (i + 1) * STACK_PAGE;
 	}
+}
+
+/* Decides what to copy next: on up the stack while there is something, then the other one. */
+ALWAYS_INLINE void find_next_part(struct scratch *scratch, struct sample *s)
+{
+	__u64 from = (s->sp - RED_ZONE) & ~(STACK_PAGE - 1ULL);
+
+	scratch->part = 0;
+	if (++scratch->parts > MAX_PARTS || bpf_ringbuf_query(&samples, BPF_RB_AVAIL_DATA) * 2 > bpf_ringbuf_query(&samples, BPF_RB_RING_SIZE))
+		return;
+	if (s->stack_pages >> (STACK_PAGES - 1)) {
+		scratch->part = from + MAX_STACK_BYTES;
+	} else {
+		scratch->part = scratch->other_stack;
+		scratch->other_stack = 0;
+	}
+	if (scratch->part)
+		s->flags |= SAMPLE_CONTINUED;
 }
 
 /* Copying is dear, so there is a limit to it: rates above 256 Hz do not copy every stack. */
@@ -187,10 +205,13 @@ ALWAYS_INLINE void emit_sample(struct scratch *scratch, struct counters *c, int 
 	s->sp = u->regs.sp;
 	s->fp = u->regs.fp;
 	s->lr = u->lr_valid ? u->regs.lr : 0;
+	scratch->part = 0;
 	if (walk_missed(outcome) && (config & CONFIG_COPY_STACKS)) {
 		if (may_copy(scratch)) {
 			copy_registers(u, s);
-			copy_stack(u, s);
+			copy_stack(s);
+			scratch->parts = 0;
+			find_next_part(scratch, s);
 			c->copies++;
 			c->copied_bytes += s->stack_bytes;
 		} else {

@@ -78,6 +78,7 @@ func (f *Feed) AddCPUs(rate int) error {
 // Follow keeps the tracker up to date until Stop; it then returns
 // kernel.ErrClosed.
 func (f *Feed) Follow() error {
+	hurry()
 	for {
 		if err := f.sideBand.Wait(); err != nil {
 			return err
@@ -134,6 +135,7 @@ func apply(b *process.Batch, r *kernel.Record) {
 func (f *Feed) ReadSamples(interval time.Duration, use func(*kernel.Sample)) (upTo uint64, flushed bool, err error) {
 	f.interval.Store(int64(interval))
 	f.draining.Do(func() {
+		hurry()
 		f.drained.Add(1)
 		go f.drainSamples()
 	})
@@ -156,6 +158,7 @@ func (f *Feed) ReadSamples(interval time.Duration, use func(*kernel.Sample)) (up
 // drainSamples empties the kernel's buffer, round by round, until Stop.
 func (f *Feed) drainSamples() {
 	defer f.drained.Done()
+	hurry()
 	for {
 		e := end{upTo: Monotonic()}
 		e.flushed, e.err = f.Kernel.ReadSamples(time.Now().Add(time.Duration(f.interval.Load())), f.samples.put)

@@ -87,24 +87,26 @@ const (
 type profilerLimits uint32
 
 const (
-	profilerLimitsSLAB_SHIFT        profilerLimits = 18
-	profilerLimitsSLAB_WORDS        profilerLimits = 262144
-	profilerLimitsSLAB_MASK         profilerLimits = 262143
-	profilerLimitsMAX_SLABS         profilerLimits = 1024
-	profilerLimitsROW_PAGE_SHIFT    profilerLimits = 16
-	profilerLimitsMAX_USER_FRAMES   profilerLimits = 1024
-	profilerLimitsMAX_KERNEL_FRAMES profilerLimits = 127
-	profilerLimitsMAX_PROCESSES     profilerLimits = 65536
-	profilerLimitsMAPPING_WORDS     profilerLimits = 4
-	profilerLimitsFRAME_WORDS       profilerLimits = 2
-	profilerLimitsGENERAL_REGISTERS profilerLimits = 16
-	profilerLimitsCOMM_LEN          profilerLimits = 16
-	profilerLimitsSAMPLE_WORDS      profilerLimits = 16384
-	profilerLimitsSTACK_PAGE        profilerLimits = 4096
-	profilerLimitsSTACK_PAGES       profilerLimits = 16
-	profilerLimitsMAX_STACK_BYTES   profilerLimits = 65536
-	profilerLimitsMAX_COPIES        profilerLimits = 256
-	profilerLimitsRED_ZONE          profilerLimits = 128
+	profilerLimitsSLAB_SHIFT                 profilerLimits = 18
+	profilerLimitsSLAB_WORDS                 profilerLimits = 262144
+	profilerLimitsSLAB_MASK                  profilerLimits = 262143
+	profilerLimitsMAX_SLABS                  profilerLimits = 1024
+	profilerLimitsROW_PAGE_SHIFT             profilerLimits = 16
+	profilerLimitsMAX_USER_FRAMES            profilerLimits = 1024
+	profilerLimitsMAX_KERNEL_FRAMES          profilerLimits = 127
+	profilerLimitsMAX_PROCESSES              profilerLimits = 65536
+	profilerLimitsMAPPING_WORDS              profilerLimits = 4
+	profilerLimitsFRAME_WORDS                profilerLimits = 2
+	profilerLimitsGENERAL_REGISTERS          profilerLimits = 16
+	profilerLimitsCOMM_LEN                   profilerLimits = 16
+	profilerLimitsSAMPLE_WORDS               profilerLimits = 16384
+	profilerLimitsSTACK_PAGE                 profilerLimits = 4096
+	profilerLimitsSTACK_PAGES                profilerLimits = 16
+	profilerLimitsMAX_STACK_BYTES            profilerLimits = 65536
+	profilerLimitsMAX_COPIES                 profilerLimits = 256
+	profilerLimitsMAX_PARTS                  profilerLimits = 8
+	profilerLimitsMAX_RECORDS_TO_OTHER_STACK profilerLimits = 64
+	profilerLimitsRED_ZONE                   profilerLimits = 128
 )
 
 type profilerOutcome uint32
@@ -176,6 +178,8 @@ const (
 	profilerSampleFlagsSAMPLE_IN_USER   profilerSampleFlags = 2
 	profilerSampleFlagsSAMPLE_REGISTERS profilerSampleFlags = 4
 	profilerSampleFlagsSAMPLE_RBX       profilerSampleFlags = 8
+	profilerSampleFlagsSAMPLE_PART      profilerSampleFlags = 32
+	profilerSampleFlagsSAMPLE_CONTINUED profilerSampleFlags = 64
 	profilerSampleFlagsSAMPLE_FROM_LEAF profilerSampleFlags = 16
 )
 
@@ -183,6 +187,9 @@ type profilerScratch struct {
 	_          structs.HostLayout
 	CopySecond uint64
 	Copies     uint64
+	Part       uint64
+	Parts      uint64
+	OtherStack uint64
 	Unwinder   struct {
 		_    structs.HostLayout
 		Regs struct {

@@ -70,16 +70,25 @@ type sampleReader struct {
 	record ringbuf.Record
 	sample Sample
 	comms  map[string]string
+
+	part      bool               // sample is none: it has more of the stack of the one before
+	continued bool               // a part follows
+	waiting   map[uint32]*Sample // by CPU: samples of which more is to come
 }
 
 func newSampleReader(ring *ringbuf.Reader) *sampleReader {
-	return &sampleReader{ring: ring, comms: map[string]string{}}
+	return &sampleReader{ring: ring, comms: map[string]string{}, waiting: map[uint32]*Sample{}}
 }
 
 // read hands every sample that is there or arrives before the deadline, or
 // before a flush, to f.
 func (r *sampleReader) read(deadline time.Time, f func(*Sample)) (flushed bool, err error) {
 	r.ring.SetDeadline(deadline)
+	defer func() { // what has not come by now was lost
+		for cpu := range r.waiting {
+			r.complete(cpu, f)
+		}
+	}()
 	for {
 		err := r.ring.ReadInto(&r.record)
 		switch {
@@ -95,8 +104,43 @@ func (r *sampleReader) read(deadline time.Time, f func(*Sample)) (flushed bool, 
 		if err := r.decode(r.record.RawSample); err != nil {
 			return false, err
 		}
-		f(&r.sample)
+		r.join(f)
 	}
+}
+
+// join hands the record that was decoded to f, unless it is a part of another, or
+// parts of it are to come.
+func (r *sampleReader) join(f func(*Sample)) {
+	s := &r.sample
+	waiting := r.waiting[s.CPU]
+	switch {
+	case r.part && waiting != nil && waiting.Time == s.Time:
+		part := s.Stack.stackPart
+		part.bytes = slices.Clone(part.bytes)
+		waiting.Stack.more = append(waiting.Stack.more, part)
+		if !r.continued {
+			r.complete(s.CPU, f)
+		}
+		return
+	case waiting != nil:
+		r.complete(s.CPU, f)
+	}
+	switch {
+	case r.part: // of a sample that was lost
+	case r.continued:
+		waiting = &Sample{}
+		waiting.CopyFrom(s)
+		r.waiting[s.CPU] = waiting
+	default:
+		f(s)
+	}
+}
+
+// complete hands a sample that waited for its parts to f.
+func (r *sampleReader) complete(cpu uint32, f func(*Sample)) {
+	s := r.waiting[cpu]
+	delete(r.waiting, cpu)
+	f(s)
 }
 
 // decode reads struct sample of bpf/abi.h.
@@ -156,11 +200,12 @@ func (r *sampleReader) decode(b []byte) error {
 	for i := range registers / 8 {
 		out.Regs.General[i] = le.Uint64(body[8*i:])
 	}
-	out.Stack = Stack{
+	out.Stack = Stack{stackPart: stackPart{
 		bytes: body[registers:][:stackBytes],
 		base:  (out.Regs.SP - uint64(profilerLimitsRED_ZONE)) &^ (stackPage - 1),
 		pages: u32(unsafe.Offsetof(s.StackPages)),
-	}
+	}}
+	r.part, r.continued = flags&profilerSampleFlagsSAMPLE_PART != 0, flags&profilerSampleFlagsSAMPLE_CONTINUED != 0
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -52,17 +53,45 @@ func FuzzDecodeSample(f *testing.F) {
 }
 
 func TestStack(t *testing.T) {
-	s := Stack{bytes: make([]byte, 3*stackPage), base: 0x7000, pages: 0b101}
+	s := Stack{stackPart: stackPart{bytes: make([]byte, 3*stackPage), base: 0x7000, pages: 0b101}}
+	s.more = []stackPart{{bytes: make([]byte, stackPage), base: 0x20000, pages: 1}}
+	s.more[0].bytes[16] = 3
 	s.bytes[8], s.bytes[2*stackPage] = 1, 2
 	for addr, want := range map[uint64]struct {
 		v  uint64
 		ok bool
 	}{
 		0x7008: {1, true}, 0x7ff8: {0, true}, 0x9000: {2, true}, 0x9ff8: {0, true},
-		0x6ff8: {}, 0x7ffc: {}, 0x8000: {}, 0x8ffc: {}, 0x9ffc: {}, 0xa000: {}, 1<<64 - 8: {},
+		0x6ff8: {}, 0x7ffc: {}, 0x8000: {}, 0x8ffc: {}, 0x9ffc: {}, 0xa000: {}, 0x20010: {3, true}, 0x21000: {}, 1<<64 - 8: {},
 	} {
 		if v, ok := s.ReadU64(addr); v != want.v || ok != want.ok {
 			t.Errorf("0x%x reads as %d, %v, want %+v", addr, v, ok, want)
 		}
+	}
+}
+
+// TestParts: parts of a stack join the sample before them on their CPU. One that
+// is lost holds nothing up.
+func TestParts(t *testing.T) {
+	r := newSampleReader(nil)
+	var got []Sample
+	join := func(cpu uint32, time uint64, part, continued bool) {
+		r.sample = Sample{CPU: cpu, Time: time, Stack: Stack{stackPart: stackPart{bytes: make([]byte, stackPage), base: 0x1000 * (time + uint64(len(got)) + 1), pages: 1}}}
+		r.part, r.continued = part, continued
+		r.join(func(s *Sample) { got = append(got, *s) })
+	}
+	join(0, 1, false, true)
+	join(1, 2, false, false)
+	join(0, 1, true, true)
+	join(0, 1, true, false)
+	join(0, 3, false, true) // its part is lost
+	join(0, 4, true, false) // its sample is lost
+	join(0, 5, false, false)
+	var order []uint64
+	for _, s := range got {
+		order = append(order, s.Time)
+	}
+	if !slices.Equal(order, []uint64{2, 1, 3, 5}) || len(got[1].Stack.more) != 2 || len(got[2].Stack.more) != 0 || len(r.waiting) != 0 {
+		t.Errorf("samples of times %d, %d and %d parts, waiting %v", order, len(got[1].Stack.more), len(got[2].Stack.more), r.waiting)
 	}
 }
