@@ -20,6 +20,7 @@ func exercise(f *File) {
 	f.DebugFrame()
 	f.Section(".debug_info")
 	f.Symbols()
+	f.Stubs()
 	f.RelativeRelocations(func(at, _ uint64) bool { f.ReadVaddr(make([]byte, 16), at); return true })
 	f.LoadRanges()
 	f.SectionRange(".text")

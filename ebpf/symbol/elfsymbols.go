@@ -33,7 +33,7 @@ func readSymbols(file *elffile.File, typ elf.SectionType) (symbolTables, error) 
 		if err != nil || count == 0 {
 			return tables, err
 		}
-		t, err := readWindow(file, symbols, pool, base, count)
+		t, err := readWindow(file, symbols, pool, base, count, typ == elf.SHT_DYNSYM)
 		if err != nil {
 			return tables, err
 		}
@@ -73,13 +73,13 @@ func survey(symbols *elffile.SymbolTable, from uint64) (base uint64, count int, 
 	return base, count, err
 }
 
-func readWindow(file *elffile.File, symbols *elffile.SymbolTable, pool *fileNames, base uint64, count int) (*table, error) {
+func readWindow(file *elffile.File, symbols *elffile.SymbolTable, pool *fileNames, base uint64, count int, partial bool) (*table, error) {
 	entries := make([]entry, 0, count)
 	err := symbols.Functions(func(f elffile.Function) bool {
 		if f.Value < base || f.Value-base >= window || pool.nameless(&f) || len(entries) == count {
 			return true
 		}
-		entries = append(entries, toEntry(file, &f, base))
+		entries = append(entries, toEntry(file, &f, base, partial))
 		return true
 	})
 	if err != nil {
@@ -88,12 +88,19 @@ func readWindow(file *elffile.File, symbols *elffile.SymbolTable, pool *fileName
 	return newTable(base, entries, pool), nil
 }
 
-func toEntry(file *elffile.File, f *elffile.Function, base uint64) entry {
+// partialLabel is how far a function of unknown size reaches where not all
+// functions are known: the next one may have lost its name.
+const partialLabel = 32
+
+func toEntry(file *elffile.File, f *elffile.Function, base uint64, partial bool) entry {
 	e := entry{start: uint32(f.Value - base), name: f.Name, rank: rankOf(f), label: f.Size == 0}
 	size := f.Size
 	if e.label {
 		if start, end, ok := file.SectionBounds(f.Section); ok && f.Value >= start && f.Value < end {
 			size = end - f.Value
+		}
+		if partial {
+			size = min(size, partialLabel)
 		}
 	}
 	if f.Value+size < f.Value { // a size that wraps around

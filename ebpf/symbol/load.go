@@ -65,16 +65,44 @@ func sources(files *files, status *Status) []source {
 		all = append(all, symbols)
 		status.Symbols += symbols.count()
 		// What is exported stands in .symtab too, unless somebody removed it there.
-		return append(all, &lazy{make: func() source { return exported(files.object) }})
+		all = append(all, &lazy{make: func() source { return exported(files.object) }})
+		return append(all, &lazy{make: func() source { return stubsOf(files.object, all) }})
 	}
 	status.Reason = DebugMissing
+	mini, count, err := miniDebug(files.object)
+	failed(err)
+	if mini != nil {
+		all = append(all, mini)
+		status.Symbols += count
+		status.Reason = Named
+	}
 	symbols, err = readSymbols(files.object, elf.SHT_DYNSYM)
 	failed(err)
 	if len(symbols) > 0 {
 		all = append(all, symbols)
 		status.Symbols += symbols.count()
 	}
+	if len(all) > 0 {
+		return append(all, &lazy{make: func() source { return stubsOf(files.object, all) }})
+	}
+	if stubs := stubsOf(files.object, nil); stubs != nil {
+		all = append(all, stubs)
+	}
 	return all
+}
+
+// stubsOf returns what names the stubs of a file, nil if there are none. Errors
+// mean that they have no names, as in files without sections.
+func stubsOf(file *elffile.File, sources []source) source {
+	named, _ := stubs(file, func(at uint64) []Frame {
+		for _, s := range sources {
+			if frames := s.frames(at); len(frames) > 0 {
+				return frames
+			}
+		}
+		return nil
+	})
+	return named
 }
 
 // lateSymbols returns the symbols of a file whose functions are known by other

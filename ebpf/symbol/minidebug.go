@@ -1,0 +1,57 @@
+package symbol
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+)
+
+// Limits on MiniDebugInfo. Fedora's largest has some megabytes.
+const (
+	maxMiniDebug     = 16 << 20 // bytes in the file
+	maxMiniDebugSize = 32 << 20 // decompressed
+)
+
+// held are symbols of an image that is in memory.
+type held struct {
+	symbolTables
+	image int // bytes
+}
+
+func (h held) bytes() int { return h.symbolTables.bytes() + h.image }
+
+// miniDebug returns the symbols in .gnu_debugdata: an ELF image, compressed, with a
+// .symtab of the functions that .dynsym does not have (GDB manual,
+// "MiniDebugInfo"). They are nil if the file has no such section.
+func miniDebug(file *elffile.File) (source, int, error) {
+	section, err := file.OpenSection(".gnu_debugdata")
+	if errors.Is(err, elffile.ErrNoSection) {
+		return nil, 0, nil
+	}
+	if err == nil && section.Size > maxMiniDebug {
+		err = fmt.Errorf("section .gnu_debugdata: %w", elffile.ErrTooLarge)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	packed := make([]byte, section.Size)
+	if n, err := section.Data.ReadAt(packed, 0); n < len(packed) {
+		return nil, 0, fmt.Errorf("section .gnu_debugdata: %w", err)
+	}
+	data, err := unxz(packed, maxMiniDebugSize)
+	if err != nil {
+		return nil, 0, fmt.Errorf("section .gnu_debugdata: %w", err)
+	}
+	image, err := elffile.New(bytes.NewReader(bytes.Clone(data)))
+	if err != nil {
+		return nil, 0, fmt.Errorf("section .gnu_debugdata: %w", err)
+	}
+	symbols, err := readSymbols(image, elf.SHT_SYMTAB)
+	if len(symbols) == 0 {
+		return nil, 0, err
+	}
+	return held{symbols, len(data)}, symbols.count(), err
+}
