@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/remote/git"
 )
 
 // lab makes components for tests, and writes down what happens to them.
@@ -100,6 +101,7 @@ func (l *lab) registry(t *testing.T) component.Registry {
 				return l.build(o, specimenArgs{In: a.(strictArgs).In})
 			}},
 		component.Registration{Name: "local.file", Args: textFileArgs{}, Exports: textFileExports{}, Build: l.buildTextFile},
+		git.Registration(),
 	)
 	require.NoError(t, err)
 	return registry

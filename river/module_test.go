@@ -3,6 +3,9 @@ package river
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -262,6 +265,42 @@ func TestModuleLoadsItself(t *testing.T) {
 	require.ErrorContains(t, h.load(h.lab.files["m"]), "more than 16 levels deep")
 	h.lab.files["i"] = `import.file "again" { filename = "i" }`
 	require.ErrorContains(t, h.load(h.lab.files["i"]), "more than 16 levels deep")
+}
+
+// TestGit: import.git and module.git read from a real repository.
+func TestGit(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	dir := t.TempDir()
+	commit := func(text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "m.river"), []byte(text), 0o644))
+		for _, arguments := range [][]string{{"init", "--quiet"}, {"add", "."}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "-m", "x"}} {
+			out, err := exec.Command("git", append([]string{"-C", dir}, arguments...)...).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+		}
+	}
+	commit(`declare "leaf" { export "value" { value = "1" } }`)
+	h := newHost(t)
+	stop := h.runs(fmt.Sprintf(`
+		import.git "lib" {
+			repository     = %q
+			path           = "m.river"
+			pull_frequency = "10ms"
+		}
+		module.git "m" {
+			repository = %[1]q
+			path       = "m.river"
+		}
+		lib.leaf "l" { }
+		test.value "sink" { in = lib.leaf.l.value }`, dir))
+	require.Equal(t, "1", h.out("test.value.sink"))
+	commit(`declare "leaf" { export "value" { value = "2" } }`)
+	h.eventually("the new commit is used", func() bool { return h.out("test.value.sink") == "2" })
+	info, found := h.Component("module.git.m")
+	require.True(t, found)
+	require.Contains(t, string(info.DebugInfo), `"name":"sha"`)
+	stop()
 }
 
 func TestModuleInfo(t *testing.T) {

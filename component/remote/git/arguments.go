@@ -1,0 +1,81 @@
+// Package git is remote.git: it reads one file of a Git repository, and reads it
+// again when the repository changes. The runtime's import.git and module.git
+// blocks are made of it.
+//
+// It runs the git program. A Git library in the binary would add megabytes to it
+// for a block that few configurations have, and every machine that pulls its
+// configuration from Git has the program, with its proxies and protocols.
+package git
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/grafana/river/rivertypes"
+
+	"github.com/headwater/headwater/component"
+)
+
+// Arguments say what to read.
+type Arguments struct {
+	Repository    string        `river:"repository,attr"`
+	Revision      string        `river:"revision,attr,optional"` // a tag, a branch, or anything that git rev-parse knows
+	Path          string        `river:"path,attr"`              // of the file, in the repository
+	PullFrequency time.Duration `river:"pull_frequency,attr,optional"`
+	BasicAuth     *BasicAuth    `river:"basic_auth,block,optional"`
+	SSHKey        *SSHKey       `river:"ssh_key,block,optional"`
+}
+
+// BasicAuth are credentials for repositories over HTTP.
+type BasicAuth struct {
+	Username string            `river:"username,attr"`
+	Password rivertypes.Secret `river:"password,attr"`
+}
+
+// SSHKey is what SSH authenticates with. The server's key must be known to SSH.
+type SSHKey struct {
+	Username   string            `river:"username,attr"`
+	Key        rivertypes.Secret `river:"key,attr,optional"`
+	KeyFile    string            `river:"key_file,attr,optional"`
+	Passphrase rivertypes.Secret `river:"passphrase,attr,optional"`
+}
+
+// Exports is the file.
+type Exports struct {
+	Content rivertypes.OptionalSecret `river:"content,attr"`
+}
+
+// SetToDefault implements river.Defaulter.
+func (a *Arguments) SetToDefault() {
+	*a = Arguments{Revision: "HEAD", PullFrequency: time.Minute}
+}
+
+// Validate implements river.Validator.
+func (a *Arguments) Validate() error {
+	refuse := func(attribute, message string) error {
+		return &component.AttributeError{Attribute: attribute, Message: message}
+	}
+	switch {
+	case a.Repository == "" || strings.HasPrefix(a.Repository, "-"):
+		return refuse("repository", "must be the URL or path of a repository")
+	case a.Path == "":
+		return refuse("path", "must be the path of a file in the repository")
+	case a.Revision == "" || strings.HasPrefix(a.Revision, "-"):
+		return refuse("revision", "must be a tag, a branch or a commit")
+	case a.PullFrequency < 0:
+		return refuse("pull_frequency", "must not be negative; 0s means never")
+	case a.BasicAuth != nil && a.SSHKey != nil:
+		return refuse("repository", "cannot be read with both basic_auth and ssh_key")
+	case a.BasicAuth != nil && !a.overHTTP():
+		return refuse("repository", "must begin with http:// or https:// for basic_auth")
+	case a.SSHKey != nil && (a.SSHKey.Key == "") == (a.SSHKey.KeyFile == ""):
+		return refuse("repository", "needs either key or key_file in the ssh_key block")
+	}
+	return nil
+}
+
+func (a *Arguments) overHTTP() bool {
+	u, err := url.Parse(a.Repository)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https")
+}

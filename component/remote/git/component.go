@@ -1,0 +1,151 @@
+package git
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-kit/log/level"
+	"github.com/grafana/river/rivertypes"
+
+	"github.com/headwater/headwater/component"
+)
+
+// Registration returns the registration of remote.git.
+func Registration() component.Registration {
+	return component.Registration{
+		Name:    "remote.git",
+		Args:    Arguments{},
+		Exports: Exports{},
+		Build: func(options component.Options, arguments component.Arguments) (component.Component, error) {
+			return newComponent(options, arguments.(Arguments))
+		},
+	}
+}
+
+// Component reads one file of a repository.
+type Component struct {
+	options component.Options
+	changed chan struct{} // token: there are new arguments
+
+	pullMu sync.Mutex // held while git runs
+
+	mu        sync.Mutex
+	arguments Arguments
+	commit    string
+	health    component.Health
+}
+
+func newComponent(options component.Options, arguments Arguments) (*Component, error) {
+	c := &Component{options: options, changed: make(chan struct{}, 1)}
+	return c, c.Update(arguments)
+}
+
+// Update implements component.Component. It reads the file before it returns. A
+// repository that cannot be reached is no error if there is a copy with the file
+// from before.
+func (c *Component) Update(arguments component.Arguments) error {
+	next := arguments.(Arguments)
+	c.pullMu.Lock()
+	defer c.pullMu.Unlock()
+	if err := c.pull(context.Background(), next); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.arguments = next
+	c.mu.Unlock()
+	select {
+	case c.changed <- struct{}{}:
+	default: // a token is there already
+	}
+	return nil
+}
+
+// pull fetches and reads the file. pullMu must be held.
+func (c *Component) pull(ctx context.Context, arguments Arguments) error {
+	repository := newRepository(c.options.DataPath, arguments)
+	fetched := repository.fetch(ctx)
+	content, commit, err := repository.read(ctx)
+	switch {
+	case fetched != nil && err != nil:
+		err = fetched // reading fails because of that
+	case fetched != nil && ctx.Err() == nil:
+		level.Error(c.options.Logger).Log("msg", "the repository cannot be reached; its last copy is used", "err", fetched)
+	}
+	c.mu.Lock()
+	switch {
+	case err != nil:
+		c.health = unhealthy(err)
+	case fetched != nil:
+		c.health = unhealthy(fetched)
+	default:
+		c.health = component.Health{Health: component.HealthTypeHealthy, Message: "at commit " + commit, UpdateTime: time.Now()}
+	}
+	if err == nil {
+		c.commit = commit
+	}
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	c.options.OnStateChange(Exports{Content: rivertypes.OptionalSecret{Value: content}})
+	return nil
+}
+
+func unhealthy(err error) component.Health {
+	return component.Health{Health: component.HealthTypeUnhealthy, Message: err.Error(), UpdateTime: time.Now()}
+}
+
+// Run implements component.Component: it pulls at the frequency asked for.
+func (c *Component) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	timer.Stop()
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.changed:
+		case <-timer.C:
+			c.pullMu.Lock()
+			err := c.pull(ctx, c.current())
+			c.pullMu.Unlock()
+			if err != nil && ctx.Err() == nil {
+				level.Error(c.options.Logger).Log("msg", "failed to read the repository", "err", err)
+			}
+		}
+		timer.Stop()
+		if frequency := c.current().PullFrequency; frequency > 0 {
+			timer.Reset(frequency)
+		}
+	}
+}
+
+func (c *Component) current() Arguments {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.arguments
+}
+
+// CurrentHealth implements component.HealthComponent.
+func (c *Component) CurrentHealth() component.Health {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.health
+}
+
+type debugInfo struct {
+	SHA string `river:"sha,attr"`
+}
+
+// DebugInfo implements component.DebugComponent.
+func (c *Component) DebugInfo() interface{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return debugInfo{SHA: c.commit}
+}
+
+var (
+	_ component.DebugComponent  = (*Component)(nil)
+	_ component.HealthComponent = (*Component)(nil)
+)

@@ -1,0 +1,215 @@
+package git
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// commandTimeout bounds one run of git, so that a server that hangs does not hang
+// a reload for ever.
+const commandTimeout = 2 * time.Minute
+
+// maxFile bounds the file that is read, in bytes.
+const maxFile = 16 << 20
+
+// repository is a bare copy of a repository on disk.
+type repository struct {
+	arguments Arguments
+	dir       string
+}
+
+// newRepository returns the copy of the repository that arguments name, in a
+// folder of its own below dataPath. Nothing is run or written yet.
+func newRepository(dataPath string, arguments Arguments) *repository {
+	name := sha256.Sum256([]byte(arguments.Repository))
+	return &repository{arguments: arguments, dir: filepath.Join(dataPath, fmt.Sprintf("%x.git", name[:8]))}
+}
+
+// fetch brings the copy up to date.
+func (r *repository) fetch(ctx context.Context) error {
+	if _, err := os.Stat(filepath.Join(r.dir, "HEAD")); err != nil {
+		if err := os.MkdirAll(filepath.Dir(r.dir), 0o750); err != nil {
+			return err
+		}
+		if _, err := r.git(ctx, "init", "--quiet", "--bare", "--template=", r.dir); err != nil {
+			return err
+		}
+	}
+	_, err := r.git(ctx, "fetch", "--quiet", "--force", "--prune", "--no-tags", "--", r.arguments.Repository,
+		"+HEAD:refs/remotes/origin/HEAD", "+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*")
+	if err != nil {
+		return fmt.Errorf("fetching %s: %w", r.name(), err)
+	}
+	return nil
+}
+
+// read returns the file at the revision, and the commit, from the copy.
+func (r *repository) read(ctx context.Context) (content, commit string, err error) {
+	if commit, err = r.resolve(ctx); err != nil {
+		return "", "", err
+	}
+	file := strings.TrimPrefix(path.Clean("/"+r.arguments.Path), "/")
+	size, err := r.git(ctx, "--git-dir", r.dir, "cat-file", "-s", commit+":"+file)
+	if err != nil {
+		return "", "", fmt.Errorf("%s has no file %s at %s: %w", r.name(), file, r.arguments.Revision, err)
+	}
+	var bytes int64
+	if _, err := fmt.Sscan(size, &bytes); err != nil || bytes > maxFile {
+		return "", "", fmt.Errorf("%s in %s is larger than %d MiB", file, r.name(), maxFile>>20)
+	}
+	content, err = r.git(ctx, "--git-dir", r.dir, "cat-file", "blob", commit+":"+file)
+	if err != nil {
+		return "", "", fmt.Errorf("%s in %s is no file: %w", file, r.name(), err)
+	}
+	return content, commit, nil
+}
+
+// resolve returns the commit that the revision means: a tag of that name, else a
+// branch of the repository, else what git makes of it.
+func (r *repository) resolve(ctx context.Context) (string, error) {
+	for _, name := range []string{"refs/tags/" + r.arguments.Revision, "refs/remotes/origin/" + r.arguments.Revision, r.arguments.Revision} {
+		commit, err := r.git(ctx, "--git-dir", r.dir, "rev-parse", "--quiet", "--verify", "--end-of-options", name+"^{commit}")
+		if err == nil {
+			return strings.TrimSpace(commit), nil
+		}
+		if missing := new(missingProgram); errors.As(err, &missing) {
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("%s has no revision %s", r.name(), r.arguments.Revision)
+}
+
+// name returns the repository's address without a password that may be in it.
+func (r *repository) name() string {
+	if u, err := url.Parse(r.arguments.Repository); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	return r.arguments.Repository
+}
+
+// missingProgram says that git is not installed.
+type missingProgram struct{ err error }
+
+func (e *missingProgram) Error() string {
+	return "the git program is needed to read a repository, and cannot be run: " + e.err.Error() + "; install it (Debian: apt-get install git)"
+}
+
+// git runs git and returns what it prints. Errors hold the last thing that it
+// said.
+func (r *repository) git(ctx context.Context, arguments ...string) (string, error) {
+	program, err := exec.LookPath("git")
+	if err != nil {
+		return "", &missingProgram{err}
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	environment, cleanUp, err := r.environment()
+	if err != nil {
+		return "", err
+	}
+	defer cleanUp()
+
+	if arguments[0] == "fetch" {
+		arguments = append([]string{"--git-dir", r.dir}, arguments...)
+	}
+	cmd := exec.CommandContext(ctx, program, arguments...)
+	cmd.Env = append(os.Environ(), environment...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // git starts others: ssh, git-remote-https
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	var out, complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	if err := cmd.Run(); err != nil {
+		switch {
+		case ctx.Err() == context.DeadlineExceeded:
+			err = fmt.Errorf("git did not end within %s", commandTimeout)
+		case complaint.Len() > 0:
+			err = errors.New(r.withoutSecrets(lastLine(complaint.String())))
+		}
+		return "", err
+	}
+	return out.String(), nil
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for _, line := range lines {
+		if strings.HasPrefix(line, "fatal: ") { // the cause; hints follow
+			return line
+		}
+	}
+	return lines[len(lines)-1]
+}
+
+// withoutSecrets hides a password that is part of the repository's address.
+func (r *repository) withoutSecrets(text string) string {
+	return strings.ReplaceAll(text, r.arguments.Repository, r.name())
+}
+
+// environment returns variables that let git run unattended, apart from what
+// users of the machine have configured for themselves, and with the credentials.
+// These are in variables or files that only this user can read, never in the
+// command line. cleanUp removes the files.
+func (r *repository) environment() (variables []string, cleanUp func(), err error) {
+	variables = []string{
+		"GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull,
+		"GIT_ALLOW_PROTOCOL=file:git:http:https:ssh", "LC_ALL=C",
+	}
+	if auth := r.arguments.BasicAuth; auth != nil {
+		credentials := base64.StdEncoding.EncodeToString([]byte(auth.Username + ":" + string(auth.Password)))
+		variables = append(variables, "GIT_CONFIG_COUNT=1",
+			"GIT_CONFIG_KEY_0=http."+r.arguments.Repository+".extraHeader", "GIT_CONFIG_VALUE_0=Authorization: Basic "+credentials)
+	}
+	if r.arguments.SSHKey == nil {
+		return variables, func() {}, nil
+	}
+	ssh, cleanUp, err := r.arguments.SSHKey.environment()
+	return append(variables, ssh...), cleanUp, err
+}
+
+// environment returns variables that let git call ssh with the key.
+func (k *SSHKey) environment() (variables []string, cleanUp func(), err error) {
+	dir, err := os.MkdirTemp("", "headwater-git-")
+	if err != nil {
+		return nil, nil, err
+	}
+	cleanUp = func() { _ = os.RemoveAll(dir) } // its files are of no use to anybody else
+	defer func() {
+		if err != nil {
+			cleanUp()
+		}
+	}()
+	file := k.KeyFile
+	if k.Key != "" {
+		file = filepath.Join(dir, "key")
+		if err := os.WriteFile(file, []byte(strings.TrimSpace(string(k.Key))+"\n"), 0o600); err != nil {
+			return nil, nil, err
+		}
+	}
+	batch := "yes"
+	if k.Passphrase != "" {
+		batch = "no"
+		ask := filepath.Join(dir, "passphrase")
+		if err := os.WriteFile(ask, []byte("#!/bin/sh\nprintf '%s\\n' \"$HEADWATER_PASSPHRASE\"\n"), 0o700); err != nil {
+			return nil, nil, err
+		}
+		variables = append(variables, "HEADWATER_PASSPHRASE="+string(k.Passphrase), "SSH_ASKPASS="+ask, "SSH_ASKPASS_REQUIRE=force")
+	}
+	command := fmt.Sprintf("ssh -o BatchMode=%s -o IdentitiesOnly=yes -i %s -l %s", batch, quote(file), quote(k.Username))
+	return append(variables, "GIT_SSH_COMMAND="+command), cleanUp, nil
+}
+
+// quote quotes a word for the shell that git hands the command to.
+func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
