@@ -3,6 +3,7 @@ package elffile
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"strings"
 )
 
@@ -42,3 +43,51 @@ func parseDebugLink(data []byte, bo binary.ByteOrder) (name string, crc uint32, 
 	}
 	return name, bo.Uint32(data[crcAt:]), true
 }
+
+// AltLink returns the name in .gnu_debugaltlink and the build ID, lower-case
+// hex, of the supplementary file that it names, to which dwz moved what several
+// debug files have in common. The name is absolute or relative to the folder of
+// this file. DWARF 5's .debug_sup is read too, which has a checksum in the place of
+// the build ID.
+func (f *File) AltLink() (name, buildID string, ok bool) {
+	if s := f.section(".gnu_debugaltlink"); s != nil {
+		data, err := f.sectionData(s, maxDebugLink)
+		end := bytes.IndexByte(data, 0)
+		if err != nil || end <= 0 {
+			return "", "", false
+		}
+		return string(data[:end]), hex.EncodeToString(data[end+1:]), true
+	}
+	s := f.section(".debug_sup")
+	if s == nil {
+		return "", "", false
+	}
+	data, err := f.sectionData(s, maxDebugLink)
+	if err != nil {
+		return "", "", false
+	}
+	return parseDebugSup(data, f.elf.ByteOrder)
+}
+
+// parseDebugSup takes apart a version, 5, a flag that is set in the
+// supplementary file itself, its name, and a block that identifies it (DWARF 5
+// section 7.3.6).
+func parseDebugSup(data []byte, bo binary.ByteOrder) (name, id string, ok bool) {
+	if len(data) < 4 || bo.Uint16(data) != 5 || data[2] != 0 {
+		return "", "", false
+	}
+	data = data[3:]
+	end := bytes.IndexByte(data, 0)
+	if end <= 0 {
+		return "", "", false
+	}
+	size, n := binary.Uvarint(data[end+1:]) // ULEB128
+	rest := data[end+1:]
+	if n <= 0 || size > uint64(len(rest)-n) {
+		return "", "", false
+	}
+	return string(data[:end]), hex.EncodeToString(rest[n : n+int(size)]), true
+}
+
+// ByteOrder returns the order of the bytes in numbers.
+func (f *File) ByteOrder() binary.ByteOrder { return f.elf.ByteOrder }

@@ -111,29 +111,40 @@ func (f *File) sectionData(s *elf.Section, limit uint64) ([]byte, error) {
 	return f.readRange(s.Offset, s.Size, limit)
 }
 
-// inflateGNU reads a section in the form that preceded SHF_COMPRESSED: "ZLIB",
-// the size as a big endian uint64, then a zlib stream.
+// inflateGNU reads a section in the form that preceded SHF_COMPRESSED.
 func (f *File) inflateGNU(s *elf.Section, limit uint64) ([]byte, error) {
+	z, size, err := f.openGNU(s)
+	switch {
+	case err != nil:
+		return nil, err
+	case z == nil:
+		return f.readRange(s.Offset, s.Size, limit)
+	case size > limit:
+		return nil, ErrTooLarge
+	}
+	return readAll(z, size)
+}
+
+// openGNU returns the content of a section in the form that preceded
+// SHF_COMPRESSED: "ZLIB", the size as a big endian uint64, then a zlib stream. nil
+// if it has another form.
+func (f *File) openGNU(s *elf.Section) (content io.Reader, size uint64, err error) {
 	const headerSize = 12
 	head, err := f.readRange(s.Offset, min(s.Size, headerSize), headerSize)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if len(head) < headerSize || string(head[:4]) != "ZLIB" {
-		return f.readRange(s.Offset, s.Size, limit)
+		return nil, 0, nil
 	}
-	size := uint64(0)
 	for _, b := range head[4:] {
 		size = size<<8 | uint64(b)
 	}
-	if size > limit {
-		return nil, ErrTooLarge
-	}
 	z, err := zlib.NewReader(io.NewSectionReader(f.r, int64(s.Offset)+headerSize, int64(s.Size)-headerSize))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return readAll(z, size)
+	return z, size, nil
 }
 
 // inflate decompresses an SHF_COMPRESSED section.
