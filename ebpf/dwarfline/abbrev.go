@@ -1,0 +1,260 @@
+package dwarfline
+
+import (
+	"debug/dwarf"
+	"encoding/binary"
+)
+
+// field numbers the attributes that are of use here.
+type field uint8
+
+const (
+	fieldName field = iota
+	fieldLinkageName
+	fieldLowPC
+	fieldHighPC
+	fieldRanges
+	fieldAbstractOrigin
+	fieldSpecification
+	fieldCallFile
+	fieldCallLine
+	fieldStmtList
+	fieldCompDir
+	fieldDwoName
+	fieldDwoID
+	fieldAddrBase
+	fieldStrOffsetsBase
+	fieldRnglistsBase
+	fieldRangesBase
+	fieldLanguage
+	fieldsNumber
+	fieldNone = fieldsNumber
+)
+
+// GNU attributes that DWARF 5 gave another number.
+const (
+	attrMIPSLinkageName dwarf.Attr = 0x2007
+	attrGNUDwoName      dwarf.Attr = 0x2130
+	attrGNUDwoID        dwarf.Attr = 0x2131
+	attrGNURangesBase   dwarf.Attr = 0x2132
+	attrGNUAddrBase     dwarf.Attr = 0x2133
+)
+
+// fieldOf tells which attributes to keep of entries with that tag.
+func fieldOf(tag dwarf.Tag, attr dwarf.Attr) field {
+	switch tag {
+	case dwarf.TagSubprogram, dwarf.TagInlinedSubroutine:
+		return functionField(attr)
+	case dwarf.TagCompileUnit, dwarf.TagPartialUnit, dwarf.TagSkeletonUnit, dwarf.TagTypeUnit:
+		return unitField(attr)
+	}
+	return fieldNone
+}
+
+func functionField(attr dwarf.Attr) field {
+	switch attr {
+	case dwarf.AttrName:
+		return fieldName
+	case dwarf.AttrLinkageName, attrMIPSLinkageName:
+		return fieldLinkageName
+	case dwarf.AttrLowpc:
+		return fieldLowPC
+	case dwarf.AttrHighpc:
+		return fieldHighPC
+	case dwarf.AttrRanges:
+		return fieldRanges
+	case dwarf.AttrAbstractOrigin:
+		return fieldAbstractOrigin
+	case dwarf.AttrSpecification:
+		return fieldSpecification
+	case dwarf.AttrCallFile:
+		return fieldCallFile
+	case dwarf.AttrCallLine:
+		return fieldCallLine
+	}
+	return fieldNone
+}
+
+func unitField(attr dwarf.Attr) field {
+	switch attr {
+	case dwarf.AttrLowpc:
+		return fieldLowPC
+	case dwarf.AttrHighpc:
+		return fieldHighPC
+	case dwarf.AttrRanges:
+		return fieldRanges
+	case dwarf.AttrStmtList:
+		return fieldStmtList
+	case dwarf.AttrCompDir:
+		return fieldCompDir
+	case dwarf.AttrDwoName, attrGNUDwoName:
+		return fieldDwoName
+	case attrGNUDwoID:
+		return fieldDwoID
+	case dwarf.AttrAddrBase, attrGNUAddrBase:
+		return fieldAddrBase
+	case dwarf.AttrStrOffsetsBase:
+		return fieldStrOffsetsBase
+	case dwarf.AttrRnglistsBase:
+		return fieldRnglistsBase
+	case attrGNURangesBase:
+		return fieldRangesBase
+	case dwarf.AttrLanguage:
+		return fieldLanguage
+	}
+	return fieldNone
+}
+
+// step reads or skips one attribute, or skips several of fixed size.
+type step struct {
+	implicit int64
+	form     form // of a step that reads or skips one; 0: skip size bytes
+	size     uint32
+	field    field
+}
+
+const stepSize = 24
+
+// abbrev describes entries of one kind: how to read what is of use and to skip
+// the rest.
+type abbrev struct {
+	tag      dwarf.Tag
+	children bool
+	steps    []step
+}
+
+const abbrevSize = 40
+
+// abbrevTable holds the abbreviations of a unit by code.
+type abbrevTable struct {
+	dense []abbrev // code-1; tag 0 where there is none
+	other map[uint64]*abbrev
+	bytes int
+}
+
+// maxAbbrevSteps bounds the memory of a table. Real ones have some thousands.
+const maxAbbrevSteps = 1 << 20
+
+// get returns the abbreviation with that code, nil if there is none.
+func (t *abbrevTable) get(code uint64) *abbrev {
+	if code-1 < uint64(len(t.dense)) {
+		if a := &t.dense[code-1]; a.tag != 0 {
+			return a
+		}
+		return nil
+	}
+	return t.other[code]
+}
+
+func (t *abbrevTable) put(code uint64, a abbrev) {
+	t.bytes += abbrevSize + len(a.steps)*stepSize
+	if code == uint64(len(t.dense))+1 {
+		t.dense = append(t.dense, a)
+		return
+	}
+	if t.get(code) != nil {
+		return // the first one counts
+	}
+	if t.other == nil {
+		t.other = map[uint64]*abbrev{}
+	}
+	t.other[code] = &a
+}
+
+// readAbbrevs reads the abbreviations at an offset of .debug_abbrev (section
+// 7.5.3), up to the one with code only; 0 for all of them.
+func readAbbrevs(data []byte, order binary.ByteOrder, at uint64, e encoding, only uint64) (*abbrevTable, error) {
+	c := newCursor(".debug_abbrev", data, order, at)
+	t := &abbrevTable{}
+	steps := 0
+	for c.err == nil {
+		code := c.uleb()
+		if code == 0 {
+			break
+		}
+		tag := dwarf.Tag(c.uleb())
+		a := abbrev{tag: tag, children: c.u8() != 0}
+		keep := only == 0 || code == only
+		for c.err == nil {
+			attr, f := dwarf.Attr(c.uleb()), form(c.uleb())
+			var implicit int64
+			if f == formImplicit {
+				implicit = c.sleb()
+			}
+			if attr == 0 && f == 0 {
+				break
+			}
+			if keep {
+				a.add(e, fieldOf(tag, attr), f, implicit)
+			}
+		}
+		if steps += len(a.steps) + 1; steps > maxAbbrevSteps {
+			c.fail("more abbreviations than any compiler makes")
+		}
+		if keep {
+			t.put(code, a)
+		}
+		if code == only {
+			break
+		}
+	}
+	return t, c.err
+}
+
+// add appends an attribute, and merges those that are skipped.
+func (a *abbrev) add(e encoding, keep field, f form, implicit int64) {
+	size, fixed := e.fixedSize(f)
+	if keep != fieldNone || !fixed {
+		a.steps = append(a.steps, step{form: f, field: keep, implicit: implicit})
+		return
+	}
+	if last := len(a.steps) - 1; last >= 0 && a.steps[last].form == 0 && a.steps[last].size < 1<<30 {
+		a.steps[last].size += uint32(size)
+		return
+	}
+	a.steps = append(a.steps, step{size: uint32(size), field: fieldNone})
+}
+
+// entry is a debugging information entry, with the attributes that are of use.
+type entry struct {
+	at       uint64 // offset in .debug_info
+	tag      dwarf.Tag
+	children bool
+	has      uint32 // a bit for each field
+	values   [fieldsNumber]value
+}
+
+func (d *entry) get(f field) (value, bool) { return d.values[f], d.has&(1<<f) != 0 }
+
+// readEntry reads the entry at c. A null entry, which ends a list of children,
+// has tag 0. It returns the number of steps taken.
+func (t *abbrevTable) readEntry(c *cursor, e encoding, d *entry) (steps int) {
+	d.at, d.tag, d.children, d.has = c.at, 0, false, 0
+	code := c.uleb()
+	if code == 0 {
+		return 1
+	}
+	a := t.get(code)
+	if a == nil {
+		c.fail("an entry whose abbreviation does not exist")
+		return 1
+	}
+	d.tag, d.children = a.tag, a.children
+	for i := range a.steps {
+		s := &a.steps[i]
+		switch {
+		case s.form == 0:
+			c.skip(uint64(s.size))
+		case s.field == fieldNone:
+			e.skip(c, s.form)
+		default:
+			v := e.read(c, s.form)
+			if s.form == formImplicit {
+				v.n = uint64(s.implicit)
+			}
+			d.values[s.field] = v
+			d.has |= 1 << s.field
+		}
+	}
+	return 1 + len(a.steps)
+}

@@ -1,0 +1,33 @@
+package dwarfline
+
+// eachArange calls use for the ranges in .debug_aranges (DWARF 5 section 6.1.2),
+// with the offset in .debug_info of the unit they belong to.
+func (f *file) eachArange(use func(unitAt uint64, r addressRange)) error {
+	for at := uint64(0); at < uint64(len(f.Aranges)); {
+		c := newCursor(".debug_aranges", f.Aranges, f.Order, at)
+		offsetSize := c.unitLength()
+		c.skip(2) // version
+		unitAt := c.fixed(offsetSize)
+		size, segment := c.u8(), c.u8()
+		if c.err == nil && (size != 4 && size != 8 || segment != 0) {
+			c.fail("addresses of unknown size")
+		}
+		if tuple := 2 * uint64(size); c.err == nil && (c.at-at)%tuple != 0 {
+			c.skip(tuple - (c.at-at)%tuple)
+		}
+		for c.more() {
+			low, length := c.fixed(size), c.fixed(size)
+			if low == 0 && length == 0 {
+				break
+			}
+			if c.err == nil && low != 0 && low+length > low {
+				use(unitAt, addressRange{low, low + length})
+			}
+		}
+		if c.err != nil {
+			return c.err
+		}
+		at = uint64(len(c.data))
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package dwarfline
+
+import "container/list"
+
+// hitUnit is a unit that an address was looked up in.
+type hitUnit struct {
+	root      *unit // in the executable
+	entries   *unit // with the functions: root, or the split unit of which it is the skeleton
+	functions []piece
+	lines     *lineTable // nil if there is none
+	err       error      // what could not be read
+}
+
+func (h *hitUnit) bytes() int {
+	n := unitSize + h.root.bytes() + cap(h.functions)*pieceSize
+	if h.entries != h.root {
+		n += h.entries.bytes()
+	}
+	if h.lines != nil {
+		n += h.lines.bytes()
+	}
+	return n
+}
+
+const unitSize = 1024
+
+func (u *unit) bytes() int {
+	n := unitSize
+	if u.abbrevs != nil {
+		n += u.abbrevs.bytes
+	}
+	return n
+}
+
+// unitCache holds units within a budget of bytes. The one not used for the
+// longest time goes first.
+type unitCache struct {
+	budget, used int
+	byPlace      map[place]*list.Element
+	recent       *list.List // of *cached, the last used in front
+}
+
+// place identifies a unit.
+type place struct {
+	file *file
+	at   uint64
+	hit  bool // a hitUnit, not only a unit that others refer to
+}
+
+// cached is a unit in the cache.
+type cached struct {
+	place
+	unit  *unit    // unless hit
+	whole *hitUnit // if hit
+	bytes int
+}
+
+func newUnitCache(budget int) *unitCache {
+	return &unitCache{budget: budget, byPlace: map[place]*list.Element{}, recent: list.New()}
+}
+
+func (c *unitCache) get(p place) *cached {
+	e := c.byPlace[p]
+	if e == nil {
+		return nil
+	}
+	c.recent.MoveToFront(e)
+	return e.Value.(*cached)
+}
+
+// put adds a unit and drops what exceeds the budget, but not what was just added.
+func (c *unitCache) put(e *cached) {
+	c.byPlace[e.place] = c.recent.PushFront(e)
+	c.used += e.bytes
+	for c.used > c.budget && c.recent.Len() > 1 {
+		c.drop(c.recent.Back())
+	}
+}
+
+func (c *unitCache) drop(element *list.Element) {
+	e := element.Value.(*cached)
+	c.recent.Remove(element)
+	delete(c.byPlace, e.place)
+	c.used -= e.bytes
+	if e.whole != nil {
+		e.whole.close()
+	}
+}
+
+func (c *unitCache) clear() {
+	for c.recent.Len() > 0 {
+		c.drop(c.recent.Back())
+	}
+}
+
+// unit returns a unit that an entry refers to.
+func (c *unitCache) unit(f *file, at uint64) (*unit, error) {
+	p := place{file: f, at: at}
+	if e := c.get(p); e != nil {
+		return e.unit, nil
+	}
+	u, err := readUnit(f, at, false)
+	if err != nil {
+		return nil, err
+	}
+	c.put(&cached{place: p, unit: u, bytes: u.bytes()})
+	return u, nil
+}
+
+// hit returns the unit at an offset of the executable's .debug_info, ready for
+// lookups.
+func (d *Data) hit(at uint64, w *work) (*hitUnit, error) {
+	p := place{file: d.main, at: at, hit: true}
+	if e := d.cache.get(p); e != nil {
+		return e.whole, nil
+	}
+	h, err := d.load(at, w)
+	if err != nil {
+		return nil, err
+	}
+	d.cache.put(&cached{place: p, whole: h, bytes: h.bytes()})
+	d.read += h.root.end - h.root.at
+	if h.lines != nil {
+		d.read += uint64(len(h.lines.data)) - h.lines.program
+	}
+	return h, nil
+}
+
+// load reads a unit's abbreviations, functions and lines.
+func (d *Data) load(at uint64, w *work) (*hitUnit, error) {
+	root, err := readUnit(d.main, at, false)
+	if err != nil {
+		return nil, err
+	}
+	h := &hitUnit{root: root, entries: root}
+	if v, ok := root.root.get(fieldStmtList); ok {
+		h.lines, h.err = readLineTable(root, v.n)
+		if h.err == nil {
+			h.err = h.lines.findSequences(w)
+		}
+	}
+	if _, ok := root.root.get(fieldDwoName); ok {
+		split, err := d.splitOf(root)
+		h.err = firstError(h.err, err)
+		if split == nil {
+			return h, nil
+		}
+		h.entries = split
+	}
+	h.functions, err = h.entries.functions(w)
+	h.err = firstError(h.err, err)
+	return h, nil
+}
+
+func (h *hitUnit) close() {
+	if h.entries != h.root && h.entries.owned {
+		h.entries.file.close()
+	}
+}

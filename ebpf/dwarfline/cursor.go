@@ -1,0 +1,191 @@
+package dwarfline
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// cursor reads a section. The first read past the end sets err; from then on
+// all reads give zero.
+type cursor struct {
+	section string
+	data    []byte
+	order   binary.ByteOrder
+	at      uint64 // never above len(data)
+	err     error
+}
+
+func newCursor(section string, data []byte, order binary.ByteOrder, at uint64) cursor {
+	c := cursor{section: section, data: data, order: order, at: at}
+	if at > uint64(len(data)) {
+		c.at = uint64(len(data))
+		c.err = &FormatError{section, at, "offset is past the end of the section"}
+	}
+	return c
+}
+
+func (c *cursor) fail(problem string) {
+	if c.err == nil {
+		c.err = &FormatError{c.section, c.at, problem}
+	}
+	c.at = uint64(len(c.data))
+}
+
+// limit makes the data end at offset end.
+func (c *cursor) limit(end uint64) {
+	if end > uint64(len(c.data)) || end < c.at {
+		c.fail("the length points past the end of the section")
+		return
+	}
+	c.data = c.data[:end]
+}
+
+func (c *cursor) more() bool { return c.err == nil && c.at < uint64(len(c.data)) }
+
+// take returns the next n bytes, nil if there are fewer.
+func (c *cursor) take(n uint64) []byte {
+	if c.err != nil || n > uint64(len(c.data))-c.at {
+		c.fail("truncated")
+		return nil
+	}
+	b := c.data[c.at : c.at+n]
+	c.at += n
+	return b
+}
+
+func (c *cursor) skip(n uint64) {
+	if c.err != nil || n > uint64(len(c.data))-c.at {
+		c.fail("truncated")
+		return
+	}
+	c.at += n
+}
+
+func (c *cursor) u8() uint8 {
+	if c.at >= uint64(len(c.data)) || c.err != nil {
+		c.fail("truncated")
+		return 0
+	}
+	b := c.data[c.at]
+	c.at++
+	return b
+}
+
+// fixed reads an unsigned number of 1, 2, 3, 4 or 8 bytes.
+func (c *cursor) fixed(size uint8) uint64 {
+	b := c.take(uint64(size))
+	if b == nil {
+		return 0
+	}
+	switch size {
+	case 1:
+		return uint64(b[0])
+	case 2:
+		return uint64(c.order.Uint16(b))
+	case 3:
+		if c.order == binary.ByteOrder(binary.BigEndian) {
+			return uint64(b[0])<<16 | uint64(b[1])<<8 | uint64(b[2])
+		}
+		return uint64(b[2])<<16 | uint64(b[1])<<8 | uint64(b[0])
+	case 4:
+		return uint64(c.order.Uint32(b))
+	case 8:
+		return c.order.Uint64(b)
+	}
+	c.fail("a number of unknown size")
+	return 0
+}
+
+// uleb reads an unsigned LEB128 number. Bits above 64 are dropped.
+func (c *cursor) uleb() uint64 {
+	var v uint64
+	for shift := uint(0); ; shift += 7 {
+		b := c.u8()
+		if shift < 64 {
+			v |= uint64(b&0x7f) << shift
+		}
+		if b < 0x80 {
+			return v
+		}
+	}
+}
+
+// sleb reads a signed LEB128 number.
+func (c *cursor) sleb() int64 {
+	var v int64
+	for shift := uint(0); ; {
+		b := c.u8()
+		if shift < 64 {
+			v |= int64(b&0x7f) << shift
+		}
+		shift += 7
+		if b < 0x80 {
+			if b&0x40 != 0 && shift < 64 {
+				v |= -1 << shift
+			}
+			return v
+		}
+	}
+}
+
+func (c *cursor) skipLEB() {
+	for c.u8() >= 0x80 {
+	}
+}
+
+// cstring returns the bytes up to the next zero, which it skips.
+func (c *cursor) cstring() []byte {
+	if c.err != nil {
+		return nil
+	}
+	n := bytes.IndexByte(c.data[c.at:], 0)
+	if n < 0 {
+		c.fail("a string without end")
+		return nil
+	}
+	b := c.data[c.at : c.at+uint64(n)]
+	c.at += uint64(n) + 1
+	return b
+}
+
+// unitLength reads the length that begins a unit of any section, limits the
+// data to it and returns the size of offsets in it, 4 or 8.
+func (c *cursor) unitLength() (offsetSize uint8) {
+	length := c.fixed(4)
+	offsetSize = 4
+	switch {
+	case length == 0xffffffff:
+		length, offsetSize = c.fixed(8), 8
+	case length >= 0xfffffff0:
+		c.fail("reserved unit length")
+	}
+	if length > uint64(len(c.data)) {
+		c.fail("the length points past the end of the section")
+		return offsetSize
+	}
+	c.limit(c.at + length)
+	return offsetSize
+}
+
+// maxText bounds the bytes of a string; longer ones are cut.
+const maxText = 64 << 10
+
+// stringAt returns the string at an offset of a section of strings.
+func stringAt(section string, data []byte, at uint64) (string, error) {
+	if at >= uint64(len(data)) {
+		return "", &FormatError{section, at, "offset is past the end of the section"}
+	}
+	rest := data[at:]
+	rest = rest[:min(len(rest), maxText)]
+	if n := bytes.IndexByte(rest, 0); n >= 0 {
+		rest = rest[:n]
+	}
+	return string(rest), nil
+}
+
+func firstError(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}

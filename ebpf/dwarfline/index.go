@@ -1,0 +1,206 @@
+package dwarfline
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Limits of the index. Chromium has some 35,000 units of 1.5 million functions.
+const (
+	maxUnits  = 1 << 20
+	maxRanges = 4 << 20
+)
+
+// padding is the most bytes between two ranges of a unit that the index takes
+// for one range.
+const padding = 64
+
+// index tells which unit covers an address.
+type index struct {
+	ranges   []unitRange // disjoint, by address
+	partial  []uint32    // while it is made: units that may have more ranges than their root tells
+	unranged []uint32    // units that do not tell their ranges
+}
+
+// unitRange is addresses of the unit with that number in file.units.
+type unitRange struct {
+	low, high uint64
+	unit      uint32
+}
+
+// indexUnits finds all units of a file.
+func indexUnits(f *file) error {
+	f.units = []uint64{}
+	for at := uint64(0); at < uint64(len(f.Info)); {
+		c := newCursor(".debug_info", f.Info, f.Order, at)
+		c.unitLength()
+		if c.err != nil {
+			return c.err
+		}
+		if len(f.units) == maxUnits {
+			return fmt.Errorf("%w: more than %d units", ErrTooMuchWork, maxUnits)
+		}
+		if uint64(len(c.data)) > c.at { // no padding
+			f.units = append(f.units, at)
+		}
+		at = uint64(len(c.data))
+	}
+	return nil
+}
+
+// unitOf returns the number of the unit that an offset of .debug_info lies in.
+func (f *file) unitOf(at uint64) (int, bool) {
+	i, found := slices.BinarySearch(f.units, at)
+	if !found {
+		i--
+	}
+	return i, i >= 0
+}
+
+// newIndex reads the roots of all units of a file. What is damaged is left out,
+// and the first error returned.
+func newIndex(f *file) (*index, error) {
+	first := indexUnits(f)
+	x := &index{}
+	for i, at := range f.units {
+		u, err := readUnit(f, at, true)
+		if err == nil && u.isCode() {
+			_, err = x.addUnit(uint32(i), u)
+		}
+		first = firstError(first, err)
+		if len(x.ranges) > maxRanges {
+			first = fmt.Errorf("%w: more than %d address ranges", ErrTooMuchWork, maxRanges)
+			break
+		}
+	}
+	first = firstError(first, x.addAranges(f))
+	x.sort()
+	return x, first
+}
+
+// addAranges adds what .debug_aranges has of units that do not tell their
+// ranges, or of which DWARF 2 could tell only one.
+func (x *index) addAranges(f *file) error {
+	if len(x.partial) == 0 {
+		return nil
+	}
+	told := map[uint32]bool{}
+	err := f.eachArange(func(unitAt uint64, r addressRange) {
+		i, found := slices.BinarySearch(f.units, unitAt)
+		if _, partial := slices.BinarySearch(x.partial, uint32(i)); found && partial {
+			x.add(r, uint32(i))
+			told[uint32(i)] = true
+		}
+	})
+	x.unranged = slices.DeleteFunc(x.unranged, func(number uint32) bool { return told[number] })
+	x.partial = nil
+	return err
+}
+
+// addUnit adds the ranges that a unit's root tells.
+func (x *index) addUnit(number uint32, u *unit) (steps int, err error) {
+	before := len(x.ranges)
+	steps, err = u.eachRange(&u.root, func(r addressRange) { x.add(r, number) })
+	_, split := u.root.get(fieldDwoName)
+	none := len(x.ranges) == before && err == nil && steps == 0 && !split && u.root.children
+	if none {
+		x.unranged = append(x.unranged, number)
+	}
+	if none || u.version <= 2 {
+		x.partial = append(x.partial, number)
+	}
+	return steps, err
+}
+
+func (x *index) add(r addressRange, number uint32) {
+	if len(x.ranges) > maxRanges {
+		return
+	}
+	if n := len(x.ranges); n > 0 {
+		last := &x.ranges[n-1]
+		if last.unit == number && r.low >= last.high && r.low-last.high < padding {
+			last.high = r.high
+			return
+		}
+	}
+	x.ranges = append(x.ranges, unitRange{r.low, r.high, number})
+}
+
+// sort makes the ranges disjoint. Where they overlap the one that begins last
+// counts, and among those that begin together the shortest.
+func (x *index) sort() {
+	slices.SortFunc(x.ranges, func(a, b unitRange) int {
+		return cmp.Or(cmp.Compare(a.low, b.low), cmp.Compare(b.high, a.high), cmp.Compare(a.unit, b.unit))
+	})
+	var out, open []unitRange
+	out = make([]unitRange, 0, len(x.ranges))
+	emit := func(low, high uint64, unit uint32) {
+		if n := len(out); n > 0 && out[n-1].unit == unit && low-out[n-1].high < padding {
+			out[n-1].high = high
+		} else if low < high {
+			out = append(out, unitRange{low, high, unit})
+		}
+	}
+	at := uint64(0) // up to here everything is laid out
+	closeUntil := func(addr uint64) {
+		for len(open) > 0 && at < addr {
+			top := open[len(open)-1]
+			if end := min(top.high, addr); end > at {
+				emit(at, end, top.unit)
+				at = end
+			}
+			if top.high > addr {
+				return
+			}
+			open = open[:len(open)-1]
+		}
+	}
+	for _, r := range x.ranges {
+		closeUntil(r.low)
+		at = r.low
+		for len(open) > 0 && open[len(open)-1].high <= at {
+			open = open[:len(open)-1]
+		}
+		open = append(open, r)
+	}
+	closeUntil(1<<64 - 1)
+	x.ranges = slices.Clip(out)
+}
+
+// find returns the number of the unit that covers an address.
+func (x *index) find(addr uint64) (uint32, bool) {
+	i, found := slices.BinarySearchFunc(x.ranges, addr, func(r unitRange, addr uint64) int { return cmp.Compare(r.low, addr) })
+	if !found {
+		i--
+	}
+	if i < 0 || addr >= x.ranges[i].high {
+		return 0, false
+	}
+	return x.ranges[i].unit, true
+}
+
+const unitRangeSize = 24
+
+func (x *index) bytes() int { return cap(x.ranges)*unitRangeSize + cap(x.unranged)*4 }
+
+// addFunctions adds the functions of the units that do not tell their ranges, as
+// old compilers made them.
+func (x *index) addFunctions(f *file, w *work) error {
+	var first error
+	units := x.unranged
+	x.unranged = nil
+	for _, number := range units {
+		u, err := readUnit(f, f.units[number], false)
+		if err == nil {
+			var functions []piece
+			functions, err = u.functions(w)
+			for _, p := range functions {
+				x.add(addressRange{p.low, p.high}, number)
+			}
+		}
+		first = firstError(first, err)
+	}
+	x.sort()
+	return first
+}

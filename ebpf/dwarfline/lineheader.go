@@ -1,0 +1,215 @@
+package dwarfline
+
+import (
+	"fmt"
+	"path"
+)
+
+// lineTable is the header of a unit's line program and where its sequences are
+// (DWARF 5 section 6.2).
+type lineTable struct {
+	unit *unit  // whose forms, strings and directory the table uses
+	data []byte // .debug_line up to the end of the table
+	encoding
+	program uint64 // offset of the first opcode
+
+	minInstruction uint8
+	maxOperations  uint8
+	lineBase       int8
+	lineRange      uint8
+	opcodeBase     uint8
+	opcodeLengths  []uint8 // of opcode i at i-1
+
+	dirFormat, fileFormat []entryFormat
+	dirs, files           []uint32 // offsets in data of the entries
+	sequences             []sequence
+}
+
+// entryFormat is a part of a directory's or file's entry (section 6.2.4.1).
+type entryFormat struct {
+	content uint64
+	form    form
+}
+
+// Contents of an entry.
+const (
+	contentPath      = 1
+	contentDirectory = 2
+)
+
+// maxFiles bounds the entries of one table.
+const maxFiles = 1 << 20
+
+// oldFormat is how files are stored before version 5: name, directory,
+// modification time, size. Directories are names.
+var oldFormat = []entryFormat{{contentPath, formString}, {contentDirectory, formUdata}, {0, formUdata}, {0, formUdata}}
+
+// readLineTable reads the table at an offset of the .debug_line of u's file.
+func readLineTable(u *unit, at uint64) (*lineTable, error) {
+	c := newCursor(".debug_line", u.Line, u.Order, at)
+	t := &lineTable{unit: u, encoding: u.encoding}
+	t.offsetSize = c.unitLength()
+	t.data = c.data
+	version := c.fixed(2)
+	if c.err == nil && (version < 2 || version > 5) {
+		c.fail(fmt.Sprintf("unknown version %d of the line table", version))
+	}
+	if uint64(len(t.data)) > 1<<32-1 {
+		c.fail("a line table behind the first 4 GiB")
+	}
+	t.version = uint8(version)
+	if version >= 5 {
+		t.addressSize = c.u8()
+		c.u8() // size of segment selectors
+	}
+	length := c.fixed(t.offsetSize)
+	if length > uint64(len(c.data))-c.at {
+		c.fail("the header's length points past the end of the table")
+	}
+	t.program = c.at + length
+	t.minInstruction, t.maxOperations = c.u8(), 1
+	if version >= 4 {
+		t.maxOperations = c.u8()
+	}
+	c.u8() // default_is_stmt
+	t.lineBase, t.lineRange, t.opcodeBase = int8(c.u8()), c.u8(), c.u8()
+	if c.err == nil && (t.lineRange == 0 || t.opcodeBase == 0 || t.maxOperations == 0) {
+		c.fail("a zero that the line program would divide by")
+	}
+	if t.opcodeBase > 0 {
+		t.opcodeLengths = c.take(uint64(t.opcodeBase) - 1)
+	}
+	if version >= 5 {
+		t.readEntries(&c)
+	} else {
+		t.readOldEntries(&c)
+	}
+	return t, c.err
+}
+
+// readOldEntries notes where directories and files stand, before version 5.
+func (t *lineTable) readOldEntries(c *cursor) {
+	t.dirFormat, t.fileFormat = oldFormat[:1], oldFormat
+	for c.more() {
+		at := c.at
+		if len(c.cstring()) == 0 {
+			break
+		}
+		t.dirs = append(t.dirs, uint32(at))
+	}
+	for c.more() {
+		at := c.at
+		if len(c.cstring()) == 0 {
+			break
+		}
+		c.skipLEB()
+		c.skipLEB()
+		c.skipLEB()
+		t.files = append(t.files, uint32(at))
+	}
+	if len(t.dirs) > maxFiles || len(t.files) > maxFiles {
+		c.fail("more files than any compiler names")
+	}
+}
+
+func (t *lineTable) readEntries(c *cursor) {
+	t.dirFormat, t.dirs = t.readEntryList(c)
+	t.fileFormat, t.files = t.readEntryList(c)
+}
+
+func (t *lineTable) readEntryList(c *cursor) (formats []entryFormat, entries []uint32) {
+	for range c.u8() {
+		f := entryFormat{c.uleb(), form(c.uleb())}
+		if size, fixed := t.fixedSize(f.form); fixed && size == 0 {
+			c.fail("a directory or file entry of no bytes")
+		}
+		formats = append(formats, f)
+	}
+	count := c.uleb()
+	if c.err != nil || count == 0 {
+		return formats, nil
+	}
+	if count > maxFiles || len(formats) == 0 {
+		c.fail("more files than any compiler names")
+		return formats, nil
+	}
+	for range count {
+		if c.err != nil {
+			break
+		}
+		entries = append(entries, uint32(c.at))
+		for _, f := range formats {
+			t.skip(c, f.form)
+		}
+	}
+	return formats, entries
+}
+
+// entryAt reads the entry at an offset of data.
+func (t *lineTable) entryAt(at uint32, formats []entryFormat, sup func() (*file, error)) (name string, dir uint64, err error) {
+	c := newCursor(".debug_line", t.data, t.unit.Order, uint64(at))
+	for _, f := range formats {
+		v := t.read(&c, f.form)
+		if c.err != nil {
+			return "", 0, c.err
+		}
+		switch f.content {
+		case contentPath:
+			if name, err = t.text(v, sup); err != nil {
+				return "", 0, err
+			}
+		case contentDirectory:
+			dir = v.n
+		}
+	}
+	return name, dir, nil
+}
+
+func (t *lineTable) text(v value, sup func() (*file, error)) (string, error) {
+	if v.form == formString {
+		return stringAt(".debug_line", t.data, v.n)
+	}
+	return t.unit.text(v, sup)
+}
+
+// fileName returns the path of the file with that number, "" if there is none.
+// It is joined of the compilation directory, the file's directory and its name, and
+// not cleaned, as BFD does.
+func (t *lineTable) fileName(number uint64, sup func() (*file, error)) (string, error) {
+	index, dirBase := number, uint64(0)
+	if t.version < 5 { // numbers begin with 1, and directory 0 is the compilation's
+		index, dirBase = number-1, 1
+	}
+	if index >= uint64(len(t.files)) {
+		return "", nil
+	}
+	name, dir, err := t.entryAt(t.files[index], t.fileFormat, sup)
+	if err != nil || name == "" || path.IsAbs(name) {
+		return name, err
+	}
+	folder := ""
+	if i := dir - dirBase; i < uint64(len(t.dirs)) {
+		if folder, _, err = t.entryAt(t.dirs[i], t.dirFormat, sup); err != nil {
+			return "", err
+		}
+	}
+	if path.IsAbs(folder) {
+		return folder + "/" + name, nil
+	}
+	compDir := ""
+	if v, ok := t.unit.root.get(fieldCompDir); ok {
+		if compDir, err = t.unit.text(v, sup); err != nil {
+			return "", err
+		}
+	}
+	for _, part := range []string{folder, compDir} {
+		if part != "" {
+			name = part + "/" + name
+		}
+	}
+	return name, nil
+}
+
+func (t *lineTable) bytes() int {
+	return 256 + cap(t.dirs)*4 + cap(t.files)*4 + cap(t.sequences)*sequenceSize
+}

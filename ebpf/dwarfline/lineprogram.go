@@ -1,0 +1,189 @@
+package dwarfline
+
+import (
+	"cmp"
+	"slices"
+)
+
+// sequence is a contiguous part of a line program's addresses. It ends with
+// DW_LNE_end_sequence, so that the program can be run from its start.
+type sequence struct {
+	low, high uint64
+	start     uint32 // offset of its first opcode
+}
+
+const sequenceSize = 24
+
+// Opcodes of the line program (DWARF 5 sections 6.2.5.2 and 6.2.5.3).
+const (
+	lnsCopy           = 1
+	lnsAdvancePC      = 2
+	lnsAdvanceLine    = 3
+	lnsSetFile        = 4
+	lnsConstAddPC     = 8
+	lnsFixedAdvancePC = 9
+	lneEndSequence    = 1
+	lneSetAddress     = 2
+	lneDefineFile     = 3
+)
+
+// row is a row of the table that the program makes.
+type row struct {
+	addr uint64
+	op   uint64 // number of the operation in the instruction, for VLIW
+	file uint64
+	line uint64
+}
+
+// run executes the program from an opcode on to the end of the sequence and
+// calls use for each row, that which ends it not counted. It returns the address
+// at the end, and where the next sequence starts.
+func (t *lineTable) run(start uint64, w *work, define func(at uint64), use func(*row)) (end, next uint64, err error) {
+	c := newCursor(".debug_line", t.data, t.unit.Order, start)
+	r := row{file: 1, line: 1}
+	steps := 0
+	for c.more() {
+		if steps++; steps&0xfff == 0 {
+			if err := w.spend(0x1000); err != nil {
+				return r.addr, c.at, err
+			}
+		}
+		switch op := c.u8(); {
+		case op >= t.opcodeBase:
+			adjusted := op - t.opcodeBase
+			t.advance(&r, uint64(adjusted/t.lineRange))
+			r.line += uint64(int64(t.lineBase) + int64(adjusted%t.lineRange))
+			use(&r)
+		case op == 0:
+			if t.extended(&c, &r, define) {
+				return r.addr, c.at, c.err
+			}
+		case op == lnsCopy:
+			use(&r)
+		case op == lnsAdvancePC:
+			t.advance(&r, c.uleb())
+		case op == lnsAdvanceLine:
+			r.line += uint64(c.sleb())
+		case op == lnsSetFile:
+			r.file = c.uleb()
+		case op == lnsConstAddPC:
+			t.advance(&r, uint64((255-t.opcodeBase)/t.lineRange))
+		case op == lnsFixedAdvancePC:
+			r.addr += c.fixed(2)
+			r.op = 0
+		default: // of no consequence here, or not known: skip the operands
+			for range t.opcodeLengths[op-1] {
+				c.skipLEB()
+			}
+		}
+	}
+	if c.err == nil {
+		c.fail("the line program ends inside a sequence")
+	}
+	return r.addr, c.at, c.err
+}
+
+// advance moves the address by that many operations (section 6.2.5.1).
+func (t *lineTable) advance(r *row, operations uint64) {
+	if t.maxOperations == 1 {
+		r.addr += uint64(t.minInstruction) * operations
+		return
+	}
+	n := r.op + operations
+	r.addr += uint64(t.minInstruction) * (n / uint64(t.maxOperations))
+	r.op = n % uint64(t.maxOperations)
+}
+
+// extended executes an extended opcode and tells whether it ends the sequence.
+func (t *lineTable) extended(c *cursor, r *row, define func(at uint64)) (ends bool) {
+	length := c.uleb()
+	if length > uint64(len(c.data))-c.at {
+		c.fail("an opcode's length points past the end of the table")
+		return false
+	}
+	next := c.at + length
+	if length == 0 {
+		return false
+	}
+	switch c.u8() {
+	case lneEndSequence:
+		ends = true
+	case lneSetAddress:
+		switch size := length - 1; size {
+		case 2, 4, 8:
+			r.addr, r.op = c.fixed(uint8(size)), 0
+		default:
+			c.fail("an address of unknown size")
+		}
+	case lneDefineFile:
+		define(c.at)
+	}
+	if c.err == nil {
+		c.at = next
+	}
+	return ends
+}
+
+// findSequences runs the whole program once and notes its sequences. Those that
+// overlap are cut or left out as BFD does.
+func (t *lineTable) findSequences(w *work) error {
+	var first error
+	define := func(at uint64) {
+		if t.version < 5 && len(t.files) < maxFiles {
+			t.files = append(t.files, uint32(at))
+		}
+	}
+	for at := t.program; at < uint64(len(t.data)); {
+		low, rows := uint64(1<<64-1), 0
+		end, next, err := t.run(at, w, define, func(r *row) {
+			low = min(low, r.addr)
+			rows++
+		})
+		if rows > 0 && low < end && low != 0 {
+			t.sequences = append(t.sequences, sequence{low: low, high: end, start: uint32(at)})
+		}
+		if first = err; err != nil {
+			break
+		}
+		at = next
+	}
+	t.sortSequences()
+	return first
+}
+
+func (t *lineTable) sortSequences() {
+	slices.SortStableFunc(t.sequences, func(a, b sequence) int {
+		return cmp.Or(cmp.Compare(a.low, b.low), cmp.Compare(b.high, a.high))
+	})
+	kept := t.sequences[:0]
+	last := uint64(0)
+	for _, s := range t.sequences {
+		if s.low < last {
+			if s.high <= last {
+				continue
+			}
+			s.low = last
+		}
+		last = s.high
+		kept = append(kept, s)
+	}
+	t.sequences = slices.Clip(kept)
+}
+
+// rowAt returns the row that covers an address: the last one of those with the
+// highest address that is not above it.
+func (t *lineTable) rowAt(addr uint64, w *work) (found row, ok bool, err error) {
+	i, exact := slices.BinarySearchFunc(t.sequences, addr, func(s sequence, addr uint64) int { return cmp.Compare(s.low, addr) })
+	if !exact {
+		i--
+	}
+	if i < 0 || addr >= t.sequences[i].high {
+		return row{}, false, nil
+	}
+	_, _, err = t.run(uint64(t.sequences[i].start), w, func(uint64) {}, func(r *row) {
+		if r.addr <= addr && (!ok || r.addr > found.addr || r.addr == found.addr && r.op >= found.op) {
+			found, ok = *r, true
+		}
+	})
+	return found, ok, err
+}

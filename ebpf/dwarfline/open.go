@@ -1,0 +1,158 @@
+package dwarfline
+
+import (
+	"errors"
+	"fmt"
+	"path"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+)
+
+// OpenOptions tell Open where the file is and how to reach others.
+type OpenOptions struct {
+	// Paths of the executable and of its debug file: .dwo and .dwp files and a
+	// supplementary file are looked for beside them.
+	Paths []string
+	// OpenFile opens a file that the data names. nil: there are no other files.
+	OpenFile   func(path string) (*elffile.File, error)
+	DebugDirs  []string       // directories of debug files, "/usr/lib/debug"
+	Spill      *elffile.Spill // for compressed sections; nil: one of its own
+	CacheBytes int            // see Options
+}
+
+// sectionsOf lists where the sections of a file go.
+func sectionsOf(s *Sections) map[string]*[]byte {
+	return map[string]*[]byte{
+		".debug_info": &s.Info, ".debug_abbrev": &s.Abbrev, ".debug_line": &s.Line, ".debug_line_str": &s.LineStr,
+		".debug_str": &s.Str, ".debug_str_offsets": &s.StrOffsets, ".debug_addr": &s.Addr,
+		".debug_ranges": &s.Ranges, ".debug_rnglists": &s.RngLists, ".debug_cu_index": &s.CUIndex, ".debug_aranges": &s.Aranges,
+	}
+}
+
+// MapSections maps the DWARF sections of a file; suffix is ".dwo" for those of a
+// .dwo or .dwp file. The file may be closed before them.
+func MapSections(f *elffile.File, suffix string, spill *elffile.Spill) (*Sections, error) {
+	s := &Sections{Order: f.ByteOrder()}
+	var maps []*elffile.Mapped
+	s.Close = func() {
+		for _, m := range maps {
+			m.Close()
+		}
+	}
+	s.Drop = func() {
+		for _, m := range maps {
+			m.Drop()
+		}
+	}
+	for name, data := range sectionsOf(s) {
+		if name != ".debug_cu_index" {
+			name += suffix
+		}
+		m, err := f.MapSection(name, spill)
+		if errors.Is(err, elffile.ErrNoSection) {
+			continue
+		}
+		if err != nil {
+			s.Close()
+			return nil, err
+		}
+		maps = append(maps, m)
+		*data = m.Data
+	}
+	return s, nil
+}
+
+// Open returns the Data of an executable or of its debug file, which may be
+// closed at once. ErrNoInfo if it has no entries.
+func Open(f *elffile.File, o OpenOptions) (*Data, error) {
+	if !f.HasSection(".debug_info") && !f.HasSection(".zdebug_info") {
+		return nil, ErrNoInfo
+	}
+	if o.Spill == nil {
+		o.Spill = &elffile.Spill{}
+	}
+	s, err := MapSections(f, "", o.Spill)
+	if err != nil {
+		return nil, err
+	}
+	opts := Options{CacheBytes: o.CacheBytes}
+	if o.OpenFile != nil {
+		if name, id, ok := f.AltLink(); ok {
+			opts.Supplementary = func() (*Sections, error) { return o.supplementary(name, id) }
+		}
+		opts.Package = o.dwp
+		opts.Split = o.dwo
+	}
+	d, err := New(s, opts)
+	if err != nil {
+		s.Close()
+	}
+	return d, err
+}
+
+// supplementary opens the file that dwz moved common entries to. It must have
+// the build ID that the link tells.
+func (o *OpenOptions) supplementary(name, id string) (*Sections, error) {
+	candidates := o.beside(name)
+	if len(id) > 2 {
+		for _, dir := range o.DebugDirs {
+			candidates = append(candidates, path.Join(dir, ".build-id", id[:2], id[2:]+".debug"))
+		}
+	}
+	for _, candidate := range candidates {
+		f, err := o.OpenFile(candidate)
+		if err != nil {
+			continue
+		}
+		if f.BuildID() == id || f.BuildID() == "" {
+			s, err := MapSections(f, "", o.Spill)
+			f.Close()
+			return s, err
+		}
+		f.Close()
+	}
+	return nil, fmt.Errorf("%s, build ID %s: %w", name, id, errNoSupplementary)
+}
+
+// beside returns a path as it is, or relative to the folders of the executable
+// and of its debug file.
+func (o *OpenOptions) beside(name string) []string {
+	if path.IsAbs(name) {
+		return []string{name}
+	}
+	var all []string
+	for _, p := range o.Paths {
+		all = append(all, path.Join(path.Dir(p), name))
+	}
+	return all
+}
+
+// dwp opens the package of the .dwo files.
+func (o *OpenOptions) dwp() (*Sections, error) {
+	for _, p := range o.Paths {
+		if f, err := o.OpenFile(p + ".dwp"); err == nil {
+			s, err := MapSections(f, ".dwo", o.Spill)
+			f.Close()
+			return s, err
+		}
+	}
+	return nil, nil
+}
+
+// dwo opens the file of a split unit: where the compiler wrote it, or beside the
+// executable.
+func (o *OpenOptions) dwo(u SplitUnit) (*Sections, error) {
+	candidates := []string{u.Name}
+	if !path.IsAbs(u.Name) {
+		candidates = append(o.beside(u.Name), path.Join(u.CompDir, u.Name))
+	}
+	candidates = append(candidates, o.beside(path.Base(u.Name))...)
+	for _, candidate := range candidates {
+		if f, err := o.OpenFile(candidate); err == nil {
+			s, err := MapSections(f, ".dwo", o.Spill)
+			f.Close()
+			return s, err
+		}
+	}
+	return nil, errNoSplit
+}

@@ -1,0 +1,184 @@
+package dwarfline
+
+import (
+	"debug/dwarf"
+	"errors"
+	"fmt"
+)
+
+// errNoSplit tells that a unit's entries are in a file that was not found.
+var errNoSplit = errors.New("the .dwo file is missing")
+
+// splitOf returns the unit whose skeleton is root.
+func (d *Data) splitOf(root *unit) (*unit, error) {
+	id := root.id
+	if v, ok := root.root.get(fieldDwoID); ok {
+		id = v.n
+	}
+	u, err := d.packaged(root, id)
+	if u != nil || err != nil {
+		return u, err
+	}
+	wanted := SplitUnit{ID: id}
+	for _, part := range []struct {
+		field field
+		text  *string
+	}{{fieldDwoName, &wanted.Name}, {fieldCompDir, &wanted.CompDir}} {
+		if v, ok := root.root.get(part.field); ok {
+			if *part.text, err = root.text(v, d.supplementary); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if d.opts.Split == nil {
+		return nil, fmt.Errorf("%s: %w", wanted.Name, errNoSplit)
+	}
+	s, err := d.opts.Split(wanted)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", wanted.Name, err)
+	}
+	if s == nil {
+		return nil, fmt.Errorf("%s: %w", wanted.Name, errNoSplit)
+	}
+	u, err = splitUnit(&file{Sections: s, splits: true}, root, id)
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("%s: %w", wanted.Name, err)
+	}
+	u.owned = true
+	return u, nil
+}
+
+// splitUnit finds the unit with that ID in a .dwo file.
+func splitUnit(f *file, skeleton *unit, id uint64) (*unit, error) {
+	if err := indexUnits(f); err != nil {
+		return nil, err
+	}
+	for _, at := range f.units {
+		u, err := readUnit(f, at, true)
+		if err != nil {
+			return nil, err
+		}
+		if u.root.tag != dwarf.TagCompileUnit {
+			continue
+		}
+		theirs := u.header.id
+		if v, ok := u.root.get(fieldDwoID); ok {
+			theirs = v.n
+		}
+		if theirs != id {
+			continue
+		}
+		if u, err = readUnit(f, at, false); err != nil {
+			return nil, err
+		}
+		u.skeleton, u.base, u.addrBase = skeleton, skeleton.base, skeleton.addrBase
+		u.addresses, u.ranges = skeleton.file, skeleton.file
+		return u, nil
+	}
+	return nil, fmt.Errorf("no unit with the ID %#x: the file is of another build", id)
+}
+
+// packaged returns the unit with that ID of the .dwp file, nil if there is none.
+func (d *Data) packaged(root *unit, id uint64) (*unit, error) {
+	f, err := d.pkg.get()
+	if f == nil || err != nil {
+		return nil, err
+	}
+	if d.packages == nil {
+		x, err := readCUIndex(f.Sections)
+		if err != nil {
+			d.pkg.err = err
+			return nil, err
+		}
+		d.packages = x
+	}
+	part := d.packages.part(f.Sections, id)
+	if part == nil {
+		return nil, nil
+	}
+	return splitUnit(&file{Sections: part, splits: true}, root, id)
+}
+
+// cuIndex is the .debug_cu_index of a package (DWARF 5 section 7.3.5.3).
+type cuIndex struct {
+	columns []uint32       // what each column is: dwpInfo, ...
+	rows    map[uint64]int // by unit ID
+	offsets numberTable
+	sizes   numberTable
+}
+
+// numberTable reads a number of a table.
+type numberTable func(row, column int) uint64
+
+// Sections of a package that units have parts of. Version 2, GNU's, has .debug_types
+// for 2 and .debug_macinfo for 7.
+const (
+	dwpInfo       = 1
+	dwpAbbrev     = 3
+	dwpLine       = 4
+	dwpStrOffsets = 6
+	dwpRngLists   = 8
+)
+
+// readCUIndex reads the index: version, numbers of columns, units and slots; the
+// slots' IDs; their rows, from 1; the columns' sections; offsets; sizes.
+func readCUIndex(s *Sections) (*cuIndex, error) {
+	c := newCursor(".debug_cu_index", s.CUIndex, s.Order, 0)
+	version := c.fixed(2) // GNU's has 32 bits, DWARF 5 has 16 and padding
+	if second := c.fixed(2); version == 0 {
+		version = second
+	}
+	columns, units, slots := c.fixed(4), c.fixed(4), c.fixed(4)
+	if c.err == nil && version != 2 && version != 5 {
+		c.fail(fmt.Sprintf("unknown version %d", version))
+	}
+	size := uint64(len(c.data))
+	if columns > 16 || slots > size/12 || units > size/8 {
+		c.fail("the table is larger than the section")
+	}
+	ids, rows := c.take(slots*8), c.take(slots*4)
+	names := c.take(columns * 4)
+	offsets, sizes := c.take(units*columns*4), c.take(units*columns*4)
+	if c.err != nil {
+		return nil, c.err
+	}
+	table := func(b []byte) numberTable {
+		return func(row, column int) uint64 { return uint64(s.Order.Uint32(b[(row*int(columns)+column)*4:])) }
+	}
+	x := &cuIndex{rows: map[uint64]int{}, offsets: table(offsets), sizes: table(sizes)}
+	for i := range slots {
+		if row := s.Order.Uint32(rows[i*4:]); row > 0 && uint64(row) <= units {
+			x.rows[s.Order.Uint64(ids[i*8:])] = int(row) - 1
+		}
+	}
+	for i := range columns {
+		x.columns = append(x.columns, s.Order.Uint32(names[i*4:]))
+	}
+	return x, nil
+}
+
+// part returns the sections of one unit, nil if the package does not have it.
+func (x *cuIndex) part(s *Sections, id uint64) *Sections {
+	row, ok := x.rows[id]
+	if !ok {
+		return nil
+	}
+	part := *s
+	part.Close, part.CUIndex = nil, nil
+	for i, column := range x.columns {
+		target := map[uint32]*[]byte{
+			dwpInfo: &part.Info, dwpAbbrev: &part.Abbrev, dwpLine: &part.Line, dwpStrOffsets: &part.StrOffsets, dwpRngLists: &part.RngLists,
+		}[column]
+		if target == nil {
+			continue
+		}
+		whole, offset := uint64(len(*target)), x.offsets(row, i)
+		if size := x.sizes(row, i); offset <= whole && size <= whole-offset {
+			*target = (*target)[offset : offset+size]
+		} else {
+			*target = nil
+		}
+	}
+	return &part
+}
