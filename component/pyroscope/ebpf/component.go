@@ -13,6 +13,7 @@ import (
 	"github.com/go-kit/log/level"
 
 	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/common/mailbox"
 	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf"
@@ -59,7 +60,7 @@ type Component struct {
 	fanout  *pyroscope.Fanout
 	page    *flamegraph.Page
 	metrics *metrics
-	updates *mailbox[Settings]
+	updates *mailbox.Mailbox[Settings]
 
 	mu     sync.Mutex
 	args   Settings        // the newest
@@ -88,7 +89,7 @@ func New(opts component.Options, args Arguments) (*Component, error) {
 		opts:    opts,
 		start:   startSession,
 		fanout:  pyroscope.NewFanout(args.ForwardTo, opts.ID, opts.Registerer),
-		updates: newMailbox[Settings](),
+		updates: mailbox.New[Settings](),
 	}
 	c.page = flamegraph.New(flamegraph.Options{Name: opts.ID, Status: c.pageStatus})
 	c.setHealth(component.HealthTypeUnknown, "not started yet")
@@ -110,7 +111,7 @@ func (c *Component) Update(args component.Arguments) error {
 	}
 	c.take(fresh.Settings)
 	c.fanout.UpdateChildren(fresh.ForwardTo)
-	c.updates.send(fresh.Settings)
+	c.updates.Send(fresh.Settings)
 	return nil
 }
 

@@ -56,7 +56,7 @@ func (l *loop) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case args := <-l.c.updates.receive():
+		case args := <-l.c.updates.Receive():
 			l.update(args)
 		case <-failed:
 			l.sessionFailed()
