@@ -43,6 +43,7 @@ type Session struct {
 	tracker    *process.Tracker // feed's
 	symbolizer *symbol.Symbolizer
 	finder     *target.Finder
+	cgroups    *procfs.Cgroups // finder's
 	clock      pprof.Clock
 
 	mu      sync.Mutex
@@ -66,9 +67,11 @@ func Start(o Options) (*Session, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	cgroups := procfs.Default.Cgroups()
 	s := &Session{
 		symbolizer: symbol.New(symbol.Options{}),
-		finder:     target.NewFinder(finderOptions(o)),
+		finder:     target.NewFinder(finderOptions(o, cgroups)),
+		cgroups:    cgroups,
 		options:    o,
 		current:    newAggregate(o),
 		binary:     map[binaryKey]uint64{},
@@ -108,13 +111,13 @@ func (s *Session) observe(r *kernel.Record) {
 	}
 }
 
-func finderOptions(o Options) target.Options {
+func finderOptions(o Options, fs target.CgroupReader) target.Options {
 	return target.Options{
 		Targets:     o.Targets,
 		Default:     o.DefaultTarget,
 		TargetsOnly: o.TargetsOnly,
 		CacheSize:   o.ContainerIDCacheSize,
-		FS:          procfs.Default,
+		FS:          fs,
 	}
 }
 
@@ -157,7 +160,7 @@ func (s *Session) Update(o Options) error {
 		return fmt.Errorf("change the sample rate to %d: %w", o.SampleRate, err)
 	}
 	s.kernel.Tables().SetLimit(o.TableBytes)
-	s.finder.Update(finderOptions(o))
+	s.finder.Update(finderOptions(o, s.cgroups))
 	s.tracker.IgnoreNone()
 	s.options = o
 	s.swap()
@@ -297,8 +300,9 @@ func (s *Session) Close() error {
 }
 
 func (s *Session) release() error {
-	if s.feed == nil {
-		return nil
+	err := s.cgroups.Close()
+	if s.feed != nil {
+		err = errors.Join(err, s.feed.Close())
 	}
-	return s.feed.Close()
+	return err
 }

@@ -80,19 +80,6 @@ func (f FS) Comm(pid uint32) (string, error) {
 	return strings.TrimSuffix(string(b), "\n"), nil
 }
 
-// Cgroup returns the lines of /proc/PID/cgroup, "hierarchy:controllers:path".
-func (f FS) Cgroup(pid uint32) ([]string, error) {
-	b, err := os.ReadFile(f.path(pid, "/cgroup"))
-	if err != nil {
-		return nil, err
-	}
-	text := strings.TrimSuffix(string(b), "\n")
-	if text == "" {
-		return nil, nil
-	}
-	return strings.Split(text, "\n"), nil
-}
-
 // ExePath returns the path of the executable as the process sees it, with
 // " (deleted)" at its end if the file is gone. Kernel threads have none and give
 // an error that is Gone.

@@ -166,7 +166,7 @@ func (v *view) containerID(pid uint32) string {
 	if err != nil {
 		return ""
 	}
-	return containerIDFromCgroup(lines)
+	return ContainerIDFromCgroup(lines)
 }
 
 func (v *view) ofContainer(id string) *Target {

@@ -1,7 +1,6 @@
 package target
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -15,9 +14,9 @@ func processID(discovered map[string]string) uint32 {
 	return uint32(pid)
 }
 
-// containerIDOf returns the container ID that a discovery target names and the
+// ContainerID returns the container ID that a discovery target names and the
 // label that held it, or "".
-func containerIDOf(discovered map[string]string) (id, label string) {
+func ContainerID(discovered map[string]string) (id, label string) {
 	if id := discovered[LabelContainerID]; id != "" {
 		return id, LabelContainerID
 	}
@@ -43,23 +42,58 @@ func trimRuntime(id string) string {
 	return ""
 }
 
-// cgroupContainer matches a line of /proc/PID/cgroup (cgroups(7)) that ends in a
-// container: its ID stands at the start of a path element or after a dash, and
-// is followed by the unit's suffix (cri-containerd-ID.scope), by one more plain
-// element (a cgroup that CRI-O or the container makes inside), or by nothing.
-// An ID is 64 hex digits, or 32 and a number (AWS Fargate).
-var cgroupContainer = regexp.MustCompile(`^.*/(?:.*-)?([0-9a-f]{64}|[0-9a-f]{32}-\d+)(?:\.|\s*$|/[a-z]+$)`)
-
-// containerIDFromCgroup returns the container ID in the first line of
-// /proc/PID/cgroup that has one, or "".
-func containerIDFromCgroup(lines []string) string {
+// ContainerIDFromCgroup returns the container ID in the first line of
+// /proc/PID/cgroup (cgroups(7)) that has one, or "". Of containers inside
+// containers it is the innermost. A process in a cgroup that the container made
+// for itself, as systemd in it does, is in the container too; the monitor process
+// that podman and CRI-O run beside each container is not.
+func ContainerIDFromCgroup(lines []string) string {
 	for _, line := range lines {
 		if len(line) < 32 { // too short to hold an ID; most often 0::/
 			continue
 		}
-		if m := cgroupContainer.FindStringSubmatch(line); m != nil {
-			return m[1]
+		path, found := pathOf(strings.TrimRight(line, "\n"))
+		if !found {
+			continue
+		}
+		for path != "" {
+			slash := strings.LastIndexByte(path, '/')
+			if id := containerIDOfElement(path[slash+1:]); id != "" {
+				return id
+			}
+			path = path[:max(slash, 0)]
 		}
 	}
 	return ""
 }
+
+// pathOf returns the path of "hierarchy:controllers:path".
+func pathOf(line string) (path string, found bool) {
+	_, rest, _ := strings.Cut(line, ":")
+	_, path, found = strings.Cut(rest, ":")
+	return path, found
+}
+
+// containerIDOfElement returns the container ID in one element of a cgroup's path,
+// or "": ID (cgroupfs), RUNTIME-ID.scope (systemd), or SLICE:RUNTIME:ID (systemd's
+// form as cgroupfs takes it).
+func containerIDOfElement(element string) string {
+	name, _, _ := strings.Cut(element, ".scope")
+	runtime, id := "", name
+	if i := strings.LastIndexAny(name, "-:"); i >= 0 {
+		runtime, id = name[:i], name[i+1:]
+	}
+	switch {
+	case strings.HasSuffix(runtime, "conmon"):
+		return ""
+	case len(id) == 64 && isHex(id):
+		return id
+	case len(runtime) == 32 && isHex(runtime) && isNumber(id): // AWS Fargate
+		return name
+	default:
+		return ""
+	}
+}
+
+func isHex(s string) bool    { return strings.Trim(s, "0123456789abcdef") == "" }
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

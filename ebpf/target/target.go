@@ -59,7 +59,7 @@ func newTarget(discovered map[string]string) *Target {
 		t.matchedBy = LabelProcessPID
 		t.setLabels(discovered)
 		t.labels[LabelProcessPID] = strconv.FormatUint(uint64(t.pid), 10)
-	} else if t.containerID, t.matchedBy = containerIDOf(discovered); t.containerID != "" {
+	} else if t.containerID, t.matchedBy = ContainerID(discovered); t.containerID != "" {
 		t.setLabels(discovered)
 		t.labels[LabelContainerID] = t.containerID
 	} else {

@@ -140,15 +140,31 @@ func TestContainerIDFromCgroup(t *testing.T) {
 		"0::/kubepods.slice/kubepods-podx.slice/cri-containerd-" + idA + ".scope": idA,
 		"0::/kubepods.slice/kubepods-podx.slice/crio-" + idA + ".scope/container": idA,
 		"0::/kubepods/podx/" + idA + "/container":                                 idA,
-		"0::/docker/" + idA + "/system.slice/cron.service":                        "",
-		"7:memory:/ecs/task/" + fargate:                                           fargate,
-		"0::/docker/" + idA[:63]:                                                  "",
-		"0::/docker/a" + idA:                                                      "",
-		"0::/docker/" + idA[:63] + "Z":                                            "",
-		"0::/libpod-" + idA + ".scope":                                            idA,
+		// Of kubepods.slice with either driver and every class of quality of service.
+		"0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1a_2b.slice/cri-containerd-" + idA + ".scope": idA,
+		"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1a_2b.slice/crio-" + idA + ".scope":             idA,
+		"0::/kubepods.slice/kubepods-pod1a_2b.slice/docker-" + idA + ".scope":                                              idA,
+		"11:cpu,cpuacct:/kubepods/besteffort/pod1a-2b/" + idA:                                                              idA,
+		"0::/system.slice/containerd.service/kubepods-burstable-pod1a_2b.slice:cri-containerd:" + idA:                      idA,
+		// Monitors are outside of their containers.
+		"0::/machine.slice/libpod-conmon-" + idA + ".scope":                    "",
+		"0::/kubepods.slice/kubepods-podx.slice/crio-conmon-" + idA + ".scope": "",
+		"0::/machine.slice/libpod-" + idA + ".scope/container":                 idA,
+		"12:pids:/libpod_parent/libpod-" + idA:                                 idA,
+		// Cgroup namespaces: beside us, and ourselves.
+		"0::/../../kubepods-podx.slice/cri-containerd-" + idA + ".scope": idA,
+		"0::/../" + idA: idA,
+		// Made by systemd or a kubelet inside the container.
+		"0::/docker/" + idA + "/system.slice/cron.service":    idA,
+		"0::/docker/" + idA + "/kubelet/kubepods/podx/" + idB: idB,
+		"7:memory:/ecs/task/" + fargate:                       fargate,
+		"0::/docker/" + idA[:63]:                              "",
+		"0::/docker/a" + idA:                                  "",
+		"0::/docker/" + idA[:63] + "Z":                        "",
+		"0::/libpod-" + idA + ".scope":                        idA,
 	}
 	for line, want := range tests {
-		require.Equal(t, want, containerIDFromCgroup([]string{line}), line)
+		require.Equal(t, want, ContainerIDFromCgroup([]string{line}), line)
 	}
-	require.Equal(t, idB, containerIDFromCgroup([]string{"0::/", "3:cpu:/docker/" + idB, "2:cpuset:/docker/" + idA}), "the first line that matches")
+	require.Equal(t, idB, ContainerIDFromCgroup([]string{"0::/", "3:cpu:/docker/" + idB, "2:cpuset:/docker/" + idA}), "the first line that matches")
 }

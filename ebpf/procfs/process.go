@@ -1,0 +1,47 @@
+package procfs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Cwd returns the working directory of a process as the process sees it.
+func (f FS) Cwd(pid uint32) (string, error) { return os.Readlink(f.path(pid, "/cwd")) }
+
+// Cmdline returns the arguments of a process joined with spaces, as it shows them:
+// a process may overwrite them. Kernel threads have none.
+func (f FS) Cmdline(pid uint32) (string, error) {
+	b, err := os.ReadFile(f.path(pid, "/cmdline"))
+	if err != nil {
+		return "", err
+	}
+	args := bytes.Split(bytes.TrimRight(b, "\x00"), []byte{0})
+	return string(bytes.Join(args, []byte(" "))), nil
+}
+
+// UID returns the real user ID of a process, as seen from our user namespace.
+func (f FS) UID(pid uint32) (uint32, error) {
+	b, err := os.ReadFile(f.path(pid, "/status"))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.SplitSeq(string(b), "\n") {
+		ids, found := strings.CutPrefix(line, "Uid:")
+		if !found {
+			continue
+		}
+		fields := strings.Fields(ids)
+		if len(fields) == 0 {
+			break
+		}
+		uid, err := strconv.ParseUint(fields[0], 10, 32)
+		if err != nil {
+			return 0, fmt.Errorf("user ID of process %d: %w", pid, err)
+		}
+		return uint32(uid), nil
+	}
+	return 0, fmt.Errorf("process %d: no user ID in its status", pid)
+}
