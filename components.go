@@ -2,6 +2,14 @@ package main
 
 import (
 	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/discovery/dns"
+	"github.com/headwater/headwater/component/discovery/docker"
+	"github.com/headwater/headwater/component/discovery/dockerswarm"
+	"github.com/headwater/headwater/component/discovery/file"
+	"github.com/headwater/headwater/component/discovery/http"
+	"github.com/headwater/headwater/component/discovery/kubernetes"
+	"github.com/headwater/headwater/component/discovery/process"
+	"github.com/headwater/headwater/component/discovery/relabel"
 	"github.com/headwater/headwater/component/pyroscope/ebpf"
 	"github.com/headwater/headwater/component/pyroscope/write"
 	"github.com/headwater/headwater/component/remote/git"
@@ -10,6 +18,14 @@ import (
 // componentRegistry holds every component that this binary knows.
 func componentRegistry() (component.Registry, error) {
 	return component.NewRegistry(
+		dns.Registration(),
+		docker.Registration(),
+		dockerswarm.Registration(),
+		file.Registration(),
+		http.Registration(),
+		kubernetes.Registration(),
+		process.Registration(),
+		relabel.Registration(),
 		ebpf.Registration(),
 		write.Registration(),
 		git.Registration(),

@@ -143,6 +143,9 @@ func (p *program) run(ctx context.Context) error {
 	if err := p.firstLoad(); err != nil {
 		return err
 	}
+	if err := dropStartupPages(); err != nil {
+		level.Debug(p.logger).Log("msg", "memory that only starting needed stays resident", "err", err)
+	}
 	level.Info(p.logger).Log("msg", "running", "config", p.path, "http", p.runtime.Scheme()+"://"+p.listener.Addr().String()+"/")
 	p.reloadOnSignals(ctx)
 	return nil

@@ -1,0 +1,55 @@
+package discovery
+
+import (
+	"fmt"
+	"net/url"
+	"reflect"
+	"time"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/common/config"
+)
+
+// Check applies the rules that Prometheus' library applies to a configuration in
+// YAML. config is a pointer to it, with a method UnmarshalYAML that decodes and
+// then checks.
+func Check(config interface {
+	UnmarshalYAML(unmarshal func(any) error) error
+}) error {
+	wanted := reflect.ValueOf(config).Elem()
+	scratch := reflect.New(wanted.Type())
+	return scratch.Interface().(interface {
+		UnmarshalYAML(func(any) error) error
+	}).UnmarshalYAML(func(into any) error {
+		// into points to a type of the same fields, without methods.
+		target := reflect.ValueOf(into).Elem()
+		target.Set(wanted.Convert(target.Type()))
+		return nil
+	})
+}
+
+// CheckHost refuses what cannot be the address of a Docker engine, such as
+// unix:///var/run/docker.sock or http://10.0.0.1:2375. Errors do not show it: it
+// may hold a password.
+func CheckHost(host string) error {
+	u, err := url.Parse(host)
+	switch {
+	case err != nil:
+		return &component.AttributeError{Attribute: "host", Message: config.HideURL(err).Error()}
+	case u.Scheme == "":
+		return &component.AttributeError{
+			Attribute: "host", Message: "must be a URL, such as unix:///var/run/docker.sock or http://localhost:2375",
+		}
+	}
+	return nil
+}
+
+// CheckInterval refuses a refresh_interval that would never end or never begin.
+func CheckInterval(interval time.Duration) error {
+	if interval <= 0 {
+		return &component.AttributeError{
+			Attribute: "refresh_interval", Message: fmt.Sprintf("must be greater than 0, got %s", interval),
+		}
+	}
+	return nil
+}

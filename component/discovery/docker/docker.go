@@ -1,0 +1,71 @@
+// Package docker is the component discovery.docker: the containers of a Docker
+// engine, found by Prometheus' discoverer.
+package docker
+
+import (
+	"time"
+
+	"github.com/prometheus/common/model"
+	promdiscovery "github.com/prometheus/prometheus/discovery"
+	"github.com/prometheus/prometheus/discovery/moby"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/common/config"
+	"github.com/headwater/headwater/component/discovery"
+)
+
+// Name is the component's name in River.
+const Name = "discovery.docker"
+
+// Registration returns what a host needs to offer the component.
+func Registration() component.Registration { return discovery.Registration(Name, convert) }
+
+// Arguments configure discovery.docker.
+type Arguments struct {
+	Host               string                  `river:"host,attr"`
+	Port               int                     `river:"port,attr,optional"` // of targets that publish none
+	HostNetworkingHost string                  `river:"host_networking_host,attr,optional"`
+	RefreshInterval    time.Duration           `river:"refresh_interval,attr,optional"`
+	MatchFirstNetwork  bool                    `river:"match_first_network,attr,optional"` // one target per container, not one per network
+	Filters            []Filter                `river:"filter,block,optional"`
+	HTTPClient         config.HTTPClientConfig `river:",squash"`
+}
+
+// Filter is a filter of Docker's API: only containers for which one of the values
+// holds are found.
+type Filter struct {
+	Name   string   `river:"name,attr"`
+	Values []string `river:"values,attr"`
+}
+
+// SetToDefault implements river.Defaulter.
+func (a *Arguments) SetToDefault() {
+	*a = Arguments{Port: 80, HostNetworkingHost: "localhost", RefreshInterval: time.Minute, MatchFirstNetwork: true}
+	a.HTTPClient.SetToDefault()
+}
+
+// Validate implements river.Validator.
+func (a *Arguments) Validate() error {
+	if err := discovery.CheckHost(a.Host); err != nil {
+		return err
+	}
+	if err := discovery.CheckInterval(a.RefreshInterval); err != nil {
+		return err
+	}
+	return a.HTTPClient.Validate()
+}
+
+func convert(a Arguments) (promdiscovery.Config, error) {
+	out := &moby.DockerSDConfig{
+		HTTPClientConfig:   a.HTTPClient.Convert(),
+		Host:               a.Host,
+		Port:               a.Port,
+		HostNetworkingHost: a.HostNetworkingHost,
+		RefreshInterval:    model.Duration(a.RefreshInterval),
+		MatchFirstNetwork:  a.MatchFirstNetwork,
+	}
+	for _, f := range a.Filters {
+		out.Filters = append(out.Filters, moby.Filter{Name: f.Name, Values: f.Values})
+	}
+	return out, discovery.Check(out)
+}

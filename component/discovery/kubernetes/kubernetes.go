@@ -1,0 +1,100 @@
+// Package kubernetes is the component discovery.kubernetes: the pods, nodes,
+// services, endpoints or ingresses of a cluster, found by Prometheus' discoverer.
+package kubernetes
+
+import (
+	promconfig "github.com/prometheus/common/config"
+	promdiscovery "github.com/prometheus/prometheus/discovery"
+	"github.com/prometheus/prometheus/discovery/kubernetes"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/common/config"
+	"github.com/headwater/headwater/component/discovery"
+)
+
+// Name is the component's name in River.
+const Name = "discovery.kubernetes"
+
+// Registration returns what a host needs to offer the component.
+func Registration() component.Registration { return discovery.Registration(Name, convert) }
+
+// Arguments configure discovery.kubernetes. Without api_server and
+// kubeconfig_file it talks to the cluster in whose pod it runs.
+type Arguments struct {
+	APIServer      config.URL              `river:"api_server,attr,optional"`
+	Role           string                  `river:"role,attr"` // node, pod, service, endpoints, endpointslice or ingress
+	KubeConfig     string                  `river:"kubeconfig_file,attr,optional"`
+	Namespaces     Namespaces              `river:"namespaces,block,optional"`
+	Selectors      []Selector              `river:"selectors,block,optional"`
+	AttachMetadata AttachMetadata          `river:"attach_metadata,block,optional"`
+	HTTPClient     config.HTTPClientConfig `river:",squash"`
+}
+
+// Namespaces limit what is found. Without any, all namespaces are searched.
+type Namespaces struct {
+	Own   bool     `river:"own_namespace,attr,optional"` // the one of the pod in which it runs
+	Names []string `river:"names,attr,optional"`
+}
+
+// Selector limits the objects of one role, as the API server understands it.
+type Selector struct {
+	Role  string `river:"role,attr"`
+	Label string `river:"label,attr,optional"`
+	Field string `river:"field,attr,optional"`
+}
+
+// AttachMetadata adds labels of related objects.
+type AttachMetadata struct {
+	Node      bool `river:"node,attr,optional"`
+	Namespace bool `river:"namespace,attr,optional"`
+}
+
+// SetToDefault implements river.Defaulter.
+func (a *Arguments) SetToDefault() {
+	*a = Arguments{}
+	a.HTTPClient.SetToDefault()
+}
+
+// Validate implements river.Validator.
+func (a *Arguments) Validate() error {
+	if err := a.HTTPClient.Validate(); err != nil {
+		return err
+	}
+	_, err := convert(*a)
+	return err
+}
+
+func convert(a Arguments) (promdiscovery.Config, error) {
+	out := &kubernetes.SDConfig{
+		APIServer:        promconfig.URL{URL: a.APIServer.URL},
+		Role:             kubernetes.Role(a.Role),
+		KubeConfig:       a.KubeConfig,
+		HTTPClientConfig: a.HTTPClient.Convert(),
+		NamespaceDiscovery: kubernetes.NamespaceDiscovery{
+			IncludeOwnNamespace: a.Namespaces.Own, Names: a.Namespaces.Names,
+		},
+		AttachMetadata: kubernetes.AttachMetadataConfig{
+			Node: a.AttachMetadata.Node, Namespace: a.AttachMetadata.Namespace,
+		},
+	}
+	if err := checkRole(a.Role); err != nil {
+		return nil, err
+	}
+	for _, s := range a.Selectors {
+		out.Selectors = append(out.Selectors, kubernetes.SelectorConfig{Role: kubernetes.Role(s.Role), Label: s.Label, Field: s.Field})
+	}
+	return out, discovery.Check(out)
+}
+
+// checkRole looks at the role, which Prometheus' library checks when it reads YAML.
+func checkRole(name string) error {
+	var role kubernetes.Role
+	err := role.UnmarshalYAML(func(into any) error {
+		*into.(*string) = name
+		return nil
+	})
+	if err != nil {
+		return &component.AttributeError{Attribute: "role", Message: err.Error()}
+	}
+	return nil
+}

@@ -1,0 +1,41 @@
+package process
+
+import (
+	"maps"
+
+	"github.com/headwater/headwater/component/discovery"
+	"github.com/headwater/headwater/ebpf/target"
+)
+
+// join merges processes with the targets of their containers, whose labels win.
+// The result has the containers' targets too, for processes that begin before the
+// next refresh; pyroscope.ebpf prefers a process's own target. Targets that name
+// no container are passed on as they are.
+func join(processes, containers []discovery.Target) []discovery.Target {
+	joined := make([]discovery.Target, 0, len(processes)+len(containers))
+	byID := make(map[string]discovery.Target, len(containers))
+	for _, c := range containers {
+		if id, _ := target.ContainerID(c); id != "" {
+			byID[id] = c
+		} else {
+			joined = append(joined, c)
+		}
+	}
+	for _, p := range processes {
+		if c, found := byID[p[target.LabelContainerID]]; found {
+			p = maps.Clone(p)
+			maps.Copy(p, c)
+		}
+		joined = append(joined, p)
+	}
+	for _, c := range containers {
+		if id, _ := target.ContainerID(c); id != "" && sameTarget(byID[id], c) {
+			joined = append(joined, c)
+			delete(byID, id) // one of equal ones is enough
+		}
+	}
+	return joined
+}
+
+// sameTarget tells whether two targets have equal labels.
+func sameTarget(a, b discovery.Target) bool { return a != nil && maps.Equal(a, b) }

@@ -1,0 +1,72 @@
+// Package discovery is what the discovery.* components have in common: targets,
+// and a component around one of Prometheus' discoverers.
+package discovery
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/discovery/targetgroup"
+)
+
+// Target is what a component finds: a set of labels. Those that begin with "__"
+// are internal.
+type Target map[string]string
+
+// Exports is what discovery components offer to others.
+type Exports struct {
+	Targets []Target `river:"targets,attr"`
+}
+
+// groups are the newest target groups by their source.
+type groups map[string]*targetgroup.Group
+
+// add takes newer groups in the place of those of the same sources.
+func (g groups) add(newer []*targetgroup.Group) {
+	for _, group := range newer {
+		switch {
+		case group == nil:
+		case len(group.Targets) == 0:
+			delete(g, group.Source)
+		default:
+			g[group.Source] = group
+		}
+	}
+}
+
+// targets returns the targets of all groups with their groups' labels, always in
+// the same order, so that what has not changed is seen not to have changed.
+func (g groups) targets() []Target {
+	targets := []Target{}
+	for _, source := range slices.Sorted(maps.Keys(g)) {
+		group := g[source]
+		first := len(targets)
+		for _, labels := range group.Targets {
+			target := make(Target, len(group.Labels)+len(labels))
+			for name, value := range group.Labels {
+				target[string(name)] = string(value)
+			}
+			for name, value := range labels {
+				target[string(name)] = string(value)
+			}
+			targets = append(targets, target)
+		}
+		slices.SortStableFunc(targets[first:], compareTargets)
+	}
+	return targets
+}
+
+// compareTargets orders targets by their labels.
+func compareTargets(a, b Target) int {
+	namesA, namesB := slices.Sorted(maps.Keys(a)), slices.Sorted(maps.Keys(b))
+	for i := range min(len(namesA), len(namesB)) {
+		if c := strings.Compare(namesA[i], namesB[i]); c != 0 {
+			return c
+		}
+		if c := strings.Compare(a[namesA[i]], b[namesB[i]]); c != 0 {
+			return c
+		}
+	}
+	return len(namesA) - len(namesB)
+}
