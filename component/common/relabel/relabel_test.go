@@ -42,7 +42,7 @@ func TestActions(t *testing.T) {
 		"labelkeep": {`rule { regex = "a|b" action = "labelkeep" }`, map[string]string{"__meta_x_app": "", "n": ""}, -1},
 		"lowercase": {`rule { source_labels = ["b"] target_label = "b" action = "lowercase" }`, map[string]string{"b": "bar"}, -1},
 		"uppercase": {`rule { source_labels = ["b"] target_label = "b" action = "uppercase" }`, map[string]string{"b": "BAR"}, -1},
-		"hashmod": {`rule { source_labels = ["a"] modulus = 1 target_label = "c" action = "hashmod" }`, map[string]string{"c": "0"}, -1},
+		"hashmod":   {`rule { source_labels = ["a"] modulus = 1 target_label = "c" action = "hashmod" }`, map[string]string{"c": "0"}, -1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
