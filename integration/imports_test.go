@@ -26,6 +26,7 @@ var ranks = []struct {
 	{"ebpf/pprof", 4}, {"ebpf/feed", 4},
 	{"ebpf", 5}, {"ebpf/verify", 5},
 	{"component", 6}, {"component/pyroscope", 7}, {"component/common/...", 7}, {"component/discovery", 8},
+	{"component/discovery/conformance", 10},
 	{"component/...", 9},
 	{"river", 10}, {"river/...", 10},
 	{".", 11},

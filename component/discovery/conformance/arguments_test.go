@@ -1,4 +1,5 @@
-package discovery_test
+// Package conformance tests what all discovery.* components have in common.
+package conformance
 
 import (
 	"testing"
