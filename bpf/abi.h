@@ -34,13 +34,17 @@ enum limits {
 	GENERAL_REGISTERS = 16,
 	COMM_LEN = 16,
 
-	SAMPLE_WORDS = 16384, /* words of a sample's body */
+	MAX_FRAME_WORDS = 4096, /* a power of two above the words of all frames */
 	STACK_PAGE = 4096, /* a copied stack is read in pieces of this size, ... */
 	STACK_PAGES = 16,  /* ... this many at most */
 	MAX_STACK_BYTES = STACK_PAGE * STACK_PAGES, /* of a copied user stack */
 	MAX_COPIES = 256, /* of stacks, a second and CPU */
 	MAX_PARTS = 8, /* of a deep stack, that follow the copy */
 	MAX_RECORDS_TO_OTHER_STACK = 64,
+	LOG_WORDS = 65536, /* a sample begins in the first so many words of a CPU's log, ... */
+	SAMPLE_WORDS = 12800, /* ... and takes at most so many more */
+	LOG_CALL = LOG_WORDS / 8, /* words in a log that user space is called for */
+	CALLS_BYTES = 4096, /* of memory for calls: a page */
 	RED_ZONE = 128, /* bytes below sp where a leaf of x86-64 may keep things, and epilogues have kept them */
 };
 
@@ -198,10 +202,9 @@ enum sample_flags {
 };
 
 /*
- * One sample as it crosses the ring buffer. The body holds kernel_frames
- * addresses, then user_frames frames, both leaf first, then general registers if a
- * flag says so, then stack_bytes of the
- * user stack, from the page of sp - RED_ZONE upwards; those pages of it are valid
+ * The head of a sample in a CPU's log. Behind it are kernel_frames addresses,
+ * then user_frames frames, both leaf first, then general registers if a flag says so,
+ * then stack_bytes of the user stack, from the page of sp - RED_ZONE upwards; those pages of it are valid
  * that stack_pages has a bit for. pc, sp, fp and lr are the registers where the walk
  * stopped, for user space to go on from.
  */
@@ -215,7 +218,7 @@ struct sample {
 	__u32 stack_bytes;
 	__u8 outcome;
 	__u8 flags;
-	__u16 reserved;
+	__u16 size; /* of all of it, in words */
 	__u32 generation; /* of the process's mappings the walk saw */
 	__u32 stack_pages;
 	__u64 pc;
@@ -223,18 +226,17 @@ struct sample {
 	__u64 fp;
 	__u64 lr;
 	char comm[COMM_LEN]; /* of the thread */
-	__u64 words[SAMPLE_WORDS];
 };
-_Static_assert(sizeof(struct sample) == 88 + 8 * SAMPLE_WORDS, "sample");
-_Static_assert(MAX_KERNEL_FRAMES + MAX_USER_FRAMES * FRAME_WORDS + GENERAL_REGISTERS + MAX_STACK_BYTES / 8 <= SAMPLE_WORDS,
-	       "a deepest sample fits");
+_Static_assert(sizeof(struct sample) == 88, "sample");
+_Static_assert(MAX_KERNEL_FRAMES + MAX_USER_FRAMES * FRAME_WORDS + GENERAL_REGISTERS < MAX_FRAME_WORDS, "frames and registers end below the mask");
+_Static_assert(sizeof(struct sample) / 8 + MAX_FRAME_WORDS + MAX_STACK_BYTES / 8 <= SAMPLE_WORDS, "a deepest sample fits");
 
 /* Per-CPU counters. */
 struct counters {
 	__u64 ticks;   /* timer events seen */
 	__u64 idle;    /* of these, on the idle task */
 	__u64 ignored; /* of these, in a process that matches no target */
-	__u64 lost;    /* samples that found the ring buffer full */
+	__u64 lost;    /* samples that found the log full */
 	__u64 copies;  /* samples that carry a copy of their stack */
 	__u64 copied_bytes;
 	__u64 uncopied; /* samples that should, but came too fast one after another */
@@ -248,7 +250,7 @@ enum config_flags {
 	CONFIG_KEEP_EVENTS = 8, /* let the perf event write its own record beside the sample */
 };
 
-/* Never read: it takes the enums into BTF, from where the Go constants come. */
+/* Never read: it takes the types into BTF, from where the Go constants come. */
 struct abi_enums {
 	enum limits limits;
 	enum outcome outcome;
@@ -261,6 +263,7 @@ struct abi_enums {
 	enum frame_flags frame_flags;
 	enum sample_flags sample_flags;
 	enum config_flags config_flags;
+	struct sample sample;
 };
 
 #endif

@@ -5,16 +5,28 @@
 
 #include "abi.h"
 
-/* What one sample needs while it is taken. */
-struct scratch {
+/*
+ * What a CPU counts, needs while it takes a sample, and has taken. Samples lie one
+ * behind the other from words[tail] to words[head], and the next one after a sample
+ * that ends at or beyond LOG_WORDS at 0. BPF makes a sample in place and then moves
+ * `head`; user space, which has all of it mapped, moves `tail` when it has read it. Each
+ * has one writer, so nothing is locked or copied.
+ */
+struct log {
+	__u64 head;
+	__u64 tail;
+	__u64 next; /* where BPF writes: `head`, but while a sample is in the making that has several parts */
+	struct counters counters;
 	__u64 copy_second; /* the second, CLOCK_MONOTONIC, in which these were made: */
 	__u64 copies;
 	__u64 part;        /* address of the part of the stack to be copied next; 0: none */
 	__u64 parts;       /* copied so far */
+	__u64 part_time;   /* of the sample that they are parts of */
 	__u64 other_stack; /* address of one that the frame pointers lead to; 0: none */
 	struct unwinder unwinder;
-	struct sample sample;
+	__u64 words[LOG_WORDS + SAMPLE_WORDS] __attribute__((aligned(4096)));
 };
+_Static_assert(sizeof(struct log) % 4096 == 0, "the logs of two CPUs share no page");
 
 /*
  * Table memory: slab number -> slab. User space adds slabs and never replaces
@@ -42,29 +54,22 @@ struct {
 } processes SEC(".maps");
 
 /*
- * CPU -> scratch. Not a per-CPU array: their values end at 32 KiB. The size is
- * set to the number of possible CPUs when loading.
+ * CPU -> log. Not a per-CPU array: their values end at 32 KiB. The size is set to
+ * the number of possible CPUs when loading.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct scratch);
-} scratches SEC(".maps");
+	__type(value, struct log);
+} logs SEC(".maps");
 
-/* Samples to user space. The size is set when loading. */
+/* Calls user space before it looks into the logs by itself. Written by BPF: numbers of CPUs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
-} samples SEC(".maps");
-
-/* 0 -> counters of this CPU. Written by BPF. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct counters);
-} counts SEC(".maps");
+	__uint(max_entries, CALLS_BYTES);
+} calls SEC(".maps");
 
 /* enum config_flags; user space may change it at any time. */
 volatile __u32 config = CONFIG_USER_STACKS | CONFIG_KERNEL_STACKS;

@@ -44,27 +44,27 @@ static inline __attribute__((always_inline)) struct slab *table_slab(__u32 index
  */
 __attribute__((noinline)) int walk_frame(__u32 cpu)
 {
-	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &cpu);
+	struct log *log = bpf_map_lookup_elem(&logs, &cpu);
 	struct frame f;
 
-	if (!scratch)
+	if (!log)
 		return OUTCOME_NO_USER_REGISTERS;
-	struct unwinder *u = &scratch->unwinder;
-	struct sample *s = &scratch->sample;
-	__u32 at = s->kernel_frames + s->user_frames * FRAME_WORDS;
+	struct unwinder *u = &log->unwinder;
+	struct sample *s = next_sample(log);
 
-	if (s->user_frames >= MAX_USER_FRAMES || at > SAMPLE_WORDS - FRAME_WORDS)
+	if (s->user_frames >= MAX_USER_FRAMES)
 		return OUTCOME_DEPTH_LIMIT;
+	__u64 *to = body(s, s->kernel_frames + s->user_frames * FRAME_WORDS);
 	int r = locate(u, &f);
-	s->words[at & (SAMPLE_WORDS - 1)] = f.address;
-	s->words[(at + 1) & (SAMPLE_WORDS - 1)] = f.exe | (__u64)f.flags << 32;
+	to[0] = f.address;
+	to[1] = f.exe | (__u64)f.flags << 32;
 	s->user_frames++;
 	if (r)
 		return r;
 	r = step(u);
 	/* Only a signal leads to an exact pc: this was its trampoline, which nobody called. */
 	if (!r && u->exact)
-		s->words[(at + 1) & (SAMPLE_WORDS - 1)] = f.exe | (__u64)(f.flags & ~FRAME_RETURN_ADDRESS) << 32;
+		to[1] = f.exe | (__u64)(f.flags & ~FRAME_RETURN_ADDRESS) << 32;
 	return r;
 }
 
@@ -107,20 +107,20 @@ ALWAYS_INLINE int walk(struct unwinder *u, struct sample *s, __u32 cpu, struct p
  */
 __attribute__((noinline)) int find_other_stack(__u32 cpu)
 {
-	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &cpu);
+	struct log *log = bpf_map_lookup_elem(&logs, &cpu);
 
-	if (!scratch)
+	if (!log)
 		return 0;
-	__u64 low = scratch->unwinder.regs.sp - RED_ZONE, fp = scratch->unwinder.regs.fp;
+	__u64 low = log->unwinder.regs.sp - RED_ZONE, fp = log->unwinder.regs.fp;
 	__u64 record[2];
 
-	scratch->other_stack = 0;
+	log->other_stack = 0;
 	for (int i = 0; i < MAX_RECORDS_TO_OTHER_STACK; i++) {
 		if (!fp || (fp & 7) || read_user(record, sizeof(record), fp))
 			return 0;
 		if (fp < low || fp - low >= MAX_PARTS * MAX_STACK_BYTES) {
 			if (follows_call(STRIP_PAC(record[1])))
-				scratch->other_stack = fp & ~(STACK_PAGE - 1ULL);
+				log->other_stack = fp & ~(STACK_PAGE - 1ULL);
 			return 0;
 		}
 		fp = record[0];
@@ -128,26 +128,23 @@ __attribute__((noinline)) int find_other_stack(__u32 cpu)
 	return 0;
 }
 
-/* Sends one more part of the stack, and tells whether another follows. */
-__attribute__((noinline)) int emit_part(__u32 cpu)
+/* Takes one more part of the stack, and tells whether another follows. */
+__attribute__((noinline)) int take_part(__u32 cpu)
 {
-	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &cpu);
+	struct log *log = bpf_map_lookup_elem(&logs, &cpu);
 
-	if (!scratch)
+	if (!log)
 		return 0;
-	struct sample *s = &scratch->sample;
-	s->kernel_frames = 0;
-	s->user_frames = 0;
-	s->stack_bytes = 0;
-	s->stack_pages = 0;
+	struct sample *s = next_sample(log);
+	begin_sample(s, bpf_get_current_pid_tgid());
+	s->time = log->part_time;
 	s->flags = SAMPLE_PART;
-	s->sp = scratch->part + RED_ZONE;
+	s->sp = log->part + RED_ZONE;
 	copy_stack(s);
-	find_next_part(scratch, s);
-	__u64 size = sizeof(*s) - sizeof(s->words) + s->stack_bytes;
-	if (size > sizeof(*s) || bpf_ringbuf_output(&samples, s, size, BPF_RB_FORCE_WAKEUP))
-		return 0;
-	return scratch->part != 0;
+	set_size(s);
+	find_next_part(log, s);
+	log->next = end_of(log, s);
+	return log->part != 0;
 }
 
 SEC("perf_event")
@@ -156,11 +153,11 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	__u64 id = bpf_get_current_pid_tgid();
 	__u32 pid = (__u32)(id >> 32);
 	__u32 cpu = bpf_get_smp_processor_id();
-	struct counters *c = counters();
-	struct scratch *scratch = bpf_map_lookup_elem(&scratches, &cpu);
+	struct log *log = bpf_map_lookup_elem(&logs, &cpu);
 
-	if (!c || !scratch)
+	if (!log)
 		return 0;
+	struct counters *c = &log->counters;
 	c->ticks++;
 	if (!pid) {
 		c->idle++;
@@ -171,9 +168,13 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 		c->ignored++;
 		return 0;
 	}
+	if (!has_room(log, log->next)) {
+		c->lost++;
+		return 0;
+	}
 
-	struct unwinder *u = &scratch->unwinder;
-	struct sample *s = &scratch->sample;
+	struct unwinder *u = &log->unwinder;
+	struct sample *s = next_sample(log);
 	begin_sample(s, id);
 	if ((config & CONFIG_KERNEL_STACKS) && !REGS_IN_USER_MODE(&ctx->regs))
 		take_kernel_stack(ctx, s);
@@ -192,11 +193,12 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 		s->flags |= SAMPLE_FROM_LEAF;
 	if (walk_missed(outcome))
 		find_other_stack(cpu);
-	emit_sample(scratch, c, outcome);
-	if (scratch->part) {
-		for (int i = 0; i < MAX_PARTS && emit_part(cpu); i++)
+	end_sample(log, outcome);
+	if (log->part) {
+		for (int i = 0; i < MAX_PARTS && take_part(cpu); i++)
 			;
 	}
+	emit_sample(log, outcome);
 	/* 1 lets the event go on to what it would do without a program. */
 	return config & CONFIG_KEEP_EVENTS ? 1 : 0;
 }

@@ -22,15 +22,46 @@ struct pt_regs___kernel {
 
 enum {
 	PF_KTHREAD = 0x00200000,
-	MAX_FRAME_WORDS = 4096, /* a power of two above what all frames take */
 	KERNEL_STACK_SIZE = 16384, /* without KASAN; only used where bpf_task_pt_regs is missing */
 };
 
-static inline struct counters *counters(void)
+/*
+ * Where the sample that is being taken begins. Masked at each use, since the
+ * verifier forgets what it knew of a value in a map.
+ */
+ALWAYS_INLINE struct sample *next_sample(struct log *log)
 {
-	__u32 zero = 0;
+	return (struct sample *)&log->words[log->next & (LOG_WORDS - 1)];
+}
 
-	return bpf_map_lookup_elem(&counts, &zero);
+/* The words of a sample behind its head, from `at` on. */
+ALWAYS_INLINE __u64 *body(struct sample *s, __u32 at)
+{
+	asm volatile("" : "+r"(at)); /* else clang drops the mask, which the verifier wants */
+	return (__u64 *)(s + 1) + (at & (MAX_FRAME_WORDS - 1));
+}
+
+ALWAYS_INLINE __u64 tail_of(const struct log *log)
+{
+	return *(volatile __u64 *)&log->tail;
+}
+
+/* Whether the largest sample fits at a word, and `head` will not meet `tail`, which would mean that nothing is there. */
+ALWAYS_INLINE int has_room(const struct log *log, __u64 at)
+{
+	__u64 tail = tail_of(log);
+
+	if (tail > at)
+		return tail - at > SAMPLE_WORDS;
+	return tail || at + SAMPLE_WORDS < LOG_WORDS;
+}
+
+/* Where the next sample is after this one. */
+ALWAYS_INLINE __u64 end_of(const struct log *log, const struct sample *s)
+{
+	__u64 end = log->next + s->size;
+
+	return end < LOG_WORDS ? end : 0;
 }
 
 ALWAYS_INLINE void begin_sample(struct sample *s, __u64 id)
@@ -51,7 +82,7 @@ ALWAYS_INLINE void begin_sample(struct sample *s, __u64 id)
 
 ALWAYS_INLINE void take_kernel_stack(struct bpf_perf_event_data *ctx, struct sample *s)
 {
-	long n = bpf_get_stack(ctx, s->words, MAX_KERNEL_FRAMES * 8, 0);
+	long n = bpf_get_stack(ctx, body(s, 0), MAX_KERNEL_FRAMES * 8, 0);
 
 	if (n > 0 && n <= MAX_KERNEL_FRAMES * 8)
 		s->kernel_frames = (__u16)(n / 8);
@@ -109,18 +140,21 @@ ALWAYS_INLINE __u32 words_before_stack(const struct sample *s)
 	return s->kernel_frames + s->user_frames * FRAME_WORDS + (s->flags & (SAMPLE_REGISTERS | SAMPLE_RBX) ? GENERAL_REGISTERS : 0);
 }
 
+ALWAYS_INLINE void set_size(struct sample *s)
+{
+	s->size = (__u16)((sizeof(*s) + s->stack_bytes) / 8 + words_before_stack(s));
+}
+
 /* Copies the general registers behind the frames, if any is known. */
 ALWAYS_INLINE void copy_registers(const struct unwinder *u, struct sample *s)
 {
-	__u32 at = words_before_stack(s);
+	__u64 *to = body(s, words_before_stack(s));
 
 	if (!u->full && !u->rbx_known)
 		return;
 	s->flags |= u->full ? SAMPLE_REGISTERS : SAMPLE_RBX;
-	asm volatile("" : "+r"(at)); /* else clang drops the mask, which the verifier wants */
-	at &= MAX_FRAME_WORDS - 1;
 	for (int i = 0; i < GENERAL_REGISTERS; i++)
-		s->words[at + i] = u->regs.general[i];
+		to[i] = u->regs.general[i];
 }
 
 /*
@@ -129,14 +163,11 @@ ALWAYS_INLINE void copy_registers(const struct unwinder *u, struct sample *s)
  */
 ALWAYS_INLINE void copy_stack(struct sample *s)
 {
-	__u32 at = words_before_stack(s);
+	__u64 *to = body(s, words_before_stack(s));
 	__u64 from = (s->sp - RED_ZONE) & ~(STACK_PAGE - 1ULL);
 
-	_Static_assert(MAX_KERNEL_FRAMES + MAX_USER_FRAMES * FRAME_WORDS + GENERAL_REGISTERS <= MAX_FRAME_WORDS - 1, "frames end below the mask");
-	asm volatile("" : "+r"(at)); /* else clang drops the mask, which the verifier wants */
-	at &= MAX_FRAME_WORDS - 1;
 	for (__u32 i = 0; i < STACK_PAGES; i++) {
-		if (bpf_probe_read_user(&s->words[at + i * (STACK_PAGE / 8)], STACK_PAGE, (const void *)(from + i * STACK_PAGE)))
+		if (bpf_probe_read_user(to + i * (STACK_PAGE / 8), STACK_PAGE, (const void *)(from + i * STACK_PAGE)))
 			continue;
 		s->stack_pages |= 1U << i;
 		s->stack_bytes = (i + 1) * STACK_PAGE;
@@ -144,33 +175,33 @@ ALWAYS_INLINE void copy_stack(struct sample *s)
 }
 
 /* Decides what to copy next: on up the stack while there is something, then the other one. */
-ALWAYS_INLINE void find_next_part(struct scratch *scratch, struct sample *s)
+ALWAYS_INLINE void find_next_part(struct log *log, struct sample *s)
 {
 	__u64 from = (s->sp - RED_ZONE) & ~(STACK_PAGE - 1ULL);
 
-	scratch->part = 0;
-	if (++scratch->parts > MAX_PARTS || bpf_ringbuf_query(&samples, BPF_RB_AVAIL_DATA) * 2 > bpf_ringbuf_query(&samples, BPF_RB_RING_SIZE))
+	log->part = 0;
+	if (++log->parts > MAX_PARTS || !has_room(log, end_of(log, s)))
 		return;
 	if (s->stack_pages >> (STACK_PAGES - 1)) {
-		scratch->part = from + MAX_STACK_BYTES;
+		log->part = from + MAX_STACK_BYTES;
 	} else {
-		scratch->part = scratch->other_stack;
-		scratch->other_stack = 0;
+		log->part = log->other_stack;
+		log->other_stack = 0;
 	}
-	if (scratch->part)
+	if (log->part)
 		s->flags |= SAMPLE_CONTINUED;
 }
 
 /* Copying is dear, so there is a limit to it: rates above 256 Hz do not copy every stack. */
-ALWAYS_INLINE int may_copy(struct scratch *scratch)
+ALWAYS_INLINE int may_copy(struct log *log, const struct sample *s)
 {
-	__u64 second = scratch->sample.time >> 30; /* 1.07 s will do */
+	__u64 second = s->time >> 30; /* 1.07 s will do */
 
-	if (scratch->copy_second != second) {
-		scratch->copy_second = second;
-		scratch->copies = 0;
+	if (log->copy_second != second) {
+		log->copy_second = second;
+		log->copies = 0;
 	}
-	return scratch->copies++ < MAX_COPIES;
+	return log->copies++ < MAX_COPIES;
 }
 
 /* The program is being replaced: the user registers are of one that is gone, or not there yet. */
@@ -193,10 +224,29 @@ ALWAYS_INLINE int walk_missed(int outcome)
 	       outcome == OUTCOME_UNSUPPORTED_RULE;
 }
 
-ALWAYS_INLINE void emit_sample(struct scratch *scratch, struct counters *c, int outcome)
+/* Words from `tail` to `head`. */
+ALWAYS_INLINE __u64 words_used(__u64 head, __u64 tail)
 {
-	struct unwinder *u = &scratch->unwinder;
-	struct sample *s = &scratch->sample;
+	return head >= tail ? head - tail : head + LOG_WORDS - tail;
+}
+
+/* Makes what was written before visible to who sees the new head. */
+ALWAYS_INLINE void publish_head(struct log *log, __u64 head)
+{
+#if defined(__TARGET_ARCH_arm64)
+	(void)__sync_lock_test_and_set(&log->head, head);
+	asm volatile("" ::: "memory");
+#else
+	asm volatile("" ::: "memory"); /* x86 does not reorder stores */
+	*(volatile __u64 *)&log->head = head;
+#endif
+}
+
+ALWAYS_INLINE void end_sample(struct log *log, int outcome)
+{
+	struct counters *c = &log->counters;
+	struct unwinder *u = &log->unwinder;
+	struct sample *s = next_sample(log);
 
 	s->outcome = (__u8)outcome;
 	if (u->exact)
@@ -205,29 +255,40 @@ ALWAYS_INLINE void emit_sample(struct scratch *scratch, struct counters *c, int 
 	s->sp = u->regs.sp;
 	s->fp = u->regs.fp;
 	s->lr = u->lr_valid ? u->regs.lr : 0;
-	scratch->part = 0;
+	log->part = 0;
 	if (walk_missed(outcome) && (config & CONFIG_COPY_STACKS)) {
-		if (may_copy(scratch)) {
+		if (may_copy(log, s)) {
 			copy_registers(u, s);
 			copy_stack(s);
-			scratch->parts = 0;
-			find_next_part(scratch, s);
+			set_size(s);
+			log->parts = 0;
+			log->part_time = s->time;
+			find_next_part(log, s);
 			c->copies++;
 			c->copied_bytes += s->stack_bytes;
 		} else {
 			c->uncopied++;
 		}
 	}
-
-	__u64 size = sizeof(*s) - sizeof(s->words) + 8 * words_before_stack(s) + s->stack_bytes;
-	if (size > sizeof(*s))
-		return;
-	/* Waking the reader costs 1.4 us, so it drains on a timer; but what missed, it should mend at once. */
-	long failed = bpf_ringbuf_output(&samples, s, size, walk_missed(outcome) ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
-	if (failed)
-		c->lost++;
-	else if (outcome >= 0 && outcome < OUTCOMES)
+	if (outcome >= 0 && outcome < OUTCOMES)
 		c->outcomes[outcome]++;
+	set_size(s);
+	log->next = end_of(log, s);
+}
+
+/*
+ * Hands over what was written. Waking user space costs more than taking a sample,
+ * so it looks into the logs from time to time. But what missed, it should mend at
+ * once; and it must not come too late.
+ */
+ALWAYS_INLINE void emit_sample(struct log *log, int outcome)
+{
+	__u64 tail = tail_of(log), head = log->head, next = log->next;
+	int much = words_used(next, tail) > LOG_CALL && words_used(head, tail) <= LOG_CALL;
+
+	publish_head(log, next);
+	if (walk_missed(outcome) || much)
+		bpf_ringbuf_output(&calls, &head, sizeof(head), BPF_RB_FORCE_WAKEUP);
 }
 
 #endif

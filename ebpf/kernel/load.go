@@ -3,7 +3,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"math/bits"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -17,19 +17,16 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// ringBytesPerCPU holds two seconds of deep stacks at the highest rate anyone
-// should use, or a burst of copied stacks.
-const ringBytesPerCPU = 512 << 10
-
 // Profiler is the loaded and, after Start, sampling BPF side.
 type Profiler struct {
 	objects profilerObjects
 	tables  *Tables
 	slabs   *slabs
-	ring    *ringbuf.Reader
+	calls   *ringbuf.Reader
 	samples *sampleReader
 
 	mu       sync.Mutex
+	logs     *logs                 // nil: not open
 	clocks   map[int]*perfEvent    // by CPU
 	copies   *copies               // nil: none are kept
 	settled  map[int]time.Duration // busy time of a CPU at the last change of the period
@@ -43,7 +40,7 @@ type Counters struct {
 	Ticks    uint64 // timer events seen
 	Idle     uint64 // of these, on the idle task; not every idle CPU has any
 	Ignored  uint64 // of these, in processes to be ignored
-	Lost     uint64 // of these, dropped because the ring buffer was full
+	Lost     uint64 // of these, dropped because the CPU's log was full
 
 	Copies      uint64 // samples that carry a copy of their stack, because the walk missed a table
 	CopiedBytes uint64
@@ -75,33 +72,34 @@ func Load(o Options) (*Profiler, error) {
 		return nil, err
 	}
 	inner := spec.Maps[profilerMapSlabs].InnerMap.Copy()
-	if err := sizeMaps(spec); err != nil {
+	cpus, err := sizeMaps(spec)
+	if err != nil {
 		return nil, err
 	}
 	p := &Profiler{clocks: map[int]*perfEvent{}, settled: map[int]time.Duration{}}
 	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
 		return nil, fmt.Errorf("load BPF programs: %w", err)
 	}
-	if err := p.open(inner, o); err != nil {
+	if err := p.open(inner, cpus, o); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
 }
 
-// sizeMaps fits the maps to this machine and kernel.
-func sizeMaps(spec *ebpf.CollectionSpec) error {
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return fmt.Errorf("count CPUs: %w", err)
+// sizeMaps fits the maps to this machine and kernel, and returns the number of CPUs.
+func sizeMaps(spec *ebpf.CollectionSpec) (cpus int, err error) {
+	if cpus, err = ebpf.PossibleCPU(); err != nil {
+		return 0, fmt.Errorf("count CPUs: %w", err)
 	}
-	spec.Maps[profilerMapScratches].MaxEntries = uint32(cpus)
-	spec.Maps[profilerMapSamples].MaxEntries = 1 << bits.Len(uint(max(cpus*ringBytesPerCPU, 1<<20)-1))
+	spec.Maps[profilerMapLogs].MaxEntries = uint32(cpus)
+	// A ring buffer is made of whole pages of memory.
+	spec.Maps[profilerMapCalls].MaxEntries = max(uint32(profilerLimitsCALLS_BYTES), uint32(os.Getpagesize()))
 	if noPreallocAllowed() {
 		spec.Maps[profilerMapProcesses].Flags |= preallocOff
 	} else {
 		spec.Maps[profilerMapProcesses].MaxEntries = maxPreallocated
 	}
-	return nil
+	return cpus, nil
 }
 
 const preallocOff = 1 // BPF_F_NO_PREALLOC
@@ -115,16 +113,19 @@ func noPreallocAllowed() bool {
 	return features.HaveMapType(ebpf.UserRingbuf) == nil
 }
 
-func (p *Profiler) open(inner *ebpf.MapSpec, o Options) error {
+func (p *Profiler) open(inner *ebpf.MapSpec, cpus int, o Options) error {
 	var err error
 	if p.slabs, err = newSlabs(p.objects.Slabs, inner, o.TableBytes); err != nil {
 		return err
 	}
 	p.tables = newTables(p.slabs, p.objects.Processes)
-	if p.ring, err = ringbuf.NewReader(p.objects.Samples); err != nil {
+	if p.logs, err = openLogs(p.objects.Logs, cpus); err != nil {
+		return err
+	}
+	if p.calls, err = ringbuf.NewReader(p.objects.Calls); err != nil {
 		return fmt.Errorf("open ring buffer: %w", err)
 	}
-	p.samples = newSampleReader(p.ring)
+	p.samples = newSampleReader(p.calls, p.logs)
 	return nil
 }
 
@@ -249,29 +250,16 @@ func (p *Profiler) ReadSamples(deadline time.Time, f func(*Sample)) (flushed boo
 }
 
 // Flush makes ReadSamples return once it has read what there is now.
-func (p *Profiler) Flush() error { return p.ring.Flush() }
+func (p *Profiler) Flush() error { return p.calls.Flush() }
 
 // Counters reads the totals.
 func (p *Profiler) Counters() (Counters, error) {
-	var perCPU []profilerCounters
-	if err := p.objects.Counts.Lookup(uint32(0), &perCPU); err != nil {
-		return Counters{}, fmt.Errorf("read counters: %w", err)
-	}
-	var c Counters
-	for _, n := range perCPU {
-		c.Ticks += n.Ticks
-		c.Idle += n.Idle
-		c.Ignored += n.Ignored
-		c.Lost += n.Lost
-		c.Copies += n.Copies
-		c.CopiedBytes += n.CopiedBytes
-		c.Uncopied += n.Uncopied
-		for i, v := range n.Outcomes {
-			c.Outcomes[i] += v
-		}
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.logs == nil {
+		return Counters{}, fmt.Errorf("read counters: %w", ErrClosed)
+	}
+	c := p.logs.counters()
 	c.Expected = p.expected + p.due(p.busyTimes())
 	return c, nil
 }
@@ -291,16 +279,22 @@ func (p *Profiler) Stop() error {
 }
 
 // StopReading ends the present and every later ReadSamples with ErrClosed.
-func (p *Profiler) StopReading() error { return p.ring.Close() }
+func (p *Profiler) StopReading() error { return p.calls.Close() }
 
 // Close stops sampling and unloads everything. Nobody may be reading.
 func (p *Profiler) Close() error {
 	errs := []error{p.Stop()}
-	if p.ring != nil {
-		errs = append(errs, p.ring.Close())
+	if p.calls != nil {
+		errs = append(errs, p.calls.Close())
 	}
 	if p.slabs != nil {
 		errs = append(errs, p.slabs.close())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.logs != nil {
+		errs = append(errs, p.logs.close())
+		p.logs = nil
 	}
 	return errors.Join(append(errs, p.objects.Close())...)
 }

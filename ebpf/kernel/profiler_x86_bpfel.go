@@ -26,6 +26,27 @@ type profilerAbiEnums struct {
 	FrameFlags   uint32
 	SampleFlags  uint32
 	ConfigFlags  uint32
+	_            [4]byte
+	Sample       struct {
+		_            structs.HostLayout
+		Time         uint64
+		Pid          uint32
+		Tid          uint32
+		Cpu          uint32
+		KernelFrames uint16
+		UserFrames   uint16
+		StackBytes   uint32
+		Outcome      uint8
+		Flags        uint8
+		Size         uint16
+		Generation   uint32
+		StackPages   uint32
+		Pc           uint64
+		Sp           uint64
+		Fp           uint64
+		Lr           uint64
+		Comm         [16]int8
+	}
 }
 
 type profilerCfaKind uint32
@@ -99,15 +120,64 @@ const (
 	profilerLimitsFRAME_WORDS                profilerLimits = 2
 	profilerLimitsGENERAL_REGISTERS          profilerLimits = 16
 	profilerLimitsCOMM_LEN                   profilerLimits = 16
-	profilerLimitsSAMPLE_WORDS               profilerLimits = 16384
+	profilerLimitsMAX_FRAME_WORDS            profilerLimits = 4096
 	profilerLimitsSTACK_PAGE                 profilerLimits = 4096
 	profilerLimitsSTACK_PAGES                profilerLimits = 16
 	profilerLimitsMAX_STACK_BYTES            profilerLimits = 65536
 	profilerLimitsMAX_COPIES                 profilerLimits = 256
 	profilerLimitsMAX_PARTS                  profilerLimits = 8
 	profilerLimitsMAX_RECORDS_TO_OTHER_STACK profilerLimits = 64
+	profilerLimitsLOG_WORDS                  profilerLimits = 65536
+	profilerLimitsSAMPLE_WORDS               profilerLimits = 12800
+	profilerLimitsLOG_CALL                   profilerLimits = 8192
+	profilerLimitsCALLS_BYTES                profilerLimits = 4096
 	profilerLimitsRED_ZONE                   profilerLimits = 128
 )
+
+type profilerLog struct {
+	_          structs.HostLayout
+	Head       uint64
+	Tail       uint64
+	Next       uint64
+	Counters   profilerCounters
+	CopySecond uint64
+	Copies     uint64
+	Part       uint64
+	Parts      uint64
+	PartTime   uint64
+	OtherStack uint64
+	Unwinder   struct {
+		_    structs.HostLayout
+		Regs struct {
+			_       structs.HostLayout
+			Pc      uint64
+			Sp      uint64
+			Fp      uint64
+			Lr      uint64
+			General [16]uint64
+		}
+		Mapping struct {
+			_         structs.HostLayout
+			Start     uint64
+			End       uint64
+			Bias      uint64
+			Exe       uint32
+			Directory uint32
+		}
+		Mappings     uint32
+		MappingCount uint32
+		Exact        uint8
+		Full         uint8
+		LrValid      uint8
+		Switches     uint8
+		FrameFlags   uint32
+		RbxKnown     uint64
+		WindowBase   uint64
+		Window       [64]uint64
+	}
+	_     [3112]byte
+	Words [78336]uint64
+}
 
 type profilerOutcome uint32
 
@@ -171,6 +241,27 @@ const (
 	profilerRaRuleRA_RESTORE_RBX profilerRaRule = 6
 )
 
+type profilerSample struct {
+	_            structs.HostLayout
+	Time         uint64
+	Pid          uint32
+	Tid          uint32
+	Cpu          uint32
+	KernelFrames uint16
+	UserFrames   uint16
+	StackBytes   uint32
+	Outcome      uint8
+	Flags        uint8
+	Size         uint16
+	Generation   uint32
+	StackPages   uint32
+	Pc           uint64
+	Sp           uint64
+	Fp           uint64
+	Lr           uint64
+	Comm         [16]int8
+}
+
 type profilerSampleFlags uint32
 
 const (
@@ -183,73 +274,13 @@ const (
 	profilerSampleFlagsSAMPLE_FROM_LEAF profilerSampleFlags = 16
 )
 
-type profilerScratch struct {
-	_          structs.HostLayout
-	CopySecond uint64
-	Copies     uint64
-	Part       uint64
-	Parts      uint64
-	OtherStack uint64
-	Unwinder   struct {
-		_    structs.HostLayout
-		Regs struct {
-			_       structs.HostLayout
-			Pc      uint64
-			Sp      uint64
-			Fp      uint64
-			Lr      uint64
-			General [16]uint64
-		}
-		Mapping struct {
-			_         structs.HostLayout
-			Start     uint64
-			End       uint64
-			Bias      uint64
-			Exe       uint32
-			Directory uint32
-		}
-		Mappings     uint32
-		MappingCount uint32
-		Exact        uint8
-		Full         uint8
-		LrValid      uint8
-		Switches     uint8
-		FrameFlags   uint32
-		RbxKnown     uint64
-		WindowBase   uint64
-		Window       [64]uint64
-	}
-	Sample struct {
-		_            structs.HostLayout
-		Time         uint64
-		Pid          uint32
-		Tid          uint32
-		Cpu          uint32
-		KernelFrames uint16
-		UserFrames   uint16
-		StackBytes   uint32
-		Outcome      uint8
-		Flags        uint8
-		Reserved     uint16
-		Generation   uint32
-		StackPages   uint32
-		Pc           uint64
-		Sp           uint64
-		Fp           uint64
-		Lr           uint64
-		Comm         [16]int8
-		Words        [16384]uint64
-	}
-}
-
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	profilerMapCounts     = "counts"
+	profilerMapCalls      = "calls"
+	profilerMapLogs       = "logs"
 	profilerMapProcesses  = "processes"
-	profilerMapSamples    = "samples"
-	profilerMapScratches  = "scratches"
 	profilerMapSlabs      = "slabs"
 	profilerProgSampleCpu = "sample_cpu"
 	profilerVarAbiEnums   = "abi_enums"
@@ -305,10 +336,9 @@ type profilerProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type profilerMapSpecs struct {
-	Counts    *ebpf.MapSpec `ebpf:"counts"`
+	Calls     *ebpf.MapSpec `ebpf:"calls"`
+	Logs      *ebpf.MapSpec `ebpf:"logs"`
 	Processes *ebpf.MapSpec `ebpf:"processes"`
-	Samples   *ebpf.MapSpec `ebpf:"samples"`
-	Scratches *ebpf.MapSpec `ebpf:"scratches"`
 	Slabs     *ebpf.MapSpec `ebpf:"slabs"`
 }
 
@@ -340,19 +370,17 @@ func (o *profilerObjects) Close() error {
 //
 // It can be passed to loadProfilerObjects or ebpf.CollectionSpec.LoadAndAssign.
 type profilerMaps struct {
-	Counts    *ebpf.Map `ebpf:"counts"`
+	Calls     *ebpf.Map `ebpf:"calls"`
+	Logs      *ebpf.Map `ebpf:"logs"`
 	Processes *ebpf.Map `ebpf:"processes"`
-	Samples   *ebpf.Map `ebpf:"samples"`
-	Scratches *ebpf.Map `ebpf:"scratches"`
 	Slabs     *ebpf.Map `ebpf:"slabs"`
 }
 
 func (m *profilerMaps) Close() error {
 	return _ProfilerClose(
-		m.Counts,
+		m.Calls,
+		m.Logs,
 		m.Processes,
-		m.Samples,
-		m.Scratches,
 		m.Slabs,
 	)
 }

@@ -64,10 +64,11 @@ const (
 	FramePointer  FrameFlags = FrameFlags(profilerFrameFlagsFRAME_POINTER)
 )
 
-// sampleReader decodes the ring buffer.
+// sampleReader reads the CPUs' logs when a while has passed, or when it is called.
 type sampleReader struct {
-	ring   *ringbuf.Reader
-	record ringbuf.Record
+	calls  *ringbuf.Reader
+	call   ringbuf.Record
+	logs   *logs
 	sample Sample
 	comms  map[string]string
 
@@ -76,36 +77,52 @@ type sampleReader struct {
 	waiting   map[uint32]*Sample // by CPU: samples of which more is to come
 }
 
-func newSampleReader(ring *ringbuf.Reader) *sampleReader {
-	return &sampleReader{ring: ring, comms: map[string]string{}, waiting: map[uint32]*Sample{}}
+func newSampleReader(calls *ringbuf.Reader, logs *logs) *sampleReader {
+	return &sampleReader{calls: calls, logs: logs, comms: map[string]string{}, waiting: map[uint32]*Sample{}}
 }
 
 // read hands every sample that is there or arrives before the deadline, or
-// before a flush, to f.
+// before a flush, to f. Samples of one CPU are in order of time.
 func (r *sampleReader) read(deadline time.Time, f func(*Sample)) (flushed bool, err error) {
-	r.ring.SetDeadline(deadline)
+	r.calls.SetDeadline(deadline)
 	defer func() { // what has not come by now was lost
 		for cpu := range r.waiting {
 			r.complete(cpu, f)
 		}
 	}()
 	for {
-		err := r.ring.ReadInto(&r.record)
-		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return false, nil
-		case errors.Is(err, ringbuf.ErrFlushed):
-			return true, nil
-		case errors.Is(err, ringbuf.ErrClosed):
+		err := r.calls.ReadInto(&r.call)
+		if errors.Is(err, ringbuf.ErrClosed) {
 			return false, ErrClosed
-		case err != nil:
+		}
+		ended, flushed := errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, ringbuf.ErrFlushed)
+		if err != nil && !ended && !flushed {
 			return false, fmt.Errorf("read samples: %w", err)
 		}
-		if err := r.decode(r.record.RawSample); err != nil {
+		if err := r.drain(f); err != nil {
 			return false, err
 		}
-		r.join(f)
+		if ended || flushed {
+			return flushed, nil
+		}
 	}
+}
+
+// drain hands over what the logs hold.
+func (r *sampleReader) drain(f func(*Sample)) error {
+	for cpu, log := range r.logs.byCPU {
+		err := drain(log, func(b []byte) error {
+			if err := r.decode(b); err != nil {
+				return err
+			}
+			r.join(f)
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read samples: CPU %d: %w", cpu, err)
+		}
+	}
+	return nil
 }
 
 // join hands the record that was decoded to f, unless it is a part of another, or
@@ -145,11 +162,9 @@ func (r *sampleReader) complete(cpu uint32, f func(*Sample)) {
 
 // decode reads struct sample of bpf/abi.h.
 func (r *sampleReader) decode(b []byte) error {
-	var layout profilerScratch
-	s := &layout.Sample
-	head := int(unsafe.Offsetof(s.Words))
-	if len(b) < head {
-		return fmt.Errorf("read samples: record of %d bytes, want at least %d", len(b), head)
+	var s profilerSample
+	if len(b) < sampleHead {
+		return fmt.Errorf("record of %d bytes, want at least %d", len(b), sampleHead)
 	}
 	le := binary.LittleEndian
 	u32 := func(at uintptr) uint32 { return le.Uint32(b[at:]) }
@@ -159,13 +174,13 @@ func (r *sampleReader) decode(b []byte) error {
 	kernelFrames := int(le.Uint16(b[unsafe.Offsetof(s.KernelFrames):]))
 	userFrames := int(le.Uint16(b[unsafe.Offsetof(s.UserFrames):]))
 	stackBytes := int(u32(unsafe.Offsetof(s.StackBytes)))
-	body := b[head:]
+	body := b[sampleHead:]
 	registers := 0 // bytes
 	if flags&(profilerSampleFlagsSAMPLE_REGISTERS|profilerSampleFlagsSAMPLE_RBX) != 0 {
 		registers = 8 * len(unwind.Regs{}.General)
 	}
 	if 8*kernelFrames+16*userFrames+registers+stackBytes > len(body) {
-		return fmt.Errorf("read samples: record of %d bytes is too short for %d + %d frames and %d bytes of stack", len(b), kernelFrames, userFrames, stackBytes)
+		return fmt.Errorf("record of %d bytes is too short for %d + %d frames and %d bytes of stack", len(b), kernelFrames, userFrames, stackBytes)
 	}
 
 	out := &r.sample

@@ -42,7 +42,7 @@ func FuzzDecodeSample(f *testing.F) {
 	f.Add(make([]byte, 88))
 	f.Add(make([]byte, 88+8*3+16*2+64))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r := newSampleReader(nil)
+		r := newSampleReader(nil, nil)
 		if err := r.decode(b); err != nil {
 			return
 		}
@@ -73,7 +73,7 @@ func TestStack(t *testing.T) {
 // TestParts: parts of a stack join the sample before them on their CPU. One that
 // is lost holds nothing up.
 func TestParts(t *testing.T) {
-	r := newSampleReader(nil)
+	r := newSampleReader(nil, nil)
 	var got []Sample
 	join := func(cpu uint32, time uint64, part, continued bool) {
 		r.sample = Sample{CPU: cpu, Time: time, Stack: Stack{stackPart: stackPart{bytes: make([]byte, stackPage), base: 0x1000 * (time + uint64(len(got)) + 1), pages: 1}}}
