@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-kit/log/level"
-	"github.com/grafana/river/encoding/riverjson"
 
 	"github.com/headwater/headwater/component"
 )
@@ -205,7 +204,7 @@ func joinBodies(first, second json.RawMessage) json.RawMessage {
 func (r *Runtime) encodeBody(id, what string, value interface{}) json.RawMessage {
 	var body []byte
 	err := protect(func() (err error) {
-		body, err = riverjson.MarshalBody(value)
+		body, err = marshalBody(value)
 		return err
 	})
 	if err != nil {

@@ -90,7 +90,7 @@ func (n *blockNode) label() string { return n.blockLabel }
 
 // decode evaluates body in the scope of what the block refers to.
 func (n *blockNode) decode(body ast.Body, into interface{}) error {
-	if err := vm.New(body).Evaluate(scopeOf(n.standard, n.references()), into); err != nil {
+	if err := decodeBody(body, scopeOf(n.standard, n.references()), into); err != nil {
 		return fmt.Errorf("decoding River: %w", err)
 	}
 	return nil

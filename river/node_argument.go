@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/grafana/river/ast"
-	"github.com/grafana/river/vm"
 )
 
 // argumentNode is a value that a module gets from outside. A new one is made for
@@ -62,7 +61,7 @@ func (n *argumentNode) evaluate() error {
 // decodeIn evaluates a node's block in a graph.
 func decodeIn(g *graph, n node, into interface{}) error {
 	err := protect(func() error {
-		return vm.New(g.blocks[n].Body).Evaluate(scopeOf(g.standard, g.dependencies[n]), into)
+		return decodeBody(g.blocks[n].Body, scopeOf(g.standard, g.dependencies[n]), into)
 	})
 	if err != nil {
 		return fmt.Errorf("decoding River: %w", err)

@@ -2,7 +2,6 @@ package river
 
 import (
 	"github.com/grafana/river/ast"
-	"github.com/grafana/river/vm"
 )
 
 // settingNode applies a block that configures the runtime itself, or the
@@ -49,7 +48,7 @@ func (n *settingNode) evaluate() error {
 // hold. It is the body that is decoded: a label is ignored, as in the Agent.
 func (n *settingNode) decodeBlock(arguments interface{}) error {
 	if n.block == nil {
-		return vm.New(ast.Body{}).Evaluate(n.standard, arguments)
+		return decodeBody(ast.Body{}, n.standard, arguments)
 	}
 	return n.decode(n.block.Body, arguments)
 }
