@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build run test large race fuzz bench bench-peer generate check kernel-test verify-mixed soak fmt pyroscope
+.PHONY: help build run test large race fuzz bench bench-peer generate check kernel-test verify-mixed soak fmt pyroscope agent-test
 
 # The version is git's, unless git refuses to look into a checkout that belongs to somebody else.
 STAMP    := $(shell git status --short >/dev/null 2>&1 && echo true || echo false)
@@ -62,6 +62,9 @@ check: ## formatting, vet, arm64, and that the BPF objects are those of bpf/
 	go vet ./...
 	GOARCH=arm64 go build -buildvcs=false ./...
 	integration/reproducible
+
+agent-test: ## compare our runtime and our component with those of the real Grafana Agent; needs root
+	cd integration/agent && ./run-go test -count=1 -timeout 30m -parallel 32 $(if $(UPDATE),./conformance -update,./...)
 
 kernel-test: ## load and run the BPF programs on kernels 5.10 to 7.2, on amd64 and arm64, emulated
 	integration/packages kernels

@@ -44,7 +44,7 @@ var confined = []struct {
 	folders []string
 }{
 	{"github.com/cilium/ebpf", []string{"ebpf/kernel"}},
-	{"github.com/grafana/river", []string{"river", "river/...", "component", "component/..."}},
+	{"github.com/grafana/river", []string{"river", "river/...", "component", "component/...", "integration/conformance"}},
 	{"github.com/prometheus", []string{"river", "river/...", "component", "component/..."}},
 	{"github.com/grafana/pyroscope", []string{"component/...", "integration", "integration/..."}},
 }

@@ -1,0 +1,70 @@
+// Package ebpf registers Headwater's pyroscope.ebpf with Grafana Agent Flow, in
+// place of the Agent's own. Import it for its effect, and do not import the
+// Agent's component/pyroscope/ebpf or component/all, which register another
+// component of that name.
+package ebpf
+
+import (
+	"context"
+	"fmt"
+
+	agent "github.com/grafana/agent/component"
+	agentpyroscope "github.com/grafana/agent/component/pyroscope"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/pyroscope"
+	"github.com/headwater/headwater/component/pyroscope/ebpf"
+	"github.com/headwater/headwater/integration/agent/adapter"
+)
+
+// The Agent knows of components what they register when they are imported.
+func init() {
+	agent.Register(Registration())
+}
+
+// Arguments are those of Headwater's pyroscope.ebpf, with the Agent's receivers.
+type Arguments struct {
+	ForwardTo []agentpyroscope.Appendable `river:"forward_to,attr"`
+	Settings  ebpf.Settings               `river:",squash"`
+}
+
+// SetToDefault implements river.Defaulter.
+func (a *Arguments) SetToDefault() {
+	a.ForwardTo = nil
+	a.Settings.SetToDefault()
+}
+
+// Validate implements river.Validator.
+func (a *Arguments) Validate() error { return a.Settings.Validate() }
+
+// Registration returns what the Agent needs to offer the component.
+func Registration() agent.Registration {
+	return adapter.Registration(ebpf.Registration(), Arguments{}, convert)
+}
+
+func convert(args agent.Arguments) (component.Arguments, error) {
+	decoded, ok := args.(Arguments)
+	if !ok {
+		return nil, fmt.Errorf("arguments of %s are a %T", ebpf.Name, args)
+	}
+	converted := ebpf.Arguments{Settings: decoded.Settings}
+	for _, to := range decoded.ForwardTo {
+		if to == nil { // of a component that has not exported yet
+			continue
+		}
+		converted.ForwardTo = append(converted.ForwardTo, receiver(to))
+	}
+	return converted, nil
+}
+
+// receiver returns a receiver of the Agent as one of Headwater.
+func receiver(of agentpyroscope.Appendable) pyroscope.Appendable {
+	return pyroscope.AppendableFunc(func(ctx context.Context, labels labels.Labels, samples []*pyroscope.RawSample) error {
+		converted := make([]*agentpyroscope.RawSample, len(samples))
+		for i, sample := range samples {
+			converted[i] = &agentpyroscope.RawSample{RawProfile: sample.RawProfile}
+		}
+		return of.Appender().Append(ctx, labels, converted)
+	})
+}
