@@ -22,7 +22,7 @@ var ranks = []struct {
 }{
 	{"ebpf/ehframe", 1}, {"ebpf/elffile", 1}, {"ebpf/gopclntab", 1}, {"ebpf/procfs", 1},
 	{"ebpf/unwind", 2}, {"ebpf/cfi", 2}, {"ebpf/dwarfline", 2}, {"ebpf/ehframe/ehtest", 2}, {"ebpf/trial", 1},
-	{"ebpf/kernel", 3}, {"ebpf/process", 3}, {"ebpf/symbol", 3}, {"ebpf/target", 3},
+	{"ebpf/kernel", 3}, {"ebpf/process", 3}, {"ebpf/symbol", 3}, {"ebpf/symbol/debuginfod", 2}, {"ebpf/symbol/jit", 2}, {"ebpf/target", 3},
 	{"ebpf/pprof", 4}, {"ebpf/feed", 4},
 	{"ebpf", 5}, {"ebpf/verify", 5},
 	{"component", 6}, {"component/pyroscope", 7}, {"component/common/...", 7}, {"component/discovery", 8},

@@ -2,8 +2,11 @@ package symbol
 
 import (
 	"container/list"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"sync"
+	"time"
 )
 
 // manySymbols is the size of a table whose making takes so much more memory than
@@ -41,11 +44,15 @@ type tableEntry struct {
 	key     tableKey
 	once    sync.Once
 	element *list.Element
+	ids     map[uint32]struct{} // of the objects that share it
 
 	// Set by once, under the cache's mutex.
 	names  *names // nil if there are none
 	status Status
 	bytes  int // memory, 0 until the names are loaded
+
+	looked time.Time     // when its debug file was last looked for
+	wait   time.Duration // until it is looked for again
 }
 
 // entryOverhead is the memory of an entry beside its table.
@@ -101,12 +108,13 @@ func (c *tableCache) entry(o *Object) *tableEntry {
 	defer c.mu.Unlock()
 	if e := c.byKey[key]; e != nil {
 		c.recent.MoveToFront(e.element)
+		e.ids[o.ID] = struct{}{}
 		return e
 	}
 	if _, failed := c.failed[o.ID]; failed {
 		return nil
 	}
-	e := &tableEntry{key: key}
+	e := &tableEntry{key: key, ids: map[uint32]struct{}{o.ID: {}}}
 	e.element = c.recent.PushFront(e)
 	c.byKey[key] = e
 	return e
@@ -182,9 +190,50 @@ func (c *tableCache) forget(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.failed, id)
+	for _, e := range c.byKey {
+		delete(e.ids, id)
+	}
 	if e := c.byKey[tableKey{id: id}]; e != nil {
 		c.remove(e)
 	}
+}
+
+// missing returns the entries whose debug file is to be looked for again, and
+// those due for more than asking whether it was fetched.
+func (c *tableCache) missing(now time.Time) (all, due []*tableEntry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.byKey {
+		if e.bytes == 0 || e.status.missing == nil {
+			continue
+		}
+		all = append(all, e)
+		if e.wait == 0 {
+			e.looked, e.wait = now, firstLook
+		}
+		if now.Sub(e.looked) >= e.wait {
+			e.looked, e.wait = now, min(2*e.wait, lastLook)
+			due = append(due, e)
+		}
+	}
+	return all, due
+}
+
+// drop removes an entry and returns the objects that shared it.
+func (c *tableCache) drop(e *tableEntry) (ids []uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byKey[e.key] != e {
+		return nil
+	}
+	c.remove(e)
+	return slices.Collect(maps.Keys(e.ids))
+}
+
+func (c *tableCache) setFetch(e *tableEntry, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.status.Fetch = err
 }
 
 func (c *tableCache) status(o *Object) (Status, bool) {

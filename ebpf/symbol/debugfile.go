@@ -2,6 +2,7 @@ package symbol
 
 import (
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"os"
@@ -18,7 +19,29 @@ import (
 // directories under the file's own path. Each place is looked at below the
 // process's root first and then on this host.
 type debugFinder struct {
-	dirs []string
+	dirs   []string
+	remote Fetcher // asked last; nil: nobody
+}
+
+// Fetcher brings debug files from elsewhere; a debuginfod.Client is one.
+type Fetcher interface {
+	// Path returns the debug file of a build ID if it is there. If not it may be
+	// later; the error says how things stand. Path does not wait.
+	Path(buildID string) (string, error)
+}
+
+// wanted is what a debug file is looked for by.
+type wanted struct {
+	path, root string // of the object
+	buildID    string
+	link       string // name in .gnu_debuglink
+	crc        uint32
+}
+
+func wantedOf(o *Object, file *elffile.File) wanted {
+	w := wanted{path: o.Path, root: o.Root, buildID: file.BuildID()}
+	w.link, w.crc, _ = file.DebugLink()
+	return w
 }
 
 // candidate is a path where a debug file may be.
@@ -27,14 +50,12 @@ type candidate struct {
 	byLink bool
 }
 
-// find returns the debug file of an object, open, and its path; nil if there is
-// none that has symbols and belongs to the file.
-func (d *debugFinder) find(o *Object, file *elffile.File) (debug *elffile.File, name string) {
-	buildID := file.BuildID()
-	link, crc, _ := file.DebugLink()
-	candidates := d.candidates(o.Path, buildID, link)
-	roots := []string{o.Root}
-	if o.Root != "" && o.Root != "/" {
+// find returns the debug file, open, and its path; nil if there is none that has
+// symbols and belongs to the file.
+func (d *debugFinder) find(w wanted) (debug *elffile.File, name string) {
+	candidates := d.candidates(w.path, w.buildID, w.link)
+	roots := []string{w.root}
+	if w.root != "" && w.root != "/" {
 		roots = append(roots, "")
 	}
 	for _, root := range roots {
@@ -43,12 +64,32 @@ func (d *debugFinder) find(o *Object, file *elffile.File) (debug *elffile.File, 
 			if err != nil {
 				continue
 			}
-			if debug := accept(f, buildID, crc, c.byLink); debug != nil {
+			if debug := accept(f, w.buildID, w.crc, c.byLink); debug != nil {
 				return debug, f.Name()
 			}
 		}
 	}
 	return nil, ""
+}
+
+// fetch is find for a debug file that is elsewhere. The error says why there is
+// none; it is nil if there is nobody to ask.
+func (d *debugFinder) fetch(w wanted) (debug *elffile.File, name string, err error) {
+	if d.remote == nil || w.buildID == "" {
+		return nil, "", nil
+	}
+	path, err := d.remote.Path(w.buildID)
+	if err != nil {
+		return nil, "", err
+	}
+	f, err := openBelow("", path)
+	if err != nil {
+		return nil, "", err
+	}
+	if debug = accept(f, w.buildID, 0, false); debug == nil {
+		return nil, "", fmt.Errorf("%s: not the debug file of build ID %s", path, w.buildID)
+	}
+	return debug, path, nil
 }
 
 func (d *debugFinder) candidates(objectPath, buildID, link string) []candidate {

@@ -18,8 +18,14 @@ func load(o *Object, finder *debugFinder) (*names, Status) {
 	n := &names{files: files{object: file}}
 	status := Status{Reason: Named}
 	if !file.HasSymtab() || !file.HasSection(debugInfo) {
-		n.files.debug, n.files.debugPath = finder.find(o, file)
-		status.DebugFile = n.files.debugPath
+		w := wantedOf(o, file)
+		n.files.debug, n.files.debugPath = finder.find(w)
+		if n.files.debug == nil && !file.HasSymtab() && !file.IsGo() {
+			n.files.debug, n.files.debugPath, status.Fetch = finder.fetch(w)
+		}
+		if status.DebugFile = n.files.debugPath; n.files.debug == nil && !file.HasSymtab() && !file.IsGo() {
+			status.missing = &w
+		}
 	}
 	n.sources = sources(&n.files, &status)
 	if len(n.sources) == 0 {

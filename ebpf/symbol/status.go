@@ -3,6 +3,8 @@ package symbol
 import (
 	"errors"
 	"fmt"
+	"path"
+	"strings"
 )
 
 // Reason tells why addresses of an object may have no name.
@@ -34,6 +36,42 @@ type Status struct {
 	Symbols   int    // ranges of addresses with a name
 	Bytes     int    // memory of the table
 	Err       error  // what went wrong; a part of the symbols may be there still
+	Fetch     error  // how asking the Fetcher for the debug file stands; nil if it was not asked
+
+	missing *wanted // the debug file to look for again
+}
+
+// explain returns a sentence that says why functions have no names and what
+// would give them some; "" if all is well. dir is where debug files belong.
+func (s Status) explain(dir, pkg string) string {
+	var b strings.Builder
+	switch s.Reason {
+	case Named:
+		return ""
+	case DebugMissing:
+		b.WriteString("only exported functions have names")
+	case NoSymbols:
+		b.WriteString("the file has no symbols")
+	default:
+		if s.Err == nil {
+			return s.Reason.String()
+		}
+		return s.Err.Error()
+	}
+	if s.missing != nil && len(s.missing.buildID) > 2 {
+		id := s.missing.buildID
+		fmt.Fprintf(&b, "; the debug file of build ID %s is missing at %s", id, path.Join(dir, ".build-id", id[:2], id[2:]+".debug"))
+	}
+	if pkg != "" {
+		fmt.Fprintf(&b, ", install %s", pkg)
+	}
+	if s.Fetch != nil {
+		fmt.Fprintf(&b, "; %v", s.Fetch)
+	}
+	if s.Err != nil {
+		fmt.Fprintf(&b, "; %v", s.Err)
+	}
+	return b.String()
 }
 
 // ErrKernelHidden tells that the kernel shows its symbols without addresses.

@@ -58,6 +58,7 @@ type Options struct {
 	CacheFrames int      // addresses whose names are remembered; 0: DefaultCacheFrames
 	DebugDirs   []string // directories of separate debug files; nil: DefaultDebugDir
 	Kallsyms    string   // file of kernel symbols; "": DefaultKallsyms
+	Fetcher     Fetcher  // brings debug files from elsewhere; nil: nobody does
 }
 
 func (o *Options) setDefaults() {
@@ -80,16 +81,19 @@ type Symbolizer struct {
 	tables *tableCache
 	frames *frameCache
 	kernel kernel
+	finder *debugFinder
+	owners packages
 }
 
 // New returns a Symbolizer. It reads nothing yet.
 func New(options Options) *Symbolizer {
 	options.setDefaults()
-	finder := &debugFinder{dirs: options.DebugDirs}
+	finder := &debugFinder{dirs: options.DebugDirs, remote: options.Fetcher}
 	return &Symbolizer{
 		tables: newTableCache(options.TableBytes, func(o *Object) (*names, Status) { return load(o, finder) }),
 		frames: newFrameCache(options.CacheFrames),
 		kernel: kernel{path: options.Kallsyms},
+		finder: finder,
 	}
 }
 

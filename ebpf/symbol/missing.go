@@ -1,0 +1,148 @@
+package symbol
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A debug file that was missing is looked for again after firstLook, then after
+// twice as long each time, up to lastLook.
+const (
+	firstLook = 5 * time.Second
+	lastLook  = 5 * time.Minute
+)
+
+// Refresh looks again for debug files that were missing, so that one put in place
+// while we run is used from then on, for addresses named before as well. It is
+// cheap and may be called often.
+func (s *Symbolizer) Refresh() { s.refresh(time.Now()) }
+
+func (s *Symbolizer) refresh(now time.Time) {
+	all, due := s.tables.missing(now)
+	for _, e := range due {
+		if debug, _ := s.finder.find(*e.status.missing); debug != nil {
+			debug.Close()
+			s.forgetNames(e)
+		}
+	}
+	if s.finder.remote == nil {
+		return
+	}
+	for _, e := range all {
+		debug, _, err := s.finder.fetch(*e.status.missing)
+		if debug != nil {
+			debug.Close()
+			s.forgetNames(e)
+			continue
+		}
+		s.tables.setFetch(e, err)
+	}
+}
+
+func (s *Symbolizer) forgetNames(e *tableEntry) {
+	for _, id := range s.tables.drop(e) {
+		s.frames.forget(id)
+	}
+}
+
+// Explain returns a sentence that says why functions of an object have no names,
+// and what to install on this host or in the object's root to get them; "" if
+// they have names or if none was asked for. The first call for an object may read
+// the package manager's lists.
+func (s *Symbolizer) Explain(o *Object) string {
+	status, ok := s.Status(o)
+	if !ok || status.Reason == Named {
+		return ""
+	}
+	pkg := ""
+	if status.missing != nil {
+		pkg = s.owners.debugPackage(o.Root, o.Path)
+	}
+	dir := DefaultDebugDir
+	if len(s.finder.dirs) > 0 {
+		dir = s.finder.dirs[0]
+	}
+	return status.explain(dir, pkg)
+}
+
+// packages remembers which package has the debug file of which file.
+type packages struct {
+	mu    sync.Mutex
+	known map[string]string // by root and path
+}
+
+// Limits of a search through dpkg's lists.
+const (
+	maxPackages  = 1 << 16  // files remembered
+	maxListBytes = 64 << 20 // bytes read
+)
+
+// debugPackage returns the Debian package of debug symbols for a file, such as
+// "fio-dbgsym", or "" where dpkg does not know the file.
+func (p *packages) debugPackage(root, file string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := root + "\x00" + file
+	if pkg, ok := p.known[key]; ok {
+		return pkg
+	}
+	pkg := ""
+	switch owner := dpkgOwner(filepath.Join("/", root, "var/lib/dpkg/info"), file); owner {
+	case "":
+	case "libc6":
+		pkg = "libc6-dbg"
+	default:
+		pkg = owner + "-dbgsym"
+	}
+	if p.known == nil || len(p.known) >= maxPackages {
+		p.known = map[string]string{}
+	}
+	p.known[key] = pkg
+	return pkg
+}
+
+// dpkgOwner returns the package that has a file in its list, "" if none has.
+// Lists may name it by its path before /bin, /lib and /sbin were moved to /usr.
+func dpkgOwner(dir, file string) string {
+	if !path.IsAbs(file) {
+		return ""
+	}
+	lines := [][]byte{[]byte("\n" + file + "\n")}
+	if moved, ok := strings.CutPrefix(file, "/usr"); ok {
+		lines = append(lines, []byte("\n"+moved+"\n"))
+	} else {
+		lines = append(lines, []byte("\n/usr"+file+"\n"))
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return ""
+	}
+	budget := int64(maxListBytes)
+	for _, entry := range entries {
+		name, ok := strings.CutSuffix(entry.Name(), ".list")
+		info, err := entry.Info()
+		if !ok || err != nil || info.Mode()&fs.ModeType != 0 {
+			continue
+		}
+		if budget -= info.Size(); budget < 0 {
+			return ""
+		}
+		list, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			continue
+		}
+		for _, line := range lines {
+			if bytes.Contains(list, line) {
+				name, _, _ = strings.Cut(name, ":")
+				return name
+			}
+		}
+	}
+	return ""
+}
