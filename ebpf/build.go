@@ -25,16 +25,23 @@ const (
 type namer struct {
 	tracker    *process.Tracker
 	symbolizer *symbol.Symbolizer
-	demangle   symbol.DemangleMode
 
-	locations map[kernel.Frame]userLocation
+	locations map[namedFrame]userLocation
 	kernel    map[kernelAddress]*pprof.Location
 	pseudo    map[string]*pprof.Location
 	mappings  map[mappingKey]*pprof.Mapping
 	objects   map[uint32]*symbol.Object
 	counts    symbolCounts
 
-	unknownKernel bool // an address in the kernel had no name
+	unnamed       map[uint32]uint64 // frames without a name, by executable
+	unknownKernel bool              // an address in the kernel had no name
+}
+
+// namedFrame is a frame and how its name is to be shown.
+type namedFrame struct {
+	kernel.Frame
+	demangle symbol.DemangleMode
+	inline   bool
 }
 
 type kernelAddress struct {
@@ -51,16 +58,16 @@ type mappingKey struct {
 // symbolCounts counts the frames of one target by how well they are named.
 type symbolCounts struct{ known, unknown, noModule uint64 }
 
-func newNamer(t *process.Tracker, s *symbol.Symbolizer, mode symbol.DemangleMode) *namer {
+func newNamer(t *process.Tracker, s *symbol.Symbolizer) *namer {
 	return &namer{
 		tracker:    t,
 		symbolizer: s,
-		demangle:   mode,
-		locations:  map[kernel.Frame]userLocation{},
+		locations:  map[namedFrame]userLocation{},
 		kernel:     map[kernelAddress]*pprof.Location{},
 		pseudo:     map[string]*pprof.Location{},
 		mappings:   map[mappingKey]*pprof.Mapping{},
 		objects:    map[uint32]*symbol.Object{},
+		unnamed:    map[uint32]uint64{},
 	}
 }
 
@@ -130,7 +137,7 @@ func (n *namer) stack(out []*pprof.Location, s *stack, o Options) []*pprof.Locat
 		out = append(out, n.kernelLocation(kernelAddress{addr, i > 0}))
 	}
 	for _, f := range s.user {
-		out = append(out, n.location(f))
+		out = append(out, n.location(f, o))
 	}
 	if hasUserPart(s.outcome) && !s.outcome.Complete() {
 		out = append(out, n.pseudoLocation(n.incomplete(s)))
@@ -176,12 +183,13 @@ func (n *namer) pseudoLocation(name string) *pprof.Location {
 	return l
 }
 
-func (n *namer) location(f kernel.Frame) *pprof.Location {
+func (n *namer) location(f kernel.Frame, o Options) *pprof.Location {
 	f.Flags &= kernel.ReturnAddress // how the frame was found changes nothing
-	l, ok := n.locations[f]
+	key := namedFrame{f, o.Demangle, o.InlineFrames}
+	l, ok := n.locations[key]
 	if !ok {
-		l = n.newLocation(f)
-		n.locations[f] = l
+		l = n.newLocation(key)
+		n.locations[key] = l
 	}
 	switch {
 	case l.Mapping == nil:
@@ -190,6 +198,7 @@ func (n *namer) location(f kernel.Frame) *pprof.Location {
 		n.counts.known++
 	default:
 		n.counts.unknown++
+		n.unnamed[f.Exe]++
 	}
 	return l.Location
 }
@@ -200,16 +209,20 @@ type userLocation struct {
 	named bool
 }
 
-func (n *namer) newLocation(f kernel.Frame) userLocation {
+func (n *namer) newLocation(f namedFrame) userLocation {
 	object := n.object(f.Exe)
 	returned := f.Flags&kernel.ReturnAddress != 0
 	if object == nil {
 		return userLocation{Location: &pprof.Location{Address: f.Address, Lines: []pprof.Line{{Function: unknownFunction}}}}
 	}
-	l := userLocation{Location: &pprof.Location{Mapping: n.mapping(f), Address: symbol.CodeAddress(f.Address, returned)}, named: true}
-	for _, frame := range n.symbolizer.Frames(object, f.Address, returned) {
+	l := userLocation{Location: &pprof.Location{Mapping: n.mapping(f.Frame), Address: symbol.CodeAddress(f.Address, returned)}, named: true}
+	frames := n.symbolizer.Frames(object, f.Address, returned)
+	if !f.inline {
+		frames = frames[len(frames)-1:] // the function that the code lies in
+	}
+	for _, frame := range frames {
 		line := pprof.Line{Function: frame.Function, File: frame.File, Line: int64(frame.Line)}
-		if name := n.demangle.Apply(frame.Function); name != frame.Function {
+		if name := f.demangle.Apply(frame.Function); name != frame.Function {
 			line.Function, line.SystemName = name, frame.Function
 		}
 		l.Lines = append(l.Lines, line)

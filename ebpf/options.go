@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/headwater/headwater/ebpf/symbol"
+	"github.com/headwater/headwater/ebpf/symbol/debuginfod"
 )
 
 // CommMode says where a process's name (its comm) goes in the profile.
@@ -57,6 +58,9 @@ type Options struct {
 	PIDLabel bool                // add a sample label "pid"
 	Demangle symbol.DemangleMode // how C++ and Rust names are shown
 
+	InlineFrames bool               // show functions that were inlined into others
+	Debuginfod   debuginfod.Options // where to fetch missing debug files; without URLs from nowhere
+
 	// TableBytes limits the kernel memory of unwind tables. When it is short, pages
 	// that were not looked up lately make room.
 	TableBytes int
@@ -72,6 +76,7 @@ func DefaultOptions() Options {
 		KernelStacks:         true,
 		Comm:                 CommStackframe,
 		Demangle:             symbol.DemangleNone,
+		InlineFrames:         true,
 		TableBytes:           DefaultTableBytes,
 	}
 }
@@ -83,6 +88,9 @@ func (o Options) Validate() error {
 	}
 	if o.TableBytes < MinTableBytes {
 		return fmt.Errorf("memory for unwind tables must be at least %d bytes, got %d", MinTableBytes, o.TableBytes)
+	}
+	if err := o.Debuginfod.Validate(); err != nil {
+		return fmt.Errorf("debuginfod: %w", err)
 	}
 	switch o.Comm {
 	case CommNone, CommLabel, CommStackframe, CommBoth:

@@ -51,7 +51,8 @@ type Stats struct {
 	// be read, and how often each came; the first few hundred kinds.
 	Errors map[string]uint64
 
-	Binaries []BinaryStats // stacks that ended early, by binary; most first, bounded
+	Binaries []BinaryStats  // stacks that ended early, by binary; most first, bounded
+	Unnamed  []UnnamedStats // frames without a function's name, by binary; most first, bounded
 }
 
 // BinaryStats counts the incomplete stacks that ended in one binary.
@@ -60,4 +61,13 @@ type BinaryStats struct {
 	BuildID string
 	Outcome string
 	Samples uint64
+}
+
+// UnnamedStats counts the frames in one binary that have no function's name.
+type UnnamedStats struct {
+	File    string
+	BuildID string
+	Reason  string // symbol.Reason in snake_case, or "outside_any_mapping"
+	Detail  string // a sentence that says what is missing, and what to install if that is known
+	Frames  uint64
 }

@@ -42,6 +42,7 @@ type Session struct {
 	kernel     *kernel.Profiler // feed's
 	tracker    *process.Tracker // feed's
 	symbolizer *symbol.Symbolizer
+	debuginfod debuginfodClient
 	finder     *target.Finder
 	cgroups    *procfs.Cgroups // finder's
 	clock      pprof.Clock
@@ -52,6 +53,7 @@ type Session struct {
 	past    []*aggregate // of options that have changed since the last Collect
 	stats   Stats        // the parts that are counted here
 	binary  map[binaryKey]uint64
+	unnamed map[uint32]uint64 // frames without a name, by executable
 
 	kernelRead time.Time     // when the kernel's symbols were last read again
 	flushed    chan struct{} // the reader has done what flush asked for
@@ -75,9 +77,13 @@ func Start(o Options) (*Session, error) {
 		options:    o,
 		current:    newAggregate(o),
 		binary:     map[binaryKey]uint64{},
+		unnamed:    map[uint32]uint64{},
 		stats:      newStats(),
 		flushed:    make(chan struct{}, 1),
 		done:       make(chan struct{}),
+	}
+	if err := s.debuginfod.use(o.Debuginfod, s.symbolizer); err != nil {
+		return nil, err
 	}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(err, s.release())
@@ -159,6 +165,9 @@ func (s *Session) Update(o Options) error {
 	if err := s.kernel.Start(o.SampleRate); err != nil {
 		return fmt.Errorf("change the sample rate to %d: %w", o.SampleRate, err)
 	}
+	if err := s.debuginfod.use(o.Debuginfod, s.symbolizer); err != nil {
+		return err
+	}
 	s.kernel.Tables().SetLimit(o.TableBytes)
 	s.finder.Update(finderOptions(o, s.cgroups))
 	s.tracker.IgnoreNone()
@@ -182,11 +191,12 @@ func (s *Session) Collect() ([]Profile, error) {
 	s.swap()
 	past := s.past
 	s.past = nil
-	demangle, rate := s.options.Demangle, s.options.SampleRate
+	rate := s.options.SampleRate
 	s.mu.Unlock()
+	s.symbolizer.Refresh()
 
 	var out []Profile
-	names := newNamer(s.tracker, s.symbolizer, demangle)
+	names := newNamer(s.tracker, s.symbolizer)
 	for _, a := range past {
 		for _, c := range a.targets {
 			names.counts = symbolCounts{}
@@ -194,6 +204,7 @@ func (s *Session) Collect() ([]Profile, error) {
 			s.countSymbols(c.target.ServiceName(), names.counts)
 		}
 	}
+	s.countUnnamed(names.unnamed)
 	s.refreshKernel(names.unknownKernel)
 	for _, id := range s.tracker.Sweep(idleExecutable) {
 		s.symbolizer.Forget(id)
@@ -300,6 +311,7 @@ func (s *Session) Close() error {
 }
 
 func (s *Session) release() error {
+	s.debuginfod.close()
 	err := s.cgroups.Close()
 	if s.feed != nil {
 		err = errors.Join(err, s.feed.Close())

@@ -61,10 +61,11 @@ func (s *Session) Stats() Stats {
 	out.KnownSymbols = maps.Clone(out.KnownSymbols)
 	out.UnknownSymbols = maps.Clone(out.UnknownSymbols)
 	out.UnknownModules = maps.Clone(out.UnknownModules)
-	binaries := maps.Clone(s.binary)
+	binaries, unnamed := maps.Clone(s.binary), maps.Clone(s.unnamed)
 	s.mu.Unlock()
 
 	out.Binaries = s.describeBinaries(binaries)
+	out.Unnamed = s.describeUnnamed(unnamed, out.UnknownModules)
 	out.Errors = s.tracker.Errors()
 	out.Processes, out.Executables = s.tracker.Counts()
 	usage := s.kernel.Tables().Usage()

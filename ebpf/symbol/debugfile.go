@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/headwater/headwater/ebpf/elffile"
 	"golang.org/x/sys/unix"
@@ -19,8 +20,16 @@ import (
 // directories under the file's own path. Each place is looked at below the
 // process's root first and then on this host.
 type debugFinder struct {
-	dirs   []string
+	dirs []string
+
+	mu     sync.Mutex
 	remote Fetcher // asked last; nil: nobody
+}
+
+func (d *debugFinder) fetcher() Fetcher {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.remote
 }
 
 // Fetcher brings debug files from elsewhere; a debuginfod.Client is one.
@@ -75,10 +84,11 @@ func (d *debugFinder) find(w wanted) (debug *elffile.File, name string) {
 // fetch is find for a debug file that is elsewhere. The error says why there is
 // none; it is nil if there is nobody to ask.
 func (d *debugFinder) fetch(w wanted) (debug *elffile.File, name string, err error) {
-	if d.remote == nil || w.buildID == "" {
+	remote := d.fetcher()
+	if remote == nil || w.buildID == "" {
 		return nil, "", nil
 	}
-	path, err := d.remote.Path(w.buildID)
+	path, err := remote.Path(w.buildID)
 	if err != nil {
 		return nil, "", err
 	}

@@ -31,7 +31,7 @@ func (s *Symbolizer) refresh(now time.Time) {
 			s.forgetNames(e)
 		}
 	}
-	if s.finder.remote == nil {
+	if s.finder.fetcher() == nil {
 		return
 	}
 	for _, e := range all {
@@ -43,6 +43,13 @@ func (s *Symbolizer) refresh(now time.Time) {
 		}
 		s.tables.setFetch(e, err)
 	}
+}
+
+// SetFetcher sets who brings debug files from elsewhere, nil for nobody.
+func (s *Symbolizer) SetFetcher(f Fetcher) {
+	s.finder.mu.Lock()
+	defer s.finder.mu.Unlock()
+	s.finder.remote = f
 }
 
 func (s *Symbolizer) forgetNames(e *tableEntry) {

@@ -57,6 +57,9 @@ type Settings struct {
 
 	UnwindTableMemory units.Base2Bytes `river:"unwind_table_memory,attr,optional"` // limit of kernel memory; Headwater's own argument
 
+	InlineFrames bool                 `river:"inline_frames,attr,optional"` // Headwater's own argument
+	Debuginfod   *DebuginfodArguments `river:"debuginfod,block,optional"`   // Headwater's own block
+
 	Unused UnusedArguments `river:",squash"`
 }
 
@@ -74,6 +77,7 @@ func (a *Settings) SetToDefault() {
 		Comm:                 string(ebpf.CommStackframe),
 		ContainerIDCacheSize: defaults.ContainerIDCacheSize,
 		UnwindTableMemory:    units.Base2Bytes(defaults.TableBytes),
+		InlineFrames:         defaults.InlineFrames,
 	}
 }
 
@@ -89,6 +93,9 @@ func (a *Settings) Validate() error {
 		return refuse("container_id_cache_size", "must be greater than 0, got %d", a.ContainerIDCacheSize)
 	case a.UnwindTableMemory < ebpf.MinTableBytes:
 		return refuse("unwind_table_memory", "must be at least %s, got %s", units.Base2Bytes(ebpf.MinTableBytes), a.UnwindTableMemory)
+	}
+	if err := a.Debuginfod.options().Validate(); err != nil {
+		return refuse("debuginfod", "is invalid: %v", err)
 	}
 	if _, err := a.demangleMode(); err != nil {
 		return refuse("demangle", "must be one of none, simplified, templates, full, got %q", a.Demangle)
@@ -137,5 +144,7 @@ func (a *Settings) options() ebpf.Options {
 	o.PIDLabel = a.PIDLabel
 	o.Demangle = demangle
 	o.TableBytes = int(a.UnwindTableMemory)
+	o.InlineFrames = a.InlineFrames
+	o.Debuginfod = a.Debuginfod.options()
 	return o
 }

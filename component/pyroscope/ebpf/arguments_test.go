@@ -14,6 +14,7 @@ import (
 	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/symbol"
+	"github.com/headwater/headwater/ebpf/symbol/debuginfod"
 )
 
 // decode evaluates River text the way a host does. receiver is a receiver.
@@ -28,6 +29,7 @@ func decode(t testing.TB, text string) (Arguments, error) {
 }
 
 func TestDefaults(t *testing.T) {
+	t.Setenv("DEBUGINFOD_URLS", "")
 	args, err := decode(t, `forward_to = [receiver]`)
 	require.NoError(t, err)
 	require.Len(t, args.ForwardTo, 1)
@@ -37,7 +39,7 @@ func TestDefaults(t *testing.T) {
 		SampleRate: 97, TargetsOnly: true, ContainerIDCacheSize: 1024,
 		UserStacks: true, KernelStacks: true,
 		Comm: ebpf.CommStackframe, Demangle: symbol.DemangleNone,
-		TableBytes: 64 << 20,
+		InlineFrames: true, TableBytes: 64 << 20,
 	}, args.Settings.options())
 	require.NoError(t, args.Settings.options().Validate())
 }
@@ -67,6 +69,14 @@ func TestArguments(t *testing.T) {
 		"unwind_table_memory": {`unwind_table_memory = "16MiB"`, func(t *testing.T, o ebpf.Options) {
 			require.Equal(t, 16<<20, o.TableBytes)
 		}},
+		"inline_frames": {`inline_frames = false`, func(t *testing.T, o ebpf.Options) { require.False(t, o.InlineFrames) }},
+		"debuginfod": {`debuginfod {
+			urls       = ["http://localhost:8002"]
+			cache_dir  = "/x"
+			cache_size = "10MiB"
+		}`, func(t *testing.T, o ebpf.Options) {
+			require.Equal(t, debuginfod.Options{URLs: []string{"http://localhost:8002"}, CacheDir: "/x", CacheSize: 10 << 20, Timeout: 90 * time.Second}, o.Debuginfod)
+		}},
 		"container_id_cache_size": {`container_id_cache_size = 10`, func(t *testing.T, o ebpf.Options) {
 			require.Equal(t, 10, o.ContainerIDCacheSize)
 		}},
@@ -82,24 +92,39 @@ func TestArguments(t *testing.T) {
 	}
 }
 
+func TestDebuginfodOfTheEnvironment(t *testing.T) {
+	t.Setenv("DEBUGINFOD_URLS", "http://a ima:enforcing http://b:8002/x")
+	for text, want := range map[string][]string{
+		``:                                       {"http://a", "http://b:8002/x"},
+		`debuginfod { }`:                         {"http://a", "http://b:8002/x"},
+		`debuginfod { urls = [] }`:               {},
+		`debuginfod { urls = ["https://only"] }`: {"https://only"},
+	} {
+		args, err := decode(t, "forward_to = []\n"+text)
+		require.NoError(t, err)
+		require.ElementsMatch(t, want, args.Settings.options().Debuginfod.URLs, text)
+	}
+}
+
 func TestArgumentErrors(t *testing.T) {
 	tests := map[string]struct{ attribute, text string }{
-		`sample_rate = 0`:                {"sample_rate", "sample_rate must be between 1 and 10000 samples per second, got 0"},
-		`sample_rate = 10001`:            {"sample_rate", "sample_rate must be between 1 and 10000 samples per second, got 10001"},
-		`sample_rate = null`:             {"sample_rate", "sample_rate must be between 1 and 10000 samples per second, got 0"},
-		`sample_rate = "fast"`:           {"", `test.river:2:15: "fast" should be number, got string`},
-		`collect_interval = "0s"`:        {"collect_interval", "collect_interval must be longer than 0s, got 0s"},
-		`collect_interval = "-15s"`:      {"collect_interval", "collect_interval must be longer than 0s, got -15s"},
-		`collect_interval = "soon"`:      {"", `test.river:2:20: "soon" time: invalid duration "soon"`},
-		`unwind_table_memory = "1MiB"`:   {"unwind_table_memory", "unwind_table_memory must be at least 4MiB, got 1MiB"},
-		`container_id_cache_size = 0`:    {"container_id_cache_size", "container_id_cache_size must be greater than 0, got 0"},
-		`demangle = "all"`:               {"demangle", `demangle must be one of none, simplified, templates, full, got "all"`},
-		`comm = "frame"`:                 {"comm", `comm must be one of none, label, stackframe, both, got "frame"`},
-		`targets = "x"`:                  {"", `test.river:2:11: "x" should be array, got string`},
-		`targets = [{"a" = {}}]`:         {"", `test.river:2:19: {} should be string, got object`},
-		`forward_twice = []`:             {"", `test.river:2:1: unrecognized attribute name "forward_twice"`},
-		`debug_info = {}`:                {"", `test.river:2:1: "debug_info" must be a block, but is used as an attribute`},
-		"debug_info {\n  upload = 1\n }": {"", `test.river:3:12: 1 should be bool, got number`},
+		`sample_rate = 0`:                          {"sample_rate", "sample_rate must be between 1 and 10000 samples per second, got 0"},
+		`sample_rate = 10001`:                      {"sample_rate", "sample_rate must be between 1 and 10000 samples per second, got 10001"},
+		`sample_rate = null`:                       {"sample_rate", "sample_rate must be between 1 and 10000 samples per second, got 0"},
+		`sample_rate = "fast"`:                     {"", `test.river:2:15: "fast" should be number, got string`},
+		`collect_interval = "0s"`:                  {"collect_interval", "collect_interval must be longer than 0s, got 0s"},
+		`collect_interval = "-15s"`:                {"collect_interval", "collect_interval must be longer than 0s, got -15s"},
+		`collect_interval = "soon"`:                {"", `test.river:2:20: "soon" time: invalid duration "soon"`},
+		`unwind_table_memory = "1MiB"`:             {"unwind_table_memory", "unwind_table_memory must be at least 4MiB, got 1MiB"},
+		`container_id_cache_size = 0`:              {"container_id_cache_size", "container_id_cache_size must be greater than 0, got 0"},
+		`demangle = "all"`:                         {"demangle", `demangle must be one of none, simplified, templates, full, got "all"`},
+		`comm = "frame"`:                           {"comm", `comm must be one of none, label, stackframe, both, got "frame"`},
+		"debuginfod {\n  urls = [\"ftp://x\"]\n }": {"debuginfod", `debuginfod is invalid: "ftp://x" is no http or https URL`},
+		`targets = "x"`:                            {"", `test.river:2:11: "x" should be array, got string`},
+		`targets = [{"a" = {}}]`:                   {"", `test.river:2:19: {} should be string, got object`},
+		`forward_twice = []`:                       {"", `test.river:2:1: unrecognized attribute name "forward_twice"`},
+		`debug_info = {}`:                          {"", `test.river:2:1: "debug_info" must be a block, but is used as an attribute`},
+		"debug_info {\n  upload = 1\n }":           {"", `test.river:3:12: 1 should be bool, got number`},
 	}
 	for text, want := range tests {
 		t.Run(text, func(t *testing.T) {

@@ -13,6 +13,7 @@ type DebugInfo struct {
 	Targets []string          `river:"targets,attr,optional"` // label sets of the usable targets
 	Session DebugSession      `river:"session,block,optional"`
 	Ended   []DebugIncomplete `river:"incomplete,block,optional"` // most samples first
+	Unnamed []DebugUnnamed    `river:"unnamed,block,optional"`    // most frames first
 }
 
 // DebugSession are the profiler's figures as of the last round of collecting;
@@ -47,6 +48,16 @@ type DebugIncomplete struct {
 	Samples uint64 `river:"samples,attr"`
 }
 
+// DebugUnnamed counts the frames in one binary that have no function's name, and
+// says why.
+type DebugUnnamed struct {
+	File    string `river:"file,attr,optional"`
+	BuildID string `river:"build_id,attr,optional"`
+	Reason  string `river:"reason,attr"`
+	Detail  string `river:"detail,attr,optional"`
+	Frames  uint64 `river:"frames,attr"`
+}
+
 // DebugInfo implements component.DebugComponent.
 func (c *Component) DebugInfo() interface{} {
 	c.mu.Lock()
@@ -64,6 +75,9 @@ func (c *Component) DebugInfo() interface{} {
 	}
 	for _, b := range s.Binaries {
 		info.Ended = append(info.Ended, DebugIncomplete(b))
+	}
+	for _, u := range s.Unnamed {
+		info.Unnamed = append(info.Unnamed, DebugUnnamed(u))
 	}
 	return info
 }

@@ -32,8 +32,17 @@ type Options struct {
 }
 
 // FromEnvironment returns the servers that DEBUGINFOD_URLS names, separated by
-// spaces; none if it is not set.
-func FromEnvironment() []string { return strings.Fields(os.Getenv("DEBUGINFOD_URLS")) }
+// spaces; nil if it is not set. Words of other kinds, "ima:enforcing" and
+// "file://", are left out.
+func FromEnvironment() []string {
+	var servers []string
+	for _, word := range strings.Fields(os.Getenv("DEBUGINFOD_URLS")) {
+		if strings.HasPrefix(word, "http://") || strings.HasPrefix(word, "https://") {
+			servers = append(servers, word)
+		}
+	}
+	return servers
+}
 
 // DefaultCacheDir returns $DEBUGINFOD_CACHE_PATH, or a folder of our own in the
 // user's cache folder, or in /var/cache for services, which have no home.

@@ -1,0 +1,37 @@
+package ebpf
+
+import (
+	"slices"
+	"time"
+
+	"github.com/alecthomas/units"
+
+	"github.com/headwater/headwater/ebpf/symbol/debuginfod"
+)
+
+// DebuginfodArguments say where separate debug files are fetched from that this
+// host does not have. Without the block they are fetched from the servers that the
+// environment variable DEBUGINFOD_URLS names, if it is set.
+type DebuginfodArguments struct {
+	URLs      []string         `river:"urls,attr,optional"`       // those of DEBUGINFOD_URLS if it is left out
+	CacheDir  string           `river:"cache_dir,attr,optional"`  // "" is a folder of the user's cache
+	CacheSize units.Base2Bytes `river:"cache_size,attr,optional"` // on disk
+	Timeout   time.Duration    `river:"timeout,attr,optional"`    // how long a server may be silent
+}
+
+// SetToDefault implements river.Defaulter.
+func (d *DebuginfodArguments) SetToDefault() {
+	*d = DebuginfodArguments{CacheSize: debuginfod.DefaultCacheSize, Timeout: debuginfod.DefaultTimeout}
+}
+
+// options translates the block, which may be missing.
+func (d *DebuginfodArguments) options() debuginfod.Options {
+	if d == nil {
+		return debuginfod.Options{URLs: debuginfod.FromEnvironment()}
+	}
+	o := debuginfod.Options{URLs: slices.Clone(d.URLs), CacheDir: d.CacheDir, CacheSize: int64(d.CacheSize), Timeout: d.Timeout}
+	if d.URLs == nil {
+		o.URLs = debuginfod.FromEnvironment()
+	}
+	return o
+}
