@@ -21,6 +21,7 @@ func (t *Tracker) Space(pid uint32, time uint64) *Space {
 	defer t.mu.Unlock()
 	s := &Space{tracker: t}
 	if p := t.processes[pid]; p != nil {
+		t.settle(p)
 		s.mappings = p.mappings // replaced, never changed
 		for _, old := range slices.Backward(p.previous) {
 			if time < old.until {

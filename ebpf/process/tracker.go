@@ -28,7 +28,8 @@ type Process struct {
 	last     procfs.Mapping // the last of them
 	previous []program      // those that it ran before, oldest first; dropped by Reap
 	ignored  bool
-	dirty    bool // mappings differ from the store's
+	dirty    bool      // mappings differ from the store's
+	pushed   time.Time // when the store was last told
 
 	scanned time.Time     // when /proc was last read
 	pause   time.Duration // until it may be read again
@@ -236,45 +237,6 @@ func (t *Tracker) settle(p *Process) {
 	}
 }
 
-// touch marks p's mappings as changed.
-func (t *Tracker) touch(p *Process) {
-	if !p.dirty {
-		p.dirty = true
-		t.dirty = append(t.dirty, p)
-	}
-}
-
-// flush tells the store what has changed.
-func (t *Tracker) flush() {
-	for _, p := range t.dirty {
-		p.dirty = false
-		if t.processes[p.PID] != p {
-			continue
-		}
-		t.push(p)
-	}
-	t.dirty = t.dirty[:0]
-}
-
-func (t *Tracker) push(p *Process) {
-	t.generation++
-	if p.generation == 0 {
-		p.generation = t.generation
-	}
-	t.settle(p)
-	ms := make([]unwind.Mapping, 0, len(p.mappings))
-	for _, m := range p.mappings {
-		if m.start < 1<<63 { // not [vsyscall]
-			ms = append(ms, m.forUnwinder())
-		}
-	}
-	err := t.store.SetProcess(p.PID, unwind.Process{Mappings: ms, Generation: t.generation, Ignore: p.ignored, SameProgramAs: p.relative})
-	if err != nil {
-		t.note(err)
-	}
-	p.relative = p.PID
-}
-
 // Update runs f, which reports side-band records in order of time, and then
 // tells the store what has changed.
 func (t *Tracker) Update(f func(*Batch)) {
@@ -393,10 +355,12 @@ func (p *Process) rename(time uint64, comm string) {
 }
 
 // Reap forgets the processes that ended before a time, and returns their PIDs; and
-// the mappings of programs that were replaced before it.
+// the mappings of programs that were replaced before it. Call it a few times a second:
+// it tells the store what has changed and was put off, too.
 func (t *Tracker) Reap(before uint64) []uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.flush()
 	t.replaced = slices.DeleteFunc(t.replaced, func(p *Process) bool {
 		old := slices.IndexFunc(p.previous, func(r program) bool { return r.until >= before })
 		if old >= 0 {

@@ -1,0 +1,44 @@
+package process
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/procfs"
+)
+
+// TestManyMappingsArePutOff: the store is told of a process with many mappings
+// less often, and walks in user space know them all the same.
+func TestManyMappingsArePutOff(t *testing.T) {
+	const pid, many = 4_000_000, 64 * mappingsPerPause // nobody runs with this PID
+	tracker, store := newTracker(t, procfs.FS{Root: t.TempDir()})
+	at := func(i int) procfs.Mapping {
+		return procfs.Mapping{Start: uint64(i+1) << 13, End: uint64(i+1)<<13 + 4096}
+	}
+	tracker.Update(func(b *Batch) {
+		b.Exec(1, pid, "many")
+		for i := range many {
+			b.Map(2, pid, at(i), "")
+		}
+	})
+	if p, _ := store.process(pid); len(p.Mappings) != many {
+		t.Fatalf("the store knows %d mappings, want %d at once", len(p.Mappings), many)
+	}
+	tracker.Update(func(b *Batch) { b.Map(3, pid, at(many), "") })
+	told := func() bool {
+		p, _ := store.process(pid)
+		return len(p.Mappings) == many+1
+	}
+	if told() {
+		t.Log("the machine was so slow that the store was told at once")
+	}
+	if _, ok := tracker.Space(pid, 4).mappings.find(at(many).Start); !ok {
+		t.Error("a walk in user space does not know the new mapping")
+	}
+	for end := time.Now().Add(time.Minute); !told(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the store is never told")
+		}
+		tracker.Reap(0)
+	}
+}
