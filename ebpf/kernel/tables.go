@@ -274,6 +274,14 @@ func (t *Tables) entry(d unwind.Directory, page uint64) (uint32, bool) {
 	return d.Word + uint32(page) - d.First, true
 }
 
+// HasRoom reports whether less than half of the memory is in use, so that there is
+// some for what nobody has asked for yet.
+func (t *Tables) HasRoom() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.slabs.usedBytes() < t.slabs.limitBytes()/2
+}
+
 // storeEntry publishes a directory entry: rows written before are seen by
 // whoever sees the entry.
 func (t *Tables) storeEntry(word uint32, entry uint64) {

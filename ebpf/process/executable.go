@@ -23,6 +23,7 @@ type Store interface {
 	Resident(d unwind.Directory, page uint64) bool
 	Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, bool)
 	RemoveDirectory(d unwind.Directory)
+	HasRoom() bool
 }
 
 // Executable is one distinct ELF file that processes have mapped. Its identity
@@ -50,6 +51,10 @@ type Executable struct {
 // smallPages is the size, in pages of rows, up to which an executable is filled
 // at first sight.
 const smallPages = 64
+
+// middlePages is the size up to which the rest of an executable is filled while
+// there is nothing else to do: 16 MiB of text.
+const middlePages = 256
 
 // maxPages bounds the directory of an executable: 16 GiB of text.
 const maxPages = 1 << 18

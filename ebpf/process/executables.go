@@ -164,6 +164,13 @@ func (x *executables) release(e *Executable) {
 	}
 }
 
+// isMapped reports whether some process has mapped an executable.
+func (x *executables) isMapped(e *Executable) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return e.refs > 0
+}
+
 // byNumber returns an executable by its ID, nil when it has been swept.
 func (x *executables) byNumber(id uint32) *Executable {
 	x.mu.Lock()

@@ -70,7 +70,7 @@ func NewTracker(store Store, fs procfs.FS) *Tracker {
 		processes: map[uint32]*Process{},
 		errs:      map[string]uint64{},
 	}
-	t.fill = newFiller(store, t.failed)
+	t.fill = newFiller(store, t.failed, t.exes.isMapped)
 	return t
 }
 

@@ -77,6 +77,8 @@ func (s *memoryStore) Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, b
 	return unwind.WideRule{}, false
 }
 
+func (s *memoryStore) HasRoom() bool { return true }
+
 func (s *memoryStore) RemoveDirectory(d unwind.Directory) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
