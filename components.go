@@ -10,9 +10,14 @@ import (
 	"github.com/headwater/headwater/component/discovery/kubernetes"
 	"github.com/headwater/headwater/component/discovery/process"
 	"github.com/headwater/headwater/component/discovery/relabel"
+	localfile "github.com/headwater/headwater/component/local/file"
+	"github.com/headwater/headwater/component/local/filematch"
 	"github.com/headwater/headwater/component/pyroscope/ebpf"
+	"github.com/headwater/headwater/component/pyroscope/enrich"
+	profilerelabel "github.com/headwater/headwater/component/pyroscope/relabel"
 	"github.com/headwater/headwater/component/pyroscope/write"
 	"github.com/headwater/headwater/component/remote/git"
+	remotehttp "github.com/headwater/headwater/component/remote/http"
 )
 
 // componentRegistry holds every component that this binary knows.
@@ -26,8 +31,13 @@ func componentRegistry() (component.Registry, error) {
 		kubernetes.Registration(),
 		process.Registration(),
 		relabel.Registration(),
+		localfile.Registration(),
+		filematch.Registration(),
 		ebpf.Registration(),
+		enrich.Registration(),
+		profilerelabel.Registration(),
 		write.Registration(),
+		remotehttp.Registration(),
 		git.Registration(),
 	)
 }

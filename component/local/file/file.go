@@ -1,0 +1,173 @@
+// Package file is the component local.file: the content of a file, kept current.
+package file
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/go-kit/log/level"
+	"github.com/grafana/river/rivertypes"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/common/mailbox"
+)
+
+// Name is the component's name in River.
+const Name = "local.file"
+
+// Registration returns what a host needs to offer the component.
+func Registration() component.Registration {
+	return component.Registration{
+		Name:    Name,
+		Args:    Arguments{},
+		Exports: Exports{},
+		Build: func(opts component.Options, args component.Arguments) (component.Component, error) {
+			return New(opts, args.(Arguments))
+		},
+	}
+}
+
+// Arguments configure local.file.
+type Arguments struct {
+	Filename      string        `river:"filename,attr"`
+	Detector      Detector      `river:"detector,attr,optional"`
+	PollFrequency time.Duration `river:"poll_frequency,attr,optional"`
+	IsSecret      bool          `river:"is_secret,attr,optional"`
+}
+
+// Exports is what local.file offers to others.
+type Exports struct {
+	Content rivertypes.OptionalSecret `river:"content,attr"`
+}
+
+// Detector is a way to notice that a file has changed.
+type Detector string
+
+// Ways to notice a change: by the kernel's notifications, with a look every
+// poll_frequency in case one is missed, or by that look alone.
+const (
+	DetectorFSNotify Detector = "fsnotify"
+	DetectorPoll     Detector = "poll"
+)
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Detector) MarshalText() ([]byte, error) { return []byte(d), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Detector) UnmarshalText(text []byte) error {
+	switch got := Detector(text); got {
+	case DetectorFSNotify, DetectorPoll:
+		*d = got
+		return nil
+	default:
+		return fmt.Errorf("unrecognized detector %q, expected fsnotify or poll", text)
+	}
+}
+
+// SetToDefault implements river.Defaulter.
+func (a *Arguments) SetToDefault() {
+	*a = Arguments{Detector: DetectorFSNotify, PollFrequency: time.Minute}
+}
+
+// Validate implements river.Validator.
+func (a *Arguments) Validate() error {
+	if a.PollFrequency <= 0 {
+		return &component.AttributeError{Attribute: "poll_frequency", Message: fmt.Sprintf("must be greater than 0, got %s", a.PollFrequency)}
+	}
+	return nil
+}
+
+// Component is a running local.file block. Its methods are safe for concurrent use.
+type Component struct {
+	opts    component.Options
+	updates *mailbox.Mailbox[Arguments]
+
+	mu     sync.Mutex // held while the file is read and exported, so that no older content comes last
+	args   Arguments
+	last   *Exports
+	health component.Health
+}
+
+// New reads the file and exports its content. A file that cannot be read is an error.
+func New(opts component.Options, args Arguments) (*Component, error) {
+	c := &Component{opts: opts, updates: mailbox.New[Arguments]()}
+	return c, c.Update(args)
+}
+
+// Update implements component.Component.
+func (c *Component) Update(args component.Arguments) error {
+	fresh, ok := args.(Arguments)
+	if !ok {
+		return fmt.Errorf("arguments of %s are a %T", Name, args)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.args
+	c.args = fresh
+	if err := c.read(); err != nil {
+		c.args = old
+		return err
+	}
+	c.updates.Send(fresh)
+	return nil
+}
+
+// read exports the file's content if it is new. c.mu is held.
+func (c *Component) read() error {
+	content, err := os.ReadFile(c.args.Filename)
+	if err != nil {
+		err = fmt.Errorf("failed to read file: %w", err)
+		c.health = component.Health{Health: component.HealthTypeUnhealthy, Message: err.Error(), UpdateTime: time.Now()}
+		return err
+	}
+	c.health = component.Health{Health: component.HealthTypeHealthy, Message: "read file", UpdateTime: time.Now()}
+	fresh := Exports{Content: rivertypes.OptionalSecret{IsSecret: c.args.IsSecret, Value: string(content)}}
+	if c.last == nil || *c.last != fresh {
+		c.last = &fresh
+		c.opts.OnStateChange(fresh)
+	}
+	return nil
+}
+
+// Run implements component.Component. While the file cannot be read, its last
+// content stays exported.
+func (c *Component) Run(ctx context.Context) error {
+	w := &watch{logger: c.opts.Logger}
+	defer func() { w.close() }()
+	ticker := time.NewTicker(time.Hour)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case args := <-c.updates.Receive():
+			ticker.Reset(args.PollFrequency)
+			w.close()
+			w = newWatch(args, c.opts.Logger)
+		case <-ticker.C:
+			w.renew() // the folder may have been replaced
+		case <-w.changed():
+		}
+		c.mu.Lock()
+		err := c.read()
+		c.mu.Unlock()
+		if err != nil {
+			level.Error(c.opts.Logger).Log("msg", "the file's last content stays in use", "err", err)
+		}
+	}
+}
+
+// CurrentHealth implements component.HealthComponent.
+func (c *Component) CurrentHealth() component.Health {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.health
+}
+
+// folderOf returns the folder that is watched: editors and Kubernetes replace
+// files instead of writing them, which no watch of the file itself tells.
+func folderOf(filename string) string { return filepath.Dir(filename) }

@@ -1,0 +1,139 @@
+// Package filematch is the component local.file_match: the files that match glob
+// patterns.
+package filematch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/go-kit/log/level"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/common/mailbox"
+	"github.com/headwater/headwater/component/discovery"
+)
+
+// Name is the component's name in River.
+const Name = "local.file_match"
+
+// Labels of a target that hold patterns. The output has one target per file, with
+// the file's path in the first and all other labels as they were.
+const (
+	labelPath    = "__path__"
+	labelExclude = "__path_exclude__"
+)
+
+// Registration returns what a host needs to offer the component.
+func Registration() component.Registration {
+	return component.Registration{
+		Name:    Name,
+		Args:    Arguments{},
+		Exports: discovery.Exports{},
+		Build: func(opts component.Options, args component.Arguments) (component.Component, error) {
+			c := &Component{opts: opts, updates: mailbox.New[Arguments]()}
+			return c, c.Update(args)
+		},
+	}
+}
+
+// Arguments configure local.file_match.
+type Arguments struct {
+	PathTargets []discovery.Target `river:"path_targets,attr"`
+	SyncPeriod  time.Duration      `river:"sync_period,attr,optional"`
+}
+
+// SetToDefault implements river.Defaulter.
+func (a *Arguments) SetToDefault() { *a = Arguments{SyncPeriod: 10 * time.Second} }
+
+// Validate implements river.Validator.
+func (a *Arguments) Validate() error {
+	if a.SyncPeriod <= 0 {
+		return &component.AttributeError{Attribute: "sync_period", Message: fmt.Sprintf("must be greater than 0, got %s", a.SyncPeriod)}
+	}
+	for i, t := range a.PathTargets {
+		for _, label := range []string{labelPath, labelExclude} {
+			if !doublestar.ValidatePathPattern(t[label]) {
+				return fmt.Errorf("target %d of path_targets: %s is not a valid pattern: %q", i+1, label, t[label])
+			}
+		}
+	}
+	return nil
+}
+
+// Component is a running local.file_match block. Its methods are safe for
+// concurrent use.
+type Component struct {
+	opts    component.Options
+	updates *mailbox.Mailbox[Arguments]
+}
+
+// Update implements component.Component.
+func (c *Component) Update(args component.Arguments) error {
+	fresh, ok := args.(Arguments)
+	if !ok {
+		return fmt.Errorf("arguments of %s are a %T", Name, args)
+	}
+	c.updates.Send(fresh)
+	return nil
+}
+
+// Run implements component.Component.
+func (c *Component) Run(ctx context.Context) error {
+	var args Arguments
+	ticker := time.NewTicker(time.Hour)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case args = <-c.updates.Receive():
+			ticker.Reset(args.SyncPeriod)
+		case <-ticker.C:
+		}
+		found, err := match(args.PathTargets)
+		if err != nil {
+			level.Error(c.opts.Logger).Log("msg", "some files were not looked for", "err", err)
+		}
+		c.opts.OnStateChange(discovery.Exports{Targets: found})
+	}
+}
+
+// match returns a target for each file that a pattern matches, sorted by path.
+func match(patterns []discovery.Target) ([]discovery.Target, error) {
+	found := []discovery.Target{}
+	var errs []error
+	for _, pattern := range patterns {
+		files, err := doublestar.FilepathGlob(pattern[labelPath], doublestar.WithFilesOnly())
+		if err != nil {
+			errs = append(errs, fmt.Errorf("pattern %q: %w", pattern[labelPath], err))
+			continue
+		}
+		slices.Sort(files)
+		for _, file := range files {
+			if excluded(pattern[labelExclude], file) {
+				continue
+			}
+			if absolute, err := filepath.Abs(file); err == nil {
+				file = absolute
+			}
+			t := maps.Clone(pattern)
+			t[labelPath] = file
+			found = append(found, t)
+		}
+	}
+	return found, errors.Join(errs...)
+}
+
+func excluded(pattern, file string) bool {
+	if pattern == "" {
+		return false
+	}
+	hit, err := doublestar.PathMatch(pattern, file)
+	return err == nil && hit
+}

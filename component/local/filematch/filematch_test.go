@@ -1,0 +1,66 @@
+package filematch
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/grafana/river"
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/discovery"
+)
+
+func TestMatch(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a.log", "b.log", "b.txt", "sub/deep/c.log"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
+	}
+	found, err := match([]discovery.Target{
+		{"__path__": dir + "/**/*.log", "__path_exclude__": dir + "/b*", "job": "x"},
+		{"__path__": dir + "/none"}, {"__path__": dir + "/b.txt"},
+	})
+	require.NoError(t, err)
+	require.Equal(t, []discovery.Target{
+		{"__path__": dir + "/a.log", "__path_exclude__": dir + "/b*", "job": "x"},
+		{"__path__": dir + "/sub/deep/c.log", "__path_exclude__": dir + "/b*", "job": "x"},
+		{"__path__": dir + "/b.txt"},
+	}, found)
+}
+
+func TestRun(t *testing.T) {
+	dir := t.TempDir()
+	var mu sync.Mutex
+	count := -1
+	built, err := Registration().Build(component.Options{Logger: log.NewNopLogger(), OnStateChange: func(e component.Exports) {
+		mu.Lock()
+		defer mu.Unlock()
+		count = len(e.(discovery.Exports).Targets)
+	}}, Arguments{PathTargets: []discovery.Target{{"__path__": dir + "/*"}}, SyncPeriod: time.Millisecond})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- built.Run(ctx) }()
+	is := func(want int) func() bool {
+		return func() bool { mu.Lock(); defer mu.Unlock(); return count == want }
+	}
+	require.Eventually(t, is(0), 30*time.Second, time.Millisecond)
+	require.NoError(t, os.WriteFile(dir+"/a", nil, 0o644))
+	require.Eventually(t, is(1), 30*time.Second, time.Millisecond)
+	cancel()
+	require.NoError(t, <-done)
+}
+
+func TestArguments(t *testing.T) {
+	var args Arguments
+	require.NoError(t, river.Unmarshal([]byte(`path_targets = [{"__path__" = "/var/log/*"}]`), &args))
+	require.Equal(t, 10*time.Second, args.SyncPeriod)
+	require.ErrorContains(t, river.Unmarshal([]byte(`path_targets = [{"__path__" = "/[a"}]`), &args), "not a valid pattern")
+	require.ErrorContains(t, river.Unmarshal([]byte("path_targets = []\nsync_period = \"0s\""), &args), "must be greater than 0")
+}

@@ -1,0 +1,232 @@
+// Package http is the component remote.http: the body of a web resource, kept
+// current.
+package http
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-kit/log/level"
+	"github.com/grafana/river/rivertypes"
+	promconfig "github.com/prometheus/common/config"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/common/config"
+	"github.com/headwater/headwater/component/common/mailbox"
+)
+
+// Name is the component's name in River.
+const Name = "remote.http"
+
+// maxBody bounds what is read of an answer, in bytes.
+const maxBody = 32 << 20
+
+// Registration returns what a host needs to offer the component.
+func Registration() component.Registration {
+	return component.Registration{
+		Name:    Name,
+		Args:    Arguments{},
+		Exports: Exports{},
+		Build: func(opts component.Options, args component.Arguments) (component.Component, error) {
+			return New(opts, args.(Arguments))
+		},
+	}
+}
+
+// Arguments configure remote.http.
+type Arguments struct {
+	URL           config.URL        `river:"url,attr"`
+	PollFrequency time.Duration     `river:"poll_frequency,attr,optional"`
+	PollTimeout   time.Duration     `river:"poll_timeout,attr,optional"`
+	IsSecret      bool              `river:"is_secret,attr,optional"`
+	Method        string            `river:"method,attr,optional"`
+	Headers       map[string]string `river:"headers,attr,optional"`
+	Body          string            `river:"body,attr,optional"`
+	Client        Client            `river:"client,block,optional"`
+}
+
+// Client is the block of the HTTP client's arguments.
+type Client struct {
+	HTTP config.HTTPClientConfig `river:",squash"`
+}
+
+// SetToDefault implements river.Defaulter.
+func (c *Client) SetToDefault() { c.HTTP.SetToDefault() }
+
+// Validate implements river.Validator.
+func (c *Client) Validate() error { return c.HTTP.Validate() }
+
+// Exports is what remote.http offers to others.
+type Exports struct {
+	Content rivertypes.OptionalSecret `river:"content,attr"`
+}
+
+// SetToDefault implements river.Defaulter.
+func (a *Arguments) SetToDefault() {
+	*a = Arguments{PollFrequency: time.Minute, PollTimeout: 10 * time.Second, Method: http.MethodGet}
+	a.Client.SetToDefault()
+}
+
+// Validate implements river.Validator.
+func (a *Arguments) Validate() error {
+	switch {
+	case a.URL.URL == nil || a.URL.Scheme != "http" && a.URL.Scheme != "https" || a.URL.Hostname() == "":
+		return errors.New("url must be absolute and start with http:// or https://")
+	case a.PollFrequency <= 0:
+		return errors.New("poll_frequency must be greater than 0")
+	case a.PollTimeout <= 0:
+		return errors.New("poll_timeout must be greater than 0")
+	case a.PollTimeout >= a.PollFrequency:
+		return errors.New("poll_timeout must be less than poll_frequency")
+	}
+	for name := range a.Headers {
+		if err := config.CheckHeaderName("headers", name); err != nil {
+			return err
+		}
+	}
+	_, err := a.request(context.Background())
+	return err
+}
+
+func (a *Arguments) request(ctx context.Context) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, a.Method, a.URL.String(), strings.NewReader(a.Body))
+	if err != nil {
+		return nil, config.HideURL(err)
+	}
+	for name, value := range a.Headers {
+		request.Header.Set(name, value)
+	}
+	return request, nil
+}
+
+// Component is a running remote.http block. Its methods are safe for concurrent use.
+type Component struct {
+	opts    component.Options
+	updates *mailbox.Mailbox[Arguments]
+
+	mu     sync.Mutex
+	health component.Health
+	last   *Exports
+}
+
+// New asks for the content and exports it. If that fails, it is an error: whoever
+// refers to the content would get none.
+func New(opts component.Options, args Arguments) (*Component, error) {
+	c := &Component{opts: opts, updates: mailbox.New[Arguments]()}
+	client, err := args.newClient()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.poll(context.Background(), args, client); err != nil {
+		return nil, err
+	}
+	c.updates.Send(args)
+	return c, nil
+}
+
+func (a *Arguments) newClient() (*http.Client, error) {
+	return promconfig.NewClientFromConfig(a.Client.HTTP.Convert(), Name)
+}
+
+// Update implements component.Component. Run asks with the new arguments at once.
+func (c *Component) Update(args component.Arguments) error {
+	fresh, ok := args.(Arguments)
+	if !ok {
+		return fmt.Errorf("arguments of %s are a %T", Name, args)
+	}
+	if _, err := fresh.newClient(); err != nil {
+		return err
+	}
+	c.updates.Send(fresh)
+	return nil
+}
+
+// Run implements component.Component. While the content cannot be had, the last
+// one stays exported.
+func (c *Component) Run(ctx context.Context) error {
+	var args Arguments
+	client := &http.Client{}
+	defer func() { client.CloseIdleConnections() }()
+	ticker := time.NewTicker(time.Hour)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case args = <-c.updates.Receive():
+			client.CloseIdleConnections()
+			fresh, err := args.newClient()
+			if err != nil { // Update has tried it
+				level.Error(c.opts.Logger).Log("msg", "HTTP client", "err", err)
+				continue
+			}
+			client = fresh
+			ticker.Reset(args.PollFrequency)
+		case <-ticker.C:
+		}
+		if err := c.poll(ctx, args, client); err != nil && ctx.Err() == nil {
+			level.Error(c.opts.Logger).Log("msg", "the last content stays in use", "err", err)
+		}
+	}
+}
+
+func (c *Component) poll(ctx context.Context, args Arguments, client *http.Client) error {
+	content, err := ask(ctx, args, client)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.health = component.Health{Health: component.HealthTypeUnhealthy, Message: "polling failed: " + err.Error(), UpdateTime: time.Now()}
+		return err
+	}
+	c.health = component.Health{Health: component.HealthTypeHealthy, Message: "polled endpoint", UpdateTime: time.Now()}
+	fresh := Exports{Content: rivertypes.OptionalSecret{IsSecret: args.IsSecret, Value: content}}
+	if c.last == nil || *c.last != fresh {
+		c.last = &fresh
+		c.opts.OnStateChange(fresh)
+	}
+	return nil
+}
+
+// ask returns the body of the answer without white space around it. Errors do not
+// show the URL, which may hold a password.
+func ask(ctx context.Context, args Arguments, client *http.Client) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, args.PollTimeout)
+	defer cancel()
+	request, err := args.request(ctx)
+	if err != nil {
+		return "", err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		var failed *url.Error
+		if errors.As(err, &failed) {
+			err = failed.Err
+		}
+		return "", fmt.Errorf("performing request to %s: %w", args.URL.Redacted(), err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("reading answer of %s: %w", args.URL.Redacted(), err)
+	case response.StatusCode != http.StatusOK:
+		return "", fmt.Errorf("unexpected status code %s from %s", response.Status, args.URL.Redacted())
+	case len(body) > maxBody:
+		return "", fmt.Errorf("answer of %s is longer than %d bytes", args.URL.Redacted(), maxBody)
+	}
+	return strings.TrimSpace(string(body)), nil
+}
+
+// CurrentHealth implements component.HealthComponent.
+func (c *Component) CurrentHealth() component.Health {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.health
+}
