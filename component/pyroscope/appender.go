@@ -19,6 +19,10 @@ const LabelNameDelta = "__delta__"
 type RawSample struct {
 	ID         string // of the profile, as whoever made it named it; may be ""
 	RawProfile []byte // gzipped or plain protobuf of profile.proto; never changed once handed over
+
+	// WithinLimits says that the profile keeps to the limits of a Pyroscope server
+	// with its defaults, so that nobody has to look into it to find out.
+	WithinLimits bool
 }
 
 // IncomingProfile is a profile as a client sent it to Pyroscope's older API, POST

@@ -101,7 +101,7 @@ func (s *sender) work() {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(s.ctx, sendTimeout)
-		err := s.receivers.Appender().Append(ctx, o.labels, []*pyroscope.RawSample{{RawProfile: o.raw}})
+		err := s.receivers.Appender().Append(ctx, o.labels, []*pyroscope.RawSample{{RawProfile: o.raw, WithinLimits: true}})
 		cancel()
 		switch {
 		case err == nil:

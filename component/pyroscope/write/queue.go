@@ -73,7 +73,7 @@ type loss struct {
 // Why profiles are lost, as the log tells.
 const (
 	lostToRoom    = "dropped profiles, the queue is full"
-	lostToTooBig  = "dropped profiles, bigger than the queue may be"
+	lostToTooBig  = "dropped profiles, too big"
 	lostToRead    = "lost profiles, the queue on disk cannot be read"
 	lostToAge     = "dropped profiles, too old for the server"
 	lostToStop    = "dropped profiles, stopped before they were sent"

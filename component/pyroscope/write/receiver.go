@@ -47,7 +47,7 @@ func (r *receiver) Appender() pyroscope.Appender { return r }
 // were not queued; what becomes of them after that is told by metrics, log and
 // health.
 //
-// Each profile is pushed by a request of its own. Pyroscope stores the good ones
+// A profile beyond Pyroscope's limits is split. Each is pushed by a request of its own. Pyroscope stores the good ones
 // of a batch even when it refuses the batch, and would get them twice by a
 // retry.
 func (r *receiver) Append(_ context.Context, of labels.Labels, samples []*pyroscope.RawSample) error {
@@ -62,16 +62,34 @@ func (r *receiver) Append(_ context.Context, of labels.Labels, samples []*pyrosc
 	now := time.Now()
 	var errs []error
 	for _, sample := range samples {
-		errs = append(errs, to.enqueue(&item{
-			size:  len(sample.RawProfile),
-			taken: now,
-			push: &pushv1.PushRequest{Series: []*pushv1.RawProfileSeries{{
-				Labels:  pairs,
-				Samples: []*pushv1.RawSample{{ID: sample.ID, RawProfile: sample.RawProfile}},
-			}}},
-		}))
+		parts, err := [][]byte{sample.RawProfile}, error(nil)
+		if !sample.WithinLimits {
+			parts, err = serverLimits.split(sample.RawProfile, now)
+		}
+		if err != nil {
+			to.refuse(loss{why: lostToTooBig, profiles: 1, bytes: len(sample.RawProfile)}, err)
+			errs = append(errs, err)
+			continue
+		}
+		for _, part := range parts {
+			errs = append(errs, to.enqueue(&item{
+				size:  len(part),
+				taken: now,
+				push: &pushv1.PushRequest{Series: []*pushv1.RawProfileSeries{{
+					Labels:  pairs,
+					Samples: []*pushv1.RawSample{{ID: sample.ID, RawProfile: part}},
+				}}},
+			}))
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// refuse counts a profile that no endpoint gets.
+func (to *routes) refuse(l loss, err error) {
+	for _, e := range to.endpoints {
+		e.count(l, err)
+	}
 }
 
 // AppendIngest implements pyroscope.Appender in the same way.
