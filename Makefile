@@ -10,6 +10,7 @@ UNIT      = $(shell go list ./... | grep -v '/integration$$')
 FUZZTIME ?= 20s
 SOAK     ?= 10m
 CRASHES  ?= 200
+OUTAGE   ?= 10m
 LOAD_SECONDS ?= 60
 ADDRESS  := 127.0.0.1:12345
 
@@ -77,6 +78,10 @@ verify-mixed: build ## compare stacks with full CFI for LOAD_SECONDS (60) under 
 
 crash: ## kill a process with a queue of profiles CRASHES (200) times and see that none is lost
 	HEADWATER_CRASHES=$(CRASHES) go test -count=1 -timeout 0 -v -run '^TestCrash$$' ./component/pyroscope/write
+
+outage: pyroscope ## profile at 100 Hz while Pyroscope is away for OUTAGE (10m) and see that all arrives; needs root
+	integration/packages test
+	REQUIRE_KERNEL=1 HEADWATER_OUTAGE=$(OUTAGE) go test -count=1 -timeout 0 -v -run '^TestLosslessOutage$$' ./integration
 
 soak: pyroscope ## run the profiler for SOAK (10m) and see that it levels off; needs root
 	integration/packages test

@@ -45,13 +45,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// appendUntilKilled runs a component and appends profiles as fast as it can. It
-// prints the number of each that Append has taken.
+// appendUntilKilled runs a component and appends profiles faster than it can send
+// them. It prints the number of each that Append has taken.
 func appendUntilKilled() error {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
 	args := queued(os.Getenv(crashURL))
 	args.Endpoints[0].RemoteTimeout = 500 * time.Millisecond
+	args.Queue.MaxBytes = 64 << 30 // far more than comes
 	c, err := newComponent(component.Options{
 		ID: "pyroscope.write.crash", DataPath: os.Getenv(crashDir), Registerer: prometheus.NewRegistry(),
 		Logger: log.NewLogfmtLogger(log.NewSyncWriter(os.Stderr)),
@@ -86,6 +87,9 @@ func appendUntilKilled() error {
 		if _, err := fmt.Println(number); err != nil {
 			return err
 		}
+		if number%3 == 0 {
+			time.Sleep(time.Millisecond)
+		}
 	}
 	return <-ended
 }
@@ -94,7 +98,7 @@ func appendUntilKilled() error {
 // that can be told from its number.
 func crashProfile(number int) []byte {
 	random := rand.New(rand.NewPCG(uint64(number), 7))
-	profile := make([]byte, 8+random.IntN(1+random.IntN(200_000)))
+	profile := make([]byte, 8+random.IntN(1+random.IntN(1+random.IntN(200_000))))
 	binary.BigEndian.PutUint64(profile, uint64(number))
 	for i := 8; i < len(profile); i++ {
 		profile[i] = byte(number + i)
@@ -162,7 +166,7 @@ func TestCrash(t *testing.T) {
 
 	dir := t.TempDir()
 	acknowledged := map[int]bool{}
-	next, torn, killed := 0, 0, 0
+	next, torn, dropped, killed := 0, 0, 0, 0
 	for range kills {
 		if dice(3) == 0 {
 			s.wrap(down) // profiles pile up
@@ -176,6 +180,7 @@ func TestCrash(t *testing.T) {
 		numbers, log := p.end(t)
 		killed++
 		torn += strings.Count(log, "cut off the end")
+		dropped += strings.Count(log, "dropped profiles")
 		for _, n := range numbers {
 			acknowledged[n] = true
 			next = max(next, n+1)
@@ -204,6 +209,7 @@ func TestCrash(t *testing.T) {
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	_, log := p.end(t)
 	torn += strings.Count(log, "cut off the end")
+	dropped += strings.Count(log, "dropped profiles")
 
 	lost, twice := missing(), 0
 	taken.mu.Lock()
@@ -212,6 +218,7 @@ func TestCrash(t *testing.T) {
 		twice += n - 1
 	}
 	t.Logf("%d kills, %d profiles acknowledged, %d arrived: %d lost, %d twice, %d torn ends cut off", killed, len(acknowledged), len(taken.count), lost, twice, torn)
+	require.Zero(t, dropped, "messages of dropped profiles")
 	require.Zero(t, taken.wrong, "profiles that are not as they were made")
 	require.Zero(t, lost, "profiles lost")
 	require.LessOrEqual(t, twice, killed, "profiles sent twice")
