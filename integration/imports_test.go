@@ -44,8 +44,8 @@ var confined = []struct {
 	folders []string
 }{
 	{"github.com/cilium/ebpf", []string{"ebpf/kernel"}},
-	{"github.com/grafana/river", []string{"river", "river/...", "component", "component/...", "integration/conformance"}},
-	{"github.com/prometheus", []string{"river", "river/...", "component", "component/..."}},
+	{"github.com/grafana/river", []string{"river", "river/...", "component", "component/...", "integration", "integration/conformance"}},
+	{"github.com/prometheus", []string{"river", "river/...", "component", "component/...", "integration"}},
 	{"github.com/grafana/pyroscope", []string{"component/...", "integration", "integration/..."}},
 }
 
