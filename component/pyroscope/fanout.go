@@ -16,38 +16,50 @@ import (
 // children. It is safe for concurrent use.
 type Fanout struct {
 	componentID string
-	latency     prometheus.Histogram
+	metrics     fanoutMetrics
 
 	mu       sync.RWMutex
 	children []Appendable
 }
 
+// fanoutMetrics are the metrics of a Fanout.
+type fanoutMetrics struct {
+	latency   prometheus.Histogram
+	forwarded prometheus.Counter
+}
+
 // NewFanout returns a Fanout to children on behalf of the component of that ID.
-// Nil children are skipped. The histogram pyroscope_fanout_latency, in seconds,
-// is registered with register, unless that is nil.
+// Nil children are skipped. The metrics pyroscope_fanout_latency, in seconds, and
+// pyroscope_forwarded_entries_total are registered with register, unless that is
+// nil.
 func NewFanout(children []Appendable, componentID string, register prometheus.Registerer) *Fanout {
-	f := &Fanout{componentID: componentID, latency: registerLatency(register)}
+	f := &Fanout{componentID: componentID, metrics: fanoutMetrics{
+		latency: registered(register, prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "pyroscope_fanout_latency",
+			Help: "Time to hand a profile to all receivers, in seconds.",
+		})),
+		forwarded: registered(register, prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pyroscope_forwarded_entries_total",
+			Help: "Profiles that at least one receiver has taken.",
+		})),
+	}}
 	f.UpdateChildren(children)
 	return f
 }
 
-// registerLatency returns the histogram, the one that is there already if an
+// registered registers c, and returns the collector that is there already if an
 // earlier Fanout of the component registered it.
-func registerLatency(register prometheus.Registerer) prometheus.Histogram {
-	latency := prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "pyroscope_fanout_latency",
-		Help: "Time to hand a profile to all receivers, in seconds.",
-	})
+func registered[C prometheus.Collector](register prometheus.Registerer, c C) C {
 	if register == nil {
-		return latency
+		return c
 	}
 	var taken prometheus.AlreadyRegisteredError
-	if err := register.Register(latency); errors.As(err, &taken) {
-		if existing, ok := taken.ExistingCollector.(prometheus.Histogram); ok {
+	if err := register.Register(c); errors.As(err, &taken) {
+		if existing, ok := taken.ExistingCollector.(C); ok {
 			return existing
 		}
 	}
-	return latency
+	return c
 }
 
 // UpdateChildren sets the children of Appenders got from now on.
@@ -66,7 +78,7 @@ func (f *Fanout) Children() []Appendable {
 
 // Appender returns an Appender to the children of this moment.
 func (f *Fanout) Appender() Appender {
-	a := &fanoutAppender{componentID: f.componentID, latency: f.latency}
+	a := &fanoutAppender{componentID: f.componentID, metrics: f.metrics}
 	for _, child := range f.Children() {
 		if child != nil {
 			a.children = append(a.children, child.Appender())
@@ -78,36 +90,41 @@ func (f *Fanout) Appender() Appender {
 type fanoutAppender struct {
 	children    []Appender
 	componentID string
-	latency     prometheus.Histogram
+	metrics     fanoutMetrics
 }
 
 // Append passes the profiles to all children.
 func (a *fanoutAppender) Append(ctx context.Context, labels labels.Labels, samples []*RawSample) error {
-	return a.all(ctx, func(child Appender) error { return child.Append(ctx, labels, samples) })
+	return a.all(ctx, len(samples), func(child Appender) error { return child.Append(ctx, labels, samples) })
 }
 
 // AppendIngest passes the profile to all children.
 func (a *fanoutAppender) AppendIngest(ctx context.Context, profile *IncomingProfile) error {
-	return a.all(ctx, func(child Appender) error { return child.AppendIngest(ctx, profile) })
+	return a.all(ctx, 1, func(child Appender) error { return child.AppendIngest(ctx, profile) })
 }
 
-// all hands something to all children at the same time, so that a slow one holds
+// all hands so many profiles to all children at the same time, so that a slow one holds
 // up none of the others (in Grafana Agent they wait for each other). It returns
 // when all have answered or ctx is done; a child that has not answered then goes
 // on by itself and counts as failed. The error joins those of all children.
-func (a *fanoutAppender) all(ctx context.Context, hand func(Appender) error) error {
+func (a *fanoutAppender) all(ctx context.Context, profiles int, hand func(Appender) error) error {
 	start := time.Now()
-	defer func() { a.latency.Observe(time.Since(start).Seconds()) }()
+	defer func() { a.metrics.latency.Observe(time.Since(start).Seconds()) }()
 
 	answers := make(chan error, len(a.children))
 	for _, child := range a.children {
 		go func() { answers <- hand(child) }()
 	}
 	var errs []error
+	forwarded := false
 	for waiting := len(a.children); waiting > 0; waiting-- {
 		select {
 		case err := <-answers:
 			errs = append(errs, err)
+			if err == nil && !forwarded {
+				forwarded = true
+				a.metrics.forwarded.Add(float64(profiles))
+			}
 		case <-ctx.Done():
 			errs = append(errs, fmt.Errorf("%d of %d receivers have not answered: %w", waiting, len(a.children), context.Cause(ctx)))
 			return a.wrap(errors.Join(errs...))

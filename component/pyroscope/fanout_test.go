@@ -135,14 +135,19 @@ func TestFanoutConcurrentUse(t *testing.T) {
 	require.EqualValues(t, 4*200*2, target.calls.Load())
 }
 
-func TestFanoutLatency(t *testing.T) {
+func TestFanoutMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	for range 2 { // a component that is built again finds its histogram
-		require.NoError(t, appendTo(NewFanout([]Appendable{NoopAppendable{}}, "test.id", registry)))
+	bad := &recorder{err: errors.New("full")}
+	for range 2 { // a component that is built again finds its metrics
+		require.NoError(t, appendTo(NewFanout([]Appendable{NoopAppendable{}, NoopAppendable{}}, "test.id", registry)))
 	}
+	require.Error(t, appendTo(NewFanout([]Appendable{bad}, "test.id", registry)))
+	require.Error(t, appendTo(NewFanout([]Appendable{bad, NoopAppendable{}}, "test.id", registry)))
 	families, err := registry.Gather()
 	require.NoError(t, err)
-	require.Len(t, families, 1)
+	require.Len(t, families, 2)
 	require.Equal(t, "pyroscope_fanout_latency", families[0].GetName())
-	require.EqualValues(t, 2, families[0].GetMetric()[0].GetHistogram().GetSampleCount())
+	require.EqualValues(t, 4, families[0].GetMetric()[0].GetHistogram().GetSampleCount())
+	require.Equal(t, "pyroscope_forwarded_entries_total", families[1].GetName())
+	require.EqualValues(t, 3, families[1].GetMetric()[0].GetCounter().GetValue())
 }
