@@ -20,7 +20,8 @@ import (
 // directories under the file's own path. Each place is looked at below the
 // process's root first and then on this host.
 type debugFinder struct {
-	dirs []string
+	dirs  []string
+	spill elffile.Spill // for their compressed sections
 
 	mu     sync.Mutex
 	remote Fetcher // asked last; nil: nobody

@@ -27,7 +27,7 @@ func load(o *Object, finder *debugFinder) (*names, Status) {
 			status.missing = &w
 		}
 	}
-	n.sources = sources(&n.files, &status)
+	n.sources = addDWARF(sources(&n.files, &status), o, &n.files, finder)
 	if len(n.sources) == 0 {
 		n.close()
 		status.Reason = NoSymbols

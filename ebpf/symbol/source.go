@@ -16,6 +16,9 @@ type source interface {
 	bytes() int
 }
 
+// closer is a source that holds more than memory.
+type closer interface{ close() }
+
 // files are what the sources of one executable read. They stay open as long as
 // its names are in use.
 type files struct {
@@ -56,7 +59,7 @@ func (n *names) frames(at uint64) (frames []Frame, bytes int, ok bool) {
 		return nil, 0, false
 	}
 	if n.files.changed() {
-		n.sources = nil
+		n.dropSources()
 	}
 	for _, s := range n.sources {
 		if frames = s.frames(at); len(frames) > 0 {
@@ -78,6 +81,16 @@ func (n *names) bytesLocked() int {
 func (n *names) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.closed, n.sources = true, nil
+	n.closed = true
+	n.dropSources()
 	n.files.close()
+}
+
+func (n *names) dropSources() {
+	for _, s := range n.sources {
+		if c, ok := s.(closer); ok {
+			c.close()
+		}
+	}
+	n.sources = nil
 }

@@ -1,0 +1,131 @@
+package symbol
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/headwater/headwater/ebpf/dwarfline"
+	"github.com/headwater/headwater/ebpf/elffile"
+)
+
+// dwarf names code by DWARF data: with source lines and inlined callers.
+type dwarf struct {
+	open    func() (*dwarfline.Data, error)
+	symbols []source // that know what the linker calls a function
+
+	opened bool
+	data   *dwarfline.Data // nil before it is opened, and if it cannot be
+	err    error           // the first one
+}
+
+// addDWARF puts the DWARF data of an object, or of its debug file, before those
+// sources that know no lines.
+func addDWARF(sources []source, o *Object, files *files, finder *debugFinder) []source {
+	file := files.object
+	if !hasDWARF(file) {
+		if file = files.debug; file == nil || !hasDWARF(file) {
+			return sources
+		}
+	}
+	at := 0
+	if len(sources) > 0 {
+		if _, isGo := sources[0].(*golang); isGo { // whose table has lines, and less to read
+			at = 1
+		}
+	}
+	d := &dwarf{symbols: slices.Clone(sources[at:]), open: func() (*dwarfline.Data, error) {
+		return dwarfline.Open(file, dwarfline.OpenOptions{
+			Paths:     []string{o.Path, strings.TrimPrefix(files.debugPath, o.Root)},
+			OpenFile:  func(name string) (*elffile.File, error) { return openSibling(o.Root, files.debugPath, name) },
+			DebugDirs: finder.dirs,
+			Spill:     &finder.spill,
+		})
+	}}
+	return slices.Insert(sources, at, source(d))
+}
+
+func hasDWARF(file *elffile.File) bool {
+	return file.HasSection(debugInfo) || file.HasSection(".zdebug_info")
+}
+
+// openSibling opens a file that the DWARF data of an object names: below the
+// process's root or, if the debug file is this host's, on this host.
+func openSibling(root, debugPath, name string) (*elffile.File, error) {
+	f, err := openBelow(root, name)
+	if err != nil && root != "" && debugPath != "" && !strings.HasPrefix(debugPath, root+"/") {
+		f, err = openBelow("", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return elffile.NewFromFile(f)
+}
+
+// frames implements source. What is damaged does not matter as long as something
+// can be read.
+func (d *dwarf) frames(at uint64) []Frame {
+	if !d.opened {
+		d.opened = true
+		d.data, d.err = d.open()
+	}
+	if d.data == nil {
+		return nil
+	}
+	found, err := d.data.Frames(at)
+	if d.err == nil {
+		d.err = err
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	if last := &found[len(found)-1]; !last.Linkage {
+		if name := d.symbol(at); name != "" {
+			last.Function = name
+		}
+		if last.Function == "" {
+			return nil
+		}
+	}
+	frames := make([]Frame, 0, len(found))
+	for _, f := range found {
+		if f.Function != "" {
+			frames = append(frames, Frame{Function: withoutTypeArguments(validUTF8(f.Function)), File: validUTF8(f.File), Line: f.Line, Kind: Native})
+		}
+	}
+	return frames
+}
+
+// symbol returns what the linker calls the function at an address, "" if that is
+// not known.
+func (d *dwarf) symbol(at uint64) string {
+	for _, s := range d.symbols {
+		if frames := s.frames(at); len(frames) > 0 {
+			return frames[len(frames)-1].Function
+		}
+	}
+	return ""
+}
+
+func (d *dwarf) bytes() int {
+	if d.data == nil {
+		return 0
+	}
+	return d.data.Bytes()
+}
+
+// close implements closer.
+func (d *dwarf) close() {
+	if d.data != nil {
+		d.data.Close()
+	}
+	d.opened, d.data = true, nil
+}
+
+// problem tells what could not be read.
+func (d *dwarf) problem() error {
+	if errors.Is(d.err, dwarfline.ErrNoInfo) {
+		return nil
+	}
+	return d.err
+}

@@ -1,0 +1,107 @@
+package symbol
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+)
+
+const inlining = `
+#include <stdlib.h>
+static inline __attribute__((always_inline)) int twist(int x) { return x * rand(); }
+static inline __attribute__((always_inline)) int both(int x) { return twist(x) + twist(x + 1); }
+__attribute__((noinline)) static int sum(int n) { int s = 0; for (int i = 0; i < n; i++) s += both(i); return s; }
+int main(int argc, char **argv) { return sum(argc); }
+`
+
+// TestDWARF compares the frames at every address of two functions with
+// addr2line's, with the DWARF data in the program and in the compressed debug file of a
+// stripped one.
+func TestDWARF(t *testing.T) {
+	program := compile(t, "a.c", inlining, "-O2", "-gdwarf-4", "-Wl,--build-id")
+	stripped := filepath.Join(t.TempDir(), "program")
+	run(t, "", "strip", "-o", stripped, program)
+	id, debugDir := object(t, 1, program).BuildID, t.TempDir()
+	debug := writeFile(t, nil, debugDir, ".build-id", id[:2], id[2:]+".debug")
+	run(t, "", "objcopy", "--only-keep-debug", "--compress-debug-sections=zlib", program, debug)
+
+	var addrs []uint64
+	var list strings.Builder
+	for _, f := range nmFunctions(t, program) {
+		for at := f.addr; (f.name == "main" || f.name == "sum") && at < f.addr+f.size; at++ {
+			addrs = append(addrs, at)
+			fmt.Fprintf(&list, "%#x\n", at)
+		}
+	}
+	want := strings.Split(run(t, list.String(), "addr2line", "-a", "-i", "-f", "-e", program), "0x")[1:]
+	for _, path := range []string{program, stripped} {
+		s, o, inlined := New(Options{DebugDirs: []string{debugDir}}), object(t, 1, path), 0
+		for i, at := range addrs {
+			got := fmt.Sprintf("%016x\n", at)
+			frames := s.Frames(o, at, false)
+			for _, f := range frames {
+				got += fmt.Sprintf("%s\n%s:%d\n", f.Function, f.File, f.Line)
+				if f.Kind != Native {
+					t.Errorf("%#x: kind %d", at, f.Kind)
+				}
+			}
+			inlined += len(frames) - 1
+			if want := withoutDiscriminators(want[i]); got != want {
+				t.Errorf("%s: got\n%swant\n%s", path, got, want)
+			}
+		}
+		if inlined == 0 {
+			t.Error("no address is in an inlined function")
+		}
+		if s.Stats().TableBytes < 1024 {
+			t.Error("the memory of the DWARF data is not counted")
+		}
+		s.Forget(1)
+	}
+}
+
+func withoutDiscriminators(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i], _, _ = strings.Cut(lines[i], " (discriminator")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestDWARFLinkageName wants the mangled name, of which the DWARF data of a
+// function without linkage has only the last part.
+func TestDWARFLinkageName(t *testing.T) {
+	program := compile(t, "a.cc", "namespace a { namespace { __attribute__((noinline)) int hidden(int x) { return x; } } }\nint main(int c, char **) { return a::hidden(c); }", "-g")
+	s, o := New(Options{}), object(t, 1, program)
+	for _, f := range nmFunctions(t, program) {
+		if strings.Contains(f.name, "hidden") {
+			if got := s.Frames(o, f.addr, false); len(got) != 1 || got[0].Function != f.name || got[0].Line != 1 {
+				t.Errorf("got %+v, want %s in line 1", got, f.name)
+			}
+			return
+		}
+	}
+	t.Fatal("the function was left out")
+}
+
+// TestDWARFClosed wants the mappings of DWARF data gone when another table takes
+// its room.
+func TestDWARFClosed(t *testing.T) {
+	program := compile(t, "a.c", inlining, "-O2", "-gdwarf-4", "-gz=zlib")
+	finder := &debugFinder{}
+	o := &Object{ID: 1, Path: program, Open: func() (*elffile.File, error) { return elffile.Open(program) }}
+	n, _ := load(o, finder)
+	if frames, _, _ := n.frames(nmFunctions(t, program)[0].addr); len(frames) == 0 {
+		t.Fatal("no name")
+	}
+	if finder.spill.Used() == 0 {
+		t.Fatal("no section was decompressed")
+	}
+	n.close()
+	if used := finder.spill.Used(); used != 0 {
+		t.Errorf("%d bytes are mapped yet", used)
+	}
+}
