@@ -39,7 +39,7 @@ type stackCount struct {
 // stack is what makes two samples different.
 type stack struct {
 	comm    string
-	pid     uint32 // 0 unless PIDs are labels
+	pid     uint32 // 0 unless PIDs are labels, or some frame is in no file
 	outcome unwind.Outcome
 	kernel  []uint64       // addresses, leaf first
 	user    []kernel.Frame // leaf first
@@ -65,7 +65,7 @@ func (a *aggregate) add(t *target.Target, pid uint32, comm string, s *kernel.Sam
 	counts.countProcess(pid, comm, s.Outcome)
 
 	st := stack{comm: comm, outcome: s.Outcome, kernel: s.Kernel, user: s.User}
-	if a.options.PIDLabel {
+	if a.options.PIDLabel || outsideFiles(s.User) {
 		st.pid = pid
 	}
 	a.key = st.appendKey(a.key[:0])
@@ -76,6 +76,12 @@ func (a *aggregate) add(t *target.Target, pid uint32, comm string, s *kernel.Sam
 		counts.stacks[string(a.key)] = known
 	}
 	known.count++
+}
+
+// outsideFiles reports whether some frame is in no file: what its address means
+// depends on the process.
+func outsideFiles(frames []kernel.Frame) bool {
+	return slices.ContainsFunc(frames, func(f kernel.Frame) bool { return f.Exe == 0 })
 }
 
 func (c *targetCounts) countProcess(pid uint32, comm string, o unwind.Outcome) {

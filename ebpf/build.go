@@ -13,11 +13,13 @@ import (
 	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/symbol"
+	"github.com/headwater/headwater/ebpf/symbol/jit"
 	"github.com/headwater/headwater/ebpf/target"
 )
 
 const (
 	kernelFile      = "[kernel.kallsyms]" // perf's name for it
+	jitFile         = "[jit]"             // code that a just-in-time compiler made and told perf of
 	unknownFunction = "[unknown]"         // code outside any file
 )
 
@@ -25,6 +27,7 @@ const (
 type namer struct {
 	tracker    *process.Tracker
 	symbolizer *symbol.Symbolizer
+	jit        *jit.Processes
 
 	locations map[namedFrame]userLocation
 	kernel    map[kernelAddress]*pprof.Location
@@ -42,6 +45,7 @@ type namedFrame struct {
 	kernel.Frame
 	demangle symbol.DemangleMode
 	inline   bool
+	pid      uint32 // of frames outside of any file
 }
 
 type kernelAddress struct {
@@ -58,10 +62,11 @@ type mappingKey struct {
 // symbolCounts counts the frames of one target by how well they are named.
 type symbolCounts struct{ known, unknown, noModule uint64 }
 
-func newNamer(t *process.Tracker, s *symbol.Symbolizer) *namer {
+func newNamer(t *process.Tracker, s *symbol.Symbolizer, j *jit.Processes) *namer {
 	return &namer{
 		tracker:    t,
 		symbolizer: s,
+		jit:        j,
 		locations:  map[namedFrame]userLocation{},
 		kernel:     map[kernelAddress]*pprof.Location{},
 		pseudo:     map[string]*pprof.Location{},
@@ -137,7 +142,7 @@ func (n *namer) stack(out []*pprof.Location, s *stack, o Options) []*pprof.Locat
 		out = append(out, n.kernelLocation(kernelAddress{addr, i > 0}))
 	}
 	for _, f := range s.user {
-		out = append(out, n.location(f, o))
+		out = append(out, n.location(f, s.pid, o))
 	}
 	if hasUserPart(s.outcome) && !s.outcome.Complete() {
 		out = append(out, n.pseudoLocation(n.incomplete(s)))
@@ -183,9 +188,12 @@ func (n *namer) pseudoLocation(name string) *pprof.Location {
 	return l
 }
 
-func (n *namer) location(f kernel.Frame, o Options) *pprof.Location {
+func (n *namer) location(f kernel.Frame, pid uint32, o Options) *pprof.Location {
 	f.Flags &= kernel.ReturnAddress // how the frame was found changes nothing
-	key := namedFrame{f, o.Demangle, o.InlineFrames}
+	key := namedFrame{Frame: f, demangle: o.Demangle, inline: o.InlineFrames}
+	if f.Exe == 0 {
+		key.pid = pid
+	}
 	l, ok := n.locations[key]
 	if !ok {
 		l = n.newLocation(key)
@@ -213,6 +221,9 @@ func (n *namer) newLocation(f namedFrame) userLocation {
 	object := n.object(f.Exe)
 	returned := f.Flags&kernel.ReturnAddress != 0
 	if object == nil {
+		if l, ok := n.jitLocation(f, returned); ok {
+			return l
+		}
 		return userLocation{Location: &pprof.Location{Address: f.Address, Lines: []pprof.Line{{Function: unknownFunction}}}}
 	}
 	l := userLocation{Location: &pprof.Location{Mapping: n.mapping(f.Frame), Address: symbol.CodeAddress(f.Address, returned)}, named: true}
@@ -229,6 +240,17 @@ func (n *namer) newLocation(f namedFrame) userLocation {
 		l.named = l.named && frame.Kind != symbol.Unknown
 	}
 	return l
+}
+
+// jitLocation names code that a just-in-time compiler made.
+func (n *namer) jitLocation(f namedFrame, returned bool) (l userLocation, ok bool) {
+	at := symbol.CodeAddress(f.Address, returned)
+	frame, ok := n.jit.Frame(f.pid, at)
+	if !ok {
+		return userLocation{}, false
+	}
+	line := pprof.Line{Function: frame.Function, File: frame.File, Line: int64(frame.Line)}
+	return userLocation{Location: &pprof.Location{Mapping: n.fileMapping(jitFile), Address: at, Lines: []pprof.Line{line}}, named: true}, true
 }
 
 // object is an executable as the symbolizer knows it.

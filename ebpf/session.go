@@ -12,6 +12,7 @@ import (
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/symbol"
+	"github.com/headwater/headwater/ebpf/symbol/jit"
 	"github.com/headwater/headwater/ebpf/target"
 )
 
@@ -43,6 +44,7 @@ type Session struct {
 	tracker    *process.Tracker // feed's
 	symbolizer *symbol.Symbolizer
 	debuginfod debuginfodClient
+	jit        *jit.Processes
 	finder     *target.Finder
 	cgroups    *procfs.Cgroups // finder's
 	clock      pprof.Clock
@@ -72,6 +74,7 @@ func Start(o Options) (*Session, error) {
 	cgroups := procfs.Default.Cgroups()
 	s := &Session{
 		symbolizer: symbol.New(symbol.Options{}),
+		jit:        jit.New(procfs.Default),
 		finder:     target.NewFinder(finderOptions(o, cgroups)),
 		cgroups:    cgroups,
 		options:    o,
@@ -83,7 +86,7 @@ func Start(o Options) (*Session, error) {
 		done:       make(chan struct{}),
 	}
 	if err := s.debuginfod.use(o.Debuginfod, s.symbolizer); err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.release())
 	}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(err, s.release())
@@ -112,6 +115,7 @@ func (s *Session) observe(r *kernel.Record) {
 	switch r.Kind {
 	case kernel.RecordExec:
 		s.finder.Restarted(r.PID)
+		s.jit.Restarted(r.PID)
 	case kernel.RecordFork:
 		s.finder.Inherit(r.Parent, r.PID)
 	}
@@ -187,6 +191,7 @@ func (s *Session) swap() {
 // just now included.
 func (s *Session) Collect() ([]Profile, error) {
 	s.flush()
+	ended := s.jit.Gone()
 	s.mu.Lock()
 	s.swap()
 	past := s.past
@@ -196,7 +201,7 @@ func (s *Session) Collect() ([]Profile, error) {
 	s.symbolizer.Refresh()
 
 	var out []Profile
-	names := newNamer(s.tracker, s.symbolizer)
+	names := newNamer(s.tracker, s.symbolizer, s.jit)
 	for _, a := range past {
 		for _, c := range a.targets {
 			names.counts = symbolCounts{}
@@ -204,6 +209,7 @@ func (s *Session) Collect() ([]Profile, error) {
 			s.countSymbols(c.target.ServiceName(), names.counts)
 		}
 	}
+	s.jit.Forget(ended)
 	s.countUnnamed(names.unnamed)
 	s.refreshKernel(names.unknownKernel)
 	for _, id := range s.tracker.Sweep(idleExecutable) {
@@ -258,6 +264,7 @@ func (s *Session) readSamples() error {
 		}
 		for _, pid := range s.tracker.Reap(upTo - uint64(endedGrace)) {
 			s.finder.Forget(pid)
+			s.jit.Ended(pid)
 		}
 		if time.Since(retried) > retryTargets {
 			retried = time.Now()
@@ -276,6 +283,9 @@ func (s *Session) count(sample *kernel.Sample) {
 	}
 	s.feed.Mend(sample)
 	comm := s.comm(sample)
+	if outsideFiles(sample.User) {
+		s.jit.Observe(sample.PID)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.countOutcome(sample)
@@ -312,6 +322,7 @@ func (s *Session) Close() error {
 
 func (s *Session) release() error {
 	s.debuginfod.close()
+	s.jit.Close()
 	err := s.cgroups.Close()
 	if s.feed != nil {
 		err = errors.Join(err, s.feed.Close())

@@ -275,3 +275,10 @@ func BenchmarkMaps100k(b *testing.B) {
 		parseMaps(bytes.NewReader(data), func(p Perms) bool { return p&Exec != 0 })
 	}
 }
+
+func TestIdentity(t *testing.T) {
+	inner, uid, err := Default.Identity(uint32(os.Getpid()))
+	if err != nil || uid != uint32(os.Geteuid()) || inner != uint32(os.Getpid()) {
+		t.Errorf("PID %d, user %d, %v", inner, uid, err)
+	}
+}

@@ -1,7 +1,6 @@
 package symbol
 
 import (
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -11,7 +10,7 @@ import (
 	"sync"
 
 	"github.com/headwater/headwater/ebpf/elffile"
-	"golang.org/x/sys/unix"
+	"github.com/headwater/headwater/ebpf/procfs"
 )
 
 // debugFinder finds separate debug files, in the order of the GDB manual,
@@ -70,7 +69,7 @@ func (d *debugFinder) find(w wanted) (debug *elffile.File, name string) {
 	}
 	for _, root := range roots {
 		for _, c := range candidates {
-			f, err := openBelow(root, c.path)
+			f, err := procfs.OpenBelow(root, c.path)
 			if err != nil {
 				continue
 			}
@@ -93,7 +92,7 @@ func (d *debugFinder) fetch(w wanted) (debug *elffile.File, name string, err err
 	if err != nil {
 		return nil, "", err
 	}
-	f, err := openBelow("", path)
+	f, err := procfs.OpenBelow("", path)
 	if err != nil {
 		return nil, "", err
 	}
@@ -152,35 +151,4 @@ func fileCRC(f *os.File) (uint32, error) {
 	sum := crc32.NewIEEE()
 	_, err = io.Copy(sum, io.NewSectionReader(f, 0, info.Size()))
 	return sum.Sum32(), err
-}
-
-// openBelow opens a file whose absolute path is seen from the root directory
-// root. Symbolic links, absolute ones too, stay inside it: a container must not
-// send us to files of the host.
-func openBelow(root, name string) (*os.File, error) {
-	const flags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
-	if root == "" || root == "/" {
-		return os.OpenFile(name, flags, 0)
-	}
-	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: root, Err: err}
-	}
-	defer unix.Close(dir)
-	fd, err := openat2(dir, name, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
-	if err != nil {
-		return nil, &os.PathError{Op: "openat2", Path: root + name, Err: err}
-	}
-	return os.NewFile(uintptr(fd), root+name), nil
-}
-
-// openat2 tries again when the kernel could not be sure that nothing moved.
-func openat2(dir int, name string, how *unix.OpenHow) (fd int, err error) {
-	for range 8 {
-		fd, err = unix.Openat2(dir, name, how)
-		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	return fd, err
 }

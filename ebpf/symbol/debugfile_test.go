@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/procfs"
 )
 
 // separated is a stripped program and what belongs to it.
@@ -119,7 +120,7 @@ func TestContainerCannotPointOutside(t *testing.T) {
 		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
 			t.Fatal(err)
 		}
-		f, err := openBelow(root, "/"+link)
+		f, err := procfs.OpenBelow(root, "/"+link)
 		if link == "escape" || link == "proc" {
 			if err == nil {
 				t.Errorf("%s: opened %s", link, target)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/dwarfline"
 	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/procfs"
 )
 
 // dwarf names code by DWARF data: with source lines and inlined callers.
@@ -52,9 +53,9 @@ func hasDWARF(file *elffile.File) bool {
 // openSibling opens a file that the DWARF data of an object names: below the
 // process's root or, if the debug file is this host's, on this host.
 func openSibling(root, debugPath, name string) (*elffile.File, error) {
-	f, err := openBelow(root, name)
+	f, err := procfs.OpenBelow(root, name)
 	if err != nil && root != "" && debugPath != "" && !strings.HasPrefix(debugPath, root+"/") {
-		f, err = openBelow("", name)
+		f, err = procfs.OpenBelow("", name)
 	}
 	if err != nil {
 		return nil, err

@@ -1,0 +1,130 @@
+package ebpf
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+// until collects until some location satisfies wanted.
+func until(t *testing.T, s *Session, what string, wanted func(*profile.Location) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		profiles, err := s.Collect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range profiles {
+			for _, l := range p.Pprof.Location {
+				if wanted(l) {
+					return
+				}
+			}
+		}
+	}
+	t.Errorf("no frame shows %s", what)
+}
+
+// TestCompiledJustInTime names functions of node's compiler by the map that it
+// writes.
+func TestCompiledJustInTime(t *testing.T) {
+	if _, err := exec.LookPath("node"); err != nil {
+		if os.Getenv("REQUIRE_KERNEL") == "1" {
+			t.Fatal("REQUIRE_KERNEL=1 but node is not installed")
+		}
+		t.Skip("node is not installed")
+	}
+	s := start(t, DefaultOptions())
+	defer s.Close()
+	cmd := exec.Command("node", "--perf-basic-prof", "-e", "function hotFunction(n) { let s = 0; for (let i = 0; i < n; i++) s += Math.sqrt(i); return s; }\nfor (;;) hotFunction(1e6)")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		os.Remove(fmt.Sprintf("/tmp/perf-%d.map", cmd.Process.Pid))
+	}()
+	until(t, s, "hotFunction", func(l *profile.Location) bool {
+		return l.Mapping.File == jitFile && strings.Contains(l.Line[0].Function.Name, "hotFunction")
+	})
+}
+
+const inlinedCaller = `package main
+
+import "os"
+
+type state struct{ a, b uint64 }
+
+func (s *state) mix(n uint64) { s.a = s.a*31 + n; s.b ^= s.a >> 3 }
+
+//go:noinline
+func outer(s *state) {
+	for n := range uint64(1 << 20) {
+		s.mix(n)
+	}
+}
+
+func main() {
+	s := &state{}
+	for s.b != 1 {
+		outer(s)
+	}
+	os.Exit(int(s.a))
+}
+`
+
+// TestInlinedFrames shows what a stripped Go program inlined, as lines of one
+// location, with files and lines, unless that is not wanted.
+func TestInlinedFrames(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"main.go": inlinedCaller, "go.mod": "module example.com/inlined\n\ngo 1.22\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", "inlined", ".")
+	build.Dir, build.Env = dir, append(os.Environ(), "GOFLAGS=", "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	o := DefaultOptions()
+	s := start(t, o)
+	defer s.Close()
+	cmd := exec.Command(filepath.Join(dir, "inlined"))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}()
+	line := func(l profile.Line) string {
+		return fmt.Sprintf("%s %s", l.Function.Name, filepath.Base(l.Function.Filename))
+	}
+	until(t, s, "main.(*state).mix in main.outer", func(l *profile.Location) bool {
+		return len(l.Line) == 2 && line(l.Line[0]) == "main.(*state).mix main.go" && l.Line[0].Line == 7 &&
+			line(l.Line[1]) == "main.outer main.go" && l.Line[1].Line == 12 && l.Mapping.HasInlineFrames
+	})
+	o.InlineFrames = false
+	if err := s.Update(o); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Collect(); err != nil { // of the options before
+		t.Fatal(err)
+	}
+	until(t, s, "main.outer alone", func(l *profile.Location) bool {
+		for _, line := range l.Line {
+			if line.Function.Name == "main.(*state).mix" {
+				t.Fatalf("inlined frames are not wanted: %v", l.Line)
+			}
+		}
+		return len(l.Line) == 1 && line(l.Line[0]) == "main.outer main.go" && l.Line[0].Line == 12
+	})
+}

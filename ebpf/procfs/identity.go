@@ -1,0 +1,42 @@
+package procfs
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Identity returns the PID that a process has in its own PID namespace, and its
+// effective user ID.
+func (f FS) Identity(pid uint32) (inner, uid uint32, err error) {
+	path := f.path(pid, "/status")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, 0, err
+	}
+	inner = pid // kernels without PID namespaces do not say
+	found := false
+	for line := range strings.Lines(string(b)) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) >= 2 && fields[0] == "NSpid:":
+			inner, err = number(fields[len(fields)-1])
+		case len(fields) >= 3 && fields[0] == "Uid:":
+			uid, err = number(fields[2])
+			found = true
+		}
+		if err != nil {
+			return 0, 0, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	if !found {
+		return 0, 0, fmt.Errorf("%s: no user ID", path)
+	}
+	return inner, uid, nil
+}
+
+func number(text string) (uint32, error) {
+	n, err := strconv.ParseUint(text, 10, 32)
+	return uint32(n), err
+}

@@ -1,0 +1,128 @@
+package jit
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// The jitdump format (Linux, tools/perf/Documentation/jitdump-specification.txt): a
+// header, then records, each with a prefix of type, size and time.
+const (
+	dumpMagic  = 0x4a695444
+	dumpHeader = 40
+	dumpPrefix = 16
+
+	recordLoad  = 0
+	recordMove  = 1
+	recordLines = 2
+)
+
+// maxRecord bounds a record; it holds a function's code.
+const maxRecord = 64 << 20
+
+var errDump = errors.New("malformed jitdump")
+
+// dump reads one jitdump file.
+type dump struct {
+	order binary.ByteOrder // nil until the header was read
+	lines struct {         // those of the function that comes next
+		addr        uint64
+		from, count int
+	}
+	named map[uint64]uint32 // offset of the name of the function that begins there now
+}
+
+// parse adds the functions in whole records to t. It returns how many bytes it used
+// and how many it needs to go on.
+func (d *dump) parse(t *table, b []byte) (used, need int, err error) {
+	if d.order == nil {
+		if used, err = d.header(b); used == 0 {
+			return 0, dumpHeader, err
+		}
+	}
+	for {
+		rest := b[used:]
+		if len(rest) < dumpPrefix {
+			return used, dumpPrefix, nil
+		}
+		kind, size := d.order.Uint32(rest), d.order.Uint32(rest[4:])
+		if size < dumpPrefix || size > maxRecord {
+			return used, 0, fmt.Errorf("%w: record of %d bytes", errDump, size)
+		}
+		if uint64(len(rest)) < uint64(size) {
+			return used, int(size), nil
+		}
+		d.record(t, kind, rest[dumpPrefix:size])
+		used += int(size)
+	}
+}
+
+// header reads: u32 magic, version, size of the header, machine, 0, pid; u64 time,
+// flags.
+func (d *dump) header(b []byte) (used int, err error) {
+	if len(b) < dumpHeader {
+		return 0, nil
+	}
+	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
+		if size := order.Uint32(b[8:]); order.Uint32(b) == dumpMagic && size >= dumpHeader && size <= uint32(len(b)) {
+			d.order = order
+			return int(size), nil
+		}
+	}
+	return 0, fmt.Errorf("%w: no header", errDump)
+}
+
+func (d *dump) record(t *table, kind uint32, b []byte) {
+	u64 := func(at int) uint64 { return d.order.Uint64(b[at:]) }
+	switch {
+	case kind == recordLines && len(b) >= 16:
+		d.readLines(t, u64(0), u64(8), b[16:])
+	case kind == recordLoad && len(b) >= 40:
+		// u32 pid, tid; u64 address when made, address, size, number; name, code
+		name, _, ok := bytes.Cut(b[40:], []byte{0})
+		if !ok {
+			return
+		}
+		from, count := 0, 0
+		if d.lines.count > 0 && d.lines.addr == u64(16) {
+			from, count = d.lines.from, d.lines.count
+		}
+		d.lines.count = 0
+		if at, ok := t.add(u64(16), u64(24), name, from, count); ok {
+			if d.named == nil {
+				d.named = map[uint64]uint32{}
+			}
+			d.named[u64(16)] = at
+		}
+	case kind == recordMove && len(b) >= 48:
+		// u32 pid, tid; u64 address when made, old and new address, size, number
+		if at, ok := d.named[u64(16)]; ok {
+			d.named[u64(24)] = at
+			t.addNamed(u64(24), u64(32), at, 0, 0)
+		}
+	}
+}
+
+// readLines reads entries u64 address, u32 line, column; name of the file, or
+// 0xff for the one before.
+func (d *dump) readLines(t *table, addr, n uint64, b []byte) {
+	d.lines.addr, d.lines.from, d.lines.count = addr, len(t.lines), 0
+	var file []byte
+	for ; n > 0 && len(b) > 16; n-- {
+		at, number := d.order.Uint64(b), d.order.Uint32(b[8:])
+		name, rest, ok := bytes.Cut(b[16:], []byte{0})
+		if !ok {
+			return
+		}
+		if !bytes.Equal(name, []byte{0xff}) {
+			file = name
+		}
+		if !t.addLine(at, number, file) {
+			return
+		}
+		d.lines.count++
+		b = rest
+	}
+}
