@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-kit/log"
@@ -28,6 +29,9 @@ type diskQueue struct {
 	trouble  error        // of the last use of the disk
 	tryAgain time.Time    // no use of the disk before then
 	meter    meter
+	owed     []loss // that nobody was told of yet
+
+	last atomic.Pointer[usage] // as of the last change
 }
 
 // diskHooks are how a diskQueue tells what happens.
@@ -40,11 +44,13 @@ type diskHooks struct {
 }
 
 func newDiskQueue(dir string, options QueueOptions, maxBytes, maxItems int, hooks diskHooks) *diskQueue {
-	return &diskQueue{
+	q := &diskQueue{
 		dir: dir, options: options, hooks: hooks, token: newToken(),
 		memory: ring{maxBytes: maxBytes, maxItems: maxItems},
 		meter:  meter{report: hooks.report},
 	}
+	q.last.Store(&usage{})
+	return q
 }
 
 // configure changes the options, all but the directory.
@@ -59,13 +65,17 @@ func (q *diskQueue) configure(options QueueOptions) {
 	q.changed()
 }
 
-// start opens the spool. Nothing is on disk before that.
-func (q *diskQueue) start() {
+// start opens the spool. Nothing is on disk before that. It returns at once, but
+// what uses the queue waits until the files are read: what is appended is not to be
+// acknowledged while it is in memory alone.
+func (q *diskQueue) start(run func(func())) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.started = true
-	q.useDisk()
-	q.changed()
+	run(func() {
+		defer q.mu.Unlock()
+		q.started = true
+		q.owed, _ = q.useDisk()
+		q.changed()
+	})
 }
 
 // useDisk gets the spool ready and moves there what waits in memory. It reports
@@ -166,7 +176,8 @@ func (q *diskQueue) pop(extra bool) (it *item, lost []loss) {
 	}
 	lost, _ = q.useDisk()
 	it, gone := q.take()
-	lost = append(lost, gone...)
+	lost = append(append(lost, gone...), q.owed...)
+	q.owed = nil
 	if it != nil {
 		q.underWay++
 	}
@@ -239,6 +250,7 @@ func (q *diskQueue) giveBack(it *item) bool {
 // changed tells of what has changed. The caller holds q.mu.
 func (q *diskQueue) changed() {
 	u := q.held()
+	q.last.Store(&u)
 	q.meter.set(u.profiles, u.bytes)
 	if u.profiles > 0 && q.underWay < q.options.MaxInFlight {
 		q.token.put()
@@ -257,11 +269,7 @@ func (q *diskQueue) held() usage {
 	return u
 }
 
-func (q *diskQueue) usage() usage {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.held()
-}
+func (q *diskQueue) usage() usage { return *q.last.Load() }
 
 func (q *diskQueue) ready() <-chan struct{} { return q.token }
 
@@ -291,6 +299,7 @@ func (q *diskQueue) release() (lost []loss, kept int) {
 		q.spool = nil
 	}
 	q.started = false
+	q.last.Store(&usage{})
 	q.meter.set(0, 0)
 	return lost, kept
 }

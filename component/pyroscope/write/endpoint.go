@@ -137,7 +137,7 @@ func (e *endpoint) next(extra bool) *item {
 
 // start begins to send.
 func (e *endpoint) start() {
-	e.queue.start()
+	e.queue.start(e.senders.Go)
 	senders := e.tuning.senders
 	if e.queue.keeps() {
 		senders = mostInFlight // the queue sees to it that no more work than configured

@@ -16,7 +16,7 @@ func newMemoryQueue(maxBytes, maxItems int, report func(profiles, bytes int)) *m
 	return &memoryQueue{token: newToken(), items: ring{maxBytes: maxBytes, maxItems: maxItems}, meter: meter{report: report}}
 }
 
-func (q *memoryQueue) start() {}
+func (q *memoryQueue) start(func(func())) {}
 
 func (q *memoryQueue) push(it *item) (lost []loss, ok bool) {
 	q.mu.Lock()

@@ -21,8 +21,8 @@ type item struct {
 // bounded: a new profile pushes the oldest out, since the newest are what people
 // look at. Queues are safe for concurrent use.
 type queue interface {
-	// start lets the queue use the disk.
-	start()
+	// start lets the queue use the disk. It does not block; run runs what does.
+	start(run func(func()))
 
 	// push adds it. What had to make room is lost; it itself if it is bigger than
 	// the whole queue. It reports false, and does not take it, if the queue is
