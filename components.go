@@ -12,6 +12,7 @@ import (
 	"github.com/headwater/headwater/component/discovery/relabel"
 	localfile "github.com/headwater/headwater/component/local/file"
 	"github.com/headwater/headwater/component/local/filematch"
+	"github.com/headwater/headwater/component/otelcol/exporter"
 	"github.com/headwater/headwater/component/pyroscope/ebpf"
 	"github.com/headwater/headwater/component/pyroscope/enrich"
 	profilerelabel "github.com/headwater/headwater/component/pyroscope/relabel"
@@ -33,6 +34,8 @@ func componentRegistry() (component.Registry, error) {
 		relabel.Registration(),
 		localfile.Registration(),
 		filematch.Registration(),
+		exporter.HTTPRegistration(),
+		exporter.GRPCRegistration(),
 		ebpf.Registration(),
 		enrich.Registration(),
 		profilerelabel.Registration(),

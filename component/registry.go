@@ -10,6 +10,7 @@ import (
 	"github.com/go-kit/log"
 	"github.com/grafana/river/scanner"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Options is what a component gets from its host.
@@ -32,6 +33,9 @@ type Options struct {
 	// Registerer takes the component's metrics, which are collected with a
 	// component_id label while the component is loaded.
 	Registerer prometheus.Registerer
+
+	// Tracer takes the component's spans. Nil means that nobody wants them.
+	Tracer trace.TracerProvider
 }
 
 // Registration says how a kind of component is named and made.

@@ -25,7 +25,7 @@ var ranks = []struct {
 	{"ebpf/kernel", 3}, {"ebpf/process", 3}, {"ebpf/symbol", 3}, {"ebpf/symbol/debuginfod", 2}, {"ebpf/symbol/jit", 2}, {"ebpf/target", 3},
 	{"ebpf/pprof", 4}, {"ebpf/feed", 4},
 	{"ebpf", 5}, {"ebpf/verify", 5},
-	{"component", 6}, {"component/pyroscope", 7}, {"component/common/...", 7}, {"component/discovery", 8},
+	{"component", 6}, {"component/pyroscope", 7}, {"component/common/...", 7}, {"component/discovery", 8}, {"component/otelcol", 8},
 	{"component/discovery/conformance", 10},
 	{"component/...", 9},
 	{"river", 10}, {"river/...", 10},

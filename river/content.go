@@ -59,6 +59,7 @@ func newContentSource(m *module, kind, globalID string) (*contentSource, error) 
 		DataPath:      filepath.Join(m.r.options.DataPath, globalID),
 		OnStateChange: s.setExports,
 		Registerer:    prometheus.WrapRegistererWith(prometheus.Labels{"component_id": globalID}, s.metrics),
+		Tracer:        m.r.tracing,
 	}
 	return s, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/otelcol"
 	"github.com/headwater/headwater/component/remote/git"
 )
 
@@ -25,9 +26,12 @@ type lab struct {
 	specimens map[string]*specimen
 	files     map[string]string // what local.file reads
 	readers   []*textFile
+	spans     *spanSink
 }
 
-func newLab() *lab { return &lab{specimens: map[string]*specimen{}, files: map[string]string{}} }
+func newLab() *lab {
+	return &lab{specimens: map[string]*specimen{}, files: map[string]string{}, spans: &spanSink{}}
+}
 
 // specimenArgs are the arguments of all test components. Behaviour lets one
 // misbehave.
@@ -102,6 +106,7 @@ func (l *lab) registry(t *testing.T) component.Registry {
 			}},
 		component.Registration{Name: "local.file", Args: textFileArgs{}, Exports: textFileExports{}, Build: l.buildTextFile},
 		git.Registration(),
+		component.Registration{Name: "test.spans", Args: spanSinkArgs{}, Exports: otelcol.ConsumerExports{}, Build: l.buildSpanSink},
 	)
 	require.NoError(t, err)
 	return registry

@@ -14,6 +14,8 @@ import (
 	"github.com/go-kit/log/level"
 	"github.com/grafana/river/ast"
 	"github.com/grafana/river/diag"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // module is one configuration in force: that of the user, or the inside of a
@@ -107,11 +109,13 @@ func (m *module) load(source *Source, arguments map[string]any, outer *definitio
 // returns the texts that the diagnostics are about.
 func (m *module) evaluateAll(g *graph) (diag.Diagnostics, map[string][]byte) {
 	started := time.Now()
+	ctx, span := m.r.tracing.Tracer("").Start(context.Background(), "GraphEvaluate", trace.WithAttributes(attribute.String("controller_id", m.id)))
+	defer span.End()
 	var diags diag.Diagnostics
 	files := g.source.files
 	for _, n := range g.order() {
 		n.configure(g)
-		err := m.r.evaluate(n)
+		err := m.r.evaluate(ctx, n)
 		if err == nil {
 			continue
 		}

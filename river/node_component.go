@@ -12,6 +12,7 @@ import (
 	"github.com/go-kit/log/level"
 	"github.com/grafana/river/ast"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/headwater/headwater/component"
 )
@@ -21,6 +22,7 @@ type componentNode struct {
 	blockNode
 	registration component.Registration
 	logger       log.Logger
+	tracer       trace.TracerProvider
 	dataPath     string
 	onExports    func(n node) // the exports have changed; does not block
 	onBuilt      func()       // the component is there to be run; does not block
@@ -38,6 +40,7 @@ func newComponentNode(m *module, registration component.Registration, block *ast
 		blockNode:    newBlockNode(m, block),
 		registration: registration,
 		logger:       log.With(m.r.options.Logger, "component", id),
+		tracer:       m.r.tracing,
 		dataPath:     filepath.Join(m.r.options.DataPath, id),
 		onExports:    m.changes.put,
 		onBuilt:      m.requestSchedule,
@@ -101,6 +104,7 @@ func (n *componentNode) build(args component.Arguments) error {
 		DataPath:      n.dataPath,
 		OnStateChange: n.setExports,
 		Registerer:    prometheus.WrapRegistererWith(prometheus.Labels{"component_id": n.globalID}, metrics),
+		Tracer:        n.tracer,
 	}, args)
 	if err != nil {
 		return fmt.Errorf("building component: %w", err)

@@ -60,6 +60,7 @@ type Runtime struct {
 	queue    *evaluationQueue // nodes of all modules to evaluate because of new exports
 	settings []*settingNode   // the blocks that configure the runtime itself
 	http     atomic.Pointer[httpSettings]
+	tracing  *tracing
 	root     *module
 }
 
@@ -73,9 +74,10 @@ func New(options Options) *Runtime {
 		logger:   options.Logger,
 		standard: standardScope(),
 		queue:    newEvaluationQueue(),
+		tracing:  newTracing(options.Logger),
 	}
 	r.http.Store(&httpSettings{})
-	r.settings = []*settingNode{newLoggingNode(r), newHTTPNode(r)}
+	r.settings = []*settingNode{newLoggingNode(r), newHTTPNode(r), newTracingNode(r)}
 	r.root = newModule(r, "", nil, nil)
 	r.metrics = newRuntimeMetrics(r)
 	if options.Registerer != nil {
@@ -106,10 +108,12 @@ func (r *Runtime) LoadPath(path string) error {
 // and become unhealthy.
 func (r *Runtime) Load(source *Source) error { return r.root.load(source, nil, nil) }
 
-// evaluate evaluates one node, with metrics.
-func (r *Runtime) evaluate(n node) error {
+// evaluate evaluates one node, with metrics and a span.
+func (r *Runtime) evaluate(ctx context.Context, n node) error {
 	done := r.metrics.evaluation(n.id())
+	end := r.startEvaluation(ctx, n)
 	err := n.evaluate()
+	end(err)
 	duration := done()
 	if err == nil {
 		level.Debug(r.logger).Log("msg", "finished node evaluation", "node", n.id(), "duration", duration)
@@ -129,7 +133,12 @@ func (r *Runtime) Run(ctx context.Context) {
 	for range goruntime.GOMAXPROCS(0) {
 		workers.Go(r.work)
 	}
-	r.root.run(ctx)
+	components, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, func() {
+		r.tracing.close() // while those who take the last spans are still there
+		stop()
+	})()
+	r.root.run(components)
 	r.queue.close()
 	workers.Wait()
 }
@@ -143,7 +152,7 @@ func (r *Runtime) work() {
 			return
 		}
 		r.metrics.waited(waited)
-		if err := r.evaluate(n); err != nil {
+		if err := r.evaluate(context.Background(), n); err != nil {
 			r.logFailure(n, err)
 		}
 		r.queue.done(n)

@@ -1,0 +1,165 @@
+// Package exporter is otelcol.exporter.otlphttp and otelcol.exporter.otlp: they
+// send the spans of the tracing block to an OpenTelemetry collector, over HTTP or
+// gRPC, through the OpenTelemetry SDK's exporters.
+package exporter
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/grafana/river/rivertypes"
+	promconfig "github.com/prometheus/common/config"
+
+	"github.com/headwater/headwater/component"
+)
+
+// HTTPArguments are those of otelcol.exporter.otlphttp.
+type HTTPArguments struct {
+	Client         Client `river:"client,block"`
+	TracesEndpoint string `river:"traces_endpoint,attr,optional"` // instead of the client's endpoint with /v1/traces
+	Retry          Retry  `river:"retry_on_failure,block,optional"`
+
+	// These are accepted because the Agent and Alloy have them, and do nothing:
+	// there are only spans here, and the tracing block queues them.
+	MetricsEndpoint string         `river:"metrics_endpoint,attr,optional"`
+	LogsEndpoint    string         `river:"logs_endpoint,attr,optional"`
+	Encoding        string         `river:"encoding,attr,optional"`
+	Queue           map[string]any `river:"sending_queue,block,optional"`
+	DebugMetrics    map[string]any `river:"debug_metrics,block,optional"`
+}
+
+// GRPCArguments are those of otelcol.exporter.otlp.
+type GRPCArguments struct {
+	Client  Client        `river:"client,block"`
+	Timeout time.Duration `river:"timeout,attr,optional"`
+	Retry   Retry         `river:"retry_on_failure,block,optional"`
+
+	// See HTTPArguments.
+	Queue        map[string]any `river:"sending_queue,block,optional"`
+	DebugMetrics map[string]any `river:"debug_metrics,block,optional"`
+}
+
+// Client says where to send spans.
+type Client struct {
+	Endpoint    string            `river:"endpoint,attr,optional"`
+	Compression string            `river:"compression,attr,optional"`
+	Headers     map[string]string `river:"headers,attr,optional"`
+	Timeout     time.Duration     `river:"timeout,attr,optional"`
+	TLS         TLS               `river:"tls,block,optional"`
+
+	// These are accepted and do nothing: the SDK's exporter chooses for itself.
+	ReadBufferSize      any            `river:"read_buffer_size,attr,optional"`
+	WriteBufferSize     any            `river:"write_buffer_size,attr,optional"`
+	MaxIdleConns        *int           `river:"max_idle_conns,attr,optional"`
+	MaxIdleConnsPerHost *int           `river:"max_idle_conns_per_host,attr,optional"`
+	MaxConnsPerHost     *int           `river:"max_conns_per_host,attr,optional"`
+	IdleConnTimeout     *time.Duration `river:"idle_conn_timeout,attr,optional"`
+	DisableKeepAlives   bool           `river:"disable_keep_alives,attr,optional"`
+	WaitForReady        bool           `river:"wait_for_ready,attr,optional"`
+	BalancerName        string         `river:"balancer_name,attr,optional"`
+	Authority           string         `river:"authority,attr,optional"`
+	Keepalive           map[string]any `river:"keepalive,block,optional"`
+}
+
+// TLS says how to trust the collector, and with which certificate to come.
+type TLS struct {
+	Insecure           bool              `river:"insecure,attr,optional"` // gRPC without TLS; for HTTP the URL says so
+	InsecureSkipVerify bool              `river:"insecure_skip_verify,attr,optional"`
+	ServerName         string            `river:"server_name,attr,optional"`
+	CA                 string            `river:"ca_pem,attr,optional"`
+	CAFile             string            `river:"ca_file,attr,optional"`
+	Cert               string            `river:"cert_pem,attr,optional"`
+	CertFile           string            `river:"cert_file,attr,optional"`
+	Key                rivertypes.Secret `river:"key_pem,attr,optional"`
+	KeyFile            string            `river:"key_file,attr,optional"`
+}
+
+// Retry says how long to try again when a collector is busy or away.
+type Retry struct {
+	Enabled         bool          `river:"enabled,attr,optional"`
+	InitialInterval time.Duration `river:"initial_interval,attr,optional"`
+	MaxInterval     time.Duration `river:"max_interval,attr,optional"`
+	MaxElapsedTime  time.Duration `river:"max_elapsed_time,attr,optional"`
+
+	// These are accepted and do nothing: the SDK has its own.
+	RandomizationFactor float64 `river:"randomization_factor,attr,optional"`
+	Multiplier          float64 `river:"multiplier,attr,optional"`
+}
+
+// SetToDefault implements river.Defaulter.
+func (r *Retry) SetToDefault() {
+	*r = Retry{Enabled: true, InitialInterval: 5 * time.Second, MaxInterval: 30 * time.Second, MaxElapsedTime: 5 * time.Minute}
+}
+
+// SetToDefault implements river.Defaulter.
+func (a *HTTPArguments) SetToDefault() {
+	*a = HTTPArguments{}
+	a.Retry.SetToDefault()
+}
+
+// SetToDefault implements river.Defaulter.
+func (a *GRPCArguments) SetToDefault() {
+	*a = GRPCArguments{Timeout: 5 * time.Second}
+	a.Retry.SetToDefault()
+}
+
+// SetToDefault implements river.Defaulter.
+func (c *Client) SetToDefault() { *c = Client{Compression: "gzip", Timeout: 30 * time.Second} }
+
+// Validate implements river.Validator.
+func (a *HTTPArguments) Validate() error {
+	if a.Client.Endpoint == "" && a.TracesEndpoint == "" && a.MetricsEndpoint == "" && a.LogsEndpoint == "" {
+		return errors.New("at least one endpoint must be specified")
+	}
+	attribute, text := "client.endpoint", a.Client.Endpoint
+	if a.TracesEndpoint != "" {
+		attribute, text = "traces_endpoint", a.TracesEndpoint
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return &component.AttributeError{Attribute: attribute, Message: "must be a URL that starts with http:// or https://"}
+	}
+	if a.Encoding == "json" {
+		return &component.AttributeError{Attribute: "encoding", Message: "must be proto; the SDK does not encode spans as JSON"}
+	}
+	return a.Client.check()
+}
+
+// Validate implements river.Validator.
+func (a *GRPCArguments) Validate() error {
+	if a.Client.Endpoint == "" {
+		return &component.AttributeError{Attribute: "client.endpoint", Message: "must be the host and port of a collector"}
+	}
+	return a.Client.check()
+}
+
+func (c *Client) check() error {
+	switch c.Compression {
+	case "gzip", "none", "":
+	default:
+		return &component.AttributeError{Attribute: "client.compression", Message: fmt.Sprintf("must be gzip or none, got %q: the SDK has no other", c.Compression)}
+	}
+	if c.Timeout <= 0 {
+		return &component.AttributeError{Attribute: "client.timeout", Message: "must be longer than 0s"}
+	}
+	return nil
+}
+
+// url returns where spans go over HTTP.
+func (a *HTTPArguments) url() string {
+	if a.TracesEndpoint != "" {
+		return a.TracesEndpoint
+	}
+	return strings.TrimSuffix(a.Client.Endpoint, "/") + "/v1/traces"
+}
+
+func (t *TLS) config() (*tls.Config, error) {
+	return promconfig.NewTLSConfig(&promconfig.TLSConfig{
+		CA: t.CA, CAFile: t.CAFile, Cert: t.Cert, CertFile: t.CertFile, Key: promconfig.Secret(t.Key), KeyFile: t.KeyFile,
+		ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify,
+	})
+}
