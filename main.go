@@ -24,7 +24,7 @@ func rootCommand() *cobra.Command {
 		RunE:         func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(runCommand(), fmtCommand(), validateCommand(), verifyCommand(), unwindTableCommand())
+	root.AddCommand(runCommand(), fmtCommand(), validateCommand(), targetsCommand(), verifyCommand(), unwindTableCommand())
 	return root
 }
 

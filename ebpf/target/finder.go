@@ -212,31 +212,63 @@ type Explanation struct {
 	PID         uint32
 	ContainerID string  // as its cgroup says; "" if in no container or not readable
 	Target      *Target // nil: not profiled
+	MatchedBy   string  // the label of Target that names the process or its container; "" if none does
 	Reason      string  // one sentence for people
 }
 
 // Explain looks a process up afresh, without the cache, and says how its target
-// was found.
+// was found, or why it has none.
 func (f *Finder) Explain(pid uint32) Explanation {
 	v := f.view.Load()
-	e := Explanation{PID: pid, ContainerID: v.containerID(pid)}
+	e := Explanation{PID: pid}
+	var lines []string
+	var err error
+	if v.fs != nil {
+		lines, err = v.fs.Cgroup(pid)
+	}
+	e.ContainerID = ContainerIDFromCgroup(lines)
 	if t := v.byPID[pid]; t != nil {
-		e.Target = t
+		e.Target, e.MatchedBy = t, t.matchedBy
 		e.Reason = fmt.Sprintf("%s is %d", LabelProcessPID, pid)
 		return e
 	}
-	if e.Target = v.ofContainer(e.ContainerID); e.Target != nil && e.Target != v.fallback {
-		e.Reason = fmt.Sprintf("%s names its container", e.Target.matchedBy)
+	if t := v.byContainer[e.ContainerID]; t != nil {
+		e.Target, e.MatchedBy = t, t.matchedBy
+		e.Reason = fmt.Sprintf("%s names its container", t.matchedBy)
 		return e
 	}
-	e.Reason = "no target has its PID, and it is in no container"
-	if e.ContainerID != "" {
-		e.Reason = fmt.Sprintf("none of %d targets names its container or PID", len(v.byContainer)+len(v.byPID))
+	switch {
+	case err != nil:
+		e.Reason = fmt.Sprintf("its cgroup cannot be read: %v", err)
+	case e.ContainerID == "":
+		e.Reason = "no container ID in its cgroup" + shownCgroup(lines)
+	default:
+		e.Reason = fmt.Sprintf("its container is not among those of %d targets", len(v.byContainer))
 	}
-	if e.Target != nil {
+	if e.Target = v.fallback; e.Target != nil {
 		e.Reason += ": default target"
 	} else {
 		e.Reason += ": not profiled (targets_only)"
 	}
 	return e
+}
+
+// shownCgroup returns the path that is most telling of a cgroup: the longest.
+func shownCgroup(lines []string) string {
+	longest := ""
+	for _, line := range lines {
+		if path, ok := pathOf(line); ok && len(path) > len(longest) {
+			longest = path
+		}
+	}
+	if longest == "" {
+		return ""
+	}
+	return " " + longest
+}
+
+// MatchesAny reports whether one of the processes has one of the targets, the
+// default target not counted.
+func (f *Finder) MatchesAny(pids []uint32) bool {
+	return slices.ContainsFunc(pids, func(pid uint32) bool { return f.Explain(pid).MatchedBy != "" })
 }

@@ -222,8 +222,8 @@ func TestExplain(t *testing.T) {
 	f := NewFinder(opts)
 	for pid, want := range map[uint32]string{
 		1: "__meta_docker_container_id names its container",
-		2: "none of 2 targets names its container or PID: default target",
-		3: "no target has its PID, and it is in no container: default target",
+		2: "its container is not among those of 1 targets: default target",
+		3: "no container ID in its cgroup /: default target",
 		4: "__process_pid__ is 4",
 	} {
 		e := f.Explain(pid)
@@ -234,7 +234,7 @@ func TestExplain(t *testing.T) {
 
 	opts.TargetsOnly = true
 	f.Update(opts)
-	require.Equal(t, "no target has its PID, and it is in no container: not profiled (targets_only)", f.Explain(3).Reason)
+	require.Equal(t, "no container ID in its cgroup /: not profiled (targets_only)", f.Explain(3).Reason)
 }
 
 func BenchmarkFind(b *testing.B) {

@@ -10,7 +10,8 @@ import (
 
 // DebugInfo is what the component tells about itself in River.
 type DebugInfo struct {
-	Targets []string          `river:"targets,attr,optional"` // label sets of the usable targets
+	Targets []string          `river:"targets,attr,optional"`  // label sets of the usable targets
+	Process []DebugProcess    `river:"process,block,optional"` // which target each has; those that match one first
 	Session DebugSession      `river:"session,block,optional"`
 	Ended   []DebugIncomplete `river:"incomplete,block,optional"` // most samples first
 	Unnamed []DebugUnnamed    `river:"unnamed,block,optional"`    // most frames first
@@ -67,6 +68,7 @@ func (c *Component) DebugInfo() interface{} {
 	s := state.stats
 	info := DebugInfo{
 		Targets: state.targets,
+		Process: debugProcesses(args),
 		Session: DebugSession{
 			Started: state.started, SampleRate: args.SampleRate, Rounds: state.rounds,
 			Expected: s.Expected, Delivered: s.Delivered, Idle: s.Idle, Ignored: s.Ignored, Lost: s.Lost, Outcomes: s.Outcomes, Errors: s.Errors,

@@ -38,6 +38,7 @@ type loop struct {
 	retry   time.Duration
 	past    ebpf.Stats      // of the sessions before this one
 	logged  map[string]bool // errors that were logged
+	idle    bool            // the last round had no profile
 
 	sessionErr, updateErr, collectErr error
 }
@@ -209,6 +210,7 @@ func (l *loop) collect() {
 		l.retry = minRetry
 	}
 
+	l.idle = len(profiles) == 0
 	shown := make([]flamegraph.Profile, 0, len(profiles))
 	var withUser, complete uint64
 	for _, p := range profiles {
@@ -266,6 +268,12 @@ func (l *loop) reportHealth(withUser, complete uint64) {
 	if err := errors.Join(l.sessionErr, l.updateErr, l.collectErr); err != nil {
 		l.c.setHealth(component.HealthTypeUnhealthy, err.Error())
 		return
+	}
+	if l.idle && l.args.TargetsOnly {
+		if message := l.args.unmatched(); message != "" {
+			l.c.setHealth(component.HealthTypeUnhealthy, message)
+			return
+		}
 	}
 	message := profiled(l.args)
 	if withUser > 0 {
