@@ -163,11 +163,12 @@ func (t *abbrevTable) put(code uint64, a abbrev) {
 
 // readAbbrevs reads the abbreviations at an offset of .debug_abbrev (section
 // 7.5.3), up to the one with code only; 0 for all of them.
-func readAbbrevs(data []byte, order binary.ByteOrder, at uint64, e encoding, only uint64) (*abbrevTable, error) {
+func readAbbrevs(data []byte, order binary.ByteOrder, at uint64, e encoding, only uint64, w *work) (*abbrevTable, error) {
 	c := newCursor(".debug_abbrev", data, order, at)
 	t := &abbrevTable{}
-	steps := 0
+	kept := 0
 	for c.err == nil {
+		before := c.at
 		code := c.uleb()
 		if code == 0 {
 			break
@@ -188,8 +189,11 @@ func readAbbrevs(data []byte, order binary.ByteOrder, at uint64, e encoding, onl
 				a.add(e, fieldOf(tag, attr), f, implicit)
 			}
 		}
-		if steps += len(a.steps) + 1; steps > maxAbbrevSteps {
+		if kept += len(a.steps) + 1; kept > maxAbbrevSteps {
 			c.fail("more abbreviations than any compiler makes")
+		}
+		if err := w.spend(int(c.at - before)); err != nil {
+			return nil, err
 		}
 		if keep {
 			t.put(code, a)

@@ -94,12 +94,12 @@ func (c *unitCache) clear() {
 }
 
 // unit returns a unit that an entry refers to.
-func (c *unitCache) unit(f *file, at uint64) (*unit, error) {
+func (c *unitCache) unit(f *file, at uint64, w *work) (*unit, error) {
 	p := place{file: f, at: at}
 	if e := c.get(p); e != nil {
 		return e.unit, nil
 	}
-	u, err := readUnit(f, at, false)
+	u, err := readUnit(f, at, false, w)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (d *Data) hit(at uint64, w *work) (*hitUnit, error) {
 
 // load reads a unit's abbreviations, functions and lines.
 func (d *Data) load(at uint64, w *work) (*hitUnit, error) {
-	root, err := readUnit(d.main, at, false)
+	root, err := readUnit(d.main, at, false, w)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (d *Data) load(at uint64, w *work) (*hitUnit, error) {
 		}
 	}
 	if _, ok := root.root.get(fieldDwoName); ok {
-		split, err := d.splitOf(root)
+		split, err := d.splitOf(root, w)
 		h.err = firstError(h.err, err)
 		if split == nil {
 			return h, nil

@@ -116,6 +116,11 @@ func (d *Data) Frames(addr uint64) (frames []Frame, err error) {
 		return nil, errors.New("DWARF data is closed")
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if errors.Is(err, ErrFault) {
+			d.err = firstError(d.err, err)
+		}
+	}()
 	defer recoverFault(&err)
 	w := &work{left: maxWork}
 	defer d.dropPages()
@@ -164,7 +169,7 @@ func recoverFault(err *error) {
 func (d *Data) unitAt(addr uint64, w *work) (*hitUnit, error) {
 	if d.index == nil {
 		d.index = &index{} // should the reading of it fault
-		d.index, d.err = newIndex(d.main)
+		d.index, d.err = newIndex(d.main, &work{left: maxWork})
 		d.read = maxResident
 	}
 	number, ok := d.index.find(addr)
@@ -206,7 +211,7 @@ func (d *Data) framesIn(h *hitUnit, addr uint64, w *work) ([]Frame, error) {
 		c := h.entries.cursor(call)
 		h.entries.abbrevs.readEntry(&c, h.entries.encoding, &e)
 		first = firstError(first, c.err)
-		at.Function, at.Linkage, err = d.functionName(h.entries, &e)
+		at.Function, at.Linkage, err = d.functionName(h.entries, &e, w)
 		first = firstError(first, err)
 		frames = append(frames, at)
 		at, err = d.callSite(h, &e)

@@ -9,9 +9,9 @@ import (
 // work bounds the steps of one lookup.
 type work struct{ left int }
 
-// maxWork is some seconds' worth. The largest unit known to the author, of an
-// executable linked with -flto, takes a tenth of it.
-const maxWork = 1 << 28
+// maxWork is about a second's worth, of 25 million entries: a unit of half a
+// gigabyte, many times as large as that of a program linked with -flto.
+const maxWork = 1 << 26
 
 func (w *work) spend(steps int) error {
 	if w.left -= steps; w.left < 0 {

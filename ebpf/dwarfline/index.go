@@ -12,6 +12,10 @@ const (
 	maxRanges = 4 << 20
 )
 
+// dropEvery is after how many units the pages read for the index are given back:
+// some 64 KiB each, for the kernel maps more than the one that is asked for.
+const dropEvery = 256
+
 // padding is the most bytes between two ranges of a unit that the index takes
 // for one range.
 const padding = 64
@@ -60,15 +64,21 @@ func (f *file) unitOf(at uint64) (int, bool) {
 
 // newIndex reads the roots of all units of a file. What is damaged is left out,
 // and the first error returned.
-func newIndex(f *file) (*index, error) {
+func newIndex(f *file, w *work) (*index, error) {
 	first := indexUnits(f)
 	x := &index{}
 	for i, at := range f.units {
-		u, err := readUnit(f, at, true)
+		u, err := readUnit(f, at, true, w)
 		if err == nil && u.isCode() {
-			_, err = x.addUnit(uint32(i), u)
+			err = x.addUnit(uint32(i), u, w)
 		}
 		first = firstError(first, err)
+		if w.left < 0 {
+			break
+		}
+		if i%dropEvery == dropEvery-1 {
+			f.drop()
+		}
 		if len(x.ranges) > maxRanges {
 			first = fmt.Errorf("%w: more than %d address ranges", ErrTooMuchWork, maxRanges)
 			break
@@ -99,9 +109,9 @@ func (x *index) addAranges(f *file) error {
 }
 
 // addUnit adds the ranges that a unit's root tells.
-func (x *index) addUnit(number uint32, u *unit) (steps int, err error) {
+func (x *index) addUnit(number uint32, u *unit, w *work) error {
 	before := len(x.ranges)
-	steps, err = u.eachRange(&u.root, func(r addressRange) { x.add(r, number) })
+	steps, err := u.eachRange(&u.root, func(r addressRange) { x.add(r, number) })
 	_, split := u.root.get(fieldDwoName)
 	none := len(x.ranges) == before && err == nil && steps == 0 && !split && u.root.children
 	if none {
@@ -110,7 +120,7 @@ func (x *index) addUnit(number uint32, u *unit) (steps int, err error) {
 	if none || u.version <= 2 {
 		x.partial = append(x.partial, number)
 	}
-	return steps, err
+	return firstError(err, w.spend(steps+1))
 }
 
 func (x *index) add(r addressRange, number uint32) {
@@ -191,7 +201,7 @@ func (x *index) addFunctions(f *file, w *work) error {
 	units := x.unranged
 	x.unranged = nil
 	for _, number := range units {
-		u, err := readUnit(f, f.units[number], false)
+		u, err := readUnit(f, f.units[number], false, w)
 		if err == nil {
 			var functions []piece
 			functions, err = u.functions(w)

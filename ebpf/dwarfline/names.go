@@ -29,7 +29,7 @@ func (d *Data) supplementary() (*file, error) {
 // that chain.
 //
 // linkage tells that the linker knows the function by that name, too.
-func (d *Data) functionName(u *unit, e *entry) (name string, linkage bool, err error) {
+func (d *Data) functionName(u *unit, e *entry, w *work) (name string, linkage bool, err error) {
 	for range maxReferences {
 		if v, ok := e.get(fieldLinkageName); ok {
 			text, err := u.text(v, d.supplementary)
@@ -51,7 +51,7 @@ func (d *Data) functionName(u *unit, e *entry) (name string, linkage bool, err e
 		if !ok {
 			return name, linkage, nil
 		}
-		next, at, err := d.follow(u, ref)
+		next, at, err := d.follow(u, ref, w)
 		if err != nil {
 			return name, linkage, err
 		}
@@ -67,7 +67,7 @@ func (d *Data) functionName(u *unit, e *entry) (name string, linkage bool, err e
 }
 
 // follow returns the unit and offset of the entry that a reference means.
-func (d *Data) follow(u *unit, ref value) (*unit, uint64, error) {
+func (d *Data) follow(u *unit, ref value, w *work) (*unit, uint64, error) {
 	f, at := u.file, ref.n
 	switch ref.form {
 	case formRef1, formRef2, formRef4, formRef8, formRefUdata:
@@ -94,7 +94,7 @@ func (d *Data) follow(u *unit, ref value) (*unit, uint64, error) {
 	if !ok {
 		return nil, 0, &FormatError{".debug_info", at, "a reference to no unit"}
 	}
-	other, err := d.cache.unit(f, f.units[number])
+	other, err := d.cache.unit(f, f.units[number], w)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -10,12 +10,12 @@ import (
 var errNoSplit = errors.New("the .dwo file is missing")
 
 // splitOf returns the unit whose skeleton is root.
-func (d *Data) splitOf(root *unit) (*unit, error) {
+func (d *Data) splitOf(root *unit, w *work) (*unit, error) {
 	id := root.id
 	if v, ok := root.root.get(fieldDwoID); ok {
 		id = v.n
 	}
-	u, err := d.packaged(root, id)
+	u, err := d.packaged(root, id, w)
 	if u != nil || err != nil {
 		return u, err
 	}
@@ -40,7 +40,7 @@ func (d *Data) splitOf(root *unit) (*unit, error) {
 	if s == nil {
 		return nil, fmt.Errorf("%s: %w", wanted.Name, errNoSplit)
 	}
-	u, err = splitUnit(&file{Sections: s, splits: true}, root, id)
+	u, err = splitUnit(&file{Sections: s, splits: true}, root, id, w)
 	if err != nil {
 		s.close()
 		return nil, fmt.Errorf("%s: %w", wanted.Name, err)
@@ -50,12 +50,12 @@ func (d *Data) splitOf(root *unit) (*unit, error) {
 }
 
 // splitUnit finds the unit with that ID in a .dwo file.
-func splitUnit(f *file, skeleton *unit, id uint64) (*unit, error) {
+func splitUnit(f *file, skeleton *unit, id uint64, w *work) (*unit, error) {
 	if err := indexUnits(f); err != nil {
 		return nil, err
 	}
 	for _, at := range f.units {
-		u, err := readUnit(f, at, true)
+		u, err := readUnit(f, at, true, w)
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func splitUnit(f *file, skeleton *unit, id uint64) (*unit, error) {
 		if theirs != id {
 			continue
 		}
-		if u, err = readUnit(f, at, false); err != nil {
+		if u, err = readUnit(f, at, false, w); err != nil {
 			return nil, err
 		}
 		u.skeleton, u.base, u.addrBase = skeleton, skeleton.base, skeleton.addrBase
@@ -80,7 +80,7 @@ func splitUnit(f *file, skeleton *unit, id uint64) (*unit, error) {
 }
 
 // packaged returns the unit with that ID of the .dwp file, nil if there is none.
-func (d *Data) packaged(root *unit, id uint64) (*unit, error) {
+func (d *Data) packaged(root *unit, id uint64, w *work) (*unit, error) {
 	f, err := d.pkg.get()
 	if f == nil || err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (d *Data) packaged(root *unit, id uint64) (*unit, error) {
 	if part == nil {
 		return nil, nil
 	}
-	return splitUnit(&file{Sections: part, splits: true}, root, id)
+	return splitUnit(&file{Sections: part, splits: true}, root, id, w)
 }
 
 // cuIndex is the .debug_cu_index of a package (DWARF 5 section 7.3.5.3).

@@ -81,15 +81,15 @@ type unit struct {
 
 // readUnit reads a unit's root entry. rootOnly leaves out all abbreviations but
 // that of the root.
-func readUnit(f *file, at uint64, rootOnly bool) (*unit, error) {
+func readUnit(f *file, at uint64, rootOnly bool, w *work) (*unit, error) {
 	h, err := f.readHeader(at)
 	if err != nil {
 		return nil, err
 	}
-	return rootOf(f, h, rootOnly)
+	return rootOf(f, h, rootOnly, w)
 }
 
-func rootOf(f *file, h header, rootOnly bool) (*unit, error) {
+func rootOf(f *file, h header, rootOnly bool, w *work) (*unit, error) {
 	u := &unit{header: h, file: f, addresses: f, ranges: f}
 	c := u.cursor(h.first)
 	only := uint64(0)
@@ -101,7 +101,7 @@ func rootOf(f *file, h header, rootOnly bool) (*unit, error) {
 		}
 	}
 	var err error
-	u.abbrevs, err = readAbbrevs(f.Abbrev, f.Order, h.abbrevAt, h.encoding, only)
+	u.abbrevs, err = readAbbrevs(f.Abbrev, f.Order, h.abbrevAt, h.encoding, only, w)
 	if err != nil {
 		return nil, err
 	}
