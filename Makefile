@@ -48,6 +48,7 @@ bench: ## run the benchmarks, six times, as benchstat wants them, and the one of
 	go test -run '^$$' -bench . -benchmem -count 6 $(UNIT)
 	integration/packages bench
 	go run ./integration/bench
+	go run ./integration/dwarfbench $(DWARF)
 
 bench-peer: ## compare the whole profiler with the one at PEER, in alternation; needs root
 	@[ -x "$(PEER)" ] || { echo "make bench-peer: PEER=/path/to/ebpf-profiler is missing" >&2; exit 1; }
