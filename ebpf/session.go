@@ -110,12 +110,25 @@ func (s *Session) open() error {
 	return s.kernel.Start(s.options.SampleRate)
 }
 
-// observe tells the finder which processes are new.
+// What kallsyms has in brackets behind code that the kernel made while it runs.
+const (
+	bpfSymbolFile    = "[bpf]"
+	kernelSymbolFile = "[kernel]"
+)
+
+// observe tells the finder which processes are new, and the symbolizer which code
+// the kernel made.
 func (s *Session) observe(r *kernel.Record) {
 	switch r.Kind {
 	case kernel.RecordExec:
 		s.finder.Restarted(r.PID)
 		s.jit.Restarted(r.PID)
+	case kernel.RecordKernelSymbol:
+		file := kernelSymbolFile
+		if r.Symbol.BPF {
+			file = bpfSymbolFile
+		}
+		s.symbolizer.KernelSymbol(symbol.KernelSymbol{Name: r.Symbol.Name, File: file, Start: r.Symbol.Address, Size: r.Symbol.Size, Removed: r.Symbol.Removed})
 	case kernel.RecordFork:
 		s.finder.Inherit(r.Parent, r.PID)
 	}

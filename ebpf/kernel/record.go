@@ -15,12 +15,13 @@ type RecordKind uint8
 
 // Kinds of records.
 const (
-	RecordMap  RecordKind = iota + 1 // a process got an executable mapping
-	RecordExec                       // a process started a new program
-	RecordComm                       // a process was renamed
-	RecordFork                       // a process was born
-	RecordExit                       // a process ended
-	RecordLost                       // records were lost: look everything up anew
+	RecordMap          RecordKind = iota + 1 // a process got an executable mapping
+	RecordExec                               // a process started a new program
+	RecordComm                               // a process was renamed
+	RecordFork                               // a process was born
+	RecordExit                               // a process ended
+	RecordLost                               // records were lost: look everything up anew
+	RecordKernelSymbol                       // the kernel made code, such as of a BPF program, or dropped it
 )
 
 // Record is one side-band record.
@@ -32,6 +33,16 @@ type Record struct {
 	Comm    string         // RecordExec, RecordComm
 	Mapping procfs.Mapping // RecordMap
 	BuildID string         // RecordMap: hex, "" when the kernel gave none; then Mapping has device and inode
+	Symbol  KernelSymbol   // RecordKernelSymbol
+}
+
+// KernelSymbol is code that the kernel made while it runs.
+type KernelSymbol struct {
+	Name    string
+	Address uint64
+	Size    uint32
+	BPF     bool // else code of kprobes, ftrace and the like
+	Removed bool
 }
 
 // parseRecord appends what a perf record says, if it is of interest: threads'
@@ -51,6 +62,8 @@ func parseRecord(out []Record, kind uint32, misc uint16, b []byte) []Record {
 		ok = r.parseComm(misc, body)
 	case unix.PERF_RECORD_FORK, unix.PERF_RECORD_EXIT:
 		ok = r.parseTask(kind, body)
+	case unix.PERF_RECORD_KSYMBOL:
+		ok = r.parseKernelSymbol(body)
 	case unix.PERF_RECORD_LOST:
 		r.Kind, ok = RecordLost, true
 	}
@@ -115,6 +128,24 @@ func (r *Record) parseTask(kind uint32, b []byte) bool {
 	}
 	r.Kind = RecordExit
 	return pid == tid
+}
+
+// parseKernelSymbol reads: u64 addr; u32 len; u16 type, flags; char name[].
+func (r *Record) parseKernelSymbol(b []byte) bool {
+	const (
+		typeBPF     = 1 // PERF_RECORD_KSYMBOL_TYPE_BPF
+		flagRemoved = 1 // PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER
+	)
+	if len(b) < 16 {
+		return false
+	}
+	order := binary.NativeEndian
+	r.Kind = RecordKernelSymbol
+	r.Symbol = KernelSymbol{
+		Name: cString(b[16:]), Address: order.Uint64(b), Size: order.Uint32(b[8:]),
+		BPF: order.Uint16(b[12:]) == typeBPF, Removed: order.Uint16(b[14:])&flagRemoved != 0,
+	}
+	return r.Symbol.Name != ""
 }
 
 func cString(b []byte) string {

@@ -13,8 +13,9 @@ import (
 // sideBandPages is the size of a CPU's side-band buffer, in pages of memory.
 const sideBandPages = 32
 
-// SideBand reads what perf tells about processes beside samples: new mappings,
-// program starts, forks and exits, of every CPU. One goroutine may wait while
+// SideBand reads what perf tells beside samples: processes' new mappings, program
+// starts, forks and exits, and code that the kernel makes while it runs, of every
+// CPU. One goroutine may wait while
 // others read, one at a time.
 type SideBand struct {
 	rings   []*perfRing
@@ -73,6 +74,9 @@ func (s *SideBand) watch(fd int) error {
 	return nil
 }
 
+// perfBitKSymbol asks for PERF_RECORD_KSYMBOL (attr.ksymbol, 5.1).
+const perfBitKSymbol = 1 << 29
+
 // perfBitBuildID asks for build IDs in PERF_RECORD_MMAP2 (attr.build_id, 5.12).
 const perfBitBuildID = 1 << 34
 
@@ -82,7 +86,7 @@ func (s *SideBand) add(cpu int) error {
 		Config:      unix.PERF_COUNT_SW_DUMMY,
 		Sample_type: unix.PERF_SAMPLE_TIME,
 		Bits: unix.PerfBitMmap | unix.PerfBitMmap2 | unix.PerfBitComm | unix.PerfBitCommExec | unix.PerfBitTask |
-			unix.PerfBitSampleIDAll | unix.PerfBitUseClockID | unix.PerfBitWatermark,
+			perfBitKSymbol | unix.PerfBitSampleIDAll | unix.PerfBitUseClockID | unix.PerfBitWatermark,
 		Wakeup:  1, // a mapping unknown is a stack unfinished: wake at once
 		Clockid: unix.CLOCK_MONOTONIC,
 	}

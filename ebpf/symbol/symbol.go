@@ -165,8 +165,17 @@ func (s *Symbolizer) Stats() Stats {
 // name in brackets. An unknown address gives kind Unknown and the CodeAddress
 // in hex; KernelStatus tells why.
 func (s *Symbolizer) Kernel(addr uint64, returnAddress bool) Frame {
-	return s.kernel.table().frame(CodeAddress(addr, returnAddress))
+	at := CodeAddress(addr, returnAddress)
+	if f, ok := s.kernel.made.frame(at); ok {
+		return f
+	}
+	return s.kernel.table().frame(at)
 }
+
+// KernelSymbol tells of code that the kernel made while it runs, or dropped. What
+// was dropped keeps its name until other code is in its place, for samples that
+// are not named yet.
+func (s *Symbolizer) KernelSymbol(k KernelSymbol) { s.kernel.made.add(k) }
 
 // KernelStatus tells how the kernel's symbols were read.
 func (s *Symbolizer) KernelStatus() Status { return s.kernel.table().status }
@@ -178,6 +187,7 @@ func (s *Symbolizer) RefreshKernel() error { return s.kernel.refresh() }
 // kernel holds the kernel's symbols, read when first asked for.
 type kernel struct {
 	path string
+	made madeSymbols
 
 	mu      sync.Mutex
 	current *kernelTable

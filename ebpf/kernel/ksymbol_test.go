@@ -1,0 +1,49 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestKernelSymbolRecords loads BPF programs and compares what perf tells of
+// their code with kallsyms.
+func TestKernelSymbolRecords(t *testing.T) {
+	side, err := OpenSideBand()
+	var denied *PermissionError
+	if errors.As(err, &denied) && os.Getenv("REQUIRE_KERNEL") != "1" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer side.Close()
+	load(t)
+	symbols, err := os.ReadFile("/proc/kallsyms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	same, seen := 0, []string{}
+	for deadline := time.Now().Add(30 * time.Second); same == 0 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		records, err := side.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			if r.Kind != RecordKernelSymbol {
+				continue
+			}
+			seen = append(seen, fmt.Sprintf("%+v", r.Symbol))
+			if r.Symbol.BPF && !r.Symbol.Removed && r.Symbol.Size > 0 &&
+				strings.Contains(string(symbols), fmt.Sprintf("%016x t %s\t[bpf]\n", r.Symbol.Address, r.Symbol.Name)) {
+				same++
+			}
+		}
+	}
+	if same == 0 {
+		t.Errorf("none of these is in kallsyms: %v", seen)
+	}
+}
