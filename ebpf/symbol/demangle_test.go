@@ -9,6 +9,9 @@ func TestDemangle(t *testing.T) {
 	for _, tt := range []struct{ name, simplified, templates, full string }{
 		{"main", "main", "main", "main"},
 		{"_start", "_start", "_start", "_start"},
+		{"_D3std5stdio7writelnFZv", "_D3std5stdio7writelnFZv", "_D3std5stdio7writelnFZv", "_D3std5stdio7writelnFZv"},
+		{"$s4main3fooyyF", "$s4main3fooyyF", "$s4main3fooyyF", "$s4main3fooyyF"},
+		{"_Rb_tree_increment", "_Rb_tree_increment", "_Rb_tree_increment", "_Rb_tree_increment"},
 		{"_Znonsense", "_Znonsense", "_Znonsense", "_Znonsense"},
 		{"_ZN3foo3barEi", "foo::bar", "foo::bar", "foo::bar(int)"},
 		{"_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector::push_back", "std::vector<int, std::allocator<int> >::push_back", "std::vector<int, std::allocator<int> >::push_back(int const&)"},
