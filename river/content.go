@@ -30,6 +30,7 @@ const stringContent = "string"
 // contentSource gets River text from somewhere and keeps looking for a newer one.
 type contentSource struct {
 	kind         string
+	making       string                 // what errors call the making of the component
 	registration component.Registration // of the component that reads the text; zero for a string
 	options      component.Options
 	metrics      *prometheus.Registry
@@ -44,7 +45,7 @@ type contentSource struct {
 // newContentSource returns the source of an import.* or module.* block of that
 // kind. It fails if this build lacks the component that reads the text.
 func newContentSource(m *module, kind, globalID string) (*contentSource, error) {
-	s := &contentSource{kind: kind, changed: make(chan struct{}, 1), metrics: prometheus.NewRegistry()}
+	s := &contentSource{kind: kind, making: "building", changed: make(chan struct{}, 1), metrics: prometheus.NewRegistry()}
 	if kind == stringContent {
 		return s, nil
 	}
@@ -91,7 +92,7 @@ func (s *contentSource) evaluate(body ast.Body, decode func(ast.Body, interface{
 	case managed == nil:
 		built, err := s.registration.Build(s.options, args)
 		if err != nil {
-			return fmt.Errorf("building component: %w", err)
+			return fmt.Errorf("%s component: %w", s.making, err)
 		}
 		managed = built
 	case reflect.DeepEqual(previous, args):

@@ -255,7 +255,7 @@ func TestModuleFileMissing(t *testing.T) {
 	require.EqualError(t, h.load(`module.file "m" { filename = "nowhere" }`),
 		`c.river:1:1: Failed to build component: building component: no file nowhere`)
 	require.EqualError(t, h.load(`import.file "m" { filename = "nowhere" }`),
-		`c.river:1:1: Failed to evaluate node for config block: building component: no file nowhere`)
+		`c.river:1:1: Failed to evaluate node for config block: creating file component: no file nowhere`)
 }
 
 // TestModuleLoadsItself: it ends with an error, and soon.

@@ -77,6 +77,7 @@ func (n *importNode) evaluateLocked() error {
 		if err != nil {
 			return err
 		}
+		source.making = "creating " + kind // the Agent's words
 		n.source = source
 	}
 	if err := n.source.evaluate(n.block.Body, n.decode); err != nil {
