@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headwater/headwater/component"
+	localfile "github.com/headwater/headwater/component/local/file"
 	"github.com/headwater/headwater/river"
 )
 
@@ -116,7 +117,7 @@ type host struct{ *river.Runtime }
 
 func newHost(t testing.TB) host {
 	t.Helper()
-	registry, err := component.NewRegistry(Registrations()...)
+	registry, err := component.NewRegistry(append(Registrations(), localfile.Registration())...)
 	if err != nil {
 		t.Fatal(err)
 	}
