@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build run test large race fuzz bench bench-peer generate check kernel-test verify-mixed soak fmt pyroscope agent-test
+.PHONY: help build run test large race fuzz bench bench-peer generate check kernel-test verify-mixed soak fmt pyroscope grafana-agent-flow agent-test
 
 # The version is git's, unless git refuses to look into a checkout that belongs to somebody else.
 STAMP    := $(shell git status --short >/dev/null 2>&1 && echo true || echo false)
@@ -65,8 +65,13 @@ check: ## formatting, vet, arm64, and that the BPF objects are those of bpf/
 	GOARCH=arm64 go build -buildvcs=false ./...
 	integration/reproducible
 
-agent-test: ## compare our runtime and our component with those of the real Grafana Agent; needs root
-	cd integration/agent && ./run-go test -count=1 -timeout 30m -parallel 32 $(if $(UPDATE),./conformance -update,./...)
+grafana-agent-flow: ## build ./grafana-agent-flow: the real Grafana Agent with our pyroscope.ebpf
+	cd integration/agent && ./run-go build $(if $(ALL),-tags allcomponents) -o ../../grafana-agent-flow ./cmd/grafana-agent-flow
+
+agent-test: pyroscope grafana-agent-flow ## compare runtime and component with those of the real Grafana Agent; needs root
+	cd integration/agent && ./run-go test -count=1 -timeout 30m -parallel 32 ./... $(if $(UPDATE),-update)
+	integration/packages test
+	REQUIRE_KERNEL=1 HEADWATER_AGENT=$(CURDIR)/grafana-agent-flow go test -count=1 -timeout 30m -v -run '^TestBothHosts$$' ./integration
 
 kernel-test: ## load and run the BPF programs on kernels 5.10 to 7.2, on amd64 and arm64, emulated
 	integration/packages kernels

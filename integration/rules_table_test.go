@@ -69,7 +69,7 @@ func fileRules() []rule {
 
 // callRules: how the return address and the caller are found.
 func callRules() []rule {
-	const lazy = `ROOT(?: turn(?:(?: LIBC| LD)*(?: \S+:_\w+| \S+:\+\S+)?| libcalls\.so:call_all(?: libtargets\.so:t\d+| libcalls\.so:(?:\+\S+|t\d+@plt)|(?: LD)+)?)?| VDSO| PLT| LIBC)?`
+	const lazy = `ROOT(?: turn(?:(?: LIBC| LD)*(?: \S+:_\w+| \S+:\+\S+)?| libcalls\.so:call_all(?: libtargets\.so:t\d+| libcalls\.so:\+\S+|(?: LD)+)?)?| VDSO| PLT| LIBC)?`
 	binding := map[string]int{
 		`call_all LD LD`: 10, // below _dl_runtime_resolve
 		`call_all libcalls\.so:\+\S+$|call_all libcalls\.so:t\d+@plt$`: 0, // in the procedure linkage table itself

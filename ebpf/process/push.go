@@ -19,7 +19,7 @@ func (t *Tracker) touch(p *Process) {
 // a new one are finished in user space.
 const (
 	mappingsPerPause = 1024
-	pushPause        = 2 * time.Millisecond
+	pushPause        = 10 * time.Millisecond
 )
 
 // rested reports whether the store may be told of p's mappings again.

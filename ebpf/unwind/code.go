@@ -90,8 +90,8 @@ func (c *code) wanted(rows []Row) bool {
 // overlap is more than the length of any known code.
 const overlap = 16
 
-// markKnownCode returns rows with those of signal trampolines, coroutines' starts
-// and stubs in the page.
+// markKnownCode returns rows with those of signal trampolines and coroutines'
+// starts in the page.
 //
 // A handler was not called from its trampoline but returns there, so that its pc
 // is looked up one byte early: the row begins in the instruction before, which
@@ -121,7 +121,6 @@ func (b *builder) markKnownCode(rows []Row) []Row {
 				rows = b.mark(rows, first+at-1, end, signal)
 			}
 		}
-		rows = b.markStubs(rows, text, first)
 		for _, pattern := range b.code.starts {
 			for at := range occurrences(text, pattern) {
 				rows = b.mark(rows, first+at-1, first+at, outermost)

@@ -166,21 +166,3 @@ func TestCoroutineStart(t *testing.T) {
 		checkPage(t, table, textPage, slices.DeleteFunc(rows, func(row string) bool { return row == "" })...)
 	}
 }
-
-// TestStubsAArch64 is the .plt of Debian's libstdc++ for arm64, as llvm-objdump
-// shows it, and one with BTI.
-func TestStubsAArch64(t *testing.T) {
-	var plt ehtest.Asm
-	for _, code := range []uint32{
-		0xa9bf7bf0, 0xd0000bb0, 0xf947fe11, 0x913fe210, 0xd61f0220, 0xd503201f, 0xd503201f, 0xd503201f,
-		0xf0000bb0, 0xf9400211, 0x91000210, 0xd61f0220,
-		0xd503245f, 0xf0000bb0, 0xf9400611, 0x91002210, 0xd61f0220, 0xd503201f,
-	} {
-		plt = plt.U32(code)
-	}
-	table, err := FromSections(Sections{Machine: arm, Text: codeAt(4096, map[int]ehtest.Asm{0x40: plt})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkPage(t, table, textPage, "0 no rule", "40 cfa=sp+0 ra=lr", "44 cfa=sp+16", "54 no rule", "60 cfa=sp+0 ra=lr", "84 no rule")
-}

@@ -1,0 +1,57 @@
+package main
+
+// The components of the Agent, but for its pyroscope.ebpf: component/all would
+// register that, too.
+
+import (
+	_ "github.com/headwater/headwater/integration/agent/ebpf"
+
+	// The kinds of service discovery that discovery.* and prometheus.* are about.
+	_ "github.com/grafana/loki/clients/pkg/promtail/discovery/consulagent"
+	_ "github.com/prometheus/prometheus/discovery/install"
+
+	_ "github.com/grafana/agent/component/discovery/aws"
+	_ "github.com/grafana/agent/component/discovery/azure"
+	_ "github.com/grafana/agent/component/discovery/consul"
+	_ "github.com/grafana/agent/component/discovery/consulagent"
+	_ "github.com/grafana/agent/component/discovery/digitalocean"
+	_ "github.com/grafana/agent/component/discovery/dns"
+	_ "github.com/grafana/agent/component/discovery/docker"
+	_ "github.com/grafana/agent/component/discovery/dockerswarm"
+	_ "github.com/grafana/agent/component/discovery/eureka"
+	_ "github.com/grafana/agent/component/discovery/file"
+	_ "github.com/grafana/agent/component/discovery/gce"
+	_ "github.com/grafana/agent/component/discovery/hetzner"
+	_ "github.com/grafana/agent/component/discovery/http"
+	_ "github.com/grafana/agent/component/discovery/ionos"
+	_ "github.com/grafana/agent/component/discovery/kubelet"
+	_ "github.com/grafana/agent/component/discovery/kubernetes"
+	_ "github.com/grafana/agent/component/discovery/kuma"
+	_ "github.com/grafana/agent/component/discovery/linode"
+	_ "github.com/grafana/agent/component/discovery/marathon"
+	_ "github.com/grafana/agent/component/discovery/nerve"
+	_ "github.com/grafana/agent/component/discovery/nomad"
+	_ "github.com/grafana/agent/component/discovery/openstack"
+	_ "github.com/grafana/agent/component/discovery/ovhcloud"
+	_ "github.com/grafana/agent/component/discovery/process"
+	_ "github.com/grafana/agent/component/discovery/puppetdb"
+	_ "github.com/grafana/agent/component/discovery/relabel"
+	_ "github.com/grafana/agent/component/discovery/scaleway"
+	_ "github.com/grafana/agent/component/discovery/serverset"
+	_ "github.com/grafana/agent/component/discovery/triton"
+	_ "github.com/grafana/agent/component/discovery/uyuni"
+	_ "github.com/grafana/agent/component/local/file"
+	_ "github.com/grafana/agent/component/local/file_match"
+	_ "github.com/grafana/agent/component/module/file"
+	_ "github.com/grafana/agent/component/module/git"
+	_ "github.com/grafana/agent/component/module/http"
+	_ "github.com/grafana/agent/component/module/string"
+	_ "github.com/grafana/agent/component/pyroscope/java"
+	_ "github.com/grafana/agent/component/pyroscope/scrape"
+	_ "github.com/grafana/agent/component/pyroscope/write"
+	_ "github.com/grafana/agent/component/remote/http"
+	_ "github.com/grafana/agent/component/remote/kubernetes/configmap"
+	_ "github.com/grafana/agent/component/remote/kubernetes/secret"
+	_ "github.com/grafana/agent/component/remote/s3"
+	_ "github.com/grafana/agent/component/remote/vault"
+)
