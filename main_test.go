@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -119,6 +120,49 @@ func TestValidate(t *testing.T) {
 
 Error: stat `+bad+`.gone: no such file or directory
 Error: 2 of 3 configurations are not valid
+`, stderr)
+}
+
+// TestValidateModules: imports and modules are read from files and over HTTP,
+// and what is wrong inside is shown with its own text.
+func TestValidateModules(t *testing.T) {
+	library := "declare \"comp\" {\n\targument \"size\" { }\n\tpyroscope.write \"w\" {\n\t\texternal_labels = argument.size.value\n\t}\n}\n"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/lib/comp.river" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		_, _ = io.WriteString(w, library)
+	}))
+	defer server.Close()
+	file := writeConfig(t, library)
+	config := func(labels string) string {
+		return writeConfig(t, fmt.Sprintf(`import.file "local" { filename = %q }
+import.http "remote" { url = "%s/lib/comp.river" }
+module.file "m" {
+	filename = file.path_join(module_path, "m.river")
+}
+local.comp "a" { size = {"x" = "y"} }
+remote.comp "b" { size = %s }
+`, file, server.URL, labels))
+	}
+	good := config(`{"x" = "y"}`)
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(good), "m.river"), []byte("export \"x\" { value = 1 }\n"), 0o600))
+	_, stderr, code := result(t, headwater(t, "validate", good))
+	require.Equal(t, 0, code, stderr)
+
+	bad := config(`"text"`)
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(bad), "m.river"), nil, 0o600))
+	_, stderr, code = result(t, headwater(t, "validate", bad))
+	require.Equal(t, 1, code)
+	require.Equal(t, `Error: remote:4:21: argument.size.value should be object, got string
+
+3 |     pyroscope.write "w" {
+4 |         external_labels = argument.size.value
+  |                           ^^^^^^^^^^^^^^^^^^^
+5 |     }
+
+Error: 1 of 1 configurations are not valid
 `, stderr)
 }
 

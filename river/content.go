@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"reflect"
 	"sync"
@@ -139,6 +140,24 @@ func (s *contentSource) content() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text
+}
+
+// folder returns where the text is read: the folder of a file, or the URL
+// without its last part and without credentials. A file in a Git repository is in no folder of this machine.
+func (s *contentSource) folder() string {
+	switch s.kind {
+	case "file":
+		return filepath.Dir(reflect.ValueOf(s.arguments()).FieldByName("Filename").String())
+	case "http":
+		address, err := url.Parse(fmt.Sprint(reflect.ValueOf(s.arguments()).FieldByName("URL").Interface()))
+		if err != nil {
+			return ""
+		}
+		address.User, address.RawQuery, address.Fragment = nil, "", "" // may be secrets
+		return address.JoinPath("..").String()
+	default:
+		return ""
+	}
 }
 
 func (s *contentSource) component() component.Component {

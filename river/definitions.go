@@ -14,6 +14,7 @@ type definitions struct {
 	parent   *definitions
 	declares map[string]*ast.BlockStmt // by the label of the declare block
 	imports  map[string]*importNode    // by the label of the import block
+	folder   string                    // where that text is, see Source
 	files    map[string][]byte         // the text that the declare blocks are in, for diagnostics
 }
 

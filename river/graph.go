@@ -42,16 +42,22 @@ func newGraph(m *module, source *Source, arguments map[string]any, outer *defini
 		dag:       newDAG[node](),
 		byID:      map[string]node{},
 		blocks:    map[node]*ast.BlockStmt{},
-		standard:  m.r.standard,
+		standard:  scopeIn(m.r.standard, source.folder),
 		source:    source,
 		arguments: arguments,
 		definitions: &definitions{
 			parent:   outer,
 			declares: map[string]*ast.BlockStmt{},
 			imports:  map[string]*importNode{},
+			folder:   source.folder,
 			files:    source.files,
 		},
 	}
+}
+
+// scopeIn returns the scope of a configuration that lies in folder.
+func scopeIn(standard *vm.Scope, folder string) *vm.Scope {
+	return &vm.Scope{Parent: standard, Variables: map[string]interface{}{"module_path": folder}}
 }
 
 func (g *graph) insert(n node, block *ast.BlockStmt) {

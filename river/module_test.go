@@ -250,6 +250,46 @@ func TestModuleFileUpdates(t *testing.T) {
 	stop()
 }
 
+// TestModulePath: module_path is where the text lies that it is written in.
+func TestModulePath(t *testing.T) {
+	h := newHost(t)
+	dir := t.TempDir()
+	h.lab.files["lib/comp.river"] = `
+		import.string "nested" {
+			content = "declare \"c\" { export \"path\" { value = module_path } }"
+		}
+		import.file "beside" { filename = file.path_join(module_path, "sub/other.river") }
+		declare "c" {
+			nested.c "n" { }
+			beside.c "b" { }
+			export "path" { value = module_path }
+			export "nested" { value = nested.c.n.path }
+			export "beside" { value = beside.c.b.path }
+		}`
+	h.lab.files["lib/sub/other.river"] = `declare "c" { export "path" { value = module_path } }`
+	h.lab.files["mod/m.river"] = `export "path" { value = module_path }`
+	path := filepath.Join(dir, "c.river")
+	require.NoError(t, os.WriteFile(path, []byte(`
+		import.file "lib" { filename = "lib/comp.river" }
+		lib.c "c" { }
+		module.file "m" { filename = "mod/m.river" }
+		declare "local" { export "path" { value = module_path } }
+		local "l" { }
+		test.value "result" {
+			list = [module_path, local.l.path, lib.c.c.path, lib.c.c.nested, lib.c.c.beside, module.file.m.exports.path]
+		}`), 0o644))
+	require.NoError(t, h.LoadPath(path))
+	want := []string{dir, dir, "lib", "lib", "lib/sub", "mod"}
+	require.Equal(t, want, h.get("test.value.result").current().List)
+	require.NoError(t, h.LoadPath(dir))
+	require.Equal(t, want, h.get("test.value.result").current().List)
+}
+
+func TestModulePathOfURL(t *testing.T) {
+	s := &contentSource{kind: "http", args: struct{ URL string }{"https://me:s3cret@host:8080/a/b/lib.river?token=s3cret#x"}}
+	require.Equal(t, "https://host:8080/a/b", s.folder())
+}
+
 func TestModuleFileMissing(t *testing.T) {
 	h := newHost(t)
 	require.EqualError(t, h.load(`module.file "m" { filename = "nowhere" }`),

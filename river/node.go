@@ -42,12 +42,12 @@ type instance interface {
 type blockNode struct {
 	nodeID   string
 	globalID string
-	standard *vm.Scope
 
 	// evalMu is held while the node is evaluated, so that one evaluation follows
-	// the other. It guards block.
-	evalMu sync.Mutex
-	block  *ast.BlockStmt
+	// the other. It guards block and standard.
+	evalMu   sync.Mutex
+	block    *ast.BlockStmt
+	standard *vm.Scope
 
 	// mu is held for moments only, never while a component's code runs.
 	mu           sync.RWMutex
@@ -70,14 +70,15 @@ func newBlockNode(m *module, block *ast.BlockStmt) blockNode {
 
 func (n *blockNode) id() string { return n.nodeID }
 
-// setBlock sets the block to evaluate from now on, and what it refers to.
-func (n *blockNode) setBlock(block *ast.BlockStmt, dependencies []node) {
+// setGraph sets the graph to evaluate in from now on. self is the node that n is
+// part of.
+func (n *blockNode) setGraph(g *graph, self node) {
 	n.evalMu.Lock()
 	defer n.evalMu.Unlock()
-	n.block = block
+	n.block, n.standard = g.blocks[self], g.standard
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.dependencies = dependencies
+	n.dependencies = g.dependencies[self]
 }
 
 func (n *blockNode) references() []node {

@@ -210,4 +210,4 @@ func logPanic(logger log.Logger, what string, err error) {
 	}
 }
 
-func (n *componentNode) configure(g *graph) { n.setBlock(g.blocks[n], g.dependencies[n]) }
+func (n *componentNode) configure(g *graph) { n.setGraph(g, n) }

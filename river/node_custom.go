@@ -79,7 +79,7 @@ func newCustomNode(m *module, block *ast.BlockStmt) *customNode {
 }
 
 func (n *customNode) configure(g *graph) {
-	n.setBlock(g.blocks[n], g.dependencies[n])
+	n.setGraph(g, n)
 	n.evalMu.Lock()
 	defer n.evalMu.Unlock()
 	n.definitions = g.definitions

@@ -53,7 +53,7 @@ func newImportNode(m *module, block *ast.BlockStmt, onChange func(n node)) *impo
 
 func (n *importNode) exported() interface{} { return nil }
 
-func (n *importNode) configure(g *graph) { n.setBlock(g.blocks[n], g.dependencies[n]) }
+func (n *importNode) configure(g *graph) { n.setGraph(g, n) }
 
 // definitions returns what the imported text declares.
 func (n *importNode) definitions() *definitions {
@@ -123,7 +123,7 @@ func (n *importNode) define(text string) (*definitions, error) {
 	if err != nil {
 		return nil, err
 	}
-	defined := &definitions{declares: map[string]*ast.BlockStmt{}, imports: map[string]*importNode{}, files: source.files}
+	defined := &definitions{declares: map[string]*ast.BlockStmt{}, imports: map[string]*importNode{}, folder: n.importedFolder(), files: source.files}
 	var diags diag.Diagnostics
 	for _, block := range source.blocks {
 		switch kind := block.GetBlockName(); {
@@ -134,7 +134,7 @@ func (n *importNode) define(text string) (*definitions, error) {
 		case isImport(kind) && defined.imports[block.Label] != nil:
 			diags.Add(errorAt(block, "import block redefined %s", block.Label))
 		case isImport(kind):
-			defined.imports[block.Label] = n.nested(block)
+			defined.imports[block.Label] = n.nested(block, defined.folder)
 		default:
 			diags.Add(errorAt(block, "only declare and import blocks are allowed in a module, got %s", kind))
 		}
@@ -155,10 +155,22 @@ func (n *importNode) define(text string) (*definitions, error) {
 	return defined, nil
 }
 
+// importedFolder returns where the imported text is: for a string, where the
+// import block is.
+func (n *importNode) importedFolder() string {
+	if n.source.kind == stringContent {
+		folder, _ := n.standard.Lookup("module_path")
+		text, _ := folder.(string)
+		return text
+	}
+	return n.source.folder()
+}
+
 // nested returns the node of an import block in the imported text. New content
 // there is new content here.
-func (n *importNode) nested(block *ast.BlockStmt) *importNode {
+func (n *importNode) nested(block *ast.BlockStmt, folder string) *importNode {
 	inner := newImportNode(n.outer, block, func(node) { n.onChange(n) })
+	inner.standard = scopeIn(n.outer.r.standard, folder)
 	inner.globalID = n.globalID + "/" + inner.nodeID
 	return inner
 }

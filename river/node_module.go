@@ -48,7 +48,7 @@ func newModuleNode(m *module, block *ast.BlockStmt) *moduleNode {
 	return n
 }
 
-func (n *moduleNode) configure(g *graph) { n.setBlock(g.blocks[n], g.dependencies[n]) }
+func (n *moduleNode) configure(g *graph) { n.setGraph(g, n) }
 
 func (n *moduleNode) evaluate() error {
 	n.evalMu.Lock()
@@ -123,6 +123,7 @@ func (n *moduleNode) loadText(text string, args map[string]any) error {
 	if err != nil {
 		return err
 	}
+	source.folder = n.source.folder()
 	return n.inner.load(source, args, nil)
 }
 

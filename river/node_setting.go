@@ -36,7 +36,7 @@ func newLoggingNode(r *Runtime) *settingNode {
 
 func (n *settingNode) exported() interface{} { return nil }
 
-func (n *settingNode) configure(g *graph) { n.setBlock(g.blocks[n], g.dependencies[n]) }
+func (n *settingNode) configure(g *graph) { n.setGraph(g, n) }
 
 func (n *settingNode) evaluate() error {
 	n.evalMu.Lock()

@@ -23,6 +23,7 @@ import (
 type Source struct {
 	files  map[string][]byte
 	blocks []*ast.BlockStmt // of all files, in the order of the files' names
+	folder string           // where the files are, "" if they are in none; module_path in expressions
 }
 
 // ReadSource reads and parses the file at path, or, if path is a folder, all
@@ -33,8 +34,9 @@ func ReadSource(path string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := []string{path}
+	names, folder := []string{path}, filepath.Dir(path)
 	if info.IsDir() {
+		folder = path
 		if names, err = riverFiles(path); err != nil {
 			return nil, err
 		}
@@ -45,7 +47,12 @@ func ReadSource(path string) (*Source, error) {
 			return nil, err
 		}
 	}
-	return Parse(files)
+	source, err := Parse(files)
+	if err != nil {
+		return nil, err
+	}
+	source.folder = folder
+	return source, nil
 }
 
 func riverFiles(folder string) ([]string, error) {
@@ -119,7 +126,7 @@ func (s *Source) addBlocks(body ast.Body) diag.Diagnostics {
 // sourceOfBody returns the inside of a declare block as a source. What is wrong
 // with it comes as a *LoadError.
 func sourceOfBody(d definition) (*Source, error) {
-	source := &Source{files: d.scope.files}
+	source := &Source{files: d.scope.files, folder: d.scope.folder}
 	if diags := source.addBlocks(d.body); len(diags) > 0 {
 		return nil, &LoadError{Diagnostics: diags, files: source.files}
 	}
