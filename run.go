@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
@@ -143,13 +144,41 @@ func (p *program) run(ctx context.Context) error {
 	if err := p.firstLoad(); err != nil {
 		return err
 	}
-	if err := dropStartupPages(); err != nil {
-		level.Debug(p.logger).Log("msg", "memory that only starting needed stays resident", "err", err)
-	}
+	running.Go(func() { p.keepSmall(ctx) })
 	level.Info(p.logger).Log("msg", "running", "config", p.path, "http", p.runtime.Scheme()+"://"+p.listener.Addr().String()+"/")
 	p.reloadOnSignals(ctx)
 	return nil
 }
+
+// keepSmall gives back memory that is not needed any more, now and then until ctx
+// ends: parts of the executable that ran once stay resident otherwise.
+func (p *program) keepSmall(ctx context.Context) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	ticks := time.NewTicker(dropInterval)
+	defer ticks.Stop()
+	for {
+		if err := dropStartupPages(); err != nil {
+			level.Debug(p.logger).Log("msg", "memory that only starting needed stays resident", "err", err)
+			return
+		}
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+const (
+	// gcPercent trades a little CPU for memory: the heap is a few ten megabytes, of
+	// which much is made at each collection of profiles and dropped.
+	gcPercent = 50
+	// dropInterval is how often parts of the executable are given back. To touch
+	// them again costs a minor page fault each 64 KiB.
+	dropInterval = 10 * time.Second
+)
 
 func (p *program) firstLoad() error {
 	err := p.runtime.LoadPath(p.path)

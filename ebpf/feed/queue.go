@@ -14,6 +14,11 @@ const (
 	queueSamples = 1 << 14
 	// spareSamples are kept for the next ones.
 	spareSamples = 1 << 10
+	// spareBuffers of them keep the memory for a copy of a stack, some 64 KiB each:
+	// copies come in bursts, and would else be most of the garbage.
+	spareBuffers = 16
+	// spareCopies of them keep the memory for a copy of a stack, 64 KiB each.
+	spareCopies = 8
 )
 
 // queue holds samples between the goroutine that drains the kernel's buffer and
@@ -24,7 +29,8 @@ type queue struct {
 	waiting []item
 	bytes   int // of the copies of stacks among them
 	spare   []*kernel.Sample
-	ending  bool // nobody may be there to make room
+	buffers []*kernel.Sample // spare ones with memory for a copy of a stack
+	ending  bool             // nobody may be there to make room
 }
 
 // item is a sample, or else the end of a round of draining.
@@ -53,10 +59,7 @@ func (q *queue) put(s *kernel.Sample) {
 	for !q.ending && len(q.waiting) > 0 && (q.bytes+s.Stack.Len() > queueBytes || len(q.waiting) >= queueSamples) {
 		q.changed.Wait()
 	}
-	kept := &kernel.Sample{}
-	if n := len(q.spare); n > 0 {
-		kept, q.spare = q.spare[n-1], q.spare[:n-1]
-	}
+	kept := q.unused(s.Stack.Len() > 0)
 	kept.CopyFrom(s)
 	q.bytes += kept.Stack.Len()
 	q.waiting = append(q.waiting, item{sample: kept})
@@ -107,7 +110,27 @@ func (q *queue) end() {
 func (q *queue) reuse(s *kernel.Sample) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if s.Buffer() > 0 && len(q.buffers) < spareBuffers {
+		q.buffers = append(q.buffers, s)
+		return
+	}
+	s.DropStack()
 	if len(q.spare) < spareSamples {
 		q.spare = append(q.spare, s)
 	}
+}
+
+// unused returns a sample for a copy of another, which has a copy of its stack or not.
+func (q *queue) unused(withStack bool) *kernel.Sample {
+	from := &q.spare
+	if withStack && len(q.buffers) > 0 {
+		from = &q.buffers
+	}
+	n := len(*from)
+	if n == 0 {
+		return &kernel.Sample{}
+	}
+	s := (*from)[n-1]
+	*from = (*from)[:n-1]
+	return s
 }

@@ -36,16 +36,25 @@ type Sample struct {
 	Regs     unwind.Regs
 	FromLeaf bool
 	Stack    Stack
+
+	buffer []byte // of a copy: for that of a stack
 }
 
-// CopyFrom makes s a copy of from that stays valid. It reuses what slices s has for
-// frames; the copy of the stack is in memory of its own.
+// CopyFrom makes s a copy of from that stays valid. It reuses the memory that s has
+// for frames and for a copy of a stack.
 func (s *Sample) CopyFrom(from *Sample) {
-	frames, user := s.Kernel[:0], s.User[:0]
+	frames, user, buffer := s.Kernel[:0], s.User[:0], s.buffer[:0]
 	*s = *from
 	s.Kernel, s.User = append(frames, from.Kernel...), append(user, from.User...)
-	s.Stack.bytes = slices.Clone(from.Stack.bytes)
+	s.buffer = append(buffer, from.Stack.bytes...)
+	s.Stack.bytes = s.buffer
 }
+
+// Buffer returns the bytes of memory that s keeps for a copy of a stack.
+func (s *Sample) Buffer() int { return cap(s.buffer) }
+
+// DropStack gives up the copy of the stack, and the memory for one.
+func (s *Sample) DropStack() { s.Stack, s.buffer = Stack{}, nil }
 
 // Frame is a user frame. With Exe 0, Address is one of the process, else an ELF
 // virtual address of that executable.

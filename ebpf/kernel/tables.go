@@ -274,12 +274,13 @@ func (t *Tables) entry(d unwind.Directory, page uint64) (uint32, bool) {
 	return d.Word + uint32(page) - d.First, true
 }
 
-// HasRoom reports whether less than half of the memory is in use, so that there is
-// some for what nobody has asked for yet.
+// HasRoom reports whether less than an eighth of the memory is in use, so that there
+// is some for what nobody has asked for yet. Memory that is taken stays taken, and
+// pages that are missed are filled at once, so this is not half of it.
 func (t *Tables) HasRoom() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.slabs.usedBytes() < t.slabs.limitBytes()/2
+	return t.slabs.usedBytes() < t.slabs.limitBytes()/8
 }
 
 // storeEntry publishes a directory entry: rows written before are seen by

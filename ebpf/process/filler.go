@@ -115,7 +115,7 @@ func (f *filler) run() {
 	}
 }
 
-// prefetch builds one page, while less than half of the store's memory is in use,
+// prefetch builds one page, while little of the store's memory is in use,
 // and asks for the next.
 func (f *filler) prefetch(r request) {
 	if !f.store.HasRoom() || !f.mapped(r.exe) {
