@@ -15,7 +15,9 @@ import (
 	"github.com/headwater/headwater/component/otelcol/exporter"
 	"github.com/headwater/headwater/component/pyroscope/ebpf"
 	"github.com/headwater/headwater/component/pyroscope/enrich"
+	"github.com/headwater/headwater/component/pyroscope/receivehttp"
 	profilerelabel "github.com/headwater/headwater/component/pyroscope/relabel"
+	"github.com/headwater/headwater/component/pyroscope/scrape"
 	"github.com/headwater/headwater/component/pyroscope/write"
 	"github.com/headwater/headwater/component/remote/git"
 	remotehttp "github.com/headwater/headwater/component/remote/http"
@@ -39,6 +41,8 @@ func componentRegistry() (component.Registry, error) {
 		ebpf.Registration(),
 		enrich.Registration(),
 		profilerelabel.Registration(),
+		receivehttp.Registration(),
+		scrape.Registration(),
 		write.Registration(),
 		remotehttp.Registration(),
 		git.Registration(),

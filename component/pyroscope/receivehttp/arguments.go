@@ -1,0 +1,65 @@
+package receivehttp
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/pyroscope"
+)
+
+// Arguments configure pyroscope.receive_http.
+type Arguments struct {
+	HTTP      Server                 `river:"http,block,optional"`
+	ForwardTo []pyroscope.Appendable `river:"forward_to,attr"`
+}
+
+// Server says where and how the component listens.
+type Server struct {
+	ListenAddress      string        `river:"listen_address,attr,optional"` // "": all addresses
+	ListenPort         int           `river:"listen_port,attr,optional"`    // 0: the kernel chooses
+	ConnLimit          int           `river:"conn_limit,attr,optional"`     // connections at a time; 0: no limit
+	ServerReadTimeout  time.Duration `river:"server_read_timeout,attr,optional"`
+	ServerWriteTimeout time.Duration `river:"server_write_timeout,attr,optional"`
+	ServerIdleTimeout  time.Duration `river:"server_idle_timeout,attr,optional"`
+}
+
+// SetToDefault implements river.Defaulter.
+func (a *Arguments) SetToDefault() {
+	*a = Arguments{}
+	a.HTTP.SetToDefault()
+}
+
+// SetToDefault implements river.Defaulter.
+func (s *Server) SetToDefault() {
+	*s = Server{
+		ListenPort: 8080, ConnLimit: 16384,
+		ServerReadTimeout: 30 * time.Second, ServerWriteTimeout: 30 * time.Second, ServerIdleTimeout: 2 * time.Minute,
+	}
+}
+
+// Validate implements river.Validator.
+func (s *Server) Validate() error {
+	refuse := func(attribute, format string, args ...any) error {
+		return &component.AttributeError{Attribute: attribute, Message: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case s.ListenPort < 0 || s.ListenPort > 65535:
+		return refuse("listen_port", "must be between 0 and 65535, got %d", s.ListenPort)
+	case s.ConnLimit < 0:
+		return refuse("conn_limit", "must not be negative, got %d", s.ConnLimit)
+	case s.ServerReadTimeout < 0:
+		return refuse("server_read_timeout", "must not be negative, got %s", s.ServerReadTimeout)
+	case s.ServerWriteTimeout < 0:
+		return refuse("server_write_timeout", "must not be negative, got %s", s.ServerWriteTimeout)
+	case s.ServerIdleTimeout < 0:
+		return refuse("server_idle_timeout", "must not be negative, got %s", s.ServerIdleTimeout)
+	}
+	return nil
+}
+
+func (s *Server) address() string {
+	return net.JoinHostPort(s.ListenAddress, strconv.Itoa(s.ListenPort))
+}

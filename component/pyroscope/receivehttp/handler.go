@@ -1,0 +1,97 @@
+package receivehttp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"connectrpc.com/connect"
+	"github.com/go-kit/log/level"
+	pushv1 "github.com/grafana/pyroscope/api/gen/proto/go/push/v1"
+	"github.com/grafana/pyroscope/api/gen/proto/go/push/v1/pushv1connect"
+	"github.com/grafana/pyroscope/api/model/labelset"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/headwater/headwater/component/pyroscope"
+)
+
+// maxRequest bounds a request, in bytes.
+const maxRequest = 64 << 20
+
+const (
+	labelName        = "__name__"
+	labelServiceName = "service_name"
+	labelAppName     = "app_name"
+)
+
+func (c *Component) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /ingest", c.ingest)
+	path, push := pushv1connect.NewPusherServiceHandler(pusher{c}, connect.WithReadMaxBytes(maxRequest))
+	mux.Handle("POST "+path, push)
+	return mux
+}
+
+// pusher takes profiles of the push API.
+type pusher struct{ c *Component }
+
+// Push implements pushv1connect.PusherServiceHandler.
+func (p pusher) Push(ctx context.Context, req *connect.Request[pushv1.PushRequest]) (*connect.Response[pushv1.PushResponse], error) {
+	appender := p.c.fanout.Appender()
+	var errs []error
+	for _, series := range req.Msg.GetSeries() {
+		set := map[string]string{}
+		for _, pair := range series.GetLabels() {
+			set[pair.GetName()] = pair.GetValue()
+		}
+		var samples []*pyroscope.RawSample
+		for _, s := range series.GetSamples() {
+			samples = append(samples, &pyroscope.RawSample{ID: s.GetID(), RawProfile: s.GetRawProfile()})
+		}
+		errs = append(errs, appender.Append(ctx, withServiceName(set), samples))
+	}
+	if err := errors.Join(errs...); err != nil {
+		level.Warn(p.c.opts.Logger).Log("msg", "Failed to forward profiles requests", "err", err)
+		return nil, connect.NewError(connect.CodeInternal, err)
+	}
+	return connect.NewResponse(&pushv1.PushResponse{}), nil
+}
+
+// ingest takes profiles of the older API, in whatever format they are.
+func (c *Component) ingest(w http.ResponseWriter, r *http.Request) {
+	set, err := labelset.Parse(r.URL.Query().Get("name"))
+	if err != nil {
+		http.Error(w, "the parameter name is not NAME{LABEL=VALUE,...}: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	if err != nil {
+		status := http.StatusBadRequest
+		var tooLong *http.MaxBytesError
+		if errors.As(err, &tooLong) {
+			status = http.StatusRequestEntityTooLarge
+		}
+		http.Error(w, "reading the profile: "+err.Error(), status)
+		return
+	}
+	err = c.fanout.Appender().AppendIngest(r.Context(), &pyroscope.IncomingProfile{
+		RawBody: body, ContentType: r.Header.Values("Content-Type"), URL: r.URL, Labels: withServiceName(set.Labels()),
+	})
+	if err != nil {
+		level.Warn(c.opts.Logger).Log("msg", "Failed to ingest profiles", "err", err)
+		http.Error(w, "Failed to process request", http.StatusInternalServerError)
+	}
+}
+
+// withServiceName names the service after the profile if the client names none;
+// else the profile's name stays to be seen as the application's.
+func withServiceName(set map[string]string) labels.Labels {
+	b := labels.NewBuilder(labels.FromMap(set))
+	if set[labelServiceName] == "" {
+		b.Set(labelServiceName, set[labelName])
+	} else {
+		b.Set(labelAppName, set[labelName])
+	}
+	return b.Labels()
+}

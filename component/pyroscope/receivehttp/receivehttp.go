@@ -1,0 +1,161 @@
+// Package receivehttp is the component pyroscope.receive_http: a server that takes
+// profiles from Pyroscope's clients, over the push API and over POST /ingest, and
+// forwards them.
+package receivehttp
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-kit/log/level"
+	"golang.org/x/net/netutil"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/common/mailbox"
+	"github.com/headwater/headwater/component/pyroscope"
+)
+
+// Name is the component's name in River.
+const Name = "pyroscope.receive_http"
+
+// retryListen is how long to wait after an address could not be had.
+const retryListen = 5 * time.Second
+
+// Registration returns what a host needs to offer the component.
+func Registration() component.Registration {
+	return component.Registration{
+		Name: Name,
+		Args: Arguments{},
+		Build: func(opts component.Options, args component.Arguments) (component.Component, error) {
+			return New(opts, args.(Arguments)), nil
+		},
+	}
+}
+
+// Component is a running pyroscope.receive_http block. Its methods are safe for
+// concurrent use.
+type Component struct {
+	opts    component.Options
+	fanout  *pyroscope.Fanout
+	updates *mailbox.Mailbox[Server]
+
+	mu     sync.Mutex
+	health component.Health
+	addr   string // where it listens; "" if it does not
+}
+
+// New makes a component that listens once Run is called.
+func New(opts component.Options, args Arguments) *Component {
+	c := &Component{opts: opts, fanout: pyroscope.NewFanout(args.ForwardTo, opts.ID, opts.Registerer), updates: mailbox.New[Server]()}
+	c.setHealth(component.HealthTypeUnknown, "", "not started yet")
+	c.updates.Send(args.HTTP)
+	return c
+}
+
+// Update implements component.Component.
+func (c *Component) Update(args component.Arguments) error {
+	fresh, ok := args.(Arguments)
+	if !ok {
+		return fmt.Errorf("arguments of %s are a %T", Name, args)
+	}
+	c.fanout.UpdateChildren(fresh.ForwardTo)
+	c.updates.Send(fresh.HTTP)
+	return nil
+}
+
+// Run implements component.Component. An address that cannot be had is tried again.
+func (c *Component) Run(ctx context.Context) error {
+	var config Server
+	var running *server
+	defer func() { running.stop() }()
+	retry := time.NewTimer(time.Hour)
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case fresh := <-c.updates.Receive():
+			if running != nil && fresh == config {
+				continue
+			}
+			config = fresh
+		case <-retry.C:
+			if running != nil {
+				continue
+			}
+		}
+		running.stop()
+		var err error
+		if running, err = startServer(config, c.handler()); err != nil {
+			level.Error(c.opts.Logger).Log("msg", "no profiles can be received", "err", err, "retry_in", retryListen)
+			c.setHealth(component.HealthTypeUnhealthy, "", err.Error())
+			retry.Reset(retryListen)
+			continue
+		}
+		c.setHealth(component.HealthTypeHealthy, running.addr, "listening on "+running.addr)
+	}
+}
+
+// CurrentHealth implements component.HealthComponent.
+func (c *Component) CurrentHealth() component.Health {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.health
+}
+
+func (c *Component) setHealth(kind component.HealthType, addr, message string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.addr = addr
+	c.health = component.Health{Health: kind, Message: message, UpdateTime: time.Now()}
+}
+
+// server is a listening HTTP server.
+type server struct {
+	http *http.Server
+	addr string
+	done chan struct{} // closed when it has ended
+}
+
+func startServer(config Server, handler http.Handler) (*server, error) {
+	listener, err := net.Listen("tcp", config.address())
+	if err != nil {
+		return nil, err
+	}
+	if config.ConnLimit > 0 {
+		listener = netutil.LimitListener(listener, config.ConnLimit)
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	s := &server{
+		addr: listener.Addr().String(), done: make(chan struct{}),
+		http: &http.Server{
+			Handler: handler, Protocols: protocols,
+			ReadTimeout: config.ServerReadTimeout, WriteTimeout: config.ServerWriteTimeout, IdleTimeout: config.ServerIdleTimeout,
+		},
+	}
+	go func() {
+		defer close(s.done)
+		_ = s.http.Serve(listener) // ends when it is stopped
+	}()
+	return s, nil
+}
+
+// stop gives requests in flight a moment, then cuts them off. A nil server is one
+// that has been stopped.
+func (s *server) stop() {
+	if s == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if s.http.Shutdown(ctx) != nil {
+		_ = s.http.Close() // nothing is left to save
+	}
+	<-s.done
+}

@@ -1,0 +1,174 @@
+package scrape
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/common/config"
+	"github.com/headwater/headwater/component/discovery"
+	"github.com/headwater/headwater/component/pyroscope"
+)
+
+// Arguments configure pyroscope.scrape.
+type Arguments struct {
+	Targets   []discovery.Target     `river:"targets,attr"`
+	ForwardTo []pyroscope.Appendable `river:"forward_to,attr"`
+
+	JobName        string              `river:"job_name,attr,optional"` // of the label job; "": the component's ID
+	Params         map[string][]string `river:"params,attr,optional"`
+	ScrapeInterval time.Duration       `river:"scrape_interval,attr,optional"`
+	ScrapeTimeout  time.Duration       `river:"scrape_timeout,attr,optional"`
+	Scheme         string              `river:"scheme,attr,optional"`
+
+	// DeltaProfilingDuration is how long a profile that is taken while it is asked
+	// for lasts, 0 for a second less than ScrapeInterval.
+	DeltaProfilingDuration time.Duration `river:"delta_profiling_duration,attr,optional"`
+
+	HTTPClient config.HTTPClientConfig `river:",squash"`
+	Profiling  Profiling               `river:"profiling_config,block,optional"`
+	Clustering Clustering              `river:"clustering,block,optional"`
+}
+
+// Clustering is accepted because Grafana Agent has it. There is no cluster here:
+// every target is this program's.
+type Clustering struct {
+	Enabled bool `river:"enabled,attr"`
+}
+
+// Profiling says which profiles are asked for.
+type Profiling struct {
+	PathPrefix        string   `river:"path_prefix,attr,optional"`
+	Memory            Profile  `river:"profile.memory,block,optional"`
+	Block             Profile  `river:"profile.block,block,optional"`
+	Goroutine         Profile  `river:"profile.goroutine,block,optional"`
+	Mutex             Profile  `river:"profile.mutex,block,optional"`
+	ProcessCPU        Profile  `river:"profile.process_cpu,block,optional"`
+	FGProf            Profile  `river:"profile.fgprof,block,optional"`
+	GoDeltaProfMemory Profile  `river:"profile.godeltaprof_memory,block,optional"`
+	GoDeltaProfMutex  Profile  `river:"profile.godeltaprof_mutex,block,optional"`
+	GoDeltaProfBlock  Profile  `river:"profile.godeltaprof_block,block,optional"`
+	Custom            []Custom `river:"profile.custom,block,optional"`
+}
+
+// Profile says where a kind of profile is.
+type Profile struct {
+	Enabled bool   `river:"enabled,attr,optional"`
+	Path    string `river:"path,attr,optional"`
+	Delta   bool   `river:"delta,attr,optional"` // it is taken while it is asked for: the request says how long
+}
+
+// Custom is a kind of profile of the user's own.
+type Custom struct {
+	Name    string `river:",label"`
+	Enabled bool   `river:"enabled,attr"`
+	Path    string `river:"path,attr"`
+	Delta   bool   `river:"delta,attr,optional"`
+}
+
+// SetToDefault implements river.Defaulter.
+func (p *Profiling) SetToDefault() {
+	*p = Profiling{
+		Memory:            Profile{Enabled: true, Path: "/debug/pprof/allocs"},
+		Block:             Profile{Enabled: true, Path: "/debug/pprof/block"},
+		Goroutine:         Profile{Enabled: true, Path: "/debug/pprof/goroutine"},
+		Mutex:             Profile{Enabled: true, Path: "/debug/pprof/mutex"},
+		ProcessCPU:        Profile{Enabled: true, Path: "/debug/pprof/profile", Delta: true},
+		FGProf:            Profile{Path: "/debug/fgprof", Delta: true},
+		GoDeltaProfMemory: Profile{Path: "/debug/pprof/delta_heap"},
+		GoDeltaProfMutex:  Profile{Path: "/debug/pprof/delta_mutex"},
+		GoDeltaProfBlock:  Profile{Path: "/debug/pprof/delta_block"},
+	}
+}
+
+// kind is one kind of profile to ask for.
+type kind struct {
+	name string // value of the label __name__
+	Profile
+	// cumulative: the program counts from its start, so that what is sent is the
+	// difference to the profile before.
+	cumulative bool
+}
+
+// enabled returns the kinds of profiles that are asked for, sorted by name.
+func (p *Profiling) enabled() []kind {
+	all := []kind{
+		{"memory", p.Memory, true}, {"block", p.Block, true}, {"mutex", p.Mutex, true},
+		{"goroutine", p.Goroutine, false}, {"process_cpu", p.ProcessCPU, false}, {"fgprof", p.FGProf, false},
+		// That godeltaprof was used is not to be seen: its profiles are differences.
+		{"memory", p.GoDeltaProfMemory, false}, {"mutex", p.GoDeltaProfMutex, false}, {"block", p.GoDeltaProfBlock, false},
+	}
+	for _, c := range p.Custom {
+		all = append(all, kind{c.Name, Profile{Enabled: c.Enabled, Path: c.Path, Delta: c.Delta}, false})
+	}
+	all = slices.DeleteFunc(all, func(k kind) bool { return !k.Enabled })
+	slices.SortStableFunc(all, func(a, b kind) int {
+		if a.name != b.name {
+			return map[bool]int{true: -1, false: 1}[a.name < b.name]
+		}
+		return 0
+	})
+	return all
+}
+
+// SetToDefault implements river.Defaulter.
+func (a *Arguments) SetToDefault() {
+	*a = Arguments{Scheme: "http", ScrapeInterval: 15 * time.Second, ScrapeTimeout: 10 * time.Second}
+	a.HTTPClient.SetToDefault()
+	a.Profiling.SetToDefault()
+}
+
+// Validate implements river.Validator.
+func (a *Arguments) Validate() error {
+	refuse := func(attribute, format string, args ...any) error {
+		return &component.AttributeError{Attribute: attribute, Message: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case a.ScrapeTimeout <= 0:
+		return refuse("scrape_timeout", "must be greater than 0")
+	case a.ScrapeInterval <= 0:
+		return refuse("scrape_interval", "must be greater than 0")
+	case a.Scheme != "http" && a.Scheme != "https":
+		return refuse("scheme", "must be http or https, got %q", a.Scheme)
+	case a.DeltaProfilingDuration != 0 && a.DeltaProfilingDuration < time.Second:
+		return refuse("delta_profiling_duration", "must be at least 1 second")
+	}
+	for _, k := range a.Profiling.enabled() {
+		if !k.Delta {
+			continue
+		}
+		if a.ScrapeInterval < 2*time.Second {
+			return errors.New("scrape_interval must be at least 2 seconds when using delta profiling")
+		}
+		if a.DeltaProfilingDuration >= a.ScrapeInterval {
+			return errors.New("scrape_interval must be longer than delta_profiling_duration")
+		}
+	}
+	return a.HTTPClient.Validate()
+}
+
+// deltaSeconds is what a profile that is taken while it is asked for is told.
+func (a *Arguments) deltaSeconds() int {
+	if a.DeltaProfilingDuration > 0 {
+		return int(a.DeltaProfilingDuration / time.Second)
+	}
+	return int(a.ScrapeInterval/time.Second) - 1
+}
+
+// timeout is how long a request for k may take.
+func (a *Arguments) timeout(k kind) time.Duration {
+	if k.Delta {
+		return time.Duration(a.deltaSeconds())*time.Second + a.ScrapeTimeout
+	}
+	return a.ScrapeTimeout
+}
+
+func (a *Arguments) query() url.Values {
+	out := url.Values{}
+	maps.Copy(out, a.Params)
+	return out
+}

@@ -1,0 +1,69 @@
+package scrape
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/google/pprof/profile"
+)
+
+// cumulativeTypes are the values that Go counts from the start of a program. The
+// others, such as inuse_space, are of the moment and stay as they are.
+var cumulativeTypes = []string{"alloc_objects", "alloc_space", "contentions", "delay"}
+
+// delta makes differences of successive profiles of one endpoint.
+type delta struct {
+	last *profile.Profile
+}
+
+// next returns what has been added since the profile before, as gzipped pprof. Of
+// the first profile it returns nothing. A program that counts less than before has
+// been started anew: all that it has counted since is new.
+func (d *delta) next(raw []byte) ([]byte, error) {
+	current, err := profile.Parse(bytes.NewReader(raw))
+	if err != nil {
+		d.last = nil
+		return nil, fmt.Errorf("parse profile: %w", err)
+	}
+	last := d.last
+	d.last = current
+	if last == nil {
+		return nil, nil
+	}
+	added, err := subtract(current, last)
+	if err != nil || negative(added) {
+		added = current
+	}
+	var out bytes.Buffer
+	if err := added.Write(&out); err != nil {
+		return nil, fmt.Errorf("write profile: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// subtract returns current with the cumulative values of last taken off. Neither
+// is changed.
+func subtract(current, last *profile.Profile) (*profile.Profile, error) {
+	last = last.Copy()
+	ratios := make([]float64, len(last.SampleType))
+	for i, t := range last.SampleType {
+		if slices.Contains(cumulativeTypes, t.Type) {
+			ratios[i] = -1
+		}
+	}
+	if err := last.ScaleN(ratios); err != nil {
+		return nil, err
+	}
+	added, err := profile.Merge([]*profile.Profile{current, last})
+	if err != nil {
+		return nil, err // other types of values than before
+	}
+	added.TimeNanos = current.TimeNanos
+	added.DurationNanos = max(current.TimeNanos-last.TimeNanos, 0)
+	return added, nil
+}
+
+func negative(p *profile.Profile) bool {
+	return slices.ContainsFunc(p.Sample, func(s *profile.Sample) bool { return slices.Min(s.Value) < 0 })
+}

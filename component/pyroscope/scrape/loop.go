@@ -1,0 +1,139 @@
+package scrape
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/headwater/headwater/component/pyroscope"
+)
+
+// maxProfile bounds a profile as it is sent, in bytes.
+const maxProfile = 64 << 20
+
+// loop asks one endpoint again and again.
+type loop struct {
+	endpoint endpoint
+	interval time.Duration
+	timeout  time.Duration
+	client   *http.Client
+	fanout   *pyroscope.Fanout
+	logger   log.Logger
+	delta    delta
+	cancel   context.CancelFunc
+
+	mu     sync.Mutex
+	status status
+}
+
+// status is how the last request went.
+type status struct {
+	at   time.Time // zero: none yet
+	took time.Duration
+	err  error
+}
+
+// run asks until ctx is done. The first request comes at a moment of the interval
+// that is the endpoint's own, so that not all are asked at once.
+func (l *loop) run(ctx context.Context) {
+	timer := time.NewTimer(l.offset(time.Now()))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		began := time.Now()
+		timer.Reset(l.interval)
+		err := l.scrape(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			level.Error(l.logger).Log("msg", "fetch profile failed", "target", l.endpoint.labels, "err", err)
+		}
+		l.mu.Lock()
+		l.status = status{at: began, took: time.Since(began), err: err}
+		l.mu.Unlock()
+	}
+}
+
+// offset returns how long to wait before the first request.
+func (l *loop) offset(now time.Time) time.Duration {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, l.endpoint.key()) // never fails
+	return time.Duration((h.Sum64() - uint64(now.UnixNano())) % uint64(l.interval))
+}
+
+// scrape asks once and hands over the profile.
+func (l *loop) scrape(ctx context.Context) error {
+	raw, err := l.fetch(ctx)
+	if err != nil {
+		return err
+	}
+	set := l.endpoint.set
+	if l.endpoint.kind.cumulative {
+		if raw, err = l.delta.next(raw); err != nil || raw == nil {
+			return err
+		}
+	}
+	if l.endpoint.kind.isDelta() {
+		b := labels.NewBuilder(set)
+		b.Set(pyroscope.LabelNameDelta, "false")
+		set = b.Labels()
+	}
+	if err := l.fanout.Appender().Append(ctx, set, []*pyroscope.RawSample{{RawProfile: raw}}); err != nil {
+		level.Error(l.logger).Log("msg", "push failed", "labels", l.endpoint.labels, "err", err)
+	}
+	return nil
+}
+
+// isDelta tells whether what is sent of k, of the kinds that count from a
+// program's start, are differences already.
+func (k kind) isDelta() bool {
+	return k.cumulative || k.name == "memory" || k.name == "mutex" || k.name == "block"
+}
+
+func (l *loop) fetch(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.endpoint.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("User-Agent", "Headwater")
+	response, err := l.client.Do(request)
+	if err != nil {
+		var failed *url.Error
+		if errors.As(err, &failed) {
+			err = failed.Err // without the URL, which may hold a password
+		}
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxProfile+1))
+	switch {
+	case response.StatusCode != http.StatusOK:
+		text := bytes.TrimSpace(body[:min(len(body), 200)])
+		return nil, fmt.Errorf("server returned HTTP status %s: %q", response.Status, text)
+	case err != nil:
+		return nil, fmt.Errorf("reading the profile: %w", err)
+	case len(body) == 0:
+		return nil, errors.New("empty profile")
+	case len(body) > maxProfile:
+		return nil, fmt.Errorf("the profile is longer than %d bytes", maxProfile)
+	}
+	return body, nil
+}

@@ -1,0 +1,202 @@
+// Package scrape is the component pyroscope.scrape: it fetches profiles over HTTP,
+// as Go programs serve them below /debug/pprof.
+package scrape
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-kit/log/level"
+	promconfig "github.com/prometheus/common/config"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/common/mailbox"
+	"github.com/headwater/headwater/component/pyroscope"
+)
+
+// Name is the component's name in River.
+const Name = "pyroscope.scrape"
+
+// Registration returns what a host needs to offer the component.
+func Registration() component.Registration {
+	return component.Registration{
+		Name: Name,
+		Args: Arguments{},
+		Build: func(opts component.Options, args component.Arguments) (component.Component, error) {
+			return New(opts, args.(Arguments))
+		},
+	}
+}
+
+// Component is a running pyroscope.scrape block. Its methods are safe for
+// concurrent use.
+type Component struct {
+	opts    component.Options
+	fanout  *pyroscope.Fanout
+	updates *mailbox.Mailbox[Arguments]
+
+	mu    sync.Mutex
+	job   string
+	loops map[string]*loop // by the key of their endpoint
+	bad   []error          // targets that cannot be asked
+}
+
+// New makes a component that scrapes once Run is called.
+func New(opts component.Options, args Arguments) (*Component, error) {
+	c := &Component{
+		opts:    opts,
+		fanout:  pyroscope.NewFanout(args.ForwardTo, opts.ID, opts.Registerer),
+		updates: mailbox.New[Arguments](),
+		loops:   map[string]*loop{},
+	}
+	return c, c.Update(args)
+}
+
+// Update implements component.Component.
+func (c *Component) Update(args component.Arguments) error {
+	fresh, ok := args.(Arguments)
+	if !ok {
+		return fmt.Errorf("arguments of %s are a %T", Name, args)
+	}
+	if _, err := newClient(fresh); err != nil {
+		return err
+	}
+	fresh.JobName = cmp.Or(fresh.JobName, c.opts.ID)
+	c.fanout.UpdateChildren(fresh.ForwardTo)
+	c.updates.Send(fresh)
+	return nil
+}
+
+func newClient(args Arguments) (*http.Client, error) {
+	return promconfig.NewClientFromConfig(args.HTTPClient.Convert(), Name)
+}
+
+// Run implements component.Component. Endpoints that new arguments do not change
+// keep their rhythm and what is known for differences.
+func (c *Component) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var args Arguments
+	var client *http.Client
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case fresh := <-c.updates.Receive():
+			if client == nil || !sameButTargets(args, fresh) {
+				if client != nil {
+					client.CloseIdleConnections()
+				}
+				var err error
+				if client, err = newClient(fresh); err != nil { // Update has tried it
+					return err
+				}
+				c.stopLoops(nil)
+			}
+			args = fresh
+			c.apply(ctx, args, client, &running)
+		}
+	}
+}
+
+// sameButTargets tells whether all running loops may go on as they are.
+func sameButTargets(a, b Arguments) bool {
+	a.Targets, a.ForwardTo, b.Targets, b.ForwardTo = nil, nil, nil, nil
+	return reflect.DeepEqual(a, b)
+}
+
+// apply stops the loops of endpoints that are gone and starts those of new ones.
+func (c *Component) apply(ctx context.Context, args Arguments, client *http.Client, running *sync.WaitGroup) {
+	wanted, bad := endpoints(args)
+	for _, err := range bad {
+		level.Error(c.opts.Logger).Log("msg", "target left out", "err", err)
+	}
+	c.stopLoops(wanted)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bad, c.job = bad, args.JobName
+	for key, e := range wanted {
+		if c.loops[key] != nil {
+			continue
+		}
+		loopCtx, cancel := context.WithCancel(ctx)
+		l := &loop{
+			endpoint: e, interval: args.ScrapeInterval, timeout: args.timeout(e.kind),
+			client: client, fanout: c.fanout, logger: c.opts.Logger, cancel: cancel,
+		}
+		c.loops[key] = l
+		running.Go(func() { l.run(loopCtx) })
+	}
+}
+
+// stopLoops stops those whose endpoint is not among wanted.
+func (c *Component) stopLoops(wanted map[string]endpoint) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, l := range c.loops {
+		if _, stays := wanted[key]; !stays {
+			l.cancel()
+			delete(c.loops, key)
+		}
+	}
+}
+
+// DebugInfo is what the component tells about itself in River.
+type DebugInfo struct {
+	Targets []TargetStatus `river:"target,block,optional"`
+	Errors  []string       `river:"errors,attr,optional"` // of targets that cannot be asked
+}
+
+// TargetStatus is how the last request to one endpoint went.
+type TargetStatus struct {
+	JobName            string            `river:"job,attr"`
+	URL                string            `river:"url,attr"`
+	Health             string            `river:"health,attr"` // unknown, up or down
+	Labels             map[string]string `river:"labels,attr"`
+	LastError          string            `river:"last_error,attr,optional"`
+	LastScrape         time.Time         `river:"last_scrape,attr"`
+	LastScrapeDuration time.Duration     `river:"last_scrape_duration,attr,optional"`
+}
+
+// DebugInfo implements component.DebugComponent.
+func (c *Component) DebugInfo() interface{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	info := DebugInfo{}
+	for _, err := range c.bad {
+		info.Errors = append(info.Errors, err.Error())
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.loops)) {
+		info.Targets = append(info.Targets, c.loops[key].describe(c.job))
+	}
+	return info
+}
+
+func (l *loop) describe(job string) TargetStatus {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := TargetStatus{
+		JobName: job, Health: "unknown", Labels: l.endpoint.set.Map(),
+		LastScrape: l.status.at, LastScrapeDuration: l.status.took,
+	}
+	if u, err := url.Parse(l.endpoint.url); err == nil {
+		t.URL = u.Redacted()
+	}
+	switch {
+	case l.status.err != nil:
+		t.Health, t.LastError = "down", l.status.err.Error()
+	case !l.status.at.IsZero():
+		t.Health = "up"
+	}
+	return t
+}
