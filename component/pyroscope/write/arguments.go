@@ -19,13 +19,7 @@ type Arguments struct {
 	ExternalLabels map[string]string  `river:"external_labels,attr,optional"` // added to every profile, over its own labels
 	Endpoints      []*EndpointOptions `river:"endpoint,block,optional"`
 	Queue          *QueueOptions      `river:"queue,block,optional"` // nil: profiles wait in memory
-	Tracing        *Tracing           `river:"tracing,block,optional"`
-}
-
-// Tracing is accepted because Grafana Alloy has it, and does nothing here.
-type Tracing struct {
-	JaegerPropagator       bool `river:"jaeger_propagator,attr,optional"`
-	TraceContextPropagator bool `river:"trace_context_propagator,attr,optional"`
+	Tracing        Tracing            `river:"tracing,block,optional"`
 }
 
 // Exports is what pyroscope.write offers to others.
@@ -34,7 +28,10 @@ type Exports struct {
 }
 
 // SetToDefault implements river.Defaulter.
-func (a *Arguments) SetToDefault() { *a = Arguments{} }
+func (a *Arguments) SetToDefault() {
+	*a = Arguments{}
+	a.Tracing.SetToDefault()
+}
 
 // Validate implements river.Validator. It also checks the endpoints, which have
 // no Validate of their own, since only here is it known which one is meant.
@@ -61,6 +58,19 @@ func (a *Arguments) Validate() error {
 		return fmt.Errorf("endpoint %d of %d: %w", i+1, len(a.Endpoints), err)
 	}
 	return nil
+}
+
+// settings returns those of each endpoint.
+func (a *Arguments) settings() []settings {
+	all := make([]settings, len(a.Endpoints))
+	keys := queueKeys(a.Endpoints)
+	for i, o := range a.Endpoints {
+		all[i] = settings{opts: o, tracing: a.Tracing}
+		if a.Queue != nil {
+			all[i].queue, all[i].key = a.Queue, keys[i]
+		}
+	}
+	return all
 }
 
 func refuse(attribute, format string, args ...any) error {
@@ -142,9 +152,6 @@ func parseEndpointURL(raw string) (*url.URL, error) {
 // ignored returns the arguments that are set, but do nothing here.
 func (a *Arguments) ignored() []string {
 	var names []string
-	if a.Tracing != nil {
-		names = append(names, "tracing")
-	}
 	for _, o := range a.Endpoints {
 		if o.DebugInfoUploadTimeout != 0 {
 			names = append(names, "debug_info_upload_timeout")

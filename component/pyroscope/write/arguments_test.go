@@ -1,6 +1,7 @@
 package write
 
 import (
+	"context"
 	"encoding/pem"
 	"io"
 	stdlog "log"
@@ -51,8 +52,7 @@ func TestEverythingDecodes(t *testing.T) {
 			fsync_interval = "2s"
 		}
 		tracing {
-			jaeger_propagator         = true
-			trace_context_propagator  = true
+			jaeger_propagator = false
 		}
 		endpoint {
 			url                       = "https://pyroscope.example/base/"
@@ -106,9 +106,11 @@ func TestEverythingDecodes(t *testing.T) {
 		}`
 	var args Arguments
 	require.NoError(t, river.Unmarshal([]byte(config), &args))
-	require.Equal(t, []string{"tracing", "debug_info_upload_timeout"}, args.ignored())
+	require.Equal(t, []string{"debug_info_upload_timeout"}, args.ignored())
 
 	require.Equal(t, &QueueOptions{MaxBytes: 2 << 20, MaxAge: 30 * time.Minute, MaxInFlight: 4, Fsync: "always", FsyncInterval: 2 * time.Second}, args.Queue)
+
+	require.Equal(t, Tracing{TraceContextPropagator: true}, args.Tracing)
 
 	first := args.Endpoints[0].HTTPClient.Convert()
 	require.NoError(t, first.Validate())
@@ -260,4 +262,29 @@ func TestProxy(t *testing.T) {
 	newRig(t, args, testTuning()).run().append("x")
 	s.receive(t)
 	require.Equal(t, "/push.v1.PusherService/Push", asked.Path)
+}
+
+// enable_http2 decides which protocol TLS agrees on.
+func TestHTTP2(t *testing.T) {
+	s := newServer(t)
+	protocols := make(chan string, 10)
+	secure := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		protocols <- r.Proto
+		s.Config.Handler.ServeHTTP(w, r)
+	}))
+	secure.EnableHTTP2 = true
+	secure.StartTLS()
+	defer secure.Close()
+	for enabled, want := range map[bool]string{true: "HTTP/2.0", false: "HTTP/1.1"} {
+		args := argumentsTo(secure.URL)
+		args.Endpoints[0].HTTPClient.TLS.InsecureSkipVerify = true
+		args.Endpoints[0].HTTPClient.EnableHTTP2 = enabled
+		r := newRig(t, args, testTuning()).run()
+		r.append("x")
+		require.Equal(t, "x", s.receive(t).profile)
+		require.Equal(t, want, <-protocols)
+		require.NoError(t, r.receiver.Appender().AppendIngest(context.Background(), incoming(t, "/ingest", "y")))
+		require.Equal(t, "y", s.receive(t).profile)
+		require.Equal(t, want, <-protocols)
+	}
 }

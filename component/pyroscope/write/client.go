@@ -11,23 +11,34 @@ import (
 	"connectrpc.com/connect"
 	"github.com/grafana/pyroscope/api/gen/proto/go/push/v1/pushv1connect"
 	"github.com/prometheus/common/config"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // maxResponse bounds what is read of an answer, which is empty or an error text.
 const maxResponse = 1 << 20
 
-// client pushes to one endpoint as its options say. It is immutable.
+// settings are the arguments that one endpoint works by.
+type settings struct {
+	opts    *EndpointOptions
+	queue   *QueueOptions // nil: profiles wait in memory
+	key     string        // of the queue's directory
+	tracing Tracing
+}
+
+// client pushes to one endpoint as its settings say. It is immutable.
 type client struct {
-	opts     *EndpointOptions
-	queue    *QueueOptions // nil: profiles wait in memory
-	key      string        // of the queue's directory
+	settings
 	http     *http.Client
+	idle     func() // closes the connections that are not in use
 	pusher   pushv1connect.PusherServiceClient
 	agent    string
 	replaced chan struct{} // closed when the endpoint has got another client
 }
 
-func newClient(opts *EndpointOptions, queue *QueueOptions, key string) (*client, error) {
+// newClient returns a client whose requests are spans of tracer, unless that is
+// nil.
+func newClient(by settings, tracer trace.TracerProvider) (*client, error) {
+	opts := by.opts
 	u, err := parseEndpointURL(opts.URL)
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: url %w", err)
@@ -36,11 +47,14 @@ func newClient(opts *EndpointOptions, queue *QueueOptions, key string) (*client,
 	if err != nil {
 		return nil, fmt.Errorf("endpoint %s: %w", u.Redacted(), err)
 	}
+	idle := httpClient.CloseIdleConnections // before the transport is wrapped in one that has none
+	if tracer != nil {
+		httpClient.Transport = by.tracing.transport(httpClient.Transport, tracer)
+	}
 	return &client{
-		opts:  opts,
-		queue: queue,
-		key:   key,
-		http:  httpClient,
+		settings: by,
+		http:     httpClient,
+		idle:     idle,
 		pusher: pushv1connect.NewPusherServiceClient(observer{httpClient}, opts.URL,
 			connect.WithReadMaxBytes(maxResponse)),
 		agent:    userAgent(),
@@ -76,7 +90,7 @@ func (c *client) setHeaders(to http.Header) {
 }
 
 // close drops the connections that are not in use.
-func (c *client) close() { c.http.CloseIdleConnections() }
+func (c *client) close() { c.idle() }
 
 // response is what Connect does not tell of an HTTP response.
 type response struct {

@@ -185,18 +185,15 @@ func (c *Component) plan(args Arguments) (changes []change, removed []*endpoint,
 	if args.Queue != nil && c.opts.DataPath == "" {
 		return nil, nil, errors.New("queue: this program gives its components no directory for data")
 	}
-	changes = make([]change, len(args.Endpoints))
+	wanted := args.settings()
+	changes = make([]change, len(wanted))
 	left := slices.Clone(c.endpoints)
-	keys := make([]string, len(args.Endpoints))
-	if args.Queue != nil {
-		keys = queueKeys(args.Endpoints)
-	}
-	adopt := func(matches func(e *endpoint, o *EndpointOptions, queue *QueueOptions, key string) bool) {
-		for i, o := range args.Endpoints {
+	adopt := func(matches func(e *endpoint, by settings) bool) {
+		for i, by := range wanted {
 			if changes[i].endpoint != nil {
 				continue
 			}
-			if k := slices.IndexFunc(left, func(e *endpoint) bool { return matches(e, o, args.Queue, keys[i]) }); k >= 0 {
+			if k := slices.IndexFunc(left, func(e *endpoint) bool { return matches(e, by) }); k >= 0 {
 				changes[i].endpoint = left[k]
 				left = slices.Delete(left, k, k+1)
 			}
@@ -204,9 +201,9 @@ func (c *Component) plan(args Arguments) (changes []change, removed []*endpoint,
 	}
 	adopt((*endpoint).uses) // of several with one URL, those that stay the same stay themselves
 	adopt((*endpoint).fits)
-	for i, o := range args.Endpoints {
-		if e := changes[i].endpoint; e == nil || !e.uses(o, args.Queue, keys[i]) {
-			if changes[i].client, err = newClient(o, args.Queue, keys[i]); err != nil {
+	for i, by := range wanted {
+		if e := changes[i].endpoint; e == nil || !e.uses(by) {
+			if changes[i].client, err = newClient(by, c.opts.Tracer); err != nil {
 				return nil, nil, err
 			}
 		}

@@ -95,17 +95,14 @@ func endpointName(o *EndpointOptions) string {
 	return u.Redacted()
 }
 
-// uses reports whether the endpoint already works with these options.
-func (e *endpoint) uses(o *EndpointOptions, queue *QueueOptions, key string) bool {
-	c := e.client.Load()
-	return c.key == key && reflect.DeepEqual(c.opts, o) && reflect.DeepEqual(c.queue, queue)
-}
+// uses reports whether the endpoint already works by these settings.
+func (e *endpoint) uses(by settings) bool { return reflect.DeepEqual(e.client.Load().settings, by) }
 
-// fits reports whether the endpoint can go on with such options: its profiles are
+// fits reports whether the endpoint can go on with such settings: its profiles are
 // meant for the same server and wait in the same place.
-func (e *endpoint) fits(o *EndpointOptions, queue *QueueOptions, key string) bool {
+func (e *endpoint) fits(by settings) bool {
 	c := e.client.Load()
-	return c.opts.URL == o.URL && c.key == key && (c.queue == nil) == (queue == nil)
+	return c.opts.URL == by.opts.URL && c.key == by.key && (c.queue == nil) == (by.queue == nil)
 }
 
 // configure puts c in force for every attempt that begins from now on, retries
