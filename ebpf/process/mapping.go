@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"os"
 	"slices"
+	"sort"
 
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/procfs"
@@ -136,4 +137,18 @@ func (ms mappings) disjoint() bool {
 		}
 	}
 	return true
+}
+
+// disjointPrefix returns how many mappings from the first on do not overlap each
+// other: one at least, if there is any. Those read from /proc and reported, too, come
+// twice.
+func (ms mappings) disjointPrefix() int {
+	overlap := func(n int) bool {
+		prefix := slices.Clone(ms[:n])
+		return !prefix.disjoint()
+	}
+	if !overlap(len(ms)) {
+		return len(ms)
+	}
+	return sort.Search(len(ms), func(i int) bool { return overlap(i + 1) })
 }

@@ -1,6 +1,8 @@
 package process
 
 import (
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -40,5 +42,24 @@ func TestManyMappingsArePutOff(t *testing.T) {
 			t.Fatal("the store is never told")
 		}
 		tracker.Reap(0)
+	}
+}
+
+// TestSettle adds mappings of which some overlap others: the later ones count, as
+// if each was added alone.
+func TestSettle(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	tracker, _ := newTracker(t, procfs.FS{Root: t.TempDir()})
+	for range 300 {
+		p, alone := &Process{}, mappings{}
+		for i := range random.IntN(40) {
+			start := uint64(random.IntN(100))
+			m := mapping{start: start, end: start + 1 + uint64(random.IntN(12)), bias: uint64(i)}
+			p.added = append(p.added, m)
+			alone = alone.overlay(mappings{m}, func(*Executable) {}, func(*Executable) {})
+		}
+		if tracker.settle(p); !slices.Equal(p.mappings, alone) {
+			t.Fatalf("settled\n%v, one by one\n%v", p.mappings, alone)
+		}
 	}
 }

@@ -221,19 +221,17 @@ func (t *Tracker) executable(p *Process, m procfs.Mapping, buildID string) *Exec
 	return e
 }
 
-// settle puts the mappings that were added among the others: all at once, for a
+// settle puts the mappings that were added among the others: many at once, for a
 // process may have ten thousand.
 func (t *Tracker) settle(p *Process) {
 	added := p.added
 	p.added = nil
-	if sorted := slices.Clone(added); sorted.disjoint() {
-		added = nil
-		if len(sorted) > 0 {
-			p.mappings = p.mappings.overlay(sorted, t.exes.keep, t.exes.release)
-		}
-	}
-	for _, m := range added {
-		p.mappings = p.mappings.overlay(mappings{m}, t.exes.keep, t.exes.release)
+	for len(added) > 0 {
+		n := added.disjointPrefix()
+		at := slices.Clone(added[:n])
+		at.disjoint() // sorts them
+		p.mappings = p.mappings.overlay(at, t.exes.keep, t.exes.release)
+		added = added[n:]
 	}
 }
 
