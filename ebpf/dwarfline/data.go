@@ -132,6 +132,10 @@ func (d *Data) Frames(addr uint64) (frames []Frame, err error) {
 	return frames, firstError(err, lookupErr)
 }
 
+// pagesOfFrame is what is mapped for the names and ranges of a frame: the kernel maps
+// 64 KiB around each place that is read.
+const pagesOfFrame = 128 << 10
+
 // maxResident is how much of mapped sections is read before their pages are
 // given back.
 const maxResident = 32 << 20
@@ -206,6 +210,7 @@ func (d *Data) framesIn(h *hitUnit, addr uint64, w *work) ([]Frame, error) {
 	calls, err := h.entries.callsAt(function, addr, w)
 	first = firstError(first, err)
 	frames := make([]Frame, 0, len(calls))
+	d.read += uint64(1+len(calls)) * pagesOfFrame
 	for _, call := range calls {
 		var e entry
 		c := h.entries.cursor(call)
