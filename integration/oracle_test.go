@@ -157,6 +157,9 @@ func (f nativeFrame) labels(table []symbol) []string {
 	for _, s := range table {
 		if s.start <= f.vaddr && f.vaddr < s.end {
 			names = append(names, s.name)
+			if whole, _, part := strings.Cut(s.name, "."); part { // f.cold, which DWARF data calls f
+				names = append(names, whole)
+			}
 		}
 	}
 	if len(names) > 0 {

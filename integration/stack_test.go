@@ -27,16 +27,15 @@ func stacks(p *profile.Profile) []stack {
 	for _, sample := range p.Sample {
 		s := stack{value: sample.Value[0]}
 		for _, location := range slices.Backward(sample.Location) {
-			for _, line := range slices.Backward(location.Line) {
-				f := frame{name: "(no function)"}
-				if line.Function != nil {
-					f.name = line.Function.Name
-				}
-				if location.Mapping != nil {
-					f.file, f.buildID = location.Mapping.File, location.Mapping.BuildID
-				}
-				s.frames = append(s.frames, f)
+			f := frame{name: "(no function)"}
+			// The last line is the function that the code lies in; the others were inlined.
+			if lines := location.Line; len(lines) > 0 && lines[len(lines)-1].Function != nil {
+				f.name = lines[len(lines)-1].Function.Name
 			}
+			if location.Mapping != nil {
+				f.file, f.buildID = location.Mapping.File, location.Mapping.BuildID
+			}
+			s.frames = append(s.frames, f)
 		}
 		found = append(found, s)
 	}
