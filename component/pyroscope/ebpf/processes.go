@@ -2,7 +2,6 @@ package ebpf
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -75,7 +74,7 @@ func (s Settings) unmatched() string {
 	if err != nil || finder.MatchesAny(pids) {
 		return ""
 	}
-	return fmt.Sprintf("none of %s matches a running process; the debug info, or headwater targets, says why for each process", plural(targets, "target"))
+	return plural(targets, "target") + ", but no running process that matches; the debug info, and headwater targets, say why for each process"
 }
 
 // DebugProcess is a process and its target.
