@@ -9,6 +9,9 @@ import (
 	"github.com/go-kit/log/level"
 )
 
+// NewLogger returns a logger for libraries that use log/slog, which writes to logger.
+func NewLogger(logger log.Logger) *slog.Logger { return newLogger(logger, nil) }
+
 // newLogger returns a logger for Prometheus' libraries that writes to logger, and
 // calls failed with the text of every error. failed may be nil.
 func newLogger(logger log.Logger, failed func(message string)) *slog.Logger {

@@ -3,9 +3,12 @@
 package kubernetes
 
 import (
+	"sync"
+
 	promconfig "github.com/prometheus/common/config"
 	promdiscovery "github.com/prometheus/prometheus/discovery"
 	"github.com/prometheus/prometheus/discovery/kubernetes"
+	"k8s.io/klog/v2"
 
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/common/config"
@@ -15,8 +18,22 @@ import (
 // Name is the component's name in River.
 const Name = "discovery.kubernetes"
 
-// Registration returns what a host needs to offer the component.
-func Registration() component.Registration { return discovery.Registration(Name, convert) }
+// logOnce: the Kubernetes client has one logger for the whole process, and may not
+// be given another while it works.
+var logOnce sync.Once
+
+// Registration returns what a host needs to offer the component. What the
+// Kubernetes client logs goes to the logger of the first one that is built,
+// instead of to standard error.
+func Registration() component.Registration {
+	r := discovery.Registration(Name, convert)
+	build := r.Build
+	r.Build = func(opts component.Options, args component.Arguments) (component.Component, error) {
+		logOnce.Do(func() { klog.SetSlogLogger(discovery.NewLogger(opts.Logger)) })
+		return build(opts, args)
+	}
+	return r
+}
 
 // Arguments configure discovery.kubernetes. Without api_server and
 // kubeconfig_file it talks to the cluster in whose pod it runs.
