@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/headwater/headwater/ebpf/elffile"
 )
 
 // A debug file that was missing is looked for again after firstLook, then after
@@ -69,13 +71,29 @@ func (s *Symbolizer) Explain(o *Object) string {
 	}
 	pkg := ""
 	if status.missing != nil {
-		pkg = s.owners.debugPackage(o.Root, o.Path)
+		if pkg = s.owners.debugPackage(o.Root, o.Path); pkg == "" && sameOnHost(status.missing) {
+			pkg = s.owners.debugPackage("", o.Path)
+		}
 	}
 	dir := DefaultDebugDir
 	if len(s.finder.dirs) > 0 {
 		dir = s.finder.dirs[0]
 	}
 	return status.explain(dir, pkg)
+}
+
+// sameOnHost reports whether an object that was seen below another root, which may
+// be gone with its process, is this host's file of that path.
+func sameOnHost(w *wanted) bool {
+	if w.root == "" || w.buildID == "" {
+		return false
+	}
+	file, err := elffile.Open(w.path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	return file.BuildID() == w.buildID
 }
 
 // packages remembers which package has the debug file of which file.

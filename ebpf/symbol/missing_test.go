@@ -109,6 +109,20 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// The root of a process that has ended is gone; the file is known by its build ID.
+func TestExplainAfterTheEnd(t *testing.T) {
+	path := library(t, "liblzma.so.5")
+	if _, err := os.Stat("/var/lib/dpkg/info"); err != nil {
+		t.Skip("not a Debian system")
+	}
+	s, o := New(Options{DebugDirs: []string{t.TempDir()}}), object(t, 1, path)
+	o.Root = filepath.Join(t.TempDir(), "gone")
+	s.Frames(o, 1, false)
+	if got := s.Explain(o); !strings.Contains(got, ", install liblzma5-dbgsym") {
+		t.Errorf("explained as %q", got)
+	}
+}
+
 // dpkg itself says who owns the shell.
 func TestDpkgOwner(t *testing.T) {
 	const info = "/var/lib/dpkg/info"
