@@ -72,6 +72,7 @@ func stackFigures() []figure {
 		for _, state := range []string{"cold", "warm"} {
 			key := program + " " + state
 			f = append(f, figure{"first " + key, "exec to first complete stack, " + key, "ms", nil},
+				figure{"earlier " + key, "samples in it that were taken before that", "", most(0)},
 				figure{"complete " + key, "complete user stacks of all in it", "%", nil})
 		}
 	}

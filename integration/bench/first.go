@@ -48,16 +48,25 @@ func (b *bench) addFirst(i int, key string, stacks []stack, comm string, begin, 
 	comm = comm[:min(len(comm), 15)]
 	first := end // never
 	var seen share
+	var times []time.Time
 	for _, s := range stacks {
 		if s.comm != comm || s.before.Before(begin) || !s.hasUserPart() {
 			continue
 		}
 		seen.add(s)
+		times = append(times, s.before)
 		if !s.broken && s.before.Before(first) {
 			first = s.before
 		}
 	}
 	b.add("first "+key, i, first.Sub(begin).Seconds()*1e3)
+	earlier := 0
+	for _, t := range times {
+		if t.Before(first) {
+			earlier++
+		}
+	}
+	b.add("earlier "+key, i, float64(earlier))
 	b.addShare("complete "+key, i, seen)
 }
 

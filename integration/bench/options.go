@@ -39,7 +39,7 @@ func parseFlags() (o options, err error) {
 	frames := flag.String("frames", "1,5,21,61,121,1024", "depths of the stacks")
 	flag.IntVar(&o.rate, "rate", 99, "samples per second and CPU")
 	flag.IntVar(&o.rounds, "rounds", 0, "how often each profiler takes its turn; 0: 3, and 2 with -quick")
-	flag.DurationVar(&o.time, "time", 0, "of one measurement; 0: 15s, and 1.5s with -quick")
+	flag.DurationVar(&o.time, "time", 0, "of one measurement; 0: 10s, and 1.5s with -quick")
 	flag.DurationVar(&o.warm, "warm", 6*time.Second, "of a workload, before an agent's cost is measured")
 	flag.IntVar(&o.nice, "nice", -10, "nice value of the programs that only burn CPU")
 	flag.Parse()
@@ -50,7 +50,7 @@ func parseFlags() (o options, err error) {
 	if o.quick {
 		o.setDefaults(2, 1500*time.Millisecond)
 	} else {
-		o.setDefaults(3, 15*time.Second)
+		o.setDefaults(3, 10*time.Second)
 	}
 	o.frames, err = parseDepths(*frames)
 	return o, err
