@@ -1,5 +1,5 @@
 // Grafana Agent Flow with Headwater's pyroscope.ebpf, and the tests that need the real Agent. Use ./run-go in place
-// of go, for the requirements of the main module change.
+// of go, which goes back to the versions that the Agent compiles with.
 module github.com/headwater/headwater/integration/agent
 
 go 1.26.0
@@ -672,60 +672,4 @@ exclude (
 	github.com/tencentcloud/tencentcloud-sdk-go/tencentcloud/common v1.0.194
 	k8s.io/client-go v8.0.0+incompatible
 	k8s.io/client-go v12.0.0+incompatible
-)
-
-// The versions that Grafana Agent v0.40.0 was released with, where the main module asks for newer ones that the
-// Agent does not compile with.
-replace (
-	cloud.google.com/go => cloud.google.com/go v0.111.0
-	cloud.google.com/go/compute => cloud.google.com/go/compute v1.23.3
-	cloud.google.com/go/compute/metadata => cloud.google.com/go/compute/metadata v0.2.4-0.20230617002413-005d2dfb6b68
-	cloud.google.com/go/iam => cloud.google.com/go/iam v1.1.5
-	cloud.google.com/go/pubsub => cloud.google.com/go/pubsub v1.33.0
-	github.com/GoogleCloudPlatform/opentelemetry-operations-go/detectors/gcp => github.com/GoogleCloudPlatform/opentelemetry-operations-go/detectors/gcp v1.20.0
-	github.com/cncf/xds/go => github.com/cncf/xds/go v0.0.0-20231109132714-523115ebc101
-	github.com/docker/cli => github.com/docker/cli v23.0.3+incompatible
-	github.com/docker/distribution => github.com/docker/distribution v2.8.2+incompatible
-	github.com/docker/go-connections => github.com/docker/go-connections v0.4.0
-	github.com/emicklei/go-restful/v3 => github.com/emicklei/go-restful/v3 v3.11.0
-	github.com/envoyproxy/go-control-plane => github.com/envoyproxy/go-control-plane v0.11.1
-	github.com/envoyproxy/protoc-gen-validate => github.com/envoyproxy/protoc-gen-validate v1.0.2
-	github.com/fsnotify/fsnotify => github.com/fsnotify/fsnotify v1.6.0
-	github.com/go-openapi/jsonpointer => github.com/go-openapi/jsonpointer v0.20.0
-	github.com/go-openapi/jsonreference => github.com/go-openapi/jsonreference v0.20.2
-	github.com/go-openapi/swag => github.com/go-openapi/swag v0.22.4
-	github.com/google/gnostic-models => github.com/google/gnostic-models v0.6.8
-	github.com/google/s2a-go => github.com/google/s2a-go v0.1.7
-	github.com/googleapis/enterprise-certificate-proxy => github.com/googleapis/enterprise-certificate-proxy v0.3.2
-	github.com/googleapis/gax-go/v2 => github.com/googleapis/gax-go/v2 v2.12.0
-	github.com/grafana/pyroscope/api => github.com/grafana/pyroscope/api v0.4.0
-	github.com/grpc-ecosystem/grpc-gateway/v2 => github.com/grpc-ecosystem/grpc-gateway/v2 v2.18.0
-	github.com/mdlayher/socket => github.com/mdlayher/socket v0.4.1
-	github.com/miekg/dns => github.com/miekg/dns v1.1.56
-	github.com/opencontainers/image-spec => github.com/opencontainers/image-spec v1.1.0-rc4
-	github.com/prometheus/client_golang => github.com/prometheus/client_golang v1.18.0
-	github.com/prometheus/client_model => github.com/prometheus/client_model v0.5.0
-	github.com/prometheus/common => github.com/prometheus/common v0.46.0
-	github.com/prometheus/procfs => github.com/prometheus/procfs v0.12.0
-	go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc => go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.46.0
-	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp => go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.45.0
-	go.opentelemetry.io/otel => go.opentelemetry.io/otel v1.21.0
-	go.opentelemetry.io/otel/metric => go.opentelemetry.io/otel/metric v1.21.0
-	go.opentelemetry.io/otel/sdk => go.opentelemetry.io/otel/sdk v1.21.0
-	go.opentelemetry.io/otel/sdk/metric => go.opentelemetry.io/otel/sdk/metric v1.20.0
-	go.opentelemetry.io/otel/trace => go.opentelemetry.io/otel/trace v1.21.0
-	go.opentelemetry.io/proto/otlp => go.opentelemetry.io/proto/otlp v1.0.0
-	gonum.org/v1/gonum => gonum.org/v1/gonum v0.14.0
-	google.golang.org/api => google.golang.org/api v0.149.0
-	google.golang.org/genproto => google.golang.org/genproto v0.0.0-20231212172506-995d672761c0
-	google.golang.org/genproto/googleapis/api => google.golang.org/genproto/googleapis/api v0.0.0-20231211222908-989df2bf70f3
-	google.golang.org/genproto/googleapis/rpc => google.golang.org/genproto/googleapis/rpc v0.0.0-20240102182953-50ed04b92917
-	google.golang.org/grpc => google.golang.org/grpc v1.61.0
-	k8s.io/api => k8s.io/api v0.28.3
-	k8s.io/apimachinery => k8s.io/apimachinery v0.28.3
-	k8s.io/client-go => k8s.io/client-go v0.28.3
-	k8s.io/kube-openapi => k8s.io/kube-openapi v0.0.0-20231010175941-2dd684a91f00
-	k8s.io/utils => k8s.io/utils v0.0.0-20230726121419-3b25d923346b
-	sigs.k8s.io/json => sigs.k8s.io/json v0.0.0-20221116044647-bc3834ca7abd
-	sigs.k8s.io/yaml => sigs.k8s.io/yaml v1.3.0
 )
