@@ -7,7 +7,7 @@
 // testdata/NAME.expect. Where this module's runtime means to answer otherwise, its
 // answer is in testdata/NAME.differs, with the reason. The tests of this package
 // run the tables in our runtime; those of the nested module integration/agent run
-// them in the Agent and write the .expect files (go test -update).
+// them in the Agent and write the .expect files (make agent-test UPDATE=1).
 package conformance
 
 import (
