@@ -2,10 +2,13 @@ package dwarfline
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,6 +46,62 @@ func build(t testing.TB, source, compiler string, flags ...string) string {
 	return filepath.Join(dir, "program")
 }
 
+// programs are what built has made, by compiler, source and flags.
+var programs = struct {
+	mu   sync.Mutex
+	dir  string
+	byID map[string]func() (string, error)
+}{byID: map[string]func() (string, error){}}
+
+// built is build for those who only read the program: each is compiled once.
+func built(t testing.TB, source, compiler string, flags ...string) string {
+	t.Helper()
+	if _, err := exec.LookPath(compiler); err != nil {
+		skip(t, "%s is not installed", compiler)
+	}
+	args := append(slices.Clone(flags), "-o", "program")
+	programs.mu.Lock()
+	once := programs.byID[fmt.Sprint(compiler, source, args)]
+	if once == nil {
+		dir := filepath.Join(programs.dir, fmt.Sprint(len(programs.byID)))
+		once = sync.OnceValues(func() (string, error) {
+			source, err := filepath.Abs(filepath.Join("testdata", source))
+			if err == nil {
+				err = os.Mkdir(dir, 0o755)
+			}
+			if err != nil {
+				return "", err
+			}
+			cmd := exec.Command(compiler, append(args, source)...)
+			cmd.Dir = dir
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return "", fmt.Errorf("%v: %w\n%s", cmd.Args, err, out)
+			}
+			return filepath.Join(dir, "program"), nil
+		})
+		programs.byID[fmt.Sprint(compiler, source, args)] = once
+	}
+	programs.mu.Unlock()
+	program, err := once()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+// TestMain removes what built has made.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "dwarfline")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	programs.dir = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
 // TestAddr2line compares programs of many compilers and forms of DWARF.
 func TestAddr2line(t *testing.T) {
 	for _, tt := range []struct {
@@ -67,7 +126,8 @@ func TestAddr2line(t *testing.T) {
 		{"zlib", "plain.c", "gcc", []string{"-O2", "-g", "-gz=zlib"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			program := build(t, tt.source, tt.compiler, tt.flags...)
+			t.Parallel()
+			program := built(t, tt.source, tt.compiler, tt.flags...)
 			compare(t, program, program, codeAddresses(t, program, 1000, 1)).check(t)
 		})
 	}
@@ -78,6 +138,7 @@ func TestAddr2line(t *testing.T) {
 func TestAddr2lineGo(t *testing.T) {
 	for _, tt := range []struct{ name, experiment string }{{"DWARF 4", "nodwarf5"}, {"DWARF 5", "dwarf5"}} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			program := filepath.Join(t.TempDir(), "program")
 			cmd := exec.Command("go", "build", "-o", program, "../testdata/golang/plain")
 			cmd.Env = append(os.Environ(), "GOEXPERIMENT="+tt.experiment, "CGO_ENABLED=0")
@@ -91,7 +152,8 @@ func TestAddr2lineGo(t *testing.T) {
 
 // TestCompressed compares the forms of compression.
 func TestCompressed(t *testing.T) {
-	plain := build(t, "plain.c", "gcc", "-O2", "-g")
+	t.Parallel()
+	plain := built(t, "plain.c", "gcc", "-O2", "-g")
 	for _, form := range []string{"zlib", "zlib-gnu", "zstd"} {
 		t.Run(form, func(t *testing.T) {
 			program := filepath.Join(t.TempDir(), "program")
@@ -111,8 +173,9 @@ func TestSplit(t *testing.T) {
 		{"gcc DWARF 4", "plain.c", "gcc", "-gdwarf-4", "dwp"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			// The DWARF 5 of clang is beyond addr2line even unsplit.
-			twin := build(t, tt.source, tt.compiler, "-O2", "-gdwarf-4")
+			twin := built(t, tt.source, tt.compiler, "-O2", "-gdwarf-4")
 			split := build(t, tt.source, tt.compiler, "-O2", tt.version, "-gsplit-dwarf")
 			addrs := codeAddresses(t, split, 1000, 1)
 			beside := compare(t, split, twin, addrs)
@@ -144,7 +207,8 @@ func TestSplit(t *testing.T) {
 func TestSupplementary(t *testing.T) {
 	for _, version := range []string{"-gdwarf-4", "-gdwarf-5"} {
 		t.Run(version, func(t *testing.T) {
-			one := build(t, "templates.cc", "g++", "-O2", version)
+			t.Parallel()
+			one := built(t, "templates.cc", "g++", "-O2", version)
 			content, err := os.ReadFile(one)
 			if err != nil {
 				t.Fatal(err)
@@ -183,6 +247,7 @@ func dataUsesSupplementary(t *testing.T, file string) bool {
 // TestDebugPackage compares Debian's debug file of the C library, which dwz has
 // been over and whose sections are compressed.
 func TestDebugPackage(t *testing.T) {
+	t.Parallel()
 	found, _ := filepath.Glob("/lib/*/libc.so.6")
 	if len(found) == 0 {
 		skip(t, "no C library found")

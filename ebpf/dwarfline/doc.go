@@ -9,8 +9,8 @@
 // function alone, and the line by running the one sequence of the line program
 // that covers it: a sequence starts from a known state wherever it stands.
 //
-// Package debug/dwarf serves the tests as a second opinion. It cannot carry
-// this: dwarf.New parses the abbreviations of every unit and keeps them, an
+// The tests compare with addr2line, elfutils and LLVM. Package debug/dwarf cannot
+// carry this: dwarf.New parses the abbreviations of every unit and keeps them, an
 // Entry costs an allocation for each attribute, so that walking one unit of a C++
 // program takes longer than all units of a lookup here, its LineReader allocates
 // what a count in the file says, and it knows neither supplementary

@@ -30,7 +30,8 @@ func sectionsFrom(t testing.TB, file string) *Sections {
 // TestDamaged wants neither panic nor hang of data in which any one byte is
 // wrong or that ends anywhere.
 func TestDamaged(t *testing.T) {
-	program := build(t, "plain.c", "gcc", "-O2", "-g")
+	t.Parallel()
+	program := built(t, "plain.c", "gcc", "-O2", "-g")
 	addrs := codeAddresses(t, program, 20, 1)
 	whole := sectionsFrom(t, program)
 	for name, section := range sectionsOf(whole) {
@@ -122,6 +123,7 @@ func TestHugeCounts(t *testing.T) {
 // TestTooMuchWork wants an end of a unit whose functions all have the same long
 // list of ranges.
 func TestTooMuchWork(t *testing.T) {
+	t.Parallel()
 	// 1: a unit with ranges; 2: a function with ranges, as are all that follow.
 	entries := []byte{1, 0, 0, 0, 0}
 	for range 1 << 15 {
@@ -145,7 +147,8 @@ func TestTooMuchWork(t *testing.T) {
 // TestTruncatedWhileMapped wants an error, not the end of the process, when a
 // mapped file becomes shorter.
 func TestTruncatedWhileMapped(t *testing.T) {
-	content, err := os.ReadFile(build(t, "plain.c", "gcc", "-O2", "-g"))
+	t.Parallel()
+	content, err := os.ReadFile(built(t, "plain.c", "gcc", "-O2", "-g"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,6 +172,7 @@ func TestTruncatedWhileMapped(t *testing.T) {
 // TestMissingFiles wants lines without functions, and an error that names the
 // file, when a .dwo file is missing.
 func TestMissingFiles(t *testing.T) {
+	t.Parallel()
 	program := build(t, "plain.c", "gcc", "-O2", "-g", "-gsplit-dwarf")
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(program), "*.dwo"))
 	if err != nil || len(files) != 1 {
@@ -194,7 +198,8 @@ func TestMissingFiles(t *testing.T) {
 // TestCacheBudget wants the memory of units within the budget, and the same
 // answers.
 func TestCacheBudget(t *testing.T) {
-	program := build(t, "templates.cc", "g++", "-O2", "-g")
+	t.Parallel()
+	program := built(t, "templates.cc", "g++", "-O2", "-g")
 	f, err := elffile.Open(program)
 	if err != nil {
 		t.Fatal(err)
@@ -221,6 +226,7 @@ func TestCacheBudget(t *testing.T) {
 // TestTooManyAbbreviations wants an end of an index whose every unit searches a
 // long list of abbreviations for its root's.
 func TestTooManyAbbreviations(t *testing.T) {
+	t.Parallel()
 	var abbrevs []byte
 	for range 1 << 18 {
 		abbrevs = append(abbrevs, 2, 0x11, 0, 0, 0)
