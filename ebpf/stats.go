@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -72,6 +73,9 @@ func (s *Session) Stats() Stats {
 	out.Pages, out.PagesEvicted, out.TableBytes = usage.Pages, usage.Evicted, usage.Reserved
 	if err := s.symbolizer.KernelStatus().Err; err != nil {
 		out.Errors["kernel symbols: "+err.Error()]++
+	}
+	for file, problem := range s.symbolizer.Problems() {
+		out.Errors[fmt.Sprintf("debug info of %s: %v", file, problem)]++
 	}
 	if c, err := s.kernel.Counters(); err == nil {
 		out.Expected, out.Idle, out.Ignored, out.Lost = c.Expected, c.Idle, c.Ignored, c.Lost

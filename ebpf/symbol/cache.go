@@ -42,6 +42,7 @@ func keyOf(o *Object) tableKey {
 // tableEntry is the names of an executable, loaded or being loaded.
 type tableEntry struct {
 	key     tableKey
+	path    string // of the object that it was made for
 	once    sync.Once
 	element *list.Element
 	ids     map[uint32]struct{} // of the objects that share it
@@ -70,8 +71,8 @@ func (c *tableCache) frames(o *Object, at uint64) []Frame {
 		if e == nil || e.names == nil {
 			return nil
 		}
-		if frames, bytes, ok := e.names.frames(at); ok {
-			c.resize(e, bytes)
+		if frames, now, ok := e.names.frames(at); ok {
+			c.update(e, now)
 			return frames
 		}
 	}
@@ -114,7 +115,7 @@ func (c *tableCache) entry(o *Object) *tableEntry {
 	if _, failed := c.failed[o.ID]; failed {
 		return nil
 	}
-	e := &tableEntry{key: key, ids: map[uint32]struct{}{o.ID: {}}}
+	e := &tableEntry{key: key, path: o.Path, ids: map[uint32]struct{}{o.ID: {}}}
 	e.element = c.recent.PushFront(e)
 	c.byKey[key] = e
 	return e
@@ -141,13 +142,33 @@ func (c *tableCache) loaded(e *tableEntry, id uint32, n *names, status Status) {
 	c.account(e, status.Bytes)
 }
 
-// resize records that the names of e hold so many bytes now.
-func (c *tableCache) resize(e *tableEntry, bytes int) {
+// update records how the names of e stand after use.
+func (c *tableCache) update(e *tableEntry, now usage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.byKey[e.key] == e && e.status.Bytes != bytes {
-		c.account(e, bytes)
+	if c.byKey[e.key] != e {
+		return
 	}
+	if now.problem != nil { // which stays when the sources are dropped
+		e.status.DebugInfo = now.problem
+	}
+	if e.status.Bytes != now.bytes {
+		c.account(e, now.bytes)
+	}
+}
+
+// problems returns what is missing or damaged of debug info, by the path of the
+// object that was seen with it first.
+func (c *tableCache) problems() map[string]error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := map[string]error{}
+	for _, e := range c.byKey {
+		if e.bytes > 0 && e.status.DebugInfo != nil {
+			found[e.path] = e.status.DebugInfo
+		}
+	}
+	return found
 }
 
 // account sets the memory of e and drops what exceeds the budget.

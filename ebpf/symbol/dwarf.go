@@ -123,7 +123,7 @@ func (d *dwarf) close() {
 	d.opened, d.data = true, nil
 }
 
-// problem tells what could not be read.
+// problem implements prober.
 func (d *dwarf) problem() error {
 	if errors.Is(d.err, dwarfline.ErrNoInfo) {
 		return nil

@@ -2,6 +2,7 @@ package symbol
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -103,5 +104,53 @@ func TestDWARFClosed(t *testing.T) {
 	n.close()
 	if used := finder.spill.Used(); used != 0 {
 		t.Errorf("%d bytes are mapped yet", used)
+	}
+}
+
+// TestPartsOfDebugInfo removes files that DWARF data refers to, which must be told
+// to the user, and does not cost the functions' own names.
+func TestPartsOfDebugInfo(t *testing.T) {
+	split := compile(t, "a.c", inlining, "-O2", "-g", "-gsplit-dwarf")
+	parts, err := filepath.Glob(filepath.Join(filepath.Dir(split), "*.dwo"))
+	if err != nil || len(parts) != 1 {
+		t.Fatalf("%v, %v", parts, err)
+	}
+	shared := compile(t, "a.c", inlining, "-O2", "-g")
+	common, twin := filepath.Join(filepath.Dir(shared), "common"), shared+"2"
+	content, err := os.ReadFile(shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, content, twin)
+	run(t, "", "dwz", "-m", common, "-M", common, shared, twin)
+	for part, program := range map[string]string{parts[0]: split, common: shared} {
+		whole, o := New(Options{}), object(t, 1, program)
+		var at uint64
+		for _, f := range nmFunctions(t, program) {
+			if f.name == "sum" {
+				at = f.addr + f.size/2
+			}
+		}
+		whole.Frames(o, at, false)
+		if problems := whole.Problems(); len(problems) > 0 || whole.Explain(o) != "" {
+			t.Errorf("%s is there: %v, %q", part, problems, whole.Explain(o))
+		}
+		if err := os.Remove(part); err != nil {
+			t.Fatal(err)
+		}
+		s := New(Options{})
+		if frames := s.Frames(o, at, false); frames[len(frames)-1].Function != "sum" {
+			t.Errorf("%+v", frames)
+		}
+		name := filepath.Base(part)
+		if status, _ := s.Status(o); status.Reason != Named || status.DebugInfo == nil {
+			t.Errorf("status %+v", status)
+		}
+		if problem := s.Problems()[program]; problem == nil || !strings.Contains(problem.Error(), name) || !strings.Contains(problem.Error(), "missing") {
+			t.Errorf("problem: %v", problem)
+		}
+		if text := s.Explain(o); !strings.HasPrefix(text, "the debug info is not whole; ") || !strings.Contains(text, name) {
+			t.Errorf("explained as %q", text)
+		}
 	}
 }

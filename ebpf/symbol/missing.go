@@ -61,12 +61,12 @@ func (s *Symbolizer) forgetNames(e *tableEntry) {
 }
 
 // Explain returns a sentence that says why functions of an object have no names,
-// and what to install on this host or in the object's root to get them; "" if
-// they have names or if none was asked for. The first call for an object may read
+// or no lines where debug info should have them, and what to install on this host
+// or in the object's root to get them; "" if all is well or nothing was asked for. The first call for an object may read
 // the package manager's lists.
 func (s *Symbolizer) Explain(o *Object) string {
 	status, ok := s.Status(o)
-	if !ok || status.Reason == Named {
+	if !ok {
 		return ""
 	}
 	pkg := ""

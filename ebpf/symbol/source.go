@@ -19,6 +19,12 @@ type source interface {
 // closer is a source that holds more than memory.
 type closer interface{ close() }
 
+// prober is a source that may find out late that something is missing or damaged.
+type prober interface {
+	// problem returns the first thing that could not be read, nil if all is well.
+	problem() error
+}
+
 // files are what the sources of one executable read. They stay open as long as
 // its names are in use.
 type files struct {
@@ -50,13 +56,19 @@ type names struct {
 	closed  bool
 }
 
+// usage tells how the sources of an executable stand.
+type usage struct {
+	bytes   int   // memory that they hold
+	problem error // the first thing that could not be read
+}
+
 // frames asks the sources in their order. ok is false if the names were closed
-// meanwhile, and bytes is the memory that they hold now.
-func (n *names) frames(at uint64) (frames []Frame, bytes int, ok bool) {
+// meanwhile.
+func (n *names) frames(at uint64) (frames []Frame, now usage, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
-		return nil, 0, false
+		return nil, usage{}, false
 	}
 	if n.files.changed() {
 		n.dropSources()
@@ -66,7 +78,16 @@ func (n *names) frames(at uint64) (frames []Frame, bytes int, ok bool) {
 			break
 		}
 	}
-	return frames, n.bytesLocked(), true
+	return frames, usage{n.bytesLocked(), n.problemLocked()}, true
+}
+
+func (n *names) problemLocked() error {
+	for _, s := range n.sources {
+		if p, ok := s.(prober); ok && p.problem() != nil {
+			return p.problem()
+		}
+	}
+	return nil
 }
 
 func (n *names) bytesLocked() int {

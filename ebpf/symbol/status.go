@@ -36,6 +36,7 @@ type Status struct {
 	Symbols   int    // ranges of addresses with a name
 	Bytes     int    // memory of the table
 	Err       error  // what went wrong; a part of the symbols may be there still
+	DebugInfo error  // what is missing or damaged of the DWARF data, found when it was read: functions lack inlined callers or lines
 	Fetch     error  // how asking the Fetcher for the debug file stands; nil if it was not asked
 
 	missing *wanted // the debug file to look for again
@@ -47,7 +48,10 @@ func (s Status) explain(dir, pkg string) string {
 	var b strings.Builder
 	switch s.Reason {
 	case Named:
-		return ""
+		if s.DebugInfo == nil {
+			return ""
+		}
+		b.WriteString("the debug info is not whole")
 	case DebugMissing:
 		b.WriteString("only exported functions have names")
 	case NoSymbols:
@@ -68,8 +72,10 @@ func (s Status) explain(dir, pkg string) string {
 	if s.Fetch != nil {
 		fmt.Fprintf(&b, "; %v", s.Fetch)
 	}
-	if s.Err != nil {
-		fmt.Fprintf(&b, "; %v", s.Err)
+	for _, err := range []error{s.Err, s.DebugInfo} {
+		if err != nil {
+			fmt.Fprintf(&b, "; %v", err)
+		}
 	}
 	return b.String()
 }

@@ -148,6 +148,10 @@ func (s *Symbolizer) Forget(id uint32) {
 // address of it has been named yet, or if its table was dropped since.
 func (s *Symbolizer) Status(o *Object) (status Status, ok bool) { return s.tables.status(o) }
 
+// Problems tells by path which executables in use have debug info of which a part
+// is missing or cannot be read, such as a .dwo file or dwz's supplementary file.
+func (s *Symbolizer) Problems() map[string]error { return s.tables.problems() }
+
 // Stats are sizes of what a Symbolizer holds.
 type Stats struct {
 	Tables     int // symbol tables of objects
