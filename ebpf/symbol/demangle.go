@@ -61,7 +61,16 @@ func (m DemangleMode) Apply(name string) string {
 	if err != nil || shown == "" {
 		return name
 	}
+	if m == DemangleSimplified && strings.HasPrefix(name, "_R") {
+		shown = withoutEmptyArguments(shown)
+	}
 	return validUTF8(shown)
+}
+
+// withoutEmptyArguments removes the brackets that the demangler leaves where it
+// left out the generic arguments of a name in Rust's v0 scheme.
+func withoutEmptyArguments(name string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(name, "::<>", ""), "<>", "")
 }
 
 // demangleName calls the demangler, which names from foreign files must not

@@ -18,7 +18,7 @@ func TestDemangle(t *testing.T) {
 		{"_ZN3foo3barEi.isra.0", "foo::bar", "foo::bar", "foo::bar(int)"},
 		{"_ZN4core3fmt9Formatter3pad17h0123456789abcdefE", "core::fmt::Formatter::pad", "core::fmt::Formatter::pad", "core::fmt::Formatter::pad"},
 		{"_RNvCskwGfYPst2Cb_3foo16example_function", "foo::example_function", "foo::example_function", "foo::example_function"},
-		{"_RINvNtCs6xxl1lAjzDf_1a6shapes5twiceNCNvB4_4main0EB4_", "a::shapes::twice::<>", "a::shapes::twice::<a::main::{closure#0}>", "a::shapes::twice::<a::main::{closure#0}>"},
+		{"_RINvNtCs6xxl1lAjzDf_1a6shapes5twiceNCNvB4_4main0EB4_", "a::shapes::twice", "a::shapes::twice::<a::main::{closure#0}>", "a::shapes::twice::<a::main::{closure#0}>"},
 		{"_RNvCskwGfYPst2Cb_3foo16example_function.llvm.123456", "foo::example_function", "foo::example_function", "foo::example_function"},
 		{"_ZN4core3ptr85drop_in_place$LT$std..rt..lang_start$LT$$LP$$RP$$GT$..$u7b$$u7b$closure$u7d$$u7d$$GT$17h0123456789abcdefE", "core::ptr::drop_in_place<std::rt::lang_start<()>::{{closure}}>", "core::ptr::drop_in_place<std::rt::lang_start<()>::{{closure}}>", "core::ptr::drop_in_place<std::rt::lang_start<()>::{{closure}}>"},
 		{"_ZZ4mainENKUlvE_clEv", "main::{lambda()#1}::operator()", "main::{lambda()#1}::operator()", "main::{lambda()#1}::operator()() const"},
