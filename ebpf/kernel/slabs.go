@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -29,16 +27,18 @@ var errTableMemory = errors.New("unwind table memory is exhausted")
 // run is a range of words of table memory. It lies in one slab.
 type run struct{ start, words uint32 }
 
-// slabs is table memory: a growing number of BPF array maps of one value each,
-// mapped into this process, see bpf/abi.h. Not safe for concurrent use.
+// slabs is table memory: a growing number of BPF array maps of one value each, of
+// which parts are mapped into this process, see bpf/abi.h. Not safe for concurrent
+// use.
 type slabs struct {
-	outer *ebpf.Map
-	inner *ebpf.MapSpec
-	limit int // slabs
-	data  [][]uint64
-	free  [][]run // by slab, sorted by start, none adjacent
-	dead  []deadRun
-	used  int // words handed out
+	outer  *ebpf.Map
+	inner  *ebpf.MapSpec
+	limit  int // slabs
+	data   []*slab
+	mapped mappedChunks
+	free   [][]run // by slab, sorted by start, none adjacent
+	dead   []deadRun
+	used   int // words handed out
 }
 
 type deadRun struct {
@@ -73,15 +73,14 @@ func (s *slabs) grow() error {
 	if err != nil {
 		return fmt.Errorf("create slab %d of table memory: %w", n, err)
 	}
-	defer m.Close()
-	mem, err := unix.Mmap(m.FD(), 0, slabBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	one, err := newSlab(m)
 	if err != nil {
-		return fmt.Errorf("map slab %d of table memory: %w", n, err)
+		return errors.Join(fmt.Errorf("map slab %d of table memory: %w", n, err), m.Close())
 	}
 	if err := s.outer.Put(uint32(n), m); err != nil {
-		return errors.Join(fmt.Errorf("add slab %d of table memory: %w", n, err), unix.Munmap(mem))
+		return errors.Join(fmt.Errorf("add slab %d of table memory: %w", n, err), one.close())
 	}
-	s.data = append(s.data, unsafe.Slice((*uint64)(unsafe.Pointer(&mem[0])), slabWords))
+	s.data = append(s.data, one)
 	s.free = append(s.free, []run{{start: uint32(n * slabWords), words: uint32(slabWords)}})
 	return nil
 }
@@ -161,10 +160,15 @@ func (s *slabs) insert(r run) {
 	s.free[n] = free
 }
 
-// words returns the memory of a run.
-func (s *slabs) words(start uint32, n int) []uint64 {
+// words returns the memory of a run, which lies in one slab. It stays mapped until
+// the next call.
+func (s *slabs) words(start uint32, n int) ([]uint64, error) {
 	at := int(start) & (slabWords - 1)
-	return s.data[int(start)/slabWords][at : at+n : at+n]
+	one := s.data[int(start)/slabWords]
+	if err := s.mapped.hold(one, at, n); err != nil {
+		return nil, err
+	}
+	return one.words[at : at+n : at+n], nil
 }
 
 // usedBytes and limitBytes are what is handed out, and what can be at most.
@@ -177,7 +181,7 @@ func (s *slabs) bytes() int { return len(s.data) * slabBytes }
 func (s *slabs) close() error {
 	var errs []error
 	for _, d := range s.data {
-		errs = append(errs, unix.Munmap(unsafe.Slice((*byte)(unsafe.Pointer(&d[0])), slabBytes)))
+		errs = append(errs, d.close())
 	}
 	s.data, s.free = nil, nil
 	return errors.Join(errs...)

@@ -10,7 +10,7 @@ import (
 func bareSlabs(n int) *slabs {
 	s := &slabs{}
 	for i := range n {
-		s.data = append(s.data, make([]uint64, slabWords))
+		s.data = append(s.data, &slab{words: make([]uint64, slabWords)})
 		s.free = append(s.free, []run{{start: uint32(i * slabWords), words: uint32(slabWords)}})
 	}
 	return s

@@ -58,7 +58,12 @@ func (t *Tables) SetProcess(pid uint32, p unwind.Process) error {
 		if r, err = t.slabs.alloc(len(mappings) * mappingWords); err != nil {
 			return fmt.Errorf("store %d mappings of process %d: %w", len(mappings), pid, err)
 		}
-		writeMappings(t.slabs.words(r.start, len(mappings)*mappingWords), mappings)
+		words, err := t.slabs.words(r.start, len(mappings)*mappingWords)
+		if err != nil {
+			t.slabs.release(r)
+			return fmt.Errorf("store %d mappings of process %d: %w", len(mappings), pid, err)
+		}
+		writeMappings(words, mappings)
 	}
 	value := profilerProcess{Mappings: r.start, Count: uint32(len(mappings)), Generation: p.Generation}
 	var relative profilerProcess
@@ -130,9 +135,12 @@ func (t *Tables) AddDirectory(first, pages uint32) (unwind.Directory, error) {
 		}
 		r = other
 	}
-	for i := range t.slabs.words(r.start, int(pages)) {
-		t.storeEntry(r.start+uint32(i), 0)
+	words, err := t.slabs.words(r.start, int(pages))
+	if err != nil {
+		t.slabs.release(r)
+		return unwind.Directory{}, fmt.Errorf("directory of %d pages: %w", pages, err)
 	}
+	clear(words)
 	d := unwind.Directory{Word: r.start, First: first, Pages: pages}
 	t.dirs[r.start] = dirEntry{run: r, directory: d}
 	return d, nil
@@ -156,9 +164,17 @@ func (t *Tables) SetPage(d unwind.Directory, page uint64, p *unwind.Page) error 
 		if r, err = t.slabs.alloc(len(words)); err != nil {
 			return fmt.Errorf("store %d unwind rows: %w", len(p.Rows), err)
 		}
-		copy(t.slabs.words(r.start, len(words)), words)
+		to, err := t.slabs.words(r.start, len(words))
+		if err != nil {
+			t.slabs.release(r)
+			return fmt.Errorf("store %d unwind rows: %w", len(p.Rows), err)
+		}
+		copy(to, words)
 	}
-	t.storeEntry(entry, uint64(r.start)|uint64(uint16(len(p.Rows)))<<32|uint64(profilerPageStatePAGE_RESIDENT)<<48)
+	if err := t.storeEntry(entry, uint64(r.start)|uint64(uint16(len(p.Rows)))<<32|uint64(profilerPageStatePAGE_RESIDENT)<<48); err != nil {
+		t.slabs.release(r)
+		return fmt.Errorf("store %d unwind rows: %w", len(p.Rows), err)
+	}
 	t.slabs.release(t.pages.set(entry, r))
 	return nil
 }
@@ -179,10 +195,9 @@ func (t *Tables) makeRoom(bytes int) {
 	}
 	for t.slabs.usedBytes()/8 > limit/64*evictTo {
 		entry, ok := t.pages.victim(t.wasAccessed)
-		if !ok {
+		if !ok || t.storeEntry(entry, 0) != nil {
 			return
 		}
-		t.storeEntry(entry, 0)
 		t.slabs.release(t.pages.remove(entry))
 		t.evicted++
 	}
@@ -192,7 +207,11 @@ func (t *Tables) makeRoom(bytes int) {
 // it. It changes the mark alone, as BPF does.
 func (t *Tables) wasAccessed(entry uint32) bool {
 	const markByte = 7 // of struct page, little endian
-	mark := &unsafe.Slice((*byte)(unsafe.Pointer(&t.slabs.words(entry, 1)[0])), 8)[markByte]
+	words, err := t.slabs.words(entry, 1)
+	if err != nil {
+		return true // it cannot be evicted now
+	}
+	mark := &unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 8)[markByte]
 	accessed := *mark == byte(profilerPageMarkPAGE_ACCESSED)
 	*mark = 0
 	return accessed
@@ -222,11 +241,18 @@ func (t *Tables) Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, bool) 
 	if page == nil {
 		return unwind.WideRule{}, false
 	}
-	rows := int(uint16(atomic.LoadUint64(&t.slabs.words(word, 1)[0]) >> 32))
+	words, err := t.slabs.words(word, 1)
+	if err != nil {
+		return unwind.WideRule{}, false
+	}
+	rows := int(uint16(atomic.LoadUint64(&words[0]) >> 32))
 	if rows == 0 {
 		return unwind.WideRule{}, true
 	}
-	return unwind.RuleIn(t.slabs.words(page.start, int(page.words)), rows, vaddr), true
+	if words, err = t.slabs.words(page.start, int(page.words)); err != nil {
+		return unwind.WideRule{}, false
+	}
+	return unwind.RuleIn(words, rows, vaddr), true
 }
 
 // RemoveDirectory frees a directory and its pages. No process may have mappings
@@ -239,7 +265,7 @@ func (t *Tables) RemoveDirectory(d unwind.Directory) {
 		return
 	}
 	for i := uint32(0); i < d.Pages; i++ {
-		t.storeEntry(d.Word+i, 0)
+		_ = t.storeEntry(d.Word+i, 0) // nobody looks there any more
 		if t.pages.has(d.Word + i) {
 			t.slabs.release(t.pages.remove(d.Word + i))
 		}
@@ -285,6 +311,11 @@ func (t *Tables) HasRoom() bool {
 
 // storeEntry publishes a directory entry: rows written before are seen by
 // whoever sees the entry.
-func (t *Tables) storeEntry(word uint32, entry uint64) {
-	atomic.StoreUint64(&t.slabs.words(word, 1)[0], entry)
+func (t *Tables) storeEntry(word uint32, entry uint64) error {
+	words, err := t.slabs.words(word, 1)
+	if err != nil {
+		return err
+	}
+	atomic.StoreUint64(&words[0], entry)
+	return nil
 }

@@ -28,7 +28,8 @@ func fullPage(rows int) *unwind.Page {
 // lookUp marks a page as BPF does when a walk looks it up.
 func (t *Tables) lookUp(d unwind.Directory, page uint64) bool {
 	entry, _ := t.entry(d, page)
-	word := &t.slabs.words(entry, 1)[0]
+	words, _ := t.slabs.words(entry, 1)
+	word := &words[0]
 	if *word>>48&0xff != uint64(profilerPageStatePAGE_RESIDENT) {
 		return false
 	}
@@ -114,6 +115,8 @@ func TestDirectories(t *testing.T) {
 
 // rows reads a page as BPF does.
 func (t *Tables) rows(d unwind.Directory, page uint64) []uint64 {
-	entry := t.slabs.words(zeroPage(d)+uint32(page), 1)[0]
-	return t.slabs.words(uint32(entry), int(entry>>32&0xffff))
+	words, _ := t.slabs.words(zeroPage(d)+uint32(page), 1)
+	entry := words[0]
+	words, _ = t.slabs.words(uint32(entry), int(entry>>32&0xffff))
+	return words
 }
