@@ -68,6 +68,9 @@ type UnnamedStats struct {
 	File    string
 	BuildID string
 	Reason  string // symbol.Reason in snake_case, or "outside_any_mapping"
-	Detail  string // a sentence that says what is missing, and what to install if that is known
 	Frames  uint64
+
+	// Explain returns a sentence that says what is missing, and what to install if
+	// that is known. It may read the package manager's lists, some megabytes.
+	Explain func() string
 }

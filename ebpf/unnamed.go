@@ -10,8 +10,7 @@ import (
 	"github.com/headwater/headwater/ebpf/symbol/debuginfod"
 )
 
-// shownUnnamed is how many binaries Stats explains. Explaining costs something
-// when it is done for the first time.
+// shownUnnamed is how many binaries Stats has of those with unnamed frames.
 const shownUnnamed = 20
 
 // countUnnamed adds frames without a name, by executable.
@@ -29,21 +28,21 @@ func (s *Session) countUnnamed(frames map[uint32]uint64) {
 // Executables that are forgotten since are left out.
 func (s *Session) describeUnnamed(frames map[uint32]uint64, outside map[string]uint64) []UnnamedStats {
 	var out []UnnamedStats
-	object := map[string]*symbol.Object{}
 	for exe, n := range frames {
 		e := s.tracker.Executable(exe)
 		if e == nil {
 			continue
 		}
 		o := &symbol.Object{ID: e.ID, Path: e.Path, BuildID: e.BuildID, Root: e.Root, Open: e.Open}
-		u := UnnamedStats{File: e.Path, BuildID: e.BuildID, Frames: n}
+		u := UnnamedStats{File: e.Path, BuildID: e.BuildID, Frames: n, Explain: func() string { return s.symbolizer.Explain(o) }}
 		if status, ok := s.symbolizer.Status(o); ok {
 			u.Reason = status.Reason.String()
 		}
-		object[u.File+u.BuildID] = o
 		out = append(out, u)
 	}
-	u := UnnamedStats{File: unknownFunction, Reason: "outside_any_mapping", Detail: "the code is in no file: a just-in-time compiler without a perf map made it, or the file's mapping is gone"}
+	u := UnnamedStats{File: unknownFunction, Reason: "outside_any_mapping", Explain: func() string {
+		return "the code is in no file: a just-in-time compiler without a perf map made it, or the file's mapping is gone"
+	}}
 	for _, n := range outside {
 		u.Frames += n
 	}
@@ -53,13 +52,7 @@ func (s *Session) describeUnnamed(frames map[uint32]uint64, outside map[string]u
 	slices.SortFunc(out, func(a, b UnnamedStats) int {
 		return cmp.Or(cmp.Compare(b.Frames, a.Frames), cmp.Compare(a.File, b.File), cmp.Compare(a.BuildID, b.BuildID))
 	})
-	out = out[:min(len(out), shownUnnamed)]
-	for i := range out {
-		if o := object[out[i].File+out[i].BuildID]; o != nil {
-			out[i].Detail = s.symbolizer.Explain(o)
-		}
-	}
-	return out
+	return out[:min(len(out), shownUnnamed)]
 }
 
 // debuginfodClient is the client in use, if any.

@@ -79,7 +79,7 @@ func (c *Component) DebugInfo() interface{} {
 		info.Ended = append(info.Ended, DebugIncomplete(b))
 	}
 	for _, u := range s.Unnamed {
-		info.Unnamed = append(info.Unnamed, DebugUnnamed(u))
+		info.Unnamed = append(info.Unnamed, DebugUnnamed{File: u.File, BuildID: u.BuildID, Reason: u.Reason, Detail: u.Explain(), Frames: u.Frames})
 	}
 	return info
 }
