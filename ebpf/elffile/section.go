@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 )
 
 // MaxSection bounds the bytes of a section in memory, decompressed.
@@ -40,12 +41,13 @@ type SectionReader struct {
 	Size uint64      // bytes
 	Data io.ReaderAt // of Size bytes; usable until the File is closed
 
-	held []byte // all of Data, if it is in memory
+	inflated *inflated // Data, if the section is compressed
 }
 
-// OpenSection finds a section and checks that the file holds it. Nothing is read,
-// unless the section is compressed: then all of it is held in memory,
-// decompressed. Forms and errors are those of Section.
+// OpenSection finds a section and checks that the file holds it. Nothing is read.
+// The first read of a section that is compressed decompresses all of it, into
+// memory: Go's tool chain compresses call frame information that is not looked at
+// where its table of functions is. Forms and errors are those of Section.
 func (f *File) OpenSection(name string) (*SectionReader, error) {
 	s := f.section(name)
 	if s == nil && strings.HasPrefix(name, ".debug_") {
@@ -57,11 +59,39 @@ func (f *File) OpenSection(name string) (*SectionReader, error) {
 	if s.Flags&elf.SHF_COMPRESSED == 0 && !strings.HasPrefix(s.Name, ".zdebug_") {
 		return f.openRange(name, s.Addr, s.Offset, s.Size)
 	}
-	data, err := f.sectionData(s, MaxSection)
-	if err != nil {
+	content, size, err := f.decompressor(s)
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("section %s: %w", name, err)
+	case content == nil:
+		return f.openRange(name, s.Addr, s.Offset, s.Size)
+	case size > MaxSection:
+		return nil, fmt.Errorf("section %s: %w", name, ErrTooLarge)
 	}
-	return &SectionReader{Name: name, Addr: s.Addr, Size: uint64(len(data)), Data: bytes.NewReader(data), held: data}, nil
+	data := &inflated{read: func() ([]byte, error) { return f.sectionData(s, MaxSection) }}
+	return &SectionReader{Name: name, Addr: s.Addr, Size: size, Data: data, inflated: data}, nil
+}
+
+// inflated is the content of a compressed section from when it is first read.
+type inflated struct {
+	read func() ([]byte, error)
+	once sync.Once
+	data []byte
+	err  error
+}
+
+func (i *inflated) bytes() ([]byte, error) {
+	i.once.Do(func() { i.data, i.err = i.read() })
+	return i.data, i.err
+}
+
+// ReadAt implements io.ReaderAt.
+func (i *inflated) ReadAt(p []byte, off int64) (int, error) {
+	data, err := i.bytes()
+	if err != nil {
+		return 0, err
+	}
+	return bytes.NewReader(data).ReadAt(p, off)
 }
 
 // openRange returns the size bytes at offset off of the image as a section.
@@ -74,9 +104,11 @@ func (f *File) openRange(name string, addr, off, size uint64) (*SectionReader, e
 
 // load reads the whole section.
 func (s *SectionReader) load() (*Section, error) {
-	data, err := s.held, error(nil)
+	var data []byte
+	var err error
 	switch {
-	case data != nil:
+	case s.inflated != nil:
+		data, err = s.inflated.bytes()
 	case s.Size > MaxSection:
 		err = ErrTooLarge
 	default:
