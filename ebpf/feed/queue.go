@@ -14,11 +14,9 @@ const (
 	queueSamples = 1 << 14
 	// spareSamples are kept for the next ones.
 	spareSamples = 1 << 10
-	// spareBuffers of them keep the memory for a copy of a stack, some 64 KiB each:
-	// copies come in bursts, and would else be most of the garbage.
-	spareBuffers = 16
-	// spareCopies of them keep the memory for a copy of a stack, 64 KiB each.
-	spareCopies = 8
+	// spareBytes bounds the memory for copies of stacks that they keep: copies of 64 to
+	// 512 KiB come in bursts, and would else be most of the garbage.
+	spareBytes = 2 << 20
 )
 
 // queue holds samples between the goroutine that drains the kernel's buffer and
@@ -30,6 +28,7 @@ type queue struct {
 	bytes   int // of the copies of stacks among them
 	spare   []*kernel.Sample
 	buffers []*kernel.Sample // spare ones with memory for a copy of a stack
+	spared  int              // bytes of that memory
 	ending  bool             // nobody may be there to make room
 }
 
@@ -110,8 +109,8 @@ func (q *queue) end() {
 func (q *queue) reuse(s *kernel.Sample) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if s.Buffer() > 0 && len(q.buffers) < spareBuffers {
-		q.buffers = append(q.buffers, s)
+	if n := s.Buffer(); n > 0 && q.spared+n <= spareBytes {
+		q.buffers, q.spared = append(q.buffers, s), q.spared+n
 		return
 	}
 	s.DropStack()
@@ -132,5 +131,6 @@ func (q *queue) unused(withStack bool) *kernel.Sample {
 	}
 	s := (*from)[n-1]
 	*from = (*from)[:n-1]
+	q.spared -= s.Buffer()
 	return s
 }

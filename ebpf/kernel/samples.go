@@ -43,11 +43,22 @@ type Sample struct {
 // CopyFrom makes s a copy of from that stays valid. It reuses the memory that s has
 // for frames and for a copy of a stack.
 func (s *Sample) CopyFrom(from *Sample) {
-	frames, user, buffer := s.Kernel[:0], s.User[:0], s.buffer[:0]
+	frames, user, buffer, more := s.Kernel[:0], s.User[:0], slices.Grow(s.buffer[:0], from.Stack.Len()), s.Stack.more[:0]
 	*s = *from
 	s.Kernel, s.User = append(frames, from.Kernel...), append(user, from.User...)
-	s.buffer = append(buffer, from.Stack.bytes...)
-	s.Stack.bytes = s.buffer
+	s.buffer, s.Stack.more = buffer, more
+	s.Stack.stackPart = s.keep(from.Stack.stackPart)
+	for _, part := range from.Stack.more {
+		s.Stack.more = append(s.Stack.more, s.keep(part))
+	}
+}
+
+// keep copies a part of a stack to the buffer.
+func (s *Sample) keep(part stackPart) stackPart {
+	at := len(s.buffer)
+	s.buffer = append(s.buffer, part.bytes...)
+	part.bytes = s.buffer[at:]
+	return part
 }
 
 // Buffer returns the bytes of memory that s keeps for a copy of a stack.
@@ -84,6 +95,7 @@ type sampleReader struct {
 	part      bool               // sample is none: it has more of the stack of the one before
 	continued bool               // a part follows
 	waiting   map[uint32]*Sample // by CPU: samples of which more is to come
+	spare     *Sample            // for the next one that waits
 }
 
 func newSampleReader(calls *ringbuf.Reader, logs *logs) *sampleReader {
@@ -141,9 +153,7 @@ func (r *sampleReader) join(f func(*Sample)) {
 	waiting := r.waiting[s.CPU]
 	switch {
 	case r.part && waiting != nil && waiting.Time == s.Time:
-		part := s.Stack.stackPart
-		part.bytes = slices.Clone(part.bytes)
-		waiting.Stack.more = append(waiting.Stack.more, part)
+		waiting.Stack.more = append(waiting.Stack.more, waiting.keep(s.Stack.stackPart))
 		if !r.continued {
 			r.complete(s.CPU, f)
 		}
@@ -154,7 +164,9 @@ func (r *sampleReader) join(f func(*Sample)) {
 	switch {
 	case r.part: // of a sample that was lost
 	case r.continued:
-		waiting = &Sample{}
+		if waiting, r.spare = r.spare, nil; waiting == nil {
+			waiting = &Sample{}
+		}
 		waiting.CopyFrom(s)
 		r.waiting[s.CPU] = waiting
 	default:
@@ -167,6 +179,7 @@ func (r *sampleReader) complete(cpu uint32, f func(*Sample)) {
 	s := r.waiting[cpu]
 	delete(r.waiting, cpu)
 	f(s)
+	r.spare = s
 }
 
 // decode reads struct sample of bpf/abi.h.
