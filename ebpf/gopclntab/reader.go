@@ -5,6 +5,7 @@ import "fmt"
 // Reader reads functions of a Table. One goroutine may use it.
 type Reader struct {
 	t     *Table
+	marks []uint64 // where functions 0, markEvery, 2*markEvery... begin; 0 until it is read
 	index window
 	funcs window
 	pcs   window
@@ -14,9 +15,13 @@ type Reader struct {
 	data  window // what functions refer to; in the whole image
 }
 
+// markEvery is so many functions that the index of those between two marks is some
+// 2 KiB: one or two reads after the first lookups.
+const markEvery = 256
+
 // NewReader returns a Reader of t.
 func (t *Table) NewReader() *Reader {
-	r := &Reader{t: t}
+	r := &Reader{t: t, marks: make([]uint64, (t.count+markEvery-1)/markEvery)}
 	for _, w := range []struct {
 		w    *window
 		span span
@@ -32,8 +37,11 @@ func (t *Table) NewReader() *Reader {
 // false if pc is before the first or behind the last one. There are functions
 // between those that are not Go's, and padding counts as part of the one before.
 func (r *Reader) Find(pc uint64) (f Func, i int, ok bool, err error) {
+	low, high, err := r.between(pc)
+	if err != nil {
+		return Func{}, 0, false, fmt.Errorf("function at %#x: %w", pc, err)
+	}
 	// The first function that begins behind pc.
-	low, high := 0, r.t.count
 	for low < high {
 		mid := int(uint(low+high) >> 1)
 		entry, err := r.indexField(2 * mid)
@@ -54,6 +62,26 @@ func (r *Reader) Find(pc uint64) (f Func, i int, ok bool, err error) {
 		return Func{}, 0, false, fmt.Errorf("function at %#x: %w", pc, err)
 	}
 	return f, low - 1, pc < f.End, nil
+}
+
+// between returns a range of few functions, among which is the first one that
+// begins behind pc if it is not the one at high.
+func (r *Reader) between(pc uint64) (low, high int, err error) {
+	from, to := 0, len(r.marks)
+	for from < to {
+		mid := int(uint(from+to) >> 1)
+		if r.marks[mid] == 0 {
+			if r.marks[mid], err = r.indexField(2 * mid * markEvery); err != nil {
+				return 0, 0, err
+			}
+		}
+		if r.marks[mid] <= pc {
+			from = mid + 1
+		} else {
+			to = mid
+		}
+	}
+	return max(from-1, 0) * markEvery, min(from*markEvery, r.t.count), nil
 }
 
 // At returns function number i, of Len in ascending order of addresses.
