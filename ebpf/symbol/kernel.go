@@ -9,22 +9,22 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
+	"unicode/utf8"
 )
 
 // kernelTable names addresses of the kernel, its modules and BPF programs.
 type kernelTable struct {
 	ranges  []kernelRange // by start
 	module  []uint16      // by range: index in modules
-	names   string        // each followed by a NUL
-	modules []string      // with brackets; the first is the kernel itself
+	names   kernelNames
+	modules []string // with brackets; the first is the kernel itself
 	status  Status
 }
 
 // kernelRange is a range of addresses with one name.
 type kernelRange struct {
 	start uint64
-	name  uint32 // offset in names
+	name  uint32 // place in names
 	size  uint32
 }
 
@@ -45,12 +45,38 @@ func (t *kernelTable) find(addr uint64) int {
 	return i - 1
 }
 
-func (t *kernelTable) nameAt(i int) string {
-	rest := t.names[t.ranges[i].name:]
-	return rest[:strings.IndexByte(rest, 0)]
+func (t *kernelTable) nameAt(i int) string { return t.names.at(t.ranges[i].name) }
+
+func (t *kernelTable) bytes() int { return cap(t.ranges)*kernelRangeBytes + t.names.len() }
+
+// kernelNames are names of symbols, in pieces of nameBytes: a single buffer would be
+// copied again and again while it grows. No name is in two pieces.
+type kernelNames [][]byte
+
+const (
+	nameBytes = 64 << 10
+	maxName   = 4 << 10 // the kernel's own limit is 512
+)
+
+// add stores a name, which has no NUL, and returns its place.
+func (n *kernelNames) add(name []byte) uint32 {
+	last := len(*n) - 1
+	if last < 0 || len((*n)[last])+len(name) >= nameBytes {
+		*n = append(*n, make([]byte, 0, nameBytes))
+		last++
+	}
+	piece := (*n)[last]
+	at := uint32(last*nameBytes + len(piece))
+	(*n)[last] = append(append(piece, name...), 0)
+	return at
 }
 
-func (t *kernelTable) bytes() int { return cap(t.ranges)*kernelRangeBytes + len(t.names) }
+func (n kernelNames) at(place uint32) string {
+	rest := n[place/nameBytes][place%nameBytes:]
+	return string(rest[:bytes.IndexByte(rest, 0)])
+}
+
+func (n kernelNames) len() int { return len(n) * nameBytes }
 
 // frame names the code at address at.
 func (t *kernelTable) frame(at uint64) Frame {
@@ -82,7 +108,7 @@ func readKallsyms(path string) *kernelTable {
 // kernelSymbol is a line of kallsyms.
 type kernelSymbol struct {
 	addr   uint64
-	name   uint32 // offset in the names
+	name   uint32 // place in the names
 	module uint16
 	text   bool
 }
@@ -90,12 +116,14 @@ type kernelSymbol struct {
 // kernelSymbols is the content of kallsyms, in its order.
 type kernelSymbols struct {
 	list    []kernelSymbol
-	names   string // each followed by a NUL
+	text    int // of them are code
+	names   kernelNames
 	modules []string
 }
 
 // Limits on kallsyms: real ones have some 200,000 lines of 45 bytes.
 const (
+	usualSymbols     = 200_000
 	maxKernelSymbols = 8 << 20
 	maxKernelNames   = 512 << 20
 	maxModules       = 1<<16 - 1
@@ -104,9 +132,8 @@ const (
 // parseKallsyms parses lines "address type name" and "address type name\t[module]"
 // (nm's types, see nm(1)).
 func parseKallsyms(r io.Reader) (kernelSymbols, error) {
-	s := kernelSymbols{modules: []string{kernelFile}}
+	s := kernelSymbols{modules: []string{kernelFile}, list: make([]kernelSymbol, 0, usualSymbols)}
 	index := map[string]uint16{}
-	var names strings.Builder
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		addr, typ, name, module, ok := parseKallsymsLine(lines.Bytes())
@@ -124,15 +151,19 @@ func parseKallsyms(r io.Reader) (kernelSymbols, error) {
 		text := bytes.IndexByte([]byte("tTwW"), typ) >= 0
 		entry := kernelSymbol{addr: addr, module: number, text: text}
 		if text {
-			entry.name = uint32(names.Len())
-			names.WriteString(validUTF8(string(name)))
-			names.WriteByte(0)
+			if !utf8.Valid(name) {
+				name = []byte(validUTF8(string(name)))
+			}
+			if len(name) > maxName {
+				return kernelSymbols{}, fmt.Errorf("a name of %d bytes, want at most %d", len(name), maxName)
+			}
+			entry.name = s.names.add(name)
+			s.text++
 		}
-		if s.list = append(s.list, entry); len(s.list) > maxKernelSymbols || names.Len() > maxKernelNames {
+		if s.list = append(s.list, entry); len(s.list) > maxKernelSymbols || s.names.len() > maxKernelNames {
 			return kernelSymbols{}, fmt.Errorf("more than %d symbols or %d bytes of names", maxKernelSymbols, maxKernelNames)
 		}
 	}
-	s.names = names.String()
 	return s, lines.Err()
 }
 
@@ -169,7 +200,7 @@ const maxKernelFunction = 16 << 10
 // traces show as well: it sorts weak and linker-made names behind the others.
 func newKernelTable(s kernelSymbols) *kernelTable {
 	slices.SortStableFunc(s.list, func(a, b kernelSymbol) int { return cmp.Compare(a.addr, b.addr) })
-	t := &kernelTable{names: s.names, modules: s.modules}
+	t := &kernelTable{names: s.names, modules: s.modules, ranges: make([]kernelRange, 0, s.text), module: make([]uint16, 0, s.text)}
 	for i := 0; i < len(s.list); {
 		next := i + 1
 		for next < len(s.list) && s.list[next].addr == s.list[i].addr {
@@ -187,7 +218,6 @@ func newKernelTable(s kernelSymbols) *kernelTable {
 		}
 		i = next
 	}
-	t.ranges, t.module = slices.Clip(t.ranges), slices.Clip(t.module)
 	t.status = Status{Symbols: len(t.ranges), Bytes: t.bytes()}
 	return t
 }
