@@ -156,12 +156,16 @@ func (p *program) keepSmall(ctx context.Context) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
+	own, err := ownPages()
+	if err != nil {
+		level.Debug(p.logger).Log("msg", "memory that only starting needed stays resident", "err", err)
+	}
 	ticks := time.NewTicker(dropInterval)
 	defer ticks.Stop()
 	for {
-		if err := dropStartupPages(); err != nil {
+		if err := dropPages(own); err != nil {
 			level.Debug(p.logger).Log("msg", "memory that only starting needed stays resident", "err", err)
-			return
+			own = nil
 		}
 		select {
 		case <-ticks.C:
@@ -177,7 +181,7 @@ const (
 	gcPercent = 50
 	// dropInterval is how often parts of the executable are given back. To touch
 	// them again costs a minor page fault each 64 KiB.
-	dropInterval = 10 * time.Second
+	dropInterval = 2 * time.Second
 )
 
 func (p *program) firstLoad() error {
