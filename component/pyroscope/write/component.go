@@ -271,6 +271,7 @@ type EndpointInfo struct {
 	QueueMemory   int    `river:"queue_memory_profiles,attr"`     // of queue_profiles, not on disk
 	QueueDisk     int64  `river:"queue_disk_bytes,attr"`          // of all files
 	QueueTrouble  string `river:"queue_disk_error,attr,optional"` // "" if the disk works
+	QueueAdvice   string `river:"queue_advice,attr,optional"`     // "" unless the queue grows although the endpoint is well
 	LastError     string `river:"last_error,attr,optional"`       // "" if the last push succeeded
 }
 
@@ -284,12 +285,13 @@ func (c *Component) DebugInfo() interface{} {
 }
 
 func (e *endpoint) info() EndpointInfo {
-	held := e.queue.usage()
+	held, advice := e.queue.usage(), e.advice()
 	e.status.mu.Lock()
 	defer e.status.mu.Unlock()
 	info := EndpointInfo{
 		URL: e.name, Sent: e.status.sent, Dropped: e.status.drops,
 		QueueProfiles: held.profiles, QueueBytes: held.bytes, QueueMemory: held.inMemory, QueueDisk: held.diskBytes, QueueTrouble: held.trouble,
+		QueueAdvice: advice,
 	}
 	if e.status.err != nil {
 		info.LastError = brief(e.status.err)

@@ -92,6 +92,7 @@ func (e *endpoint) attempt(c *client, it *item) (response, error) {
 		e.arrived(it)
 	case e.abort.Err() == nil:
 		e.status.failed(err)
+		e.growth.failed()
 	}
 	return response, err
 }
@@ -102,6 +103,7 @@ func (e *endpoint) arrived(it *item) {
 	e.metrics.sentProfiles.Inc()
 	e.metrics.sentBytes.Add(float64(it.size))
 	e.metrics.delivery.Observe(time.Since(it.taken).Seconds())
+	e.lookAtGrowth(true)
 	if e.status.succeeded() {
 		e.journal.info("endpoint takes profiles again")
 	}

@@ -19,21 +19,23 @@ type tuning struct {
 	probeEvery             time.Duration // at most between two attempts while an endpoint is away
 	retryDisk              time.Duration // between two attempts to use a disk that failed
 	logEvery               time.Duration // between two lines of one kind
+	growthWindow           time.Duration // in which the least that waits is compared with the window before
 	grace                  time.Duration // for profiles that come when we are told to stop
 	flush                  time.Duration // for what waits then
 }
 
 func defaultTuning() tuning {
 	return tuning{
-		queueBytes: 32 << 20,
-		queueItems: 4096,
-		senders:    4,
-		maxAge:     time.Hour, // Pyroscope refuses what is older
-		probeEvery: 10 * time.Second,
-		retryDisk:  time.Second,
-		logEvery:   10 * time.Second,
-		grace:      500 * time.Millisecond,
-		flush:      5 * time.Second,
+		queueBytes:   32 << 20,
+		queueItems:   4096,
+		senders:      4,
+		maxAge:       time.Hour, // Pyroscope refuses what is older
+		probeEvery:   10 * time.Second,
+		retryDisk:    time.Second,
+		logEvery:     10 * time.Second,
+		growthWindow: 30 * time.Second,
+		grace:        500 * time.Millisecond,
+		flush:        5 * time.Second,
 	}
 }
 
@@ -47,6 +49,7 @@ type endpoint struct {
 	queue   queue
 	client  atomic.Pointer[client]
 	status  status
+	growth  *growth
 	scout   atomic.Bool // one of the waiting senders looks whether the endpoint is back
 
 	kept       atomic.Int64 // profiles in flight that stay on disk for the next start
@@ -68,6 +71,7 @@ func newEndpoint(c *client, root string, t tuning, m *metrics, logger log.Logger
 		tuning:   t,
 		metrics:  m.of(name),
 		journal:  newJournal(logger, t.logEvery),
+		growth:   newGrowth(t.growthWindow),
 		draining: make(chan struct{}),
 	}
 	if c.queue == nil {
@@ -112,6 +116,7 @@ func (e *endpoint) configure(c *client) {
 	e.pauseUntil.Store(0)
 	if disk, ok := e.queue.(*diskQueue); ok {
 		disk.configure(*c.queue)
+		e.growth.reset()
 	}
 	close(old.replaced)
 	old.close()
@@ -122,7 +127,30 @@ func (e *endpoint) configure(c *client) {
 func (e *endpoint) enqueue(it *item) bool {
 	lost, ok := e.queue.push(it)
 	e.lose(lost...)
+	e.lookAtGrowth(false)
 	return ok
+}
+
+// lookAtGrowth says once that the queue on disk grows although the endpoint is well.
+// A queue in memory soon drops what is too much, and says so.
+func (e *endpoint) lookAtGrowth(arrived bool) {
+	c := e.client.Load()
+	if c.queue == nil {
+		return
+	}
+	waiting := e.queue.usage().profiles
+	if e.growth.look(time.Now(), waiting, arrived, c.queue.MaxInFlight) {
+		e.journal.advise(growthText(c.queue.MaxInFlight), "profiles", waiting)
+	}
+}
+
+// advice is what to change about the endpoint's settings, or "".
+func (e *endpoint) advice() string {
+	c := e.client.Load()
+	if c.queue == nil {
+		return ""
+	}
+	return e.growth.warning(c.queue.MaxInFlight)
 }
 
 // next takes the oldest profile out of the queue, nil if there is none.

@@ -83,6 +83,11 @@ func (j *journal) info(message string, keyvals ...any) {
 	level.Info(j.logger).Log(append([]any{"msg", message}, keyvals...)...)
 }
 
+// advise logs a warning at once.
+func (j *journal) advise(message string, keyvals ...any) {
+	level.Warn(j.logger).Log(append([]any{"msg", message}, keyvals...)...)
+}
+
 // close logs what is left. Events that come later are logged one by one.
 func (j *journal) close() {
 	j.mu.Lock()
