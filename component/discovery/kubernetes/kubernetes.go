@@ -3,15 +3,19 @@
 package kubernetes
 
 import (
+	"flag"
+	"log/slog"
+	"strconv"
 	"sync"
 
+	"github.com/go-kit/log"
 	promconfig "github.com/prometheus/common/config"
 	promdiscovery "github.com/prometheus/prometheus/discovery"
 	"github.com/prometheus/prometheus/discovery/kubernetes"
 	"k8s.io/klog/v2"
 
 	"github.com/headwater/headwater/component"
-	"github.com/headwater/headwater/component/common/config"
+	commonconfig "github.com/headwater/headwater/component/common/config"
 	"github.com/headwater/headwater/component/discovery"
 )
 
@@ -24,27 +28,36 @@ var logOnce sync.Once
 
 // Registration returns what a host needs to offer the component. What the
 // Kubernetes client logs goes to the logger of the first one that is built,
-// instead of to standard error.
+// instead of to standard error; but an error goes to the component whose request
+// has failed, and into its health.
 func Registration() component.Registration {
 	r := discovery.Registration(Name, convert)
 	build := r.Build
 	r.Build = func(opts component.Options, args component.Arguments) (component.Component, error) {
-		logOnce.Do(func() { klog.SetSlogLogger(discovery.NewLogger(opts.Logger)) })
+		logOnce.Do(func() { logTo(opts.Logger) })
 		return build(opts, args)
 	}
 	return r
 }
 
+// logTo has the client log to logger.
+func logTo(logger log.Logger) {
+	var flags flag.FlagSet
+	klog.InitFlags(&flags)
+	_ = flags.Set("v", strconv.Itoa(verbosity)) // fails only for what is no number
+	klog.SetSlogLogger(slog.New(sorter{discovery.NewLogger(logger).Handler()}))
+}
+
 // Arguments configure discovery.kubernetes. Without api_server and
 // kubeconfig_file it talks to the cluster in whose pod it runs.
 type Arguments struct {
-	APIServer      config.URL              `river:"api_server,attr,optional"`
-	Role           string                  `river:"role,attr"` // node, pod, service, endpoints, endpointslice or ingress
-	KubeConfig     string                  `river:"kubeconfig_file,attr,optional"`
-	Namespaces     Namespaces              `river:"namespaces,block,optional"`
-	Selectors      []Selector              `river:"selectors,block,optional"`
-	AttachMetadata AttachMetadata          `river:"attach_metadata,block,optional"`
-	HTTPClient     config.HTTPClientConfig `river:",squash"`
+	APIServer      commonconfig.URL              `river:"api_server,attr,optional"`
+	Role           string                        `river:"role,attr"` // node, pod, service, endpoints, endpointslice or ingress
+	KubeConfig     string                        `river:"kubeconfig_file,attr,optional"`
+	Namespaces     Namespaces                    `river:"namespaces,block,optional"`
+	Selectors      []Selector                    `river:"selectors,block,optional"`
+	AttachMetadata AttachMetadata                `river:"attach_metadata,block,optional"`
+	HTTPClient     commonconfig.HTTPClientConfig `river:",squash"`
 }
 
 // Namespaces limit what is found. Without any, all namespaces are searched.
@@ -100,7 +113,7 @@ func convert(a Arguments) (promdiscovery.Config, error) {
 	for _, s := range a.Selectors {
 		out.Selectors = append(out.Selectors, kubernetes.SelectorConfig{Role: kubernetes.Role(s.Role), Label: s.Label, Field: s.Field})
 	}
-	return out, discovery.Check(out)
+	return config{out, calm}, discovery.Check(out)
 }
 
 // checkRole looks at the role, which Prometheus' library checks when it reads YAML.

@@ -1,0 +1,291 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	promdiscovery "github.com/prometheus/prometheus/discovery"
+	"github.com/prometheus/prometheus/discovery/kubernetes"
+	"github.com/prometheus/prometheus/discovery/targetgroup"
+)
+
+// Prometheus' discoverer leaves errors of its requests to the Kubernetes client,
+// which has one logger for the whole process, and names nobody there. But it adds
+// one to a counter of the component's right before. So an error in that logger
+// belongs to a discoverer whose counter has gone up since it last had one.
+//
+// A connection that is refused counts as little, and is told only to those who want
+// to know more. That error names the server, and belongs to all who talk to it.
+
+// calm is how long no request may have failed before all is well again, should
+// there be no targets to tell it by. The client waits for at most a minute between
+// two attempts.
+const calm = 2 * time.Minute
+
+// stale is how long an error may come after its count. Not every count has an
+// error: that a watch has expired is no news.
+const stale = 2 * time.Second
+
+// config is Prometheus' configuration, with an eye on what fails.
+type config struct {
+	*kubernetes.SDConfig
+	calm time.Duration
+}
+
+// NewDiscovererMetrics implements discovery.Config.
+func (c config) NewDiscovererMetrics(reg prometheus.Registerer, refresh promdiscovery.RefreshMetricsInstantiator) promdiscovery.DiscovererMetrics {
+	m := &metrics{}
+	m.DiscovererMetrics = c.SDConfig.NewDiscovererMetrics(finder{reg, m}, refresh)
+	return m
+}
+
+// NewDiscoverer implements discovery.Config.
+func (c config) NewDiscoverer(o promdiscovery.DiscovererOptions) (promdiscovery.Discoverer, error) {
+	m := o.Metrics.(*metrics)
+	o.Metrics = m.DiscovererMetrics
+	d, err := c.SDConfig.NewDiscoverer(o)
+	if err != nil {
+		return nil, err
+	}
+	return &discoverer{Discoverer: d, failures: m.failures, logger: o.Logger, calm: c.calm, server: host(c.SDConfig)}, nil
+}
+
+// metrics are a discoverer's, with the counter of failed requests at hand once
+// they are registered.
+type metrics struct {
+	promdiscovery.DiscovererMetrics
+	failures prometheus.Counter // nil before
+}
+
+// finder finds that counter among what is registered.
+type finder struct {
+	prometheus.Registerer
+	into *metrics
+}
+
+// Register implements prometheus.Registerer.
+func (f finder) Register(c prometheus.Collector) error {
+	if counter, ok := c.(prometheus.Counter); ok && strings.Contains(counter.Desc().String(), `"prometheus_sd_kubernetes_failures_total"`) {
+		f.into.failures = counter
+	}
+	if f.Registerer == nil {
+		return nil
+	}
+	return f.Registerer.Register(c)
+}
+
+// discoverer is a discoverer whose failed requests are errors of its logger.
+type discoverer struct {
+	promdiscovery.Discoverer
+	failures prometheus.Counter
+	logger   *slog.Logger
+	calm     time.Duration
+	server   string // host and port of the API server, "" if not the configuration but a file or the cluster tells
+
+	mu     sync.Mutex
+	seen   float64   // of the failures, those that are dealt with
+	before float64   // failures one look before
+	last   time.Time // of the errors; zero: none, or all is well again
+}
+
+// Run implements discovery.Discoverer.
+func (d *discoverer) Run(ctx context.Context, up chan<- []*targetgroup.Group) {
+	if d.failures == nil {
+		d.Discoverer.Run(ctx, up)
+		return
+	}
+	d.seen = d.count()
+	d.before = d.seen
+	running.add(d)
+	defer running.remove(d)
+	ended := make(chan struct{})
+	defer func() { <-ended }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		defer close(ended)
+		d.look(ctx, up)
+	}()
+	d.Discoverer.Run(ctx, up)
+}
+
+// look forgets counts without an error, and says when all is well again: an empty
+// list of changed groups.
+func (d *discoverer) look(ctx context.Context, up chan<- []*targetgroup.Group) {
+	ticker := time.NewTicker(min(stale, d.calm/2))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if !d.settle() {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case up <- nil:
+		}
+	}
+}
+
+// settle reports whether nothing has failed for long enough after something has.
+func (d *discoverer) settle() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.seen = max(d.seen, d.before)
+	d.before = d.count()
+	if d.last.IsZero() || time.Since(d.last) < d.calm {
+		return false
+	}
+	d.last = time.Time{}
+	return true
+}
+
+func (d *discoverer) count() float64 {
+	var m dto.Metric
+	if d.failures.Write(&m) != nil {
+		return 0
+	}
+	return m.GetCounter().GetValue()
+}
+
+// claim reports whether one of its requests has failed and nobody knows why.
+func (d *discoverer) claim() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.count() <= d.seen {
+		return false
+	}
+	d.seen++
+	d.last = time.Now()
+	return true
+}
+
+// discoverers are those that run in this process: the client's logger is the
+// process's as well.
+type discoverers struct {
+	mu  sync.Mutex
+	all []*discoverer
+}
+
+var running discoverers
+
+func (r *discoverers) add(d *discoverer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, d)
+}
+
+func (r *discoverers) remove(d *discoverer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, other := range r.all {
+		if other == d {
+			r.all = append(r.all[:i:i], r.all[i+1:]...)
+			return
+		}
+	}
+}
+
+// owner returns the logger of the discoverer whose request has just failed, or nil.
+func (r *discoverers) owner() *slog.Logger {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range r.all {
+		if d.claim() {
+			return d.logger
+		}
+	}
+	return nil
+}
+
+// visitors returns the loggers of those that talk to a server.
+func (r *discoverers) visitors(server string) []*slog.Logger {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var known, unknown []*slog.Logger
+	for _, d := range r.all {
+		switch d.server {
+		case server:
+			known = append(known, d.logger)
+		case "":
+			unknown = append(unknown, d.logger)
+		default:
+			continue
+		}
+		d.mu.Lock()
+		d.last = time.Now()
+		d.mu.Unlock()
+	}
+	return append(known, unknown...)
+}
+
+func host(c *kubernetes.SDConfig) string {
+	if c.APIServer.URL == nil {
+		return ""
+	}
+	return c.APIServer.Host
+}
+
+// verbosity is the level of detail at which the client tells that a connection is
+// refused.
+const verbosity = 4
+
+// sorter is the handler of the client's log: an error goes to the discoverer that
+// it belongs to, everything else to the logger it was made with. Of the details
+// only refused connections are of interest.
+type sorter struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (s sorter) Handle(ctx context.Context, r slog.Record) error {
+	switch {
+	case r.Level >= slog.LevelError:
+		if owner := running.owner(); owner != nil {
+			return owner.Handler().Handle(ctx, r)
+		}
+	case r.Level < slog.LevelInfo:
+		server, ok := unreachable(r)
+		if !ok {
+			return nil
+		}
+		r.Level = slog.LevelError
+		var errs []error
+		for _, logger := range running.visitors(server) {
+			errs = append(errs, logger.Handler().Handle(ctx, r))
+		}
+		return errors.Join(errs...)
+	}
+	return s.Handler.Handle(ctx, r)
+}
+
+// unreachable returns the server that a record tells has refused a connection.
+func unreachable(r slog.Record) (server string, ok bool) {
+	r.Attrs(func(a slog.Attr) bool {
+		err, _ := a.Value.Any().(error)
+		var failed *url.Error
+		if errors.Is(err, syscall.ECONNREFUSED) && errors.As(err, &failed) {
+			if u, err := url.Parse(failed.URL); err == nil {
+				server, ok = u.Host, true
+			}
+		}
+		return !ok
+	})
+	return server, ok
+}
+
+// WithAttrs implements slog.Handler.
+func (s sorter) WithAttrs(attrs []slog.Attr) slog.Handler { return sorter{s.Handler.WithAttrs(attrs)} }
+
+// WithGroup implements slog.Handler.
+func (s sorter) WithGroup(name string) slog.Handler { return sorter{s.Handler.WithGroup(name)} }
