@@ -40,7 +40,7 @@ race: ## run the packages' tests under the race detector
 fuzz: ## fuzz each reader of foreign bytes for FUZZTIME (20s)
 	@for package in $(UNIT); do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzzminimizetime 10x -fuzztime $(FUZZTIME) $$package || exit 1; \
 		done; \
 	done
 
