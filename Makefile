@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build run test large race fuzz bench bench-peer generate check kernel-test verify-mixed soak fmt pyroscope grafana-agent-flow agent-test
+.PHONY: help build run test large race fuzz bench bench-peer generate check kernel-test verify-mixed named-share soak fmt pyroscope grafana-agent-flow agent-test
 
 # The version is git's, unless git refuses to look into a checkout that belongs to somebody else.
 STAMP    := $(shell git status --short >/dev/null 2>&1 && echo true || echo false)
@@ -88,6 +88,10 @@ crash: ## kill a process with a queue of profiles CRASHES (200) times and see th
 outage: pyroscope ## profile at 100 Hz while Pyroscope is away for OUTAGE (10m) and see that all arrives; needs root
 	integration/packages test
 	REQUIRE_KERNEL=1 HEADWATER_OUTAGE=$(OUTAGE) go test -count=1 -timeout 0 -v -run '^TestLosslessOutage$$' ./integration
+
+named-share: ## show which share of the frames of stripped programs has a name, next to perf's; needs root
+	integration/packages test
+	HEADWATER_PERF=1 go test -count=1 -timeout 0 -v -run '^TestNamedShare$$' ./integration
 
 soak: pyroscope ## run the profiler for SOAK (10m) and see that it levels off; needs root
 	integration/packages test
