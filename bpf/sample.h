@@ -174,16 +174,30 @@ ALWAYS_INLINE void copy_stack(struct sample *s)
 	}
 }
 
+/*
+ * Whether the stack goes on behind a part. That of a program's first thread ends
+ * where the kernel began it. Of others we see no end but memory that is not there,
+ * which is more than a page or two: those may be of a large frame.
+ */
+ALWAYS_INLINE int stack_goes_on(const struct sample *s, __u64 end)
+{
+	__u64 first = BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), mm, start_stack);
+
+	if (s->sp < first && first - s->sp < (MAX_PARTS + 1ULL) * MAX_STACK_BYTES)
+		return end < first;
+	return s->stack_pages != 0;
+}
+
 /* Decides what to copy next: on up the stack while there is something, then the other one. */
 ALWAYS_INLINE void find_next_part(struct log *log, struct sample *s)
 {
-	__u64 from = (s->sp - RED_ZONE) & ~(STACK_PAGE - 1ULL);
+	__u64 end = ((s->sp - RED_ZONE) & ~(STACK_PAGE - 1ULL)) + MAX_STACK_BYTES;
 
 	log->part = 0;
 	if (++log->parts > MAX_PARTS || !has_room(log, end_of(log, s)))
 		return;
-	if (s->stack_pages >> (STACK_PAGES - 1)) {
-		log->part = from + MAX_STACK_BYTES;
+	if (stack_goes_on(s, end)) {
+		log->part = end;
 	} else {
 		log->part = log->other_stack;
 		log->other_stack = 0;
