@@ -2,6 +2,8 @@ package integration
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +57,7 @@ pyroscope.ebpf "%[1]s" {
 				}
 				first := firstKernelFrame(s, kernel)
 				check(t, s, first)
-				if s.has("vfs_read") || s.has("read") {
+				if s.has("vfs_read") || hasRead(s) {
 					copying += s.value
 				}
 			}
@@ -78,13 +80,20 @@ func firstKernelFrame(s stack, kernel map[string]bool) int {
 	return len(s.frames)
 }
 
+// libcRead are the names of libc's read: by its exported symbols, and by its debug file.
+var libcRead = regexp.MustCompile(`^(?:__GI_)?(?:__)?(?:libc_)?read$`)
+
+func hasRead(s stack) bool {
+	return slices.ContainsFunc(s.frames, func(f frame) bool { return libcRead.MatchString(f.name) })
+}
+
 func kernelAboveUser(t testing.TB, s stack, first int) {
 	for _, f := range s.frames[first:] {
 		if strings.HasPrefix(f.file, "/") {
 			t.Errorf("%s of %s is called by the kernel, in %v", f.name, f.file, s)
 		}
 	}
-	if s.has("vfs_read") && (!s.has("read") || !s.has("_start") && !strings.HasPrefix(s.frames[1].name, "dd+0x")) {
+	if s.has("vfs_read") && (!hasRead(s) || !s.has("_start") && !strings.HasPrefix(s.frames[1].name, "dd+0x")) {
 		t.Errorf("the user part below vfs_read is not whole: %v", s)
 	}
 }
