@@ -181,7 +181,7 @@ const (
 	gcPercent = 50
 	// dropInterval is how often parts of the executable are given back. To touch
 	// them again costs a minor page fault each 64 KiB.
-	dropInterval = 2 * time.Second
+	dropInterval = 30 * time.Second
 )
 
 func (p *program) firstLoad() error {
