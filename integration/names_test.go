@@ -77,7 +77,13 @@ func tryNames(t *trial.T, programs named) {
 	} {
 		pids[name] = start(t, exec.Command(path, "300")).pid()
 	}
-	node := start(t, exec.Command("node", "--perf-basic-prof", "testdata/names/hot.js", "300")).pid()
+	script, err := filepath.Abs("testdata/names/hot.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command("node", "--perf-basic-prof", script, "300")
+	command.Dir = t.TempDir() // it leaves a log there
+	node := start(t, command).pid()
 	t.Cleanup(func() { os.Remove(fmt.Sprintf("/tmp/perf-%d.map", node)) })
 	fio := startFio(t, 300)
 	eventually(t, 60*time.Second, "fio has a worker", func() bool { return len(children(t, fio.pid())) == 1 })
