@@ -74,8 +74,6 @@ func refusedBlock(name string) string {
 		return "foreach blocks are experimental in Alloy, and not supported: write one block for each element"
 	case "remotecfg":
 		return "remotecfg blocks are not supported: load the configuration with import.http, or module.http"
-	case "livedebugging":
-		return "livedebugging blocks are experimental in Alloy, and not supported"
 	default:
 		return ""
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
+
+	"github.com/headwater/headwater/component"
 )
 
 // LogLevel is the least severe level that is logged: debug, info, warn or error.
@@ -61,16 +63,22 @@ func (f LogFormat) MarshalText() ([]byte, error) { return []byte(f), nil }
 
 // LoggingArguments is the logging block.
 type LoggingArguments struct {
-	Level   LogLevel      `river:"level,attr,optional"`
-	Format  LogFormat     `river:"format,attr,optional"`
-	WriteTo []interface{} `river:"write_to,attr,optional"`
+	Level       LogLevel      `river:"level,attr,optional"`
+	Format      LogFormat     `river:"format,attr,optional"`
+	Destination string        `river:"destination,attr,optional"` // Alloy's; stderr is the only one here
+	WriteTo     []interface{} `river:"write_to,attr,optional"`
 }
 
 // SetToDefault implements river.Defaulter.
-func (a *LoggingArguments) SetToDefault() { *a = LoggingArguments{Level: "info", Format: "logfmt"} }
+func (a *LoggingArguments) SetToDefault() {
+	*a = LoggingArguments{Level: "info", Format: "logfmt", Destination: "stderr"}
+}
 
 // Validate implements river.Validator.
 func (a *LoggingArguments) Validate() error {
+	if a.Destination != "stderr" {
+		return &component.AttributeError{Attribute: "destination", Message: fmt.Sprintf("must be stderr, got %q", a.Destination)}
+	}
 	if len(a.WriteTo) > 0 {
 		return errors.New("write_to is not supported: there is no component here that receives logs")
 	}

@@ -1,6 +1,7 @@
 package river
 
 import (
+	"github.com/go-kit/log/level"
 	"github.com/grafana/river/ast"
 )
 
@@ -30,6 +31,26 @@ func newLoggingNode(r *Runtime) *settingNode {
 			return err
 		}
 		r.options.Logger.Configure(arguments)
+		return nil
+	})
+}
+
+// liveDebuggingArguments are the livedebugging block of Alloy, which is accepted so
+// that its configurations load.
+type liveDebuggingArguments struct {
+	Enabled bool `river:"enabled,attr,optional"`
+}
+
+// newLiveDebuggingNode returns the node of the livedebugging block.
+func newLiveDebuggingNode(r *Runtime) *settingNode {
+	return newSettingNode(r, "livedebugging", func(decode func(interface{}) error) error {
+		var arguments liveDebuggingArguments
+		if err := decode(&arguments); err != nil {
+			return err
+		}
+		if arguments.Enabled {
+			level.Warn(r.logger).Log("msg", "livedebugging is accepted without effect: the data of components is not streamed to the user interface")
+		}
 		return nil
 	})
 }

@@ -77,7 +77,7 @@ func New(options Options) *Runtime {
 		tracing:  newTracing(options.Logger),
 	}
 	r.http.Store(&httpSettings{})
-	r.settings = []*settingNode{newLoggingNode(r), newHTTPNode(r), newTracingNode(r)}
+	r.settings = []*settingNode{newLoggingNode(r), newHTTPNode(r), newTracingNode(r), newLiveDebuggingNode(r)}
 	r.root = newModule(r, "", nil, nil)
 	r.metrics = newRuntimeMetrics(r)
 	if options.Registerer != nil {

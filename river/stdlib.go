@@ -4,9 +4,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 
 	"github.com/grafana/river/vm"
@@ -19,6 +21,7 @@ import (
 // River's own as well.
 func standardScope() *vm.Scope {
 	return &vm.Scope{Variables: map[string]interface{}{
+		"constants":     constants(),
 		"base64_decode": decodeBase64(base64.StdEncoding),
 		"yaml_decode":   decodeYAML,
 		"format":        format,
@@ -60,6 +63,17 @@ func standardScope() *vm.Scope {
 func builtin(name string) interface{} {
 	value, _ := (&vm.Scope{}).Lookup(name)
 	return value
+}
+
+// constants returns River's own, and Alloy's version: the program's, a semantic
+// version that begins with v, or v0.0.0 for a build that has none.
+func constants() map[string]string {
+	all := maps.Clone(builtin("constants").(map[string]string))
+	all["version"] = "v0.0.0"
+	if build, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(build.Main.Version, "v") {
+		all["version"] = build.Main.Version
+	}
+	return all
 }
 
 func decodeBase64(encoding *base64.Encoding) func(string) (string, error) {

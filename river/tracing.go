@@ -27,6 +27,7 @@ import (
 type TracingArguments struct {
 	SamplingFraction float64            `river:"sampling_fraction,attr,optional"` // of traces; 0 to 1
 	WriteTo          []otelcol.Consumer `river:"write_to,attr,optional"`
+	SendTraceparent  bool               `river:"send_traceparent,attr,optional"`
 	Sampler          *samplerArguments  `river:"sampler,block,optional"`
 }
 
@@ -61,6 +62,9 @@ func newTracingNode(r *Runtime) *settingNode {
 		}
 		if arguments.Sampler != nil && arguments.Sampler.JaegerRemote != nil {
 			level.Warn(r.logger).Log("msg", "the jaeger_remote sampler is accepted without effect; sampling_fraction is in force")
+		}
+		if arguments.SendTraceparent {
+			level.Warn(r.logger).Log("msg", "send_traceparent is accepted without effect: requests carry no traceparent header")
 		}
 		r.tracing.configure(arguments)
 		return nil
