@@ -12,7 +12,7 @@ import (
 )
 
 // TestContainerTargets profiles a process in a cgroup that is named as
-// Docker names a container's: its samples belong to the target with that ID,
+// Docker names a container's, without a container around it: its samples belong to the target with that ID,
 // those of others to the default target, or to nobody with targets_only.
 func TestContainerTargets(t *testing.T) { trial.Run(t, tryContainerTargets) }
 

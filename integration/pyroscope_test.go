@@ -115,7 +115,7 @@ func (p *pyroscope) querier() querierv1connect.QuerierServiceClient {
 // It may be empty, but not nil.
 func (p *pyroscope) profile(t testing.TB, profileType, selector string, since time.Time) *profile.Profile {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	start := time.Now().Add(-time.Hour)
 	if since.After(start) {
@@ -147,7 +147,7 @@ func (p *pyroscope) profile(t testing.TB, profileType, selector string, since ti
 // labelValues returns the values that a label has on the server.
 func (p *pyroscope) labelValues(t testing.TB, name string) []string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	answer, err := p.querier().LabelValues(ctx, connect.NewRequest(&typesv1.LabelValuesRequest{
 		Name:  name,

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,9 +60,9 @@ func startFio(t testing.TB, seconds int) *process {
 		"--filename="+filepath.Join(t.TempDir(), "fio.data"), "--time_based", fmt.Sprintf("--runtime=%d", seconds)))
 }
 
-// startInCgroup runs a program in a cgroup of its own below the root, whose
-// last folder has the given name, and removes the cgroup after the test.
-func startInCgroup(t testing.TB, name string, cmd *exec.Cmd) *process {
+// startInCgroup runs a program in a cgroup of its own, whose path below
+// cgroupRoot is given, and removes the cgroup after the test.
+func startInCgroup(t testing.TB, path string, cmd *exec.Cmd) *process {
 	t.Helper()
 	requireRoot(t)
 	root := "/sys/fs/cgroup/unified"
@@ -71,29 +72,43 @@ func startInCgroup(t testing.TB, name string, cmd *exec.Cmd) *process {
 	if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil {
 		missing(t, "no cgroup v2 hierarchy is mounted")
 	}
-	group := filepath.Join(root, fmt.Sprintf("headwater-test-%d", os.Getpid()), name)
+	group := filepath.Join(root, cgroupRoot(), path)
 	if err := os.MkdirAll(group, 0o755); err != nil {
 		missing(t, "cgroups cannot be made: %v", err)
 	}
-	t.Cleanup(func() { // after the process is gone: cleanups run last to first
-		for _, dir := range []string{group, filepath.Dir(group)} {
-			if err := os.Remove(dir); err != nil {
-				t.Errorf("remove cgroup: %v", err)
-			}
-		}
-	})
+	t.Cleanup(func() { removeCgroups(t) }) // after the process is gone: cleanups run last to first
 	folder, err := os.Open(group)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer folder.Close()
-	cmd.SysProcAttr = inCgroup(folder)
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(folder.Fd())
 	return start(t, cmd)
 }
 
-// inCgroup lets a program begin its life in the cgroup that folder is.
-func inCgroup(folder *os.File) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(folder.Fd())}
+// cgroupRoot is the cgroup that those of the tests lie below.
+func cgroupRoot() string { return fmt.Sprintf("/headwater-test-%d", os.Getpid()) }
+
+// removeCgroups removes the tests' cgroups of every hierarchy that nothing runs
+// in, those that a runtime has made included.
+func removeCgroups(t testing.TB) {
+	t.Helper()
+	roots, _ := filepath.Glob("/sys/fs/cgroup/*" + cgroupRoot())
+	for _, root := range append(roots, "/sys/fs/cgroup"+cgroupRoot()) {
+		var folders []string
+		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				folders = append(folders, path)
+			}
+			return nil
+		})
+		for _, folder := range slices.Backward(folders) {
+			_ = syscall.Rmdir(folder) // one that is in use stays, as do those above
+		}
+	}
 }
 
 // asNobody takes every privilege from a program.
