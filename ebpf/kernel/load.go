@@ -10,7 +10,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/features"
-	"github.com/cilium/ebpf/ringbuf"
 	"github.com/cilium/ebpf/rlimit"
 
 	"github.com/headwater/headwater/ebpf/procfs"
@@ -22,7 +21,7 @@ type Profiler struct {
 	objects profilerObjects
 	tables  *Tables
 	slabs   *slabs
-	calls   *ringbuf.Reader
+	calls   *calls
 	samples *sampleReader
 
 	mu       sync.Mutex
@@ -122,8 +121,8 @@ func (p *Profiler) open(inner *ebpf.MapSpec, cpus int, o Options) error {
 	if p.logs, err = openLogs(p.objects.Logs, cpus); err != nil {
 		return err
 	}
-	if p.calls, err = ringbuf.NewReader(p.objects.Calls); err != nil {
-		return fmt.Errorf("open ring buffer: %w", err)
+	if p.calls, err = openCalls(p.objects.Calls); err != nil {
+		return err
 	}
 	p.samples = newSampleReader(p.calls, p.logs)
 	return nil
@@ -250,7 +249,7 @@ func (p *Profiler) ReadSamples(deadline time.Time, f func(*Sample)) (flushed boo
 }
 
 // Flush makes ReadSamples return once it has read what there is now.
-func (p *Profiler) Flush() error { return p.calls.Flush() }
+func (p *Profiler) Flush() error { return p.calls.flush() }
 
 // Counters reads the totals.
 func (p *Profiler) Counters() (Counters, error) {
@@ -279,13 +278,13 @@ func (p *Profiler) Stop() error {
 }
 
 // StopReading ends the present and every later ReadSamples with ErrClosed.
-func (p *Profiler) StopReading() error { return p.calls.Close() }
+func (p *Profiler) StopReading() error { return p.calls.stop() }
 
 // Close stops sampling and unloads everything. Nobody may be reading.
 func (p *Profiler) Close() error {
 	errs := []error{p.Stop()}
 	if p.calls != nil {
-		errs = append(errs, p.calls.Close())
+		errs = append(errs, p.calls.close())
 	}
 	if p.slabs != nil {
 		errs = append(errs, p.slabs.close())

@@ -29,6 +29,11 @@ func newPerfRing(event *perfEvent, pages int) (*perfRing, error) {
 	return &perfRing{event: event, mem: mem, data: mem[page:], meta: (*unix.PerfEventMmapPage)(unsafe.Pointer(&mem[0]))}, nil
 }
 
+// readable reports whether read would find a record.
+func (r *perfRing) readable() bool {
+	return atomic.LoadUint64(&r.meta.Data_head) != atomic.LoadUint64(&r.meta.Data_tail)
+}
+
 // recordHeader is struct perf_event_header.
 const recordHeader = 8
 

@@ -10,8 +10,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/cilium/ebpf/ringbuf"
-
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -86,8 +84,7 @@ const (
 
 // sampleReader reads the CPUs' logs when a while has passed, or when it is called.
 type sampleReader struct {
-	calls  *ringbuf.Reader
-	call   ringbuf.Record
+	calls  *calls
 	logs   *logs
 	sample Sample
 	comms  map[string]string
@@ -98,32 +95,28 @@ type sampleReader struct {
 	spare     *Sample            // for the next one that waits
 }
 
-func newSampleReader(calls *ringbuf.Reader, logs *logs) *sampleReader {
+func newSampleReader(calls *calls, logs *logs) *sampleReader {
 	return &sampleReader{calls: calls, logs: logs, comms: map[string]string{}, waiting: map[uint32]*Sample{}}
 }
 
 // read hands every sample that is there or arrives before the deadline, or
 // before a flush, to f. Samples of one CPU are in order of time.
 func (r *sampleReader) read(deadline time.Time, f func(*Sample)) (flushed bool, err error) {
-	r.calls.SetDeadline(deadline)
 	defer func() { // what has not come by now was lost
 		for cpu := range r.waiting {
 			r.complete(cpu, f)
 		}
 	}()
 	for {
-		err := r.calls.ReadInto(&r.call)
-		if errors.Is(err, ringbuf.ErrClosed) {
-			return false, ErrClosed
-		}
-		ended, flushed := errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, ringbuf.ErrFlushed)
-		if err != nil && !ended && !flushed {
+		flushed, err := r.calls.wait(deadline)
+		ended := errors.Is(err, os.ErrDeadlineExceeded)
+		if err != nil && !ended {
 			return false, fmt.Errorf("read samples: %w", err)
 		}
 		if err := r.drain(f); err != nil {
 			return false, err
 		}
-		if ended || flushed {
+		if ended {
 			return flushed, nil
 		}
 	}

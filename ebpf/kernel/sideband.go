@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,10 +19,10 @@ const sideBandPages = 32
 // CPU. One goroutine may wait while
 // others read, one at a time.
 type SideBand struct {
+	epoll   int     // of the rings' events
+	ready   *waiter // for epoll; nobody asks it which events there are
+	mu      sync.Mutex
 	rings   []*perfRing
-	epoll   int
-	wake    int // eventfd that Stop writes
-	stopped atomic.Bool
 	buildID bool
 	batch   []Record
 }
@@ -32,16 +33,11 @@ func OpenSideBand() (*SideBand, error) {
 	if err != nil {
 		return nil, fmt.Errorf("side-band: epoll: %w", err)
 	}
-	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	ready, err := newWaiter(epoll, "side-band")
 	if err != nil {
-		unix.Close(epoll)
-		return nil, fmt.Errorf("side-band: eventfd: %w", err)
-	}
-	s := &SideBand{epoll: epoll, wake: wake, buildID: true}
-	if err := s.watch(wake); err != nil {
-		s.Close()
 		return nil, err
 	}
+	s := &SideBand{epoll: epoll, ready: ready, buildID: true}
 	if err := s.AddCPUs(); err != nil {
 		s.Close()
 		return nil, err
@@ -105,19 +101,21 @@ func (s *SideBand) add(cpu int) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("side-band: CPU %d: %w", cpu, err), event.close())
 	}
+	s.mu.Lock()
 	s.rings = append(s.rings, ring)
+	s.mu.Unlock()
 	return s.watch(event.fd)
 }
 
-// Wait returns when there may be something to read, or ErrClosed after Stop.
+// Wait returns when there is something to read, or ErrClosed after Stop.
 func (s *SideBand) Wait() error {
-	var events [16]unix.EpollEvent
-	_, err := unix.EpollWait(s.epoll, events[:], -1)
-	if err != nil && !errors.Is(err, unix.EINTR) {
+	_, err := s.ready.wait(time.Time{}, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return slices.ContainsFunc(s.rings, (*perfRing).readable)
+	})
+	if err != nil {
 		return fmt.Errorf("side-band: wait: %w", err)
-	}
-	if s.stopped.Load() {
-		return ErrClosed
 	}
 	return nil
 }
@@ -140,11 +138,7 @@ func (s *SideBand) Read() ([]Record, error) {
 
 // Stop ends the present and every later Wait. It may be called at any time
 // before Close.
-func (s *SideBand) Stop() error {
-	s.stopped.Store(true)
-	_, err := unix.Write(s.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
-	return err
-}
+func (s *SideBand) Stop() error { return s.ready.stop() }
 
 // Close releases everything. Nobody may be waiting or reading.
 func (s *SideBand) Close() {
@@ -152,6 +146,5 @@ func (s *SideBand) Close() {
 		r.close()
 	}
 	s.rings = nil
-	unix.Close(s.epoll)
-	unix.Close(s.wake)
+	s.ready.close()
 }
