@@ -17,9 +17,11 @@ import (
 )
 
 const (
-	// drainInterval is how long samples may lie in the ring buffer: waking a
-	// reader for each would cost more than taking it.
-	drainInterval = 100 * time.Millisecond
+	// drainInterval is how long samples may lie in the CPUs' logs: to wake up costs
+	// more than to take a sample. Those of new programs miss a table, and call for us.
+	drainInterval = 500 * time.Millisecond
+	// flushPatience is how long Collect waits for the samples of just now.
+	flushPatience = time.Second
 	// fillPatience is how long Start waits for the rows of what already runs.
 	fillPatience = 300 * time.Millisecond
 	// endedGrace is how long a process is remembered after its end, for samples
@@ -257,7 +259,7 @@ func (s *Session) flush() {
 	select {
 	case <-s.flushed:
 	case <-s.done:
-	case <-time.After(10 * drainInterval): // the reader is busy; it counts them for the next Collect
+	case <-time.After(flushPatience): // the reader is busy; it counts them for the next Collect
 	}
 }
 
