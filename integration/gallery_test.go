@@ -1,51 +1,161 @@
 package integration
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"text/tabwriter"
 	"time"
 )
 
-// TestGallery runs every file of testdata/gallery: the shapes of configuration
-// that the public documentation of Grafana Agent v0.36 to v0.44 and of Alloy shows
-// for pyroscope.ebpf. Docker, Kubernetes and Pyroscope are servers on loopback.
-// Every component has to be healthy.
+// TestGallery runs every file of testdata/gallery and prints what becomes of the
+// pages of public documentation that show the same. Docker, Kubernetes and
+// Pyroscope are servers on loopback; one program, which keeps busy in a cgroup that
+// is named as Docker names a container's, is process, container and pod. What loads
+// has to become healthy and to push profiles of the right services.
 func TestGallery(t *testing.T) {
 	requireRoot(t)
-	files, err := filepath.Glob("testdata/gallery/*")
-	if err != nil || len(files) < 5 {
-		t.Fatalf("%d files in the gallery, %v", len(files), err)
+	files, err := os.ReadDir("testdata/gallery")
+	if err != nil {
+		t.Fatal(err)
 	}
-	stand := startStandIns(t)
 	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			h := launchHeadwater(t, string(text), func(cmd *exec.Cmd) { cmd.Env = append(os.Environ(), stand...) })
-			h.waitReady(t)
-			var unhealthy []string
-			defer func() {
-				if t.Failed() {
-					t.Logf("not healthy: %q", unhealthy)
-				}
-			}()
-			eventually(t, 60*time.Second, "all components are healthy", func() bool {
-				var n int
-				n, unhealthy = unhealthyComponents(t, h)
-				return n >= 2 && len(unhealthy) == 0
-			})
-			h.stop(t)
-		})
+		if !slices.ContainsFunc(gallery, func(e example) bool { return e.file == file.Name() }) {
+			t.Errorf("testdata/gallery/%s is not in the table", file.Name())
+		}
 	}
+	container := hex.EncodeToString(randomBytes(t, 32))
+	busy := startInCgroup(t, "docker-"+container+".scope", exec.Command(chainProgram(t, "hwgallery"), "600"))
+	environment := append(startStandIns(t, container), fmt.Sprintf("BUSY_PID=%d", busy.pid()))
+
+	// All run at once, so that the interval between profiles passes once.
+	hung := make([]*hanging, len(gallery))
+	for i, e := range gallery {
+		hung[i] = hang(t, e, environment)
+	}
+	results := make([]string, len(gallery))
+	for i, e := range gallery {
+		results[i] = "failed"
+		t.Run(e.file, func(t *testing.T) { results[i] = hung[i].look(t) })
+	}
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	for i, e := range gallery {
+		for _, p := range e.pages {
+			fmt.Fprintf(w, "%s\t%s to %s\t%s\t#%d\t%s\t%s\n", p.project, p.from, p.to, p.path, p.number, e.file, results[i])
+		}
+		if len(e.pages) == 0 {
+			fmt.Fprintf(w, "\t\t\t\t%s\t%s\n", e.file, results[i])
+		}
+	}
+	w.Flush()
+	t.Logf("%d examples on the pages of three projects, by %d files:\n%s", countPages(), len(gallery), table.String())
+}
+
+func countPages() int {
+	n := 0
+	for _, e := range gallery {
+		n += len(e.pages)
+	}
+	return n
+}
+
+func randomBytes(t testing.TB, n int) []byte {
+	t.Helper()
+	b := make([]byte, n)
+	if _, err := rand.Read(b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestListedArguments demands that every argument that a page lists is given in the
+// gallery.
+func TestListedArguments(t *testing.T) {
+	for _, l := range listed {
+		text := readFile(t, filepath.Join("testdata/gallery", l.file))
+		for _, name := range l.arguments {
+			if !regexp.MustCompile(`(?m)^\t` + name + ` += `).MatchString(text) {
+				t.Errorf("%s does not give %s, which the page of %s %s lists", l.file, name, l.project, l.since)
+			}
+		}
+	}
+}
+
+// hanging is an example that runs.
+type hanging struct {
+	example
+	*headwater
+	pushed *pushed
+}
+
+func hang(t testing.TB, e example, environment []string) *hanging {
+	t.Helper()
+	pushed, url := startPushed(t)
+	h := launchHeadwater(t, readFile(t, filepath.Join("testdata/gallery", e.file)), func(cmd *exec.Cmd) {
+		cmd.Env = append(os.Environ(), environment...)
+		cmd.Env = append(cmd.Env, "PYROSCOPE_URL="+url, "PROXY_PORT="+freePort(t))
+		for _, argument := range cmd.Args {
+			if address, ok := strings.CutPrefix(argument, "--server.http.listen-addr="); ok {
+				cmd.Env = append(cmd.Env, "OWN_ADDRESS="+address)
+			}
+		}
+	})
+	if e.refused == nil {
+		h.waitReady(t)
+	}
+	return &hanging{example: e, headwater: h, pushed: pushed}
+}
+
+// look waits for what the example has to do and tells it.
+func (h *hanging) look(t *testing.T) string {
+	if h.refused != nil {
+		if code := h.wait(t, 60*time.Second); code != 1 {
+			t.Errorf("the exit code is %d", code)
+		}
+		for _, what := range h.refused {
+			if len(h.output.lines("Error: ", what)) == 0 {
+				t.Errorf("the error does not say %q:\n%s", what, h.output.tail(30))
+			}
+		}
+		return "refused: " + strings.Join(h.refused, "; ")
+	}
+	var n int
+	var unhealthy []string
+	defer func() {
+		if t.Failed() {
+			t.Logf("not healthy: %q\npushed: %v\n%s", unhealthy, h.pushed.services, h.output.tail(20))
+		}
+	}()
+	eventually(t, 2*time.Minute, "all components are healthy", func() bool {
+		n, unhealthy = unhealthyComponents(t, h.headwater)
+		return n >= 2 && len(unhealthy) == 0
+	})
+	result := fmt.Sprintf("loads, %d components healthy, ", n)
+	for _, service := range h.services {
+		eventually(t, 2*time.Minute, "a profile of "+service+" has arrived", func() bool { return h.pushed.profiles(service) > 0 })
+	}
+	if h.services == nil {
+		result += "nothing to profile"
+	} else {
+		result += "profiles of " + strings.Join(h.services, " and ") + " arrived"
+	}
+	if h.warns != "" {
+		if len(h.output.lines("level=warn", h.warns)) == 0 {
+			t.Errorf("it does not warn of %q", h.warns)
+		}
+		result += ", warns"
+	}
+	h.stop(t)
+	return result
 }
 
 // unhealthyComponents returns how many components there are, and those of them
@@ -67,83 +177,4 @@ func unhealthyComponents(t testing.TB, h *headwater) (int, []string) {
 		}
 	}
 	return len(answer), unhealthy
-}
-
-// startStandIns starts what the gallery's configurations talk to, and returns the
-// environment that names it.
-func startStandIns(t testing.TB) []string {
-	t.Helper()
-	serve := func(listener net.Listener, handler http.HandlerFunc) string {
-		server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-		go server.Serve(listener)
-		t.Cleanup(func() { server.Close() })
-		return listener.Addr().String()
-	}
-	listen := func(network, address string) net.Listener {
-		listener, err := net.Listen(network, address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return listener
-	}
-	socket := filepath.Join(t.TempDir(), "docker.sock")
-	serve(listen("unix", socket), docker)
-	hostname, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []string{
-		"DOCKER_HOST_URL=unix://" + socket,
-		"KUBERNETES_URL=http://" + serve(listen("tcp", "127.0.0.1:0"), kubernetes),
-		"PYROSCOPE_URL=http://" + serve(listen("tcp", "127.0.0.1:0"), func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/proto") // an empty answer: all is taken
-		}),
-		"HOSTNAME=" + hostname,
-	}
-}
-
-// docker answers as a Docker daemon with one container does.
-func docker(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Api-Version", "1.43")
-	switch {
-	case strings.HasSuffix(r.URL.Path, "/_ping"):
-		fmt.Fprint(w, "OK")
-	case strings.HasSuffix(r.URL.Path, "/containers/json"):
-		fmt.Fprintf(w, `[{"Id": %q, "Names": ["/shop"], "Labels": {}, "State": "running",
-			"HostConfig": {"NetworkMode": "bridge"}, "NetworkSettings": {"Networks": {"bridge": {"NetworkID": "n1", "IPAddress": "172.17.0.2"}}},
-			"Ports": [{"IP": "0.0.0.0", "PrivatePort": 80, "PublicPort": 8080, "Type": "tcp"}]}]`, strings.Repeat("ab", 32))
-	case strings.HasSuffix(r.URL.Path, "/networks"):
-		fmt.Fprint(w, `[{"Id": "n1", "Name": "bridge", "Scope": "local", "Labels": {}}]`)
-	default:
-		http.NotFound(w, r)
-	}
-}
-
-// kubernetes answers as an API server with one pod does. A watch stays open.
-func kubernetes(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	if r.URL.Query().Get("sendInitialEvents") != "" { // newer than this server: the client lists instead
-		w.WriteHeader(http.StatusUnprocessableEntity)
-		fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422}`)
-		return
-	}
-	if r.URL.Query().Get("watch") != "" {
-		w.WriteHeader(http.StatusOK)
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-		return
-	}
-	switch {
-	case strings.HasSuffix(r.URL.Path, "/pods"):
-		fmt.Fprintf(w, `{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [{
-			"metadata": {"name": "shop-1", "namespace": "sales", "uid": "u1", "labels": {"app": "shop"}},
-			"spec": {"nodeName": "n1", "containers": [{"name": "web", "ports": [{"containerPort": 80}]}]},
-			"status": {"phase": "Running", "podIP": "10.0.0.1", "hostIP": "10.0.0.9", "containerStatuses": [{"name": "web", "containerID": "containerd://%s"}]}}]}`,
-			strings.Repeat("cd", 32))
-	case strings.HasSuffix(r.URL.Path, "/namespaces"), strings.HasSuffix(r.URL.Path, "/nodes"):
-		fmt.Fprint(w, `{"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}`)
-	default:
-		http.NotFound(w, r)
-	}
 }

@@ -86,7 +86,7 @@ func launchHeadwater(t testing.TB, config string, prepare func(*exec.Cmd)) *head
 
 func (h *headwater) waitReady(t testing.TB) {
 	t.Helper()
-	eventually(t, 20*time.Second, "headwater is ready", func() bool {
+	eventually(t, time.Minute, "headwater is ready", func() bool {
 		if h.ended() {
 			t.Fatalf("headwater has ended: %v\n%s", h.err, h.output.tail(40))
 		}
@@ -103,7 +103,7 @@ func (h *headwater) waitReady(t testing.TB) {
 func (h *headwater) stop(t testing.TB) {
 	t.Helper()
 	h.signal(t, syscall.SIGTERM)
-	if code := h.wait(t, 20*time.Second); code != 0 {
+	if code := h.wait(t, time.Minute); code != 0 {
 		t.Errorf("headwater ended with code %d after SIGTERM", code)
 	}
 }
