@@ -56,7 +56,7 @@ func newHTTPNode(r *Runtime) *settingNode {
 		}
 		settings := &httpSettings{auth: arguments.Auth}
 		if arguments.TLS != nil {
-			config, err := arguments.TLS.config(r.logger)
+			config, err := arguments.TLS.server().Config(r.logger)
 			if err != nil {
 				return err
 			}

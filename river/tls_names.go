@@ -3,24 +3,17 @@ package river
 import (
 	"crypto/tls"
 	"fmt"
+
+	"github.com/headwater/headwater/component/common/config"
 )
 
 // The names that the tls block has for the values of crypto/tls. The empty name
 // means what crypto/tls does by default.
 type (
-	tlsClientAuth string
-	tlsCipher     string
-	tlsCurve      string
-	tlsVersion    string
+	tlsCipher  string
+	tlsCurve   string
+	tlsVersion string
 )
-
-var tlsClientAuths = map[tlsClientAuth]tls.ClientAuthType{
-	"NoClientCert":               tls.NoClientCert,
-	"RequestClientCert":          tls.RequestClientCert,
-	"RequireAnyClientCert":       tls.RequireAnyClientCert,
-	"VerifyClientCertIfGiven":    tls.VerifyClientCertIfGiven,
-	"RequireAndVerifyClientCert": tls.RequireAndVerifyClientCert,
-}
 
 var tlsCurves = map[tlsCurve]tls.CurveID{
 	"CurveP256": tls.CurveP256,
@@ -36,29 +29,10 @@ var tlsVersions = map[tlsVersion]uint16{
 	"TLS13": tls.VersionTLS13,
 }
 
-// cipherSuite returns the ID of a cipher suite that is not known to be weak, or 0.
-func cipherSuite(name string) uint16 {
-	for _, suite := range tls.CipherSuites() {
-		if suite.Name == name {
-			return suite.ID
-		}
-	}
-	return 0
-}
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (n *tlsClientAuth) UnmarshalText(text []byte) error {
-	*n = tlsClientAuth(text)
-	if _, known := tlsClientAuths[*n]; !known {
-		return fmt.Errorf("unknown client auth type %q", text)
-	}
-	return nil
-}
-
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (n *tlsCipher) UnmarshalText(text []byte) error {
 	*n = tlsCipher(text)
-	if cipherSuite(string(text)) == 0 {
+	if config.CipherSuite(string(text)) == 0 {
 		return fmt.Errorf("unknown cipher %q", text)
 	}
 	return nil
@@ -81,9 +55,6 @@ func (n *tlsVersion) UnmarshalText(text []byte) error {
 	}
 	return nil
 }
-
-// MarshalText implements encoding.TextMarshaler.
-func (n tlsClientAuth) MarshalText() ([]byte, error) { return []byte(n), nil }
 
 // MarshalText implements encoding.TextMarshaler.
 func (n tlsCipher) MarshalText() ([]byte, error) { return []byte(n), nil }
