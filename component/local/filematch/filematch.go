@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -46,6 +47,10 @@ func Registration() component.Registration {
 type Arguments struct {
 	PathTargets []discovery.Target `river:"path_targets,attr"`
 	SyncPeriod  time.Duration      `river:"sync_period,attr,optional"`
+
+	// IgnoreOlderThan leaves out files that have not been written to for so long. 0 is
+	// for ever.
+	IgnoreOlderThan time.Duration `river:"ignore_older_than,attr,optional"`
 }
 
 // SetToDefault implements river.Defaulter.
@@ -55,6 +60,9 @@ func (a *Arguments) SetToDefault() { *a = Arguments{SyncPeriod: 10 * time.Second
 func (a *Arguments) Validate() error {
 	if a.SyncPeriod <= 0 {
 		return &component.AttributeError{Attribute: "sync_period", Message: fmt.Sprintf("must be greater than 0, got %s", a.SyncPeriod)}
+	}
+	if a.IgnoreOlderThan < 0 {
+		return &component.AttributeError{Attribute: "ignore_older_than", Message: fmt.Sprintf("must not be negative, got %s", a.IgnoreOlderThan)}
 	}
 	for i, t := range a.PathTargets {
 		for _, label := range []string{labelPath, labelExclude} {
@@ -96,7 +104,7 @@ func (c *Component) Run(ctx context.Context) error {
 			ticker.Reset(args.SyncPeriod)
 		case <-ticker.C:
 		}
-		found, err := match(args.PathTargets)
+		found, err := match(args.PathTargets, args.IgnoreOlderThan)
 		if err != nil {
 			level.Error(c.opts.Logger).Log("msg", "some files were not looked for", "err", err)
 		}
@@ -104,8 +112,9 @@ func (c *Component) Run(ctx context.Context) error {
 	}
 }
 
-// match returns a target for each file that a pattern matches, sorted by path.
-func match(patterns []discovery.Target) ([]discovery.Target, error) {
+// match returns a target for each file that a pattern matches and that was written
+// to less than oldest ago, if that is not 0; sorted by path.
+func match(patterns []discovery.Target, oldest time.Duration) ([]discovery.Target, error) {
 	found := []discovery.Target{}
 	var errs []error
 	for _, pattern := range patterns {
@@ -116,7 +125,7 @@ func match(patterns []discovery.Target) ([]discovery.Target, error) {
 		}
 		slices.Sort(files)
 		for _, file := range files {
-			if excluded(pattern[labelExclude], file) {
+			if excluded(pattern[labelExclude], file) || oldest > 0 && older(file, oldest) {
 				continue
 			}
 			if absolute, err := filepath.Abs(file); err == nil {
@@ -128,6 +137,13 @@ func match(patterns []discovery.Target) ([]discovery.Target, error) {
 		}
 	}
 	return found, errors.Join(errs...)
+}
+
+// older tells whether a file was last written to longer ago than limit. A file that
+// is gone by now is.
+func older(file string, limit time.Duration) bool {
+	info, err := os.Stat(file)
+	return err != nil || time.Since(info.ModTime()) > limit
 }
 
 func excluded(pattern, file string) bool {

@@ -22,16 +22,25 @@ func TestMatch(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
 	}
-	found, err := match([]discovery.Target{
+	patterns := []discovery.Target{
 		{"__path__": dir + "/**/*.log", "__path_exclude__": dir + "/b*", "job": "x"},
 		{"__path__": dir + "/none"}, {"__path__": dir + "/b.txt"},
-	})
+	}
+	found, err := match(patterns, 0)
 	require.NoError(t, err)
 	require.Equal(t, []discovery.Target{
 		{"__path__": dir + "/a.log", "__path_exclude__": dir + "/b*", "job": "x"},
 		{"__path__": dir + "/sub/deep/c.log", "__path_exclude__": dir + "/b*", "job": "x"},
 		{"__path__": dir + "/b.txt"},
 	}, found)
+
+	long := time.Now().Add(-48 * time.Hour)
+	for _, name := range []string{"a.log", "b.txt"} {
+		require.NoError(t, os.Chtimes(filepath.Join(dir, name), long, long))
+	}
+	found, err = match(patterns, 24*time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, []discovery.Target{{"__path__": dir + "/sub/deep/c.log", "__path_exclude__": dir + "/b*", "job": "x"}}, found)
 }
 
 func TestRun(t *testing.T) {
@@ -63,4 +72,5 @@ func TestArguments(t *testing.T) {
 	require.Equal(t, 10*time.Second, args.SyncPeriod)
 	require.ErrorContains(t, river.Unmarshal([]byte(`path_targets = [{"__path__" = "/[a"}]`), &args), "not a valid pattern")
 	require.ErrorContains(t, river.Unmarshal([]byte("path_targets = []\nsync_period = \"0s\""), &args), "must be greater than 0")
+	require.ErrorContains(t, river.Unmarshal([]byte("path_targets = []\nignore_older_than = \"-1s\""), &args), "must not be negative")
 }

@@ -14,6 +14,29 @@ import (
 type Arguments struct {
 	HTTP      Server                 `river:"http,block,optional"`
 	ForwardTo []pyroscope.Appendable `river:"forward_to,attr"`
+
+	// GracefulShutdownTimeout is how long requests in flight are waited for when the
+	// server ends.
+	GracefulShutdownTimeout time.Duration `river:"graceful_shutdown_timeout,attr,optional"`
+
+	// Accepted without effect: no profile comes by gRPC, and debug information is not
+	// received.
+	GRPC                   *GRPC         `river:"grpc,block,optional"`
+	DebugInfoUploadTimeout time.Duration `river:"debug_info_upload_timeout,attr,optional"`
+}
+
+// GRPC is what Alloy's server knows for gRPC, on which it offers nothing.
+type GRPC struct {
+	ListenAddress              string        `river:"listen_address,attr,optional"`
+	ListenPort                 int           `river:"listen_port,attr,optional"`
+	ConnLimit                  int           `river:"conn_limit,attr,optional"`
+	MaxConnectionAge           time.Duration `river:"max_connection_age,attr,optional"`
+	MaxConnectionAgeGrace      time.Duration `river:"max_connection_age_grace,attr,optional"`
+	MaxConnectionIdle          time.Duration `river:"max_connection_idle,attr,optional"`
+	ServerMaxRecvMsg           int           `river:"server_max_recv_msg_size,attr,optional"`
+	ServerMaxSendMsg           int           `river:"server_max_send_msg_size,attr,optional"`
+	ServerMaxConcurrentStreams uint          `river:"server_max_concurrent_streams,attr,optional"`
+	TLS                        *TLS          `river:"tls,block,optional"`
 }
 
 // Server says where and how the component listens.
@@ -24,11 +47,13 @@ type Server struct {
 	ServerReadTimeout  time.Duration `river:"server_read_timeout,attr,optional"`
 	ServerWriteTimeout time.Duration `river:"server_write_timeout,attr,optional"`
 	ServerIdleTimeout  time.Duration `river:"server_idle_timeout,attr,optional"`
+	TLS                *TLS          `river:"tls,block,optional"`
+	HTTP2              HTTP2         `river:"http2,block,optional"`
 }
 
 // SetToDefault implements river.Defaulter.
 func (a *Arguments) SetToDefault() {
-	*a = Arguments{}
+	*a = Arguments{GracefulShutdownTimeout: 30 * time.Second}
 	a.HTTP.SetToDefault()
 }
 
@@ -38,6 +63,27 @@ func (s *Server) SetToDefault() {
 		ListenPort: 8080, ConnLimit: 16384,
 		ServerReadTimeout: 30 * time.Second, ServerWriteTimeout: 30 * time.Second, ServerIdleTimeout: 2 * time.Minute,
 	}
+	s.HTTP2.SetToDefault()
+}
+
+// Validate implements river.Validator.
+func (a *Arguments) Validate() error {
+	if a.GracefulShutdownTimeout < 0 {
+		return &component.AttributeError{Attribute: "graceful_shutdown_timeout", Message: fmt.Sprintf("must not be negative, got %s", a.GracefulShutdownTimeout)}
+	}
+	return nil
+}
+
+// withoutEffect returns the names of the arguments that do nothing here.
+func (a *Arguments) withoutEffect() []string {
+	var names []string
+	if a.GRPC != nil {
+		names = append(names, "grpc")
+	}
+	if a.DebugInfoUploadTimeout != 0 {
+		names = append(names, "debug_info_upload_timeout")
+	}
+	return names
 }
 
 // Validate implements river.Validator.

@@ -5,9 +5,11 @@ package receivehttp
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 
@@ -41,7 +43,7 @@ func Registration() component.Registration {
 type Component struct {
 	opts    component.Options
 	fanout  *pyroscope.Fanout
-	updates *mailbox.Mailbox[Server]
+	updates *mailbox.Mailbox[Arguments]
 
 	mu     sync.Mutex
 	health component.Health
@@ -50,9 +52,9 @@ type Component struct {
 
 // New makes a component that listens once Run is called.
 func New(opts component.Options, args Arguments) *Component {
-	c := &Component{opts: opts, fanout: pyroscope.NewFanout(args.ForwardTo, opts.ID, opts.Registerer), updates: mailbox.New[Server]()}
+	c := &Component{opts: opts, fanout: pyroscope.NewFanout(args.ForwardTo, opts.ID, opts.Registerer), updates: mailbox.New[Arguments]()}
 	c.setHealth(component.HealthTypeUnknown, "", "not started yet")
-	c.updates.Send(args.HTTP)
+	c.updates.Send(args)
 	return c
 }
 
@@ -63,13 +65,13 @@ func (c *Component) Update(args component.Arguments) error {
 		return fmt.Errorf("arguments of %s are a %T", Name, args)
 	}
 	c.fanout.UpdateChildren(fresh.ForwardTo)
-	c.updates.Send(fresh.HTTP)
+	c.updates.Send(fresh)
 	return nil
 }
 
 // Run implements component.Component. An address that cannot be had is tried again.
 func (c *Component) Run(ctx context.Context) error {
-	var config Server
+	var args Arguments
 	var running *server
 	defer func() { running.stop() }()
 	retry := time.NewTimer(time.Hour)
@@ -79,10 +81,15 @@ func (c *Component) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case fresh := <-c.updates.Receive():
-			if running != nil && fresh == config {
+			for _, name := range fresh.withoutEffect() {
+				level.Warn(c.opts.Logger).Log("msg", name+" has no effect here")
+			}
+			same := reflect.DeepEqual(fresh.HTTP, args.HTTP)
+			args = fresh
+			if running != nil && same {
+				running.grace = args.GracefulShutdownTimeout
 				continue
 			}
-			config = fresh
 		case <-retry.C:
 			if running != nil {
 				continue
@@ -90,7 +97,7 @@ func (c *Component) Run(ctx context.Context) error {
 		}
 		running.stop()
 		var err error
-		if running, err = startServer(config, c.handler()); err != nil {
+		if running, err = c.startServer(args); err != nil {
 			level.Error(c.opts.Logger).Log("msg", "no profiles can be received", "err", err, "retry_in", retryListen)
 			c.setHealth(component.HealthTypeUnhealthy, "", err.Error())
 			retry.Reset(retryListen)
@@ -116,12 +123,21 @@ func (c *Component) setHealth(kind component.HealthType, addr, message string) {
 
 // server is a listening HTTP server.
 type server struct {
-	http *http.Server
-	addr string
-	done chan struct{} // closed when it has ended
+	http  *http.Server
+	addr  string
+	grace time.Duration // for requests in flight when it ends
+	done  chan struct{} // closed when it has ended
 }
 
-func startServer(config Server, handler http.Handler) (*server, error) {
+func (c *Component) startServer(args Arguments) (*server, error) {
+	config := args.HTTP
+	var secure *tls.Config
+	if config.TLS != nil {
+		var err error
+		if secure, err = config.TLS.server().Config(c.opts.Logger); err != nil {
+			return nil, err
+		}
+	}
 	listener, err := net.Listen("tcp", config.address())
 	if err != nil {
 		return nil, err
@@ -131,28 +147,33 @@ func startServer(config Server, handler http.Handler) (*server, error) {
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s := &server{
-		addr: listener.Addr().String(), done: make(chan struct{}),
+		addr: listener.Addr().String(), grace: args.GracefulShutdownTimeout, done: make(chan struct{}),
 		http: &http.Server{
-			Handler: handler, Protocols: protocols,
+			Handler: c.handler(), Protocols: protocols, HTTP2: config.HTTP2.config(), TLSConfig: secure,
 			ReadTimeout: config.ServerReadTimeout, WriteTimeout: config.ServerWriteTimeout, IdleTimeout: config.ServerIdleTimeout,
 		},
 	}
 	go func() {
 		defer close(s.done)
-		_ = s.http.Serve(listener) // ends when it is stopped
+		if secure == nil {
+			_ = s.http.Serve(listener) // ends when it is stopped
+		} else {
+			_ = s.http.ServeTLS(listener, "", "")
+		}
 	}()
 	return s, nil
 }
 
-// stop gives requests in flight a moment, then cuts them off. A nil server is one
+// stop waits for requests in flight, then cuts them off. A nil server is one
 // that has been stopped.
 func (s *server) stop() {
 	if s == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), s.grace)
 	defer cancel()
 	if s.http.Shutdown(ctx) != nil {
 		_ = s.http.Close() // nothing is left to save
