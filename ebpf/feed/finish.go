@@ -41,7 +41,7 @@ func finish(t *process.Tracker, s *kernel.Sample) *process.Space {
 		// What looked like a frame record was none.
 		s.User, outcome = s.User[:last], unwind.NoRow
 	}
-	s.Outcome = outcome
+	s.Outcome, s.Finish = outcome, kernel.ByRows
 	if outcome == unwind.UnsupportedRule && fromLeaf {
 		s.Regs = leaf
 		walkAnew(space, s)
@@ -59,7 +59,7 @@ func walkAnew(space *process.Space, s *kernel.Sample) {
 	var found []kernel.Frame
 	outcome := newWalker(space, s.Stack).walk(s.Regs, maxFrames, func(r *unwind.Regs) { found = append(found, frameAt(space, r)) })
 	if outcome.Complete() || len(found) > len(s.User) {
-		s.User, s.Outcome = append(s.User[:0], found...), outcome
+		s.User, s.Outcome, s.Finish = append(s.User[:0], found...), outcome, kernel.ByCFI
 	}
 }
 

@@ -34,9 +34,20 @@ type Sample struct {
 	Regs     unwind.Regs
 	FromLeaf bool
 	Stack    Stack
+	Finish   Finish // set by who finishes it
 
 	buffer []byte // of a copy: for that of a stack
 }
+
+// Finish says who has walked the last part of a user stack.
+type Finish uint8
+
+// The finishes.
+const (
+	InKernel Finish = iota // nobody: the kernel walked it as far as it goes
+	ByRows                 // user space, by the rows that the kernel lacked
+	ByCFI                  // user space from the leaf, by complete call frame information
+)
 
 // CopyFrom makes s a copy of from that stays valid. It reuses the memory that s has
 // for frames and for a copy of a stack.
@@ -215,7 +226,7 @@ func (r *sampleReader) decode(b []byte) error {
 	}
 	out.Regs.LRKnown = out.Regs.LR != 0
 	out.Regs.Full, out.Regs.RBX = flags&profilerSampleFlagsSAMPLE_REGISTERS != 0, flags&profilerSampleFlagsSAMPLE_RBX != 0
-	out.FromLeaf = flags&profilerSampleFlagsSAMPLE_FROM_LEAF != 0
+	out.FromLeaf, out.Finish = flags&profilerSampleFlagsSAMPLE_FROM_LEAF != 0, InKernel
 	out.Kernel = out.Kernel[:0]
 	for i := range kernelFrames {
 		out.Kernel = append(out.Kernel, le.Uint64(body[8*i:]))

@@ -19,6 +19,7 @@ type Report struct {
 	SampleRate int     `json:"sample_rate"`
 
 	Samples    uint64            `json:"samples"`     // taken
+	Lost       uint64            `json:"lost"`        // taken, but there was no room for them; of any process
 	UserStacks uint64            `json:"user_stacks"` // of these, with a user part
 	Complete   float64           `json:"complete"`    // share of user stacks, 0 to 1
 	Outcomes   map[string]uint64 `json:"outcomes"`    // of samples
@@ -28,6 +29,11 @@ type Report struct {
 	Frames        uint64            `json:"frames_compared"`
 	FramesAgreed  uint64            `json:"frames_agreed"`
 	Agreement     float64           `json:"agreement"`            // of frames, 0 to 1
+	InKernel      uint64            `json:"stacks_in_kernel"`     // of those compared: walked in the kernel alone
+	ByRows        uint64            `json:"stacks_by_rows"`       // finished in user space by the rows that the kernel lacked
+	ByCFI         uint64            `json:"stacks_by_cfi"`        // walked anew in user space by complete call frame information
+	FramesByCFI   uint64            `json:"frames_by_cfi"`        // their frames. The reference walks in the same way, so they are not in frames_compared
+	AgreedByCFI   uint64            `json:"frames_by_cfi_agreed"` // of these, equal
 	NotCheckable  uint64            `json:"frames_not_checkable"` // behind the end of the reference walk
 	ReferenceEnds map[string]uint64 `json:"reference_ends"`       // why reference walks ended
 
@@ -87,6 +93,8 @@ func (r *results) report(took time.Duration, t *process.Tracker) *Report {
 		Samples: r.samples, UserStacks: r.userStacks, Complete: share(r.complete, r.userStacks), Outcomes: r.outcomes,
 		Stacks: r.compared, StacksAgreed: r.whole, Frames: r.frames, FramesAgreed: r.agreed,
 		Agreement: share(r.agreed, r.frames), NotCheckable: r.uncheckable, ReferenceEnds: r.ends,
+		InKernel: r.finishes[kernel.InKernel], ByRows: r.finishes[kernel.ByRows], ByCFI: r.finishes[kernel.ByCFI],
+		FramesByCFI: r.framesByCFI, AgreedByCFI: r.agreedByCFI,
 		NotCompared:   maps.Clone(r.skipped),
 		Disagreements: []Disagreement{}, Incomplete: []Incomplete{}, Examples: []Example{},
 	}

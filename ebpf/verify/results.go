@@ -15,6 +15,8 @@ type results struct {
 
 	compared, whole             uint64 // stacks
 	frames, agreed, uncheckable uint64
+	finishes                    map[kernel.Finish]uint64 // stacks compared
+	framesByCFI, agreedByCFI    uint64                   // not in frames and agreed
 	ends                        map[string]uint64
 	disagreements               map[place]uint64
 	incomplete                  map[place]*incompleteCount
@@ -38,7 +40,7 @@ type example struct {
 
 func newResults(o Options) results {
 	return results{
-		options: o, outcomes: map[string]uint64{}, skipped: map[string]uint64{}, ends: map[string]uint64{},
+		options: o, outcomes: map[string]uint64{}, finishes: map[kernel.Finish]uint64{}, skipped: map[string]uint64{}, ends: map[string]uint64{},
 		disagreements: map[place]uint64{}, incomplete: map[place]*incompleteCount{}, examples: map[place][]example{},
 	}
 }
@@ -76,8 +78,14 @@ func (r *results) add(w *walk, t truth) {
 	c := compareStacks(w.frames, w.outcome.Complete(), &t)
 	r.compared++
 	r.ends[t.end.String()]++
-	r.frames += uint64(c.compared)
-	r.agreed += uint64(c.agreed)
+	r.finishes[w.finish]++
+	if w.finish == kernel.ByCFI { // which is how the reference walks: that they agree proves nothing
+		r.framesByCFI += uint64(c.compared)
+		r.agreedByCFI += uint64(c.agreed)
+	} else {
+		r.frames += uint64(c.compared)
+		r.agreed += uint64(c.agreed)
+	}
 	r.uncheckable += uint64(c.uncheckable)
 	at := place{reason: string(c.difference), exe: exeAt(t.frames, c.at)}
 	switch {

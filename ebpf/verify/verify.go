@@ -86,7 +86,12 @@ func (v *Verifier) Run(ctx context.Context) (*Report, error) {
 	if err := v.round(); err != nil { // what was taken meanwhile
 		return nil, err
 	}
+	counters, err := v.feed.Kernel.Counters()
+	if err != nil {
+		return nil, err
+	}
 	report := v.results.report(time.Since(begun), v.feed.Tracker)
+	report.Lost = counters.Lost
 	report.Errors = v.feed.Tracker.Errors()
 	return report, nil
 }
@@ -124,6 +129,7 @@ type walk struct {
 	pid      uint32
 	comm     string
 	outcome  unwind.Outcome
+	finish   kernel.Finish
 	frames   []kernel.Frame
 	space    *process.Space // when the sample was read
 	skip     bool           // of no interest
@@ -148,7 +154,7 @@ func (v *Verifier) finish(w *walk, s *kernel.Sample) {
 	const ever = 1<<64 - 1
 	w.replaced = v.feed.Tracker.Stale(s.PID, ever, s.Generation)
 	w.space = v.feed.Mend(s)
-	w.outcome, w.frames = s.Outcome, slices.Clone(s.User)
+	w.outcome, w.finish, w.frames = s.Outcome, s.Finish, slices.Clone(s.User)
 	v.results.taken(w)
 }
 
