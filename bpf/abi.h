@@ -43,6 +43,7 @@ enum limits {
 	MAX_RECORDS_TO_OTHER_STACK = 64,
 	LOG_WORDS = 65536, /* a sample begins in the first so many words of a CPU's log, ... */
 	SAMPLE_WORDS = 12800, /* ... and takes at most so many more */
+	LOG_RESERVE = LOG_WORDS / 4, /* words that copies of stacks leave to samples */
 	LOG_CALL = LOG_WORDS / 8, /* words in a log that user space is called for */
 	CALLS_BYTES = 4096, /* of memory for calls: a page */
 	RED_ZONE = 128, /* bytes below sp where a leaf of x86-64 may keep things, and epilogues have kept them */

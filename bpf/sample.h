@@ -56,6 +56,17 @@ ALWAYS_INLINE int has_room(const struct log *log, __u64 at)
 	return tail || at + SAMPLE_WORDS < LOG_WORDS;
 }
 
+/*
+ * Whether a copy of a stack may be put at a word: it must leave room for the
+ * samples to come: one of 64 KiB takes as much as some thirty to a hundred of them.
+ */
+ALWAYS_INLINE int has_room_for_copy(const struct log *log, __u64 at)
+{
+	__u64 tail = tail_of(log), room = tail > at ? tail - at : tail + LOG_WORDS - at;
+
+	return room > SAMPLE_WORDS + LOG_RESERVE;
+}
+
 /* Where the next sample is after this one. */
 ALWAYS_INLINE __u64 end_of(const struct log *log, const struct sample *s)
 {
@@ -194,7 +205,7 @@ ALWAYS_INLINE void find_next_part(struct log *log, struct sample *s)
 	__u64 end = ((s->sp - RED_ZONE) & ~(STACK_PAGE - 1ULL)) + MAX_STACK_BYTES;
 
 	log->part = 0;
-	if (++log->parts > MAX_PARTS || !has_room(log, end_of(log, s)))
+	if (++log->parts > MAX_PARTS || !has_room_for_copy(log, end_of(log, s)))
 		return;
 	if (stack_goes_on(s, end)) {
 		log->part = end;
@@ -206,7 +217,7 @@ ALWAYS_INLINE void find_next_part(struct log *log, struct sample *s)
 		s->flags |= SAMPLE_CONTINUED;
 }
 
-/* Copying is dear, so there is a limit to it: rates above 256 Hz do not copy every stack. */
+/* Copying is dear, so there is a limit to it: rates above 256 Hz do not copy every stack. Nor does a log that is nearly full. */
 ALWAYS_INLINE int may_copy(struct log *log, const struct sample *s)
 {
 	__u64 second = s->time >> 30; /* 1.07 s will do */
@@ -215,7 +226,7 @@ ALWAYS_INLINE int may_copy(struct log *log, const struct sample *s)
 		log->copy_second = second;
 		log->copies = 0;
 	}
-	return log->copies++ < MAX_COPIES;
+	return has_room_for_copy(log, log->next) && log->copies++ < MAX_COPIES;
 }
 
 /* The program is being replaced: the user registers are of one that is gone, or not there yet. */

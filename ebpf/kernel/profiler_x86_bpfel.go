@@ -129,6 +129,7 @@ const (
 	profilerLimitsMAX_RECORDS_TO_OTHER_STACK profilerLimits = 64
 	profilerLimitsLOG_WORDS                  profilerLimits = 65536
 	profilerLimitsSAMPLE_WORDS               profilerLimits = 12800
+	profilerLimitsLOG_RESERVE                profilerLimits = 16384
 	profilerLimitsLOG_CALL                   profilerLimits = 8192
 	profilerLimitsCALLS_BYTES                profilerLimits = 4096
 	profilerLimitsRED_ZONE                   profilerLimits = 128
