@@ -68,7 +68,7 @@ func TestContainers(t *testing.T) { trial.Run(t, tryContainers) }
 
 func tryContainers(t *trial.T) {
 	requireRoot(t)
-	boxes := makeBoxes(t)
+	boxes := makeBoxes(t, containerShapes)
 	running := make([]*container, len(boxes)) // as containerShapes
 	startAll := func(t testing.TB, late bool) {
 		for i, shape := range containerShapes {
@@ -109,7 +109,7 @@ func TestContainersToCome(t *testing.T) { trial.Run(t, tryContainersToCome) }
 
 func tryContainersToCome(t *trial.T) {
 	requireRoot(t)
-	boxes := makeBoxes(t)
+	boxes := makeBoxes(t, containerShapes)
 	server := startPyroscope(t)
 	h := startHeadwater(t, containersConfig(server, boxes))
 	none := "7 targets, but no running process that matches; the debug info, and headwater targets, say why for each process"
@@ -135,7 +135,7 @@ func waitHealth(t testing.TB, h *headwater, id, state, text string) {
 	var now struct {
 		Health struct{ State, Message string }
 	}
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		_, body := h.get(t, "/api/v0/web/components/"+id)
 		if err := json.Unmarshal([]byte(body), &now); err != nil {
 			t.Fatalf("%v: %s", err, body)
@@ -149,7 +149,7 @@ func waitHealth(t testing.TB, h *headwater, id, state, text string) {
 
 // makeBoxes makes one image and, for each shape, a layer with a program. The path
 // where containers have it is a folder of the host with another program.
-func makeBoxes(t testing.TB) []box {
+func makeBoxes(t testing.TB, shapes []containerShape) []box {
 	t.Helper()
 	requireTools(t, "objcopy", "ldd")
 	folder := t.TempDir()
@@ -159,7 +159,7 @@ func makeBoxes(t testing.TB) []box {
 		t.Fatal(err)
 	}
 	var boxes []box
-	for _, shape := range containerShapes {
+	for _, shape := range shapes {
 		b := box{id: newContainerID(), image: image, layer: t.TempDir(), mount: folder, args: []string{filepath.Join(folder, "app"), "600"}}
 		b.cgroup = strings.ReplaceAll(shape.cgroup, "ID", b.id)
 		compileApp(t, b.layer, shape.name)
@@ -288,10 +288,10 @@ func (s containerShape) check(t testing.TB, all []stack, b box) {
 	}
 }
 
-// foreign tells whether a frame is of another program of this test.
+// foreign tells whether a frame is of another build of testdata/container.
 func (s containerShape) foreign(f frame) bool {
-	prefix, _, _ := strings.Cut(f.name, "_")
-	return prefix == "decoy" || slices.ContainsFunc(containerShapes, func(o containerShape) bool { return o.name == prefix && prefix != s.name })
+	prefix, function, _ := strings.Cut(f.name, "_")
+	return prefix != s.name && slices.Contains([]string{"outer", "middle", "library", "leaf"}, function)
 }
 
 // checkExplained judges what `headwater targets` says of each container, and that
