@@ -39,7 +39,10 @@ type Stats struct {
 	Processes   int    // processes known now
 	Executables int    // distinct executables known now
 	Pages       int    // pages of unwind rows resident
-	TableBytes  uint64 // memory of the unwind tables in the kernel
+	Rows        int    // unwind rows in them
+	RowBytes    uint64 // memory that the rows take
+	UsedBytes   uint64 // memory that rows, directories of pages and mappings take
+	TableBytes  uint64 // memory of the unwind tables in the kernel, used or not
 
 	PagesEvicted uint64 // pages of unwind rows that made room for others
 

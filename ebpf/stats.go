@@ -70,7 +70,8 @@ func (s *Session) Stats() Stats {
 	out.Errors = s.tracker.Errors()
 	out.Processes, out.Executables = s.tracker.Counts()
 	usage := s.kernel.Tables().Usage()
-	out.Pages, out.PagesEvicted, out.TableBytes = usage.Pages, usage.Evicted, usage.Reserved
+	out.Pages, out.PagesEvicted = usage.Pages, usage.Evicted
+	out.Rows, out.RowBytes, out.UsedBytes, out.TableBytes = usage.Rows, usage.RowBytes, usage.Used, usage.Reserved
 	if err := s.symbolizer.KernelStatus().Err; err != nil {
 		out.Errors["kernel symbols: "+err.Error()]++
 	}

@@ -6,10 +6,13 @@ type residentPages struct {
 	byEntry map[uint32]*residentPage
 	ring    []*residentPage
 	hand    int
+	rows    int // of all
+	words   int // that those take, with their wide rules
 }
 
 type residentPage struct {
 	run
+	rows  int
 	entry uint32 // word of the directory entry
 	index int    // in ring
 }
@@ -21,12 +24,14 @@ func (p *residentPages) len() int { return len(p.ring) }
 func (p *residentPages) has(entry uint32) bool { return p.byEntry[entry] != nil }
 
 // set notes where the rows of a page are, and returns where they were.
-func (p *residentPages) set(entry uint32, r run) (old run) {
+func (p *residentPages) set(entry uint32, r run, rows int) (old run) {
+	p.rows, p.words = p.rows+rows, p.words+int(r.words)
 	if page := p.byEntry[entry]; page != nil {
-		old, page.run = page.run, r
+		p.rows, p.words = p.rows-page.rows, p.words-int(page.words)
+		old, page.run, page.rows = page.run, r, rows
 		return old
 	}
-	page := &residentPage{run: r, entry: entry, index: len(p.ring)}
+	page := &residentPage{run: r, rows: rows, entry: entry, index: len(p.ring)}
 	p.byEntry[entry] = page
 	p.ring = append(p.ring, page)
 	return run{}
@@ -35,6 +40,7 @@ func (p *residentPages) set(entry uint32, r run) (old run) {
 // remove forgets a page, and returns where its rows are.
 func (p *residentPages) remove(entry uint32) run {
 	page := p.byEntry[entry]
+	p.rows, p.words = p.rows-page.rows, p.words-int(page.words)
 	delete(p.byEntry, entry)
 	last := len(p.ring) - 1
 	p.ring[page.index] = p.ring[last]

@@ -175,7 +175,7 @@ func (t *Tables) SetPage(d unwind.Directory, page uint64, p *unwind.Page) error 
 		t.slabs.release(r)
 		return fmt.Errorf("store %d unwind rows: %w", len(p.Rows), err)
 	}
-	t.slabs.release(t.pages.set(entry, r))
+	t.slabs.release(t.pages.set(entry, r, len(p.Rows)))
 	return nil
 }
 
@@ -277,6 +277,8 @@ func (t *Tables) RemoveDirectory(d unwind.Directory) {
 // Usage is how table memory is used.
 type Usage struct {
 	Pages    int    // pages of rows that are resident
+	Rows     int    // in them
+	RowBytes uint64 // of table memory that these rows take
 	Evicted  uint64 // pages that made room for others so far
 	Used     uint64 // bytes of rows, directories and mappings
 	Reserved uint64 // bytes of kernel memory taken
@@ -288,7 +290,7 @@ func (t *Tables) Usage() Usage {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return Usage{
-		Pages: t.pages.len(), Evicted: t.evicted,
+		Pages: t.pages.len(), Rows: t.pages.rows, RowBytes: uint64(8 * t.pages.words), Evicted: t.evicted,
 		Used: uint64(t.slabs.usedBytes()), Reserved: uint64(t.slabs.bytes()), Limit: uint64(t.slabs.limitBytes()),
 	}
 }

@@ -99,6 +99,12 @@ func TestDirectories(t *testing.T) {
 	if got, want := tables.rows(d, 12), fullPage(3).Words(); !slices.Equal(got, want) {
 		t.Errorf("page 12 reads as %x, want %x", got, want)
 	}
+	if err := tables.SetPage(d, 12, fullPage(3)); err != nil { // once more
+		t.Fatal(err)
+	}
+	if u := tables.Usage(); u.Pages != 1 || u.Rows != 3 || u.RowBytes != 8*runAlign || u.Used != 2*8*runAlign {
+		t.Errorf("usage %+v with one page of 3 rows", u)
+	}
 	for _, page := range []uint64{9, 15, 1 << 40} {
 		if err := tables.SetPage(d, page, fullPage(1)); err == nil {
 			t.Errorf("page %d was set outside of a directory of pages 10 to 14", page)
@@ -108,7 +114,7 @@ func TestDirectories(t *testing.T) {
 	if err := tables.SetPage(d, 12, fullPage(3)); err == nil {
 		t.Error("a page was set in a directory that is gone")
 	}
-	if u := tables.Usage(); u.Used != 0 || u.Pages != 0 {
+	if u := tables.Usage(); u.Used != 0 || u.Pages != 0 || u.Rows != 0 || u.RowBytes != 0 {
 		t.Errorf("usage %+v when all is removed", u)
 	}
 }

@@ -102,7 +102,10 @@ func newStatsCollector(snapshot func() ebpf.Stats) *statsCollector {
 			figure(gauge, "processes", "Processes known.", func(s ebpf.Stats) uint64 { return uint64(s.Processes) }),
 			figure(gauge, "executables", "Distinct executables known.", func(s ebpf.Stats) uint64 { return uint64(s.Executables) }),
 			figure(gauge, "unwind_pages", "Pages of unwind rows in kernel memory.", func(s ebpf.Stats) uint64 { return uint64(s.Pages) }),
-			figure(gauge, "unwind_table_bytes", "Kernel memory of the unwind tables.", func(s ebpf.Stats) uint64 { return s.TableBytes }),
+			figure(gauge, "unwind_rows", "Unwind rows in them.", func(s ebpf.Stats) uint64 { return uint64(s.Rows) }),
+			figure(gauge, "unwind_row_bytes", "Kernel memory that the unwind rows take.", func(s ebpf.Stats) uint64 { return s.RowBytes }),
+			figure(gauge, "unwind_used_bytes", "Kernel memory that unwind rows, directories of pages and mappings take.", func(s ebpf.Stats) uint64 { return s.UsedBytes }),
+			figure(gauge, "unwind_table_bytes", "Kernel memory of the unwind tables, used or not.", func(s ebpf.Stats) uint64 { return s.TableBytes }),
 		},
 	}
 }

@@ -69,7 +69,7 @@ pyroscope_ebpf_samples_expected_total 1040
 pyroscope_ebpf_samples_total{outcome="complete"} 12
 pyroscope_ebpf_samples_total{outcome="depth_limit"} 1
 pyroscope_ebpf_samples_total{outcome="no_row"} 104
-# HELP pyroscope_ebpf_unwind_table_bytes Kernel memory of the unwind tables.
+# HELP pyroscope_ebpf_unwind_table_bytes Kernel memory of the unwind tables, used or not.
 # TYPE pyroscope_ebpf_unwind_table_bytes gauge
 pyroscope_ebpf_unwind_table_bytes 4096
 # HELP pyroscope_symtab_known_symbols_total Frames that were named.
