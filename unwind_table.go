@@ -68,6 +68,7 @@ type fileTable struct {
 	file    *elffile.File
 	table   *unwind.Table
 	machine elf.Machine
+	shift   uint8 // of its pages
 }
 
 // openTable opens the table of the file at path; the caller closes the file. A
@@ -77,7 +78,7 @@ func openTable(path string) (*fileTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &fileTable{path: path, file: f, machine: f.Machine()}
+	t := &fileTable{path: path, file: f, machine: f.Machine(), shift: unwind.PageShift(f)}
 	if t.table, err = tableOf(f); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -145,18 +146,17 @@ func (t *fileTable) segmentRows(s elffile.Segment, yield func(tableRow) error) e
 
 // rowsOf returns the rows of p, gaps included.
 func rowsOf(p *unwind.Page) []tableRow {
-	base := p.Number << unwind.PageShift
 	rows := make([]tableRow, 0, len(p.Rows)+1)
 	for _, r := range p.Rows {
-		rows = append(rows, tableRow{start: base + uint64(r.Off), rule: p.Widen(r)})
+		rows = append(rows, tableRow{start: p.Address(r), rule: p.Widen(r)})
 	}
 	if len(rows) == 0 {
-		rows = append(rows, tableRow{start: base})
+		rows = append(rows, tableRow{start: p.Start()})
 	}
 	for i := range rows[1:] {
 		rows[i].end = rows[i+1].start
 	}
-	rows[len(rows)-1].end = base + 1<<unwind.PageShift
+	rows[len(rows)-1].end = p.Start() + 1<<p.Shift
 	return rows
 }
 
@@ -166,8 +166,8 @@ func (t *fileTable) pages(s elffile.Segment, yield func(*unwind.Page) error) err
 	if s.Memsz == 0 || end < s.Vaddr {
 		return nil
 	}
-	for n := s.Vaddr >> unwind.PageShift; n <= (end-1)>>unwind.PageShift; n++ {
-		p, err := t.table.Page(n)
+	for n := s.Vaddr >> t.shift; n <= (end-1)>>t.shift; n++ {
+		p, err := t.table.Page(n, t.shift)
 		if err == nil {
 			err = yield(p)
 		}

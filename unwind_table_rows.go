@@ -120,8 +120,8 @@ func (t *fileTable) rowAt(pc uint64) (tableRow, error) {
 	if err != nil {
 		return tableRow{}, err
 	}
-	page := pc >> unwind.PageShift << unwind.PageShift
-	segment.Memsz = min(segment.Vaddr+segment.Memsz, page+1<<unwind.PageShift) - max(segment.Vaddr, page)
+	page := pc >> t.shift << t.shift
+	segment.Memsz = min(segment.Vaddr+segment.Memsz, page+1<<t.shift) - max(segment.Vaddr, page)
 	segment.Vaddr = max(segment.Vaddr, page)
 	var found tableRow
 	err = t.segmentRows(segment, func(r tableRow) error {

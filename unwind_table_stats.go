@@ -22,6 +22,7 @@ type tableStats struct {
 	CoveredBytes  uint64              `json:"covered_bytes"`   // of these, with a rule
 	Gaps          int                 `json:"gaps"`            // ranges of text without call frame information
 	GapBytes      uint64              `json:"gap_bytes"`       // of text in them
+	PageBytes     uint64              `json:"page_bytes"`      // of text that a page is about
 	Pages         int                 `json:"pages"`           // with rows
 	EmptyPages    int                 `json:"empty_pages"`     // that are all gap and have none
 	Rows          int                 `json:"rows"`            // in all pages
@@ -56,7 +57,7 @@ func (t *fileTable) showStats(out io.Writer, asJSON bool) error {
 }
 
 func (t *fileTable) stats() (*tableStats, error) {
-	s := &tableStats{File: t.path, FDEs: t.table.FDEs(), Untranslated: []untranslatedShare{}, unsupported: make(map[unwind.Reason]uint64)}
+	s := &tableStats{File: t.path, FDEs: t.table.FDEs(), PageBytes: 1 << t.shift, Untranslated: []untranslatedShare{}, unsupported: make(map[unwind.Reason]uint64)}
 	for _, segment := range t.file.TextSegments() {
 		if err := t.pages(segment, s.page); err != nil {
 			return nil, err
@@ -128,7 +129,7 @@ func (s *tableStats) write(out io.Writer) error {
 	fmt.Fprintf(out, "text            %12d bytes\n", s.TextBytes)
 	fmt.Fprintf(out, "with a rule     %12d bytes, %.3f %% of the text that call frame information is about\n", s.CoveredBytes, 100*float64(s.CoveredBytes)/float64(described))
 	fmt.Fprintf(out, "gaps            %12d bytes, in %d ranges\n", s.GapBytes, s.Gaps)
-	fmt.Fprintf(out, "pages           %12d of %d KiB, and %d without rows\n", s.Pages, 1<<unwind.PageShift>>10, s.EmptyPages)
+	fmt.Fprintf(out, "pages           %12d of %d KiB, and %d without rows\n", s.Pages, s.PageBytes>>10, s.EmptyPages)
 	fmt.Fprintf(out, "rows            %12d, a page has %d (median) to %d\n", s.Rows, s.MedianRows, s.MaxRows)
 	fmt.Fprintf(out, "wide rules      %12d\n", s.WideRules)
 	fmt.Fprintf(out, "table memory    %12d bytes, and %d for the directory: %.2f bytes a row\n", s.RowBytes, s.DirBytes, s.BytesPerRow)

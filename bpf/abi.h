@@ -22,8 +22,11 @@ enum limits {
 	SLAB_WORDS = 1 << SLAB_SHIFT, /* 2 MiB a slab */
 	SLAB_MASK = SLAB_WORDS - 1,
 	MAX_SLABS = 1024,
+	WORD_BITS = 28, /* of a word index */
+	WORD_MASK = (1 << WORD_BITS) - 1,
 
-	ROW_PAGE_SHIFT = 16, /* a page of rows covers 64 KiB of text */
+	MIN_ROW_PAGE_SHIFT = 12, /* a page of rows covers 4 KiB of text, ... */
+	MAX_ROW_PAGE_SHIFT = 16, /* ... or more, up to 64 KiB; it is the executable's choice */
 
 	MAX_USER_FRAMES = 1024,
 	MAX_KERNEL_FRAMES = 127, /* kernel.perf_event_max_stack */
@@ -52,6 +55,7 @@ enum limits {
 struct slab {
 	__u64 words[SLAB_WORDS];
 };
+_Static_assert((__u64)MAX_SLABS << SLAB_SHIFT == 1ULL << WORD_BITS, "every word has an index");
 
 /* Outcome of the user part of a sample; ebpf/unwind has the same numbers. */
 enum outcome {
@@ -113,7 +117,7 @@ enum ra_rule {
 
 /* One unwind rule: in force from `off` to the next row of its page. One word. */
 struct row {
-	__u16 off; /* of its first pc in the page */
+	__u16 off; /* low bits of its first pc, an address in the file */
 	__u8 cfa;  /* enum cfa_kind */
 	__u8 rules;
 	__s16 cfa_off;
@@ -161,7 +165,7 @@ struct mapping {
 	__u64 end;
 	__u64 bias;      /* addr - bias = vaddr in the ELF file */
 	__u32 exe;       /* executable ID; 0: no file */
-	__u32 directory; /* word index of the entry of page 0, modulo 2^32; 0: no unwind tables */
+	__u32 directory; /* word index of the entry of page 0, modulo 2^WORD_BITS; above it the pages' shift - MIN_ROW_PAGE_SHIFT + 1; 0: no unwind tables */
 };
 _Static_assert(sizeof(struct mapping) == 8 * MAPPING_WORDS, "mapping words");
 

@@ -140,7 +140,8 @@ ALWAYS_INLINE int find_mapping(struct unwinder *u, __u64 addr)
 /* Finds the rule in force at vaddr of the current mapping, widened. */
 ALWAYS_INLINE int find_rule(struct unwinder *u, __u64 vaddr, struct wide_rule *rule)
 {
-	__u32 entry = u->mapping.directory + (__u32)(vaddr >> ROW_PAGE_SHIFT);
+	__u32 directory = u->mapping.directory;
+	__u32 entry = (directory + (__u32)(vaddr >> ((directory >> WORD_BITS) + MIN_ROW_PAGE_SHIFT - 1))) & WORD_MASK;
 	struct slab *slab = table_slab(entry);
 
 	if (!slab)

@@ -44,7 +44,7 @@ type Stats struct {
 	UsedBytes   uint64 // memory that rows, directories of pages and mappings take
 	TableBytes  uint64 // memory of the unwind tables in the kernel, used or not
 
-	PagesEvicted uint64 // pages of unwind rows that made room for others
+	PagesEvicted uint64 // pages of unwind rows given up: not looked up lately, or to make room for others
 
 	KnownSymbols   map[string]uint64 // frames named, by service_name
 	UnknownSymbols map[string]uint64 // frames in a known file without a name, by service_name

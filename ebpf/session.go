@@ -22,8 +22,6 @@ const (
 	drainInterval = 500 * time.Millisecond
 	// flushPatience is how long Collect waits for the samples of just now.
 	flushPatience = time.Second
-	// fillPatience is how long Start waits for the rows of what already runs.
-	fillPatience = 300 * time.Millisecond
 	// endedGrace is how long a process is remembered after its end, for samples
 	// that are read late.
 	endedGrace = time.Second
@@ -105,7 +103,6 @@ func (s *Session) open() error {
 		return err
 	}
 	s.kernel, s.tracker = s.feed.Kernel, s.feed.Tracker
-	s.tracker.WaitFilled(fillPatience)
 	if err := s.kernel.SetStacks(s.options.UserStacks, s.options.KernelStacks, true); err != nil {
 		return err
 	}

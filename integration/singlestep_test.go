@@ -300,9 +300,9 @@ func (p *traced) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {
 	if f == nil {
 		return unwind.WideRule{}, unwind.NoMapping
 	}
-	n := vaddr >> unwind.PageShift
+	n := vaddr >> unwind.MinPageShift
 	if f.pages[n] == nil {
-		page, err := f.table.Page(n)
+		page, err := f.table.Page(n, unwind.MinPageShift)
 		if err != nil {
 			p.t.Fatalf("%s: %v", f.path, err)
 		}

@@ -112,7 +112,10 @@ const (
 	profilerLimitsSLAB_WORDS                 profilerLimits = 262144
 	profilerLimitsSLAB_MASK                  profilerLimits = 262143
 	profilerLimitsMAX_SLABS                  profilerLimits = 1024
-	profilerLimitsROW_PAGE_SHIFT             profilerLimits = 16
+	profilerLimitsWORD_BITS                  profilerLimits = 28
+	profilerLimitsWORD_MASK                  profilerLimits = 268435455
+	profilerLimitsMIN_ROW_PAGE_SHIFT         profilerLimits = 12
+	profilerLimitsMAX_ROW_PAGE_SHIFT         profilerLimits = 16
 	profilerLimitsMAX_USER_FRAMES            profilerLimits = 1024
 	profilerLimitsMAX_KERNEL_FRAMES          profilerLimits = 127
 	profilerLimitsMAX_PROCESSES              profilerLimits = 65536

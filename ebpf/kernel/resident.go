@@ -1,5 +1,7 @@
 package kernel
 
+import "time"
+
 // residentPages are the pages of rows in table memory, on the ring of a clock
 // that looks for those to evict: each gets a second chance.
 type residentPages struct {
@@ -13,8 +15,9 @@ type residentPages struct {
 type residentPage struct {
 	run
 	rows  int
-	entry uint32 // word of the directory entry
-	index int    // in ring
+	entry uint32    // word of the directory entry
+	index int       // in ring
+	used  time.Time // when it was set, or was found to have been looked up
 }
 
 func newResidentPages() residentPages { return residentPages{byEntry: map[uint32]*residentPage{}} }
@@ -28,10 +31,10 @@ func (p *residentPages) set(entry uint32, r run, rows int) (old run) {
 	p.rows, p.words = p.rows+rows, p.words+int(r.words)
 	if page := p.byEntry[entry]; page != nil {
 		p.rows, p.words = p.rows-page.rows, p.words-int(page.words)
-		old, page.run, page.rows = page.run, r, rows
+		old, page.run, page.rows, page.used = page.run, r, rows, time.Now()
 		return old
 	}
-	page := &residentPage{run: r, rows: rows, entry: entry, index: len(p.ring)}
+	page := &residentPage{run: r, rows: rows, entry: entry, index: len(p.ring), used: time.Now()}
 	p.byEntry[entry] = page
 	p.ring = append(p.ring, page)
 	return run{}
@@ -59,9 +62,28 @@ func (p *residentPages) victim(accessed func(entry uint32) bool) (entry uint32, 
 		}
 		page := p.ring[p.hand]
 		p.hand++
-		if page.words > 0 && !accessed(page.entry) {
+		if page.words > 0 && !page.inUse(accessed) {
 			return page.entry, true
 		}
 	}
 	return 0, false
+}
+
+// unused returns the pages with rows that have not been accessed since a time.
+func (p *residentPages) unused(since time.Time, accessed func(entry uint32) bool) (entries []uint32) {
+	for _, page := range p.ring {
+		if page.words > 0 && !page.inUse(accessed) && page.used.Before(since) {
+			entries = append(entries, page.entry)
+		}
+	}
+	return entries
+}
+
+// inUse reports whether the page was accessed since the last call.
+func (p *residentPage) inUse(accessed func(entry uint32) bool) bool {
+	if !accessed(p.entry) {
+		return false
+	}
+	p.used = time.Now()
+	return true
 }

@@ -11,7 +11,8 @@ import (
 // The numbers of ebpf/unwind and of bpf/abi.h are the same.
 func TestSharedNumbers(t *testing.T) {
 	for got, want := range map[uint32]uint32{
-		uint32(unwind.PageShift):                        uint32(profilerLimitsROW_PAGE_SHIFT),
+		uint32(unwind.MinPageShift):                     uint32(profilerLimitsMIN_ROW_PAGE_SHIFT),
+		1700 + uint32(unwind.MaxPageShift):              1700 + uint32(profilerLimitsMAX_ROW_PAGE_SHIFT),
 		100 + uint32(unwind.NumOutcomes):                100 + uint32(profilerOutcomeOUTCOMES),
 		200 + uint32(unwind.Complete):                   200 + uint32(profilerOutcomeOUTCOME_COMPLETE),
 		300 + uint32(unwind.PageMissing):                300 + uint32(profilerOutcomeOUTCOME_PAGE_MISSING),

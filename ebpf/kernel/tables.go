@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
@@ -86,18 +87,22 @@ func writeMappings(words []uint64, mappings []unwind.Mapping) {
 	for i, m := range mappings {
 		w := words[i*mappingWords:]
 		w[0], w[1], w[2] = m.Start, m.End, m.Bias
-		w[3] = uint64(m.Exe) | uint64(zeroPage(m.Directory))<<32
+		w[3] = uint64(m.Exe) | uint64(directoryOf(m.Directory))<<32
 	}
 }
 
-// zeroPage is the index that the entry of page 0 would have, modulo 2^32. It is
-// 0 only for a directory without pages, see AddDirectory.
-func zeroPage(d unwind.Directory) uint32 {
+// directoryOf is how struct mapping in bpf/abi.h names a directory. It is 0 only for
+// one without pages.
+func directoryOf(d unwind.Directory) uint32 {
 	if d.Pages == 0 {
 		return 0
 	}
-	return d.Word - d.First
+	size := uint32(d.Shift) - uint32(profilerLimitsMIN_ROW_PAGE_SHIFT) + 1
+	return zeroPage(d) | size<<uint32(profilerLimitsWORD_BITS)
 }
+
+// zeroPage is the index that the entry of page 0 would have, of the bits of an index.
+func zeroPage(d unwind.Directory) uint32 { return (d.Word - d.First) & uint32(profilerLimitsWORD_MASK) }
 
 // DeleteProcess forgets a process.
 func (t *Tables) DeleteProcess(pid uint32) error {
@@ -116,8 +121,8 @@ func (t *Tables) DeleteProcess(pid uint32) error {
 }
 
 // AddDirectory makes room for the entries of an executable's pages of rows, all
-// absent at first.
-func (t *Tables) AddDirectory(first, pages uint32) (unwind.Directory, error) {
+// absent at first. Pages cover 1<<shift bytes of text each.
+func (t *Tables) AddDirectory(first, pages uint32, shift uint8) (unwind.Directory, error) {
 	if pages == 0 {
 		return unwind.Directory{}, nil
 	}
@@ -127,21 +132,13 @@ func (t *Tables) AddDirectory(first, pages uint32) (unwind.Directory, error) {
 	if err != nil {
 		return unwind.Directory{}, fmt.Errorf("directory of %d pages: %w", pages, err)
 	}
-	if r.start == first { // zeroPage would be 0
-		other, err := t.slabs.alloc(int(pages))
-		t.slabs.release(r)
-		if err != nil {
-			return unwind.Directory{}, fmt.Errorf("directory of %d pages: %w", pages, err)
-		}
-		r = other
-	}
 	words, err := t.slabs.words(r.start, int(pages))
 	if err != nil {
 		t.slabs.release(r)
 		return unwind.Directory{}, fmt.Errorf("directory of %d pages: %w", pages, err)
 	}
 	clear(words)
-	d := unwind.Directory{Word: r.start, First: first, Pages: pages}
+	d := unwind.Directory{Word: r.start, First: first, Pages: pages, Shift: shift}
 	t.dirs[r.start] = dirEntry{run: r, directory: d}
 	return d, nil
 }
@@ -195,12 +192,32 @@ func (t *Tables) makeRoom(bytes int) {
 	}
 	for t.slabs.usedBytes()/8 > limit/64*evictTo {
 		entry, ok := t.pages.victim(t.wasAccessed)
-		if !ok || t.storeEntry(entry, 0) != nil {
+		if !ok || !t.evict(entry) {
 			return
 		}
-		t.slabs.release(t.pages.remove(entry))
-		t.evicted++
 	}
+}
+
+// EvictUnused gives up the pages that no walk has looked up lately, so that what is
+// resident is what walks want, however much room there is. To notice that a page was
+// looked up it has to be called more often than that.
+func (t *Tables) EvictUnused(lately time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, entry := range t.pages.unused(time.Now().Add(-lately), t.wasAccessed) {
+		if !t.evict(entry) {
+			return
+		}
+	}
+}
+
+func (t *Tables) evict(entry uint32) bool {
+	if t.storeEntry(entry, 0) != nil {
+		return false
+	}
+	t.slabs.release(t.pages.remove(entry))
+	t.evicted++
+	return true
 }
 
 // wasAccessed reports whether walks have looked a page up since the last call for
@@ -233,7 +250,7 @@ func (t *Tables) Resident(d unwind.Directory, page uint64) bool {
 func (t *Tables) Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	word, ok := t.entry(d, vaddr>>unwind.PageShift)
+	word, ok := t.entry(d, d.Page(vaddr))
 	if !ok {
 		return unwind.WideRule{}, false
 	}
@@ -279,7 +296,7 @@ type Usage struct {
 	Pages    int    // pages of rows that are resident
 	Rows     int    // in them
 	RowBytes uint64 // of table memory that these rows take
-	Evicted  uint64 // pages that made room for others so far
+	Evicted  uint64 // pages given up so far: not looked up lately, or to make room for others
 	Used     uint64 // bytes of rows, directories and mappings
 	Reserved uint64 // bytes of kernel memory taken
 	Limit    uint64 // bytes of kernel memory that may be taken
@@ -300,15 +317,6 @@ func (t *Tables) entry(d unwind.Directory, page uint64) (uint32, bool) {
 		return 0, false
 	}
 	return d.Word + uint32(page) - d.First, true
-}
-
-// HasRoom reports whether less than an eighth of the memory is in use, so that there
-// is some for what nobody has asked for yet. Memory that is taken stays taken, and
-// pages that are missed are filled at once, so this is not half of it.
-func (t *Tables) HasRoom() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.slabs.usedBytes() < t.slabs.limitBytes()/8
 }
 
 // storeEntry publishes a directory entry: rows written before are seen by

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/headwater/headwater/ebpf/unwind"
 )
@@ -42,7 +43,7 @@ func (t *Tables) lookUp(d unwind.Directory, page uint64) bool {
 func TestEviction(t *testing.T) {
 	const rows, pages = 8000, 200
 	tables := bareTables(2)
-	d, err := tables.AddDirectory(10, pages)
+	d, err := tables.AddDirectory(10, pages, unwind.MaxPageShift)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,13 +70,54 @@ func TestEviction(t *testing.T) {
 	}
 }
 
+// TestEvictUnused gives up what is not looked up, and nothing else.
+func TestEvictUnused(t *testing.T) {
+	const pages = 6
+	tables := bareTables(1)
+	d, err := tables.AddDirectory(0, pages, unwind.MinPageShift)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page := range uint64(pages) {
+		if err := tables.SetPage(d, page, fullPage(50)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resident := func() (found []uint64) {
+		for page := range uint64(pages) {
+			if tables.lookUp(d, page) != tables.Resident(d, page) {
+				t.Errorf("page %d: user space and the kernel differ about its being there", page)
+			}
+			if tables.Resident(d, page) {
+				found = append(found, page)
+			}
+		}
+		tables.EvictUnused(time.Hour) // forgets that they were looked up
+		return found
+	}
+	tables.EvictUnused(time.Hour)
+	if got := resident(); len(got) != pages {
+		t.Errorf("pages %v are resident, want all: none is an hour old", got)
+	}
+	for _, page := range []uint64{1, 4} {
+		tables.lookUp(d, page)
+	}
+	tables.EvictUnused(0)
+	if got := resident(); !slices.Equal(got, []uint64{1, 4}) {
+		t.Errorf("pages %v are resident, want those that were looked up", got)
+	}
+	if u := tables.Usage(); u.Rows != 2*50 || u.Evicted != pages-2 {
+		t.Errorf("usage %+v with two pages of 50 rows", u)
+	}
+}
+
 // TestNoRoom has nothing to evict.
 func TestNoRoom(t *testing.T) {
 	tables := bareTables(1)
-	if _, err := tables.AddDirectory(0, uint32(slabWords)); !errors.Is(err, errTableMemory) {
+	if _, err := tables.AddDirectory(0, uint32(slabWords), unwind.MaxPageShift); !errors.Is(err, errTableMemory) {
 		t.Errorf("a directory as large as memory: %v", err)
 	}
-	d, err := tables.AddDirectory(0, 8)
+	d, err := tables.AddDirectory(0, 8, unwind.MaxPageShift)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +131,7 @@ func TestNoRoom(t *testing.T) {
 
 func TestDirectories(t *testing.T) {
 	tables := bareTables(1)
-	d, err := tables.AddDirectory(10, 5)
+	d, err := tables.AddDirectory(10, 5, unwind.MaxPageShift)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +163,7 @@ func TestDirectories(t *testing.T) {
 
 // rows reads a page as BPF does.
 func (t *Tables) rows(d unwind.Directory, page uint64) []uint64 {
-	words, _ := t.slabs.words(zeroPage(d)+uint32(page), 1)
+	words, _ := t.slabs.words((zeroPage(d)+uint32(page))&uint32(profilerLimitsWORD_MASK), 1)
 	entry := words[0]
 	words, _ = t.slabs.words(uint32(entry), int(entry>>32&0xffff))
 	return words

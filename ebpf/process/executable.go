@@ -18,12 +18,12 @@ import (
 type Store interface {
 	SetProcess(pid uint32, p unwind.Process) error
 	DeleteProcess(pid uint32) error
-	AddDirectory(first, pages uint32) (unwind.Directory, error)
+	AddDirectory(first, pages uint32, shift uint8) (unwind.Directory, error)
 	SetPage(d unwind.Directory, page uint64, p *unwind.Page) error
 	Resident(d unwind.Directory, page uint64) bool
 	Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, bool)
 	RemoveDirectory(d unwind.Directory)
-	HasRoom() bool
+	EvictUnused(lately time.Duration)
 }
 
 // Executable is one distinct ELF file that processes have mapped. Its identity
@@ -39,7 +39,7 @@ type Executable struct {
 	elf       *elffile.File // kept open: the path may change its meaning; nil with Err
 	directory unwind.Directory
 
-	filling   sync.Mutex              // one page at a time; guards the rest
+	building  sync.Mutex              // one page at a time; guards the rest
 	table     *unwind.Table           // nil: not in use
 	tableUsed time.Time               // when a page was last built
 	recent    map[uint64]*unwind.Page // pages that walks in user space used, and the store had no room for
@@ -48,45 +48,41 @@ type Executable struct {
 	unusedSince time.Time // when refs became 0
 }
 
-// smallPages is the size, in pages of rows, up to which an executable is filled
-// at first sight.
-const smallPages = 64
-
-// middlePages is the size up to which the rest of an executable is filled while
-// there is nothing else to do: 16 MiB of text.
-const middlePages = 256
-
-// maxPages bounds the directory of an executable: 16 GiB of text.
-const maxPages = 1 << 18
+// maxPages bounds the directory of an executable: 1 MiB of table memory, for 8 GiB of text.
+const maxPages = 1 << 17
 
 // load makes room for the pages of e.
 func (e *Executable) load(store Store) error {
-	first, last, ok := textPages(e.elf.TextSegments())
+	first, last, ok := textRange(e.elf.TextSegments())
 	if !ok {
 		return fmt.Errorf("%s: no executable segment", e.Path)
 	}
-	if last-first >= maxPages {
-		return fmt.Errorf("%s: text from 0x%x to 0x%x is more than %d pages", e.Path, first<<unwind.PageShift, last<<unwind.PageShift, maxPages)
+	shift := unwind.PageShift(e.elf)
+	for shift < unwind.MaxPageShift && last>>shift-first>>shift >= maxPages {
+		shift++
+	}
+	from, to := first>>shift, last>>shift
+	if to-from >= maxPages || to >= 1<<32 {
+		return fmt.Errorf("%s: text from 0x%x to 0x%x is more than %d pages, or too far away", e.Path, first, last, maxPages)
 	}
 	var err error
-	e.directory, err = store.AddDirectory(uint32(first), uint32(last-first+1))
+	e.directory, err = store.AddDirectory(uint32(from), uint32(to-from+1), shift)
 	return err
 }
 
-// textPages returns the first and last page of rows of the given segments.
-func textPages(segments []elffile.Segment) (first, last uint64, ok bool) {
+// textRange returns the first and last ELF virtual address in the given segments.
+func textRange(segments []elffile.Segment) (first, last uint64, ok bool) {
 	for _, s := range segments {
 		end := s.Vaddr + s.Memsz
 		if s.Memsz == 0 || end < s.Vaddr {
 			continue
 		}
-		lo, hi := s.Vaddr>>unwind.PageShift, (end-1)>>unwind.PageShift
 		if !ok {
-			first, last, ok = lo, hi, true
+			first, last, ok = s.Vaddr, end-1, true
 		}
-		first, last = min(first, lo), max(last, hi)
+		first, last = min(first, s.Vaddr), max(last, end-1)
 	}
-	return first, last, ok && last < 1<<32
+	return first, last, ok
 }
 
 // Segment returns the executable segment that holds vaddr.
@@ -111,7 +107,7 @@ func (e *Executable) Open() (*elffile.File, error) {
 	return e.elf.Reopen()
 }
 
-// open returns what pages are built of; nil without unwind information. e.filling
+// open returns what pages are built of; nil without unwind information. e.building
 // is held.
 func (e *Executable) open() (*unwind.Table, error) {
 	e.tableUsed = time.Now()
@@ -129,26 +125,29 @@ func (e *Executable) open() (*unwind.Table, error) {
 	return table, nil
 }
 
-// page builds one page of rows; without unwind information it has none.
+// page builds one page of rows; without unwind information it has none. There is a
+// page with an error, too: walks end there, and do not ask again.
 func (e *Executable) page(n uint64) (*unwind.Page, error) {
+	shift := e.directory.Shift
+	unreadable := &unwind.Page{Number: n, Shift: shift, Rows: []unwind.Row{{Off: uint16(n << shift), CFA: unwind.CFAUnsupported}}}
 	table, err := e.open()
 	if err != nil {
-		return nil, err
+		return unreadable, err
 	}
 	if table == nil {
-		return &unwind.Page{}, nil
+		return &unwind.Page{Number: n, Shift: shift}, nil
 	}
-	p, err := table.Page(n)
+	p, err := table.Page(n, shift)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", e.Path, err)
+		return unreadable, fmt.Errorf("%s: %w", e.Path, err)
 	}
 	return p, nil
 }
 
 // callFrame returns what call frame information states about vaddr.
 func (e *Executable) callFrame(vaddr uint64) (c unwind.CallFrame, ok bool, err error) {
-	e.filling.Lock()
-	defer e.filling.Unlock()
+	e.building.Lock()
+	defer e.building.Unlock()
 	table, err := e.open()
 	if err != nil || table == nil {
 		return c, false, err
@@ -161,29 +160,11 @@ func (e *Executable) callFrame(vaddr uint64) (c unwind.CallFrame, ok bool, err e
 
 // rest frees what is only needed to build pages, unless it was in use lately.
 func (e *Executable) rest(since time.Time) {
-	e.filling.Lock()
-	defer e.filling.Unlock()
+	e.building.Lock()
+	defer e.building.Unlock()
 	if e.tableUsed.Before(since) {
 		e.table, e.recent = nil, nil
 	}
-}
-
-// fill makes one page resident, unless it is.
-func (e *Executable) fill(store Store, n uint64) error {
-	if !e.directory.Holds(n) {
-		return nil
-	}
-	e.filling.Lock()
-	defer e.filling.Unlock()
-	if store.Resident(e.directory, n) {
-		return nil
-	}
-	p, err := e.page(n)
-	if err != nil {
-		// Say so once, and let walks end there without asking again.
-		p = &unwind.Page{Rows: []unwind.Row{{CFA: unwind.CFAUnsupported}}}
-	}
-	return errors.Join(err, store.SetPage(e.directory, n, p))
 }
 
 func (e *Executable) close() {

@@ -164,13 +164,6 @@ func (x *executables) release(e *Executable) {
 	}
 }
 
-// isMapped reports whether some process has mapped an executable.
-func (x *executables) isMapped(e *Executable) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return e.refs > 0
-}
-
 // byNumber returns an executable by its ID, nil when it has been swept.
 func (x *executables) byNumber(id uint32) *Executable {
 	x.mu.Lock()
@@ -194,9 +187,9 @@ func (x *executables) sweep(before time.Time) []uint32 {
 			continue
 		}
 		x.store.RemoveDirectory(e.directory)
-		e.filling.Lock() // the filler may be at it
+		e.building.Lock() // a walk may be at it
 		e.close()
-		e.filling.Unlock()
+		e.building.Unlock()
 		delete(x.byID, id)
 		if x.byBuildID[e.BuildID] == e {
 			delete(x.byBuildID, e.BuildID)
@@ -215,9 +208,9 @@ func (x *executables) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, e := range x.byID {
-		e.filling.Lock()
+		e.building.Lock()
 		e.close()
-		e.filling.Unlock()
+		e.building.Unlock()
 	}
 }
 

@@ -65,7 +65,7 @@ func (m mapping) forUnwinder() unwind.Mapping {
 	out.Bias, out.Exe = m.bias, m.exe.ID
 	d := m.exe.directory
 	// Every page of the mapping must have its entry.
-	if d.Holds((m.start-m.bias)>>unwind.PageShift) && d.Holds((m.end-1-m.bias)>>unwind.PageShift) {
+	if d.Holds(d.Page(m.start-m.bias)) && d.Holds(d.Page(m.end-1-m.bias)) {
 		out.Directory = d
 	}
 	return out

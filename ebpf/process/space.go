@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -78,24 +79,21 @@ func (s *Space) Locate(addr uint64) (exe uint32, vaddr uint64) {
 const recentPages = 16
 
 // rule returns the rule in force at vaddr, and makes its page resident. There is a
-// rule, too, when the error is that the store has no room.
+// rule with an error, too: when the store has no room, or the page cannot be read.
 func (e *Executable) rule(store Store, vaddr uint64) (rule unwind.WideRule, ok bool, err error) {
 	if rule, ok := store.Rule(e.directory, vaddr); ok {
 		return rule, true, nil
 	}
-	n := vaddr >> unwind.PageShift
-	e.filling.Lock()
-	defer e.filling.Unlock()
-	if rule, ok := store.Rule(e.directory, vaddr); ok { // the filler was faster
+	n := e.directory.Page(vaddr)
+	e.building.Lock()
+	defer e.building.Unlock()
+	if rule, ok := store.Rule(e.directory, vaddr); ok { // another walk was faster
 		return rule, true, nil
 	}
 	if p := e.recent[n]; p != nil {
 		return p.Rule(vaddr), true, nil
 	}
-	p, err := e.page(n)
-	if err != nil {
-		return unwind.WideRule{}, false, err
-	}
+	p, unreadable := e.page(n)
 	if e.directory.Holds(n) {
 		err = store.SetPage(e.directory, n, p)
 	}
@@ -105,7 +103,7 @@ func (e *Executable) rule(store Store, vaddr uint64) (rule unwind.WideRule, ok b
 		}
 		e.recent[n] = p
 	}
-	return p.Rule(vaddr), true, err
+	return p.Rule(vaddr), true, errors.Join(unreadable, err)
 }
 
 // Pauses between two readings of a process's mappings because an address was in

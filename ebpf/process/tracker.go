@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/unwind"
 )
 
 // Process is what is known of one process.
@@ -50,7 +49,6 @@ type Tracker struct {
 	store Store
 	fs    procfs.FS
 	exes  *executables
-	fill  *filler
 
 	mu         sync.Mutex
 	processes  map[uint32]*Process
@@ -63,22 +61,17 @@ type Tracker struct {
 
 // NewTracker returns a Tracker that fills store. Close it after use.
 func NewTracker(store Store, fs procfs.FS) *Tracker {
-	t := &Tracker{
+	return &Tracker{
 		store:     store,
 		fs:        fs,
 		exes:      newExecutables(store, fs),
 		processes: map[uint32]*Process{},
 		errs:      map[string]uint64{},
 	}
-	t.fill = newFiller(store, t.failed, t.exes.isMapped)
-	return t
 }
 
-// Close stops filling and closes all executables.
-func (t *Tracker) Close() {
-	t.fill.close()
-	t.exes.close()
-}
+// Close closes all executables.
+func (t *Tracker) Close() { t.exes.close() }
 
 // failed notes an error that costs names or stacks, but does not stop anything.
 func (t *Tracker) failed(err error) {
@@ -119,10 +112,6 @@ func (t *Tracker) Scan() error {
 	}
 	return nil
 }
-
-// WaitFilled waits until the executables known so far have their rows, as far as
-// they are filled at first sight, but not longer than patience.
-func (t *Tracker) WaitFilled(patience time.Duration) { t.fill.wait(patience) }
 
 // scan reads a process's mappings from /proc. Kernel threads have none and are
 // not kept.
@@ -212,11 +201,8 @@ func (t *Tracker) executable(p *Process, m procfs.Mapping, buildID string) *Exec
 		}
 	}
 	e, fresh := t.exes.get(p.PID, m, buildID)
-	if fresh {
-		if e.Err != nil {
-			t.note(e.Err)
-		}
-		t.fill.whole(e)
+	if fresh && e.Err != nil {
+		t.note(e.Err)
 	}
 	return e
 }
@@ -381,10 +367,15 @@ func (t *Tracker) Reap(before uint64) []uint32 {
 }
 
 // Sweep drops the executables that nobody has mapped for the given time, and
-// returns their IDs.
+// returns their IDs; and the pages of rows that no walk has wanted for a while.
 func (t *Tracker) Sweep(idle time.Duration) []uint32 {
+	t.store.EvictUnused(pageRest)
 	return t.exes.sweep(time.Now().Add(-idle))
 }
+
+// pageRest is how long a page stays that no walk looks up. A page that is wanted
+// again costs a copy of a stack, so it is not shorter.
+const pageRest = time.Minute
 
 // Ignore says whether samples of a process are to be taken.
 func (t *Tracker) Ignore(pid uint32, ignore bool) {
@@ -434,13 +425,6 @@ func (t *Tracker) Stale(pid uint32, time uint64, generation uint32) bool {
 
 // Executable returns an executable by its ID, nil when it has been swept.
 func (t *Tracker) Executable(id uint32) *Executable { return t.exes.byNumber(id) }
-
-// Missed asks for a page of rows that a walk missed, by ELF virtual address.
-func (t *Tracker) Missed(exe uint32, vaddr uint64) {
-	if e := t.exes.byNumber(exe); e != nil {
-		t.fill.page(e, vaddr>>unwind.PageShift)
-	}
-}
 
 // Counts returns the number of processes and executables known.
 func (t *Tracker) Counts() (processes, executables int) {

@@ -43,11 +43,11 @@ func (s *memoryStore) DeleteProcess(pid uint32) error {
 	return nil
 }
 
-func (s *memoryStore) AddDirectory(first, pages uint32) (unwind.Directory, error) {
+func (s *memoryStore) AddDirectory(first, pages uint32, shift uint8) (unwind.Directory, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next += 1000
-	d := unwind.Directory{Word: s.next, First: first, Pages: pages}
+	d := unwind.Directory{Word: s.next, First: first, Pages: pages, Shift: shift}
 	s.pages[d] = map[uint64]*unwind.Page{}
 	return d, nil
 }
@@ -71,13 +71,13 @@ func (s *memoryStore) Resident(d unwind.Directory, page uint64) bool {
 func (s *memoryStore) Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.pages[d][vaddr>>unwind.PageShift]; p != nil {
+	if p := s.pages[d][d.Page(vaddr)]; p != nil {
 		return p.Rule(vaddr), true
 	}
 	return unwind.WideRule{}, false
 }
 
-func (s *memoryStore) HasRoom() bool { return true }
+func (s *memoryStore) EvictUnused(time.Duration) {}
 
 func (s *memoryStore) RemoveDirectory(d unwind.Directory) {
 	s.mu.Lock()
@@ -141,9 +141,9 @@ func TestScan(t *testing.T) {
 	}
 }
 
-// TestSmallExecutablesAreFilled waits until libc's pages are there, and finds a
-// rule without asking for it.
-func TestSmallExecutablesAreFilled(t *testing.T) {
+// TestPagesAreBuiltWhenWalksWantThem asks for one rule of libc, and finds its page,
+// and no other, where walks in the kernel look for it.
+func TestPagesAreBuiltWhenWalksWantThem(t *testing.T) {
 	sleep := exec.Command("sleep", "60")
 	if err := sleep.Start(); err != nil {
 		t.Fatal(err)
@@ -161,14 +161,31 @@ func TestSmallExecutablesAreFilled(t *testing.T) {
 		}
 		return unwind.Mapping{}, false
 	}
-	deadline := time.Now().Add(20 * time.Second)
-	for time.Now().Before(deadline) {
-		if m, ok := libc(); ok && store.Resident(m.Directory, uint64(m.Directory.First+m.Directory.Pages-1)) {
-			return
+	m, ok := libc()
+	for deadline := time.Now().Add(20 * time.Second); !ok; m, ok = libc() {
+		if time.Now().After(deadline) {
+			t.Fatal("sleep has not mapped libc after 20 s")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Error("libc's last page of rows is not resident after 20 s")
+	resident := func() (pages []uint64) {
+		for n := uint64(m.Directory.First); m.Directory.Holds(n); n++ {
+			if store.Resident(m.Directory, n) {
+				pages = append(pages, n)
+			}
+		}
+		return pages
+	}
+	if pages := resident(); len(pages) != 0 {
+		t.Errorf("pages %v of libc are resident before any walk", pages)
+	}
+	addr := (m.Start + m.End) / 2
+	if rule, outcome := tracker.Space(pid, math.MaxUint64).Rule(addr); outcome != unwind.Unset || rule.CFA == unwind.CFANone {
+		t.Errorf("the rule at 0x%x is %v, outcome %v", addr, rule, outcome)
+	}
+	if pages, want := resident(), m.Directory.Page(addr-m.Bias); !slices.Equal(pages, []uint64{want}) {
+		t.Errorf("pages %v of libc are resident, want %d", pages, want)
+	}
 }
 
 // fakeProc is a /proc with two processes and no files behind their mappings.

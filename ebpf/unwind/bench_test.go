@@ -30,7 +30,7 @@ func benchmarkPages(b *testing.B, path string, first, last uint64) {
 	rows, n := 0, first
 	b.ReportAllocs()
 	for b.Loop() {
-		page, err := table.Page(n)
+		page, err := table.Page(n, MaxPageShift)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func hotPage(t testing.TB, path string) *Page {
 		t.Fatal(err)
 	}
 	text := f.TextSegments()[0]
-	page, err := table.Page((text.Vaddr + text.Memsz/2) >> PageShift)
+	page, err := table.Page((text.Vaddr+text.Memsz/2)>>MaxPageShift, MaxPageShift)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestMemoryOfHotPage(t *testing.T) {
 }
 
 // BenchmarkPageSize builds all pages of an executable in three sizes, for the
-// choice of PageShift: rows of a page that has any, bytes a row with its share of
+// choice of the size: rows of a page that has any, bytes a row with its share of
 // the directory and of wide rules, and time for a page.
 func BenchmarkPageSize(b *testing.B) {
 	large := map[string]string{}
@@ -113,7 +113,7 @@ func BenchmarkPageSize(b *testing.B) {
 		large[filepath.Base(path)] = path
 	}
 	for name, path := range large {
-		for _, size := range []int{16 << 10, 32 << 10, 64 << 10} {
+		for _, size := range []int{4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10} {
 			b.Run(fmt.Sprintf("%s/%dKiB", name, size>>10), func(b *testing.B) {
 				if path == "" {
 					b.Skipf("%s is not installed", name)

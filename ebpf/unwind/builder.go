@@ -80,6 +80,9 @@ func (b *builder) build(lo uint64, size int) (*Page, error) {
 	}
 	p := &Page{Rows: slices.Clone(bounded(rows)), Wide: slices.Clone(b.wide)}
 	p.count(size)
+	for i := range p.Rows {
+		p.Rows[i].Off += uint16(lo) // was counted from the first byte
+	}
 	return p, nil
 }
 

@@ -76,7 +76,7 @@ func (c *code) wanted(rows []Row) bool {
 	if len(c.segments) == 0 {
 		return false
 	}
-	if c.size <= pageSize || c.library {
+	if c.size <= maxPageSize || c.library {
 		return true
 	}
 	for i, r := range rows {

@@ -36,8 +36,8 @@ func TestTrampolineX86(t *testing.T) {
 	f.FDE(cie, text+0x100, 32, offset(16))
 	d := &ehtest.Frames{Debug: true}
 	d.FDE(d.CIE(ehtest.CIE{Program: x86Initial()}), text+0x40, 32, offset(24))
-	s := Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes), DebugFrame: assembled(0, d.Bytes), Text: codeAt(2*pageSize, map[int]ehtest.Asm{
-		0: sigreturnRAX, 0x48: sigreturnEAX, 0x108: sigreturnRAX, pageSize - 4: sigreturnRAX,
+	s := Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes), DebugFrame: assembled(0, d.Bytes), Text: codeAt(2*maxPageSize, map[int]ehtest.Asm{
+		0: sigreturnRAX, 0x48: sigreturnEAX, 0x108: sigreturnRAX, maxPageSize - 4: sigreturnRAX,
 	})}
 	table, err := FromSections(s)
 	if err != nil {
@@ -79,9 +79,9 @@ func TestTrampolineAArch64(t *testing.T) {
 // nothing but padding.
 func TestCodeIsReadWhereNeeded(t *testing.T) {
 	f, cie := x86Frames()
-	f.FDE(cie, text, pageSize-64, offset(16))
-	f.FDE(cie, text+pageSize, 64, offset(16))
-	unread := &Section{Addr: text, Size: 2 * pageSize, Data: broken{}}
+	f.FDE(cie, text, maxPageSize-64, offset(16))
+	f.FDE(cie, text+maxPageSize, 64, offset(16))
+	unread := &Section{Addr: text, Size: 2 * maxPageSize, Data: broken{}}
 	table, err := FromSections(Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes), Text: []*Section{unread}})
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestGoFrames(t *testing.T) {
 	at(0x080, [2]uint64{0x10, 0x210}, [2]uint64{16, 8})                                   // ... far away
 	at(0x0c0, [2]uint64{0x10, 0x210}, [2]uint64{16, 8})                                   // assembly: not saved where it should be
 	at(0x100, [2]uint64{0x10, 16}, [2]uint64{16, 8})                                      // assembly: pushes something else
-	s := Sections{Machine: x86, Go: true, DebugFrame: assembled(0, d.Bytes), Text: codeAt(pageSize, map[int]ehtest.Asm{
+	s := Sections{Machine: x86, Go: true, DebugFrame: assembled(0, d.Bytes), Text: codeAt(maxPageSize, map[int]ehtest.Asm{
 		0x010: pushFrame, 0x050: storeFrame, 0x090: storeFrameFar, 0x0d0: storeElsewhere, 0x110: {0x53, 0x48, 0x89, 0xe5},
 	})}
 	table, err := FromSections(s)
@@ -125,7 +125,7 @@ func TestGoFrames(t *testing.T) {
 	if table, err = FromSections(s); err != nil {
 		t.Fatal(err)
 	}
-	page, err := table.Page(textPage)
+	page, err := table.Page(textPage, MaxPageShift)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,8 +152,8 @@ func TestGoFramesAArch64(t *testing.T) {
 func TestCoroutineStart(t *testing.T) {
 	f, cie := x86Frames()
 	f.FDE(cie, text+0x40, 32, nil)
-	f.FDE(cie, text+0x80, pageSize-0x80, nil)
-	s := Sections{Machine: x86, CLibrary: true, EHFrame: assembled(f.Addr, f.Bytes), Text: codeAt(2*pageSize, map[int]ehtest.Asm{
+	f.FDE(cie, text+0x80, maxPageSize-0x80, nil)
+	s := Sections{Machine: x86, CLibrary: true, EHFrame: assembled(f.Addr, f.Bytes), Text: codeAt(2*maxPageSize, map[int]ehtest.Asm{
 		0x40: {0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24, 0x48, 0x85, 0xff},
 	})}
 	for library, want := range map[bool]string{true: "3f cfa=sp+8 ra=undefined", false: ""} {

@@ -13,14 +13,18 @@ type Mapping struct {
 // zero value has no pages: frame pointers are all there is.
 type Directory struct {
 	Word  uint32 // index in table memory of the entry of page First
-	First uint32 // number of the first page, an ELF virtual address >> PageShift
+	First uint32 // number of the first page, an ELF virtual address >> Shift
 	Pages uint32
+	Shift uint8 // log2 of the bytes of text that a page is about
 }
 
 // Holds reports whether the directory has an entry for a page.
 func (d Directory) Holds(page uint64) bool {
 	return page >= uint64(d.First) && page-uint64(d.First) < uint64(d.Pages)
 }
+
+// Page returns the number of the page that is about the ELF virtual address vaddr.
+func (d Directory) Page(vaddr uint64) uint64 { return vaddr >> d.Shift }
 
 // Process is what the unwinder needs to know of a process.
 type Process struct {

@@ -7,8 +7,9 @@ const MaxRows = 1<<16 - 1
 
 // Page is the rules of one aligned range of text.
 type Page struct {
-	Number      uint64         // the page covers [Number<<PageShift, (Number+1)<<PageShift)
-	Rows        []Row          // ascending by Off without equals; the first has Off 0; at most MaxRows; none if all is a gap
+	Number      uint64         // the page covers [Number<<Shift, (Number+1)<<Shift)
+	Shift       uint8          // MinPageShift to MaxPageShift
+	Rows        []Row          // ascending by Off without equals; the first is for the page's first byte; at most MaxRows; none if all is a gap
 	Wide        []WideRule     // the rules that rows of kind CFAWide refer to
 	Unsupported map[Reason]int // bytes of text without a rule that can be executed; nil if none
 }
@@ -71,7 +72,13 @@ func RuleIn(words []uint64, rows int, vaddr uint64) WideRule {
 	return WideRule{CFA: CFAUnsupported}
 }
 
-// count fills in Unsupported; the page covers size bytes.
+// Start returns the first ELF virtual address that the page covers.
+func (p *Page) Start() uint64 { return p.Number << p.Shift }
+
+// Address returns the first ELF virtual address that r, a row of p, is in force for.
+func (p *Page) Address(r Row) uint64 { return p.Start()&^(maxPageSize-1) | uint64(r.Off) }
+
+// count fills in Unsupported; the page covers size bytes, and Off counts from the first.
 func (p *Page) count(size int) {
 	for i, r := range p.Rows {
 		if r.CFA != CFAUnsupported {

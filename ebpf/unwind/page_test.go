@@ -27,7 +27,7 @@ func describe(p *Page) []string {
 
 func checkPage(t *testing.T, table *Table, n uint64, want ...string) *Page {
 	t.Helper()
-	page, err := table.Page(n)
+	page, err := table.Page(n, MaxPageShift)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,14 +50,14 @@ func x86Frames() (*ehtest.Frames, uint64) {
 	return f, f.CIE(ehtest.CIE{Augmentation: "zR", Program: x86Initial()})
 }
 
-const textPage = text >> PageShift
+const textPage = text >> MaxPageShift
 
 // TestPageBorders has an FDE that begins two pages earlier and one that
 // reaches into the next page.
 func TestPageBorders(t *testing.T) {
 	f, cie := x86Frames()
-	f.FDE(cie, text-pageSize-16, pageSize+32, then(offset(16), 16+8, 24))
-	f.FDE(cie, text+pageSize-16, 32, then(offset(32), 24, 40))
+	f.FDE(cie, text-maxPageSize-16, maxPageSize+32, then(offset(16), 16+8, 24))
+	f.FDE(cie, text+maxPageSize-16, 32, then(offset(32), 24, 40))
 	table := tableOf(t, x86, f)
 	checkPage(t, table, textPage-2, "0 no rule", "fff0 cfa=sp+16")
 	checkPage(t, table, textPage-1, "0 cfa=sp+16", "8 cfa=sp+24")
@@ -66,7 +66,7 @@ func TestPageBorders(t *testing.T) {
 	checkPage(t, table, textPage+2, "0 no rule")
 	checkPage(t, table, 0, "0 no rule")
 	checkPage(t, table, 1<<48-1, "0 no rule")
-	if _, err := table.Page(1 << 48); err == nil {
+	if _, err := table.Page(1<<48, MaxPageShift); err == nil {
 		t.Error("a page beyond the address space")
 	}
 }
@@ -202,8 +202,8 @@ func TestMaxRows(t *testing.T) {
 	for i := range uint64(1 << 15) {
 		program = then(then(program, 1, 16), 1, 24+i)
 	}
-	f.FDE(cie, text, pageSize, program)
-	page, err := tableOf(t, x86, f).Page(textPage)
+	f.FDE(cie, text, maxPageSize, program)
+	page, err := tableOf(t, x86, f).Page(textPage, MaxPageShift)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestReadError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := table.Page(textPage); err == nil {
+	if _, err := table.Page(textPage, MaxPageShift); err == nil {
 		t.Error("no error")
 	}
 	s.EHFrame = assembled(f.Addr, f.Bytes[:16])
@@ -254,7 +254,7 @@ func TestReadError(t *testing.T) {
 	if table, err = FromSections(s); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := table.Page(textPage); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := table.Page(textPage, MaxPageShift); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("error %v, want ErrUnexpectedEOF", err)
 	}
 }
@@ -263,7 +263,7 @@ func TestReadError(t *testing.T) {
 func TestConcurrentPages(t *testing.T) {
 	f, cie := x86Frames()
 	for i := range uint64(8) {
-		f.FDE(cie, text+i*pageSize, 64, offset(16+8*i))
+		f.FDE(cie, text+i*maxPageSize, 64, offset(16+8*i))
 	}
 	for _, hdr := range []*Section{nil, assembled(hdrAddr, f.Header(hdrAddr))} {
 		table, err := FromSections(Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes), EHFrameHdr: hdr})
@@ -273,7 +273,7 @@ func TestConcurrentPages(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range uint64(64) {
 			group.Go(func() {
-				page, err := table.Page(textPage + i%8)
+				page, err := table.Page(textPage+i%8, MaxPageShift)
 				if err != nil || page.Rule(text).CFAOff != int32(16+8*(i%8)) {
 					t.Errorf("page %d: %v, %v", i%8, page, err)
 				}
@@ -302,12 +302,12 @@ func FuzzPage(f *testing.F) {
 			t.Fatal(err)
 		}
 		for _, n := range []uint64{0, textPage, 1<<48 - 1} {
-			page, err := table.Page(n)
+			page, err := table.Page(n, MaxPageShift)
 			if err != nil {
 				t.Fatal(err)
 			}
 			checkPages(t, &pages{built: map[uint64]*Page{n: page}})
-			if _, _, err := table.Entry(n << PageShift); err != nil && !foreign(err) {
+			if _, _, err := table.Entry(n << MaxPageShift); err != nil && !foreign(err) {
 				t.Fatal(err)
 			}
 		}
@@ -327,7 +327,7 @@ func TestEntry(t *testing.T) {
 	checkPage(t, table, textPage, "0 cfa=sp+16", "10 no rule", "60 cfa=sp+24", "70 cfa=sp+8 ra=undefined", "f0 no rule")
 	table.sections.Entry = text + 4 // CFI knows better
 	checkPage(t, table, textPage, "0 cfa=sp+16", "10 no rule", "60 cfa=sp+24", "70 no rule")
-	table.sections.Entry = text + pageSize
+	table.sections.Entry = text + maxPageSize
 	checkPage(t, table, textPage+1, "0 cfa=sp+8 ra=undefined", "80 no rule")
 }
 
@@ -338,7 +338,7 @@ func TestRuleIn(t *testing.T) {
 		page := randomPage(random)
 		words := page.Words()
 		for range 50 {
-			vaddr := 7<<PageShift | uint64(random.IntN(pageSize))
+			vaddr := 7<<MaxPageShift | uint64(random.IntN(maxPageSize))
 			if got, want := RuleIn(words, len(page.Rows), vaddr), page.Rule(vaddr); got != want {
 				t.Fatalf("at 0x%x: %v, want %v", vaddr, got, want)
 			}

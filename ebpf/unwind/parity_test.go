@@ -215,7 +215,7 @@ func TestRuleParity(t *testing.T) {
 		page := randomPage(random)
 		words := page.Words()
 		for range 20 {
-			c := stepCase{PC: 0x1234<<PageShift | uint64(random.IntN(pageSize))}
+			c := stepCase{PC: 0x1234<<MaxPageShift | uint64(random.IntN(maxPageSize)), Full: uint8(MinPageShift + random.IntN(MaxPageShift-MinPageShift+1))}
 			c.Memory[0] = uint64(len(page.Rows))
 			copy(c.Memory[1:], words)
 			cases = append(cases, c)
@@ -237,7 +237,7 @@ func randomPage(r *rand.Rand) *Page {
 	p := &Page{}
 	off := 0
 	for range 1 + r.IntN(150) {
-		if off >= pageSize {
+		if off >= maxPageSize {
 			break
 		}
 		row := Row{Off: uint16(off), CFA: CFAKind(r.IntN(6)), Rules: uint8(r.IntN(4)), CFAOff: int16(r.IntN(1 << 16)), FPOff: int16(r.IntN(1 << 16))}

@@ -36,9 +36,9 @@ type pages struct {
 
 func (p *pages) rule(vaddr uint64) WideRule {
 	p.t.Helper()
-	n := vaddr >> PageShift
+	n := vaddr >> MinPageShift
 	if p.built[n] == nil {
-		page, err := p.table.Page(n)
+		page, err := p.table.Page(n, MinPageShift)
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func checkPages(t *testing.T, p *pages) {
 		if page.Number != n {
 			t.Fatalf("page %#x is taken for page %#x", page.Number, n)
 		}
-		if len(page.Rows) > 0 && page.Rows[0].Off != 0 {
+		if len(page.Rows) > 0 && page.Address(page.Rows[0]) != page.Start() {
 			t.Fatalf("page %#x does not begin at its beginning", n)
 		}
 		for i := 1; i < len(page.Rows); i++ {

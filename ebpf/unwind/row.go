@@ -9,12 +9,16 @@ package unwind
 
 import "fmt"
 
-// PageShift is log2 of the range of ELF virtual addresses that one page of
-// rows covers: page n holds the rows of [n<<PageShift, (n+1)<<PageShift).
-const PageShift = 16
+// A page of rows covers 1<<shift bytes of ELF virtual addresses: page n holds the
+// rows of [n<<shift, (n+1)<<shift). The shift is one for all pages of an executable,
+// see PageShift, and within these limits.
+const (
+	MinPageShift = 12
+	MaxPageShift = 16
+)
 
-// pageSize is the number of bytes of text that one page of rows covers.
-const pageSize = 1 << PageShift
+// maxPageSize is the number of bytes of text that the largest pages cover.
+const maxPageSize = 1 << MaxPageShift
 
 // CFAKind is the kind of the rule for the canonical frame address, which is
 // the stack pointer of the caller. The numbers are shared with the BPF program.
@@ -69,7 +73,7 @@ const (
 // Row is the rule in force from one pc on until the next row of its page.
 // It is 8 bytes, little endian, in the order of the fields.
 type Row struct {
-	Off    uint16  // offset of the first pc in the page
+	Off    uint16  // the low 16 bits of the first pc, an ELF virtual address
 	CFA    CFAKind // kind of the CFA rule
 	Rules  uint8   // low nibble FPKind, high nibble RAKind
 	CFAOff int16   // operand of CFA

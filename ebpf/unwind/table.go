@@ -151,19 +151,20 @@ func (t *Table) header() *ehframe.Header {
 	return h
 }
 
-// Page returns the rows of page n. The error is about reading the sections;
-// what is wrong with their contents becomes unsupported rows.
-func (t *Table) Page(n uint64) (*Page, error) {
-	if n > (1<<64-1)>>PageShift {
-		return nil, fmt.Errorf("unwind table: no page %#x", n)
+// Page returns the rows of page n of those that cover 1<<shift bytes each. The error
+// is about reading the sections; what is wrong with their contents becomes
+// unsupported rows.
+func (t *Table) Page(n uint64, shift uint8) (*Page, error) {
+	if shift < MinPageShift || shift > MaxPageShift || n > (1<<64-1)>>shift {
+		return nil, fmt.Errorf("unwind table: no page %#x of %d bits", n, shift)
 	}
 	b := t.builders.Get().(*builder)
 	defer t.builders.Put(b)
-	page, err := b.build(n<<PageShift, pageSize)
+	page, err := b.build(n<<shift, 1<<shift)
 	if err != nil {
 		return nil, fmt.Errorf("unwind table: page %#x: %w", n, err)
 	}
-	page.Number = n
+	page.Number, page.Shift = n, shift
 	return page, nil
 }
 

@@ -45,7 +45,7 @@ func ruleOf(t *testing.T, machine elf.Machine, cie ehtest.CIE, program ehtest.As
 	t.Helper()
 	frames := &ehtest.Frames{Addr: frameAddr}
 	frames.FDE(frames.CIE(cie), text, 64, program)
-	page, err := tableOf(t, machine, frames).Page(text >> PageShift)
+	page, err := tableOf(t, machine, frames).Page(text>>MaxPageShift, MaxPageShift)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func newStatsCollector(snapshot func() ebpf.Stats) *statsCollector {
 			figure(counter, "stacks_copied_total", "Samples that carried a copy of their stack, to be finished in user space.", func(s ebpf.Stats) uint64 { return s.Copies }),
 			figure(counter, "stacks_copied_bytes_total", "Bytes of stacks copied.", func(s ebpf.Stats) uint64 { return s.CopiedBytes }),
 			figure(counter, "stacks_not_copied_total", "Samples that should have carried a copy, but came too fast one after another.", func(s ebpf.Stats) uint64 { return s.Uncopied }),
-			figure(counter, "unwind_pages_evicted_total", "Pages of unwind rows that made room for others.", func(s ebpf.Stats) uint64 { return s.PagesEvicted }),
+			figure(counter, "unwind_pages_evicted_total", "Pages of unwind rows given up: not looked up lately, or to make room for others.", func(s ebpf.Stats) uint64 { return s.PagesEvicted }),
 			figure(gauge, "processes", "Processes known.", func(s ebpf.Stats) uint64 { return uint64(s.Processes) }),
 			figure(gauge, "executables", "Distinct executables known.", func(s ebpf.Stats) uint64 { return uint64(s.Executables) }),
 			figure(gauge, "unwind_pages", "Pages of unwind rows in kernel memory.", func(s ebpf.Stats) uint64 { return uint64(s.Pages) }),

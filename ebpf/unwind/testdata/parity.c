@@ -77,15 +77,15 @@ static void step_once(void)
 	fwrite(&out, sizeof(out), 1, stdout);
 }
 
-/* The page's words are memory[1...], memory[0] counts its rows; pc is the address looked up. */
+/* The page's words are memory[1...], memory[0] counts its rows; pc is the address looked up, full the shift of pages. */
 static void look_up(void)
 {
 	enum { DIRECTORY = 8, ROWS = 4096 };
 	struct unwinder u = { 0 };
 	struct wide_rule rule = { 0 };
-	uint64_t out[2], page = in.pc >> ROW_PAGE_SHIFT;
+	uint64_t out[2], shift = in.full, page = in.pc >> shift;
 
-	u.mapping.directory = DIRECTORY - (uint32_t)page;
+	u.mapping.directory = ((DIRECTORY - (uint32_t)page) & WORD_MASK) | (uint32_t)(shift - MIN_ROW_PAGE_SHIFT + 1) << WORD_BITS;
 	slab.words[DIRECTORY] = ROWS | (in.memory[0] & 0xffff) << 32 | (uint64_t)PAGE_RESIDENT << 48;
 	memcpy(&slab.words[ROWS], &in.memory[1], sizeof(in.memory) - 8);
 	if (find_rule(&u, in.pc, &rule))
