@@ -76,7 +76,7 @@ __attribute__((noinline)) int walk_frame(__u32 cpu)
  */
 ALWAYS_INLINE int is_same_program(struct process *p, const struct sample *s)
 {
-	__u64 program = BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), mm, start_stack);
+	__u64 program = first_stack_word();
 
 	/* Inside execve it is not final yet. */
 	if (!p->program && !in_execve(s))
@@ -102,8 +102,9 @@ ALWAYS_INLINE int walk(struct unwinder *u, struct sample *s, __u32 cpu, struct p
 }
 
 /*
- * Follows frame pointers from where the walk missed to another stack, as Go's
- * runtime has one of its own, below which that of a goroutine goes on.
+ * Follows frame pointers from where the walk missed to the end of the stack, or to
+ * another one, as Go's runtime has one of its own, below which that of a goroutine
+ * goes on. A chain counts if all of it but the end was called.
  */
 __attribute__((noinline)) int find_other_stack(__u32 cpu)
 {
@@ -112,17 +113,29 @@ __attribute__((noinline)) int find_other_stack(__u32 cpu)
 	if (!log)
 		return 0;
 	__u64 low = log->unwinder.regs.sp - RED_ZONE, fp = log->unwinder.regs.fp;
-	__u64 record[2];
+	__u64 record[2], last = 0;
 
 	log->other_stack = 0;
+	log->outermost = 0;
 	for (int i = 0; i < MAX_RECORDS_TO_OTHER_STACK; i++) {
-		if (!fp || (fp & 7) || read_user(record, sizeof(record), fp))
+		if ((fp & 7) || read_user(record, sizeof(record), fp))
 			return 0;
+		int called = follows_call(STRIP_PAC(record[1]));
 		if (fp < low || fp - low >= MAX_PARTS * MAX_STACK_BYTES) {
-			if (follows_call(STRIP_PAC(record[1])))
+			if (called) {
 				log->other_stack = fp & ~(STACK_PAGE - 1ULL);
+				log->outermost = last;
+			}
 			return 0;
 		}
+		if (!record[0]) {
+			if (last)
+				log->outermost = fp;
+			return 0;
+		}
+		if (!called)
+			return 0;
+		last = fp;
 		fp = record[0];
 	}
 	return 0;

@@ -168,16 +168,26 @@ ALWAYS_INLINE void copy_registers(const struct unwinder *u, struct sample *s)
 		to[i] = u->regs.general[i];
 }
 
+/* Where the kernel began the stack of the program's first thread: above are its arguments and environment. */
+ALWAYS_INLINE __u64 first_stack_word(void)
+{
+	return BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), mm, start_stack);
+}
+
 /*
  * Copies the user stack behind the frames, page by page: what a frame has not
- * touched may not be there, and what is above it is wanted all the same.
+ * touched may not be there, and what is above it is wanted all the same; but no
+ * frame is above the program's first.
  */
 ALWAYS_INLINE void copy_stack(struct sample *s)
 {
 	__u64 *to = body(s, words_before_stack(s));
 	__u64 from = (s->sp - RED_ZONE) & ~(STACK_PAGE - 1ULL);
+	__u64 first = first_stack_word();
 
 	for (__u32 i = 0; i < STACK_PAGES; i++) {
+		if (s->sp < first && from + i * STACK_PAGE > first)
+			break;
 		if (bpf_probe_read_user(to + i * (STACK_PAGE / 8), STACK_PAGE, (const void *)(from + i * STACK_PAGE)))
 			continue;
 		s->stack_pages |= 1U << i;
@@ -187,15 +197,18 @@ ALWAYS_INLINE void copy_stack(struct sample *s)
 
 /*
  * Whether the stack goes on behind a part. That of a program's first thread ends
- * where the kernel began it. Of others we see no end but memory that is not there,
- * which is more than a page or two: those may be of a large frame.
+ * where the kernel began it. Of others frame pointers tell, where there are any;
+ * below the record that they end at are few frames without. Else we see no end but memory that
+ * is not there, which is more than a page or two: those may be of a large frame.
  */
-ALWAYS_INLINE int stack_goes_on(const struct sample *s, __u64 end)
+ALWAYS_INLINE int stack_goes_on(const struct log *log, const struct sample *s, __u64 end)
 {
-	__u64 first = BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), mm, start_stack);
+	__u64 first = first_stack_word();
 
 	if (s->sp < first && first - s->sp < (MAX_PARTS + 1ULL) * MAX_STACK_BYTES)
 		return end < first;
+	if (log->outermost && end > log->outermost + FRAMES_WITHOUT_POINTER)
+		return 0;
 	return s->stack_pages != 0;
 }
 
@@ -207,11 +220,12 @@ ALWAYS_INLINE void find_next_part(struct log *log, struct sample *s)
 	log->part = 0;
 	if (++log->parts > MAX_PARTS || !has_room_for_copy(log, end_of(log, s)))
 		return;
-	if (stack_goes_on(s, end)) {
+	if (stack_goes_on(log, s, end)) {
 		log->part = end;
 	} else {
 		log->part = log->other_stack;
 		log->other_stack = 0;
+		log->outermost = 0;
 	}
 	if (log->part)
 		s->flags |= SAMPLE_CONTINUED;

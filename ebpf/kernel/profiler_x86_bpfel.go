@@ -130,6 +130,7 @@ const (
 	profilerLimitsMAX_COPIES                 profilerLimits = 256
 	profilerLimitsMAX_PARTS                  profilerLimits = 8
 	profilerLimitsMAX_RECORDS_TO_OTHER_STACK profilerLimits = 64
+	profilerLimitsFRAMES_WITHOUT_POINTER     profilerLimits = 8192
 	profilerLimitsLOG_WORDS                  profilerLimits = 65536
 	profilerLimitsSAMPLE_WORDS               profilerLimits = 12800
 	profilerLimitsLOG_RESERVE                profilerLimits = 16384
@@ -150,6 +151,7 @@ type profilerLog struct {
 	Parts      uint64
 	PartTime   uint64
 	OtherStack uint64
+	Outermost  uint64
 	Unwinder   struct {
 		_    structs.HostLayout
 		Regs struct {
@@ -179,7 +181,7 @@ type profilerLog struct {
 		WindowBase   uint64
 		Window       [64]uint64
 	}
-	_     [3112]byte
+	_     [3104]byte
 	Words [78336]uint64
 }
 
