@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build run test large race fuzz bench bench-peer generate check kernel-test verify-mixed named-share soak fmt pyroscope grafana-agent-flow agent-test
+.PHONY: help build run test large race fuzz bench bench-peer resident generate check kernel-test verify-mixed named-share soak fmt pyroscope grafana-agent-flow agent-test
 
 # The version is git's, unless git refuses to look into a checkout that belongs to somebody else.
 STAMP    := $(shell git status --short >/dev/null 2>&1 && echo true || echo false)
@@ -54,6 +54,10 @@ bench-peer: ## compare the whole profiler with the one at PEER, in alternation; 
 	@[ -x "$(PEER)" ] || { echo "make bench-peer: PEER=/path/to/ebpf-profiler is missing" >&2; exit 1; }
 	integration/packages bench
 	go run ./integration/bench -peer $(PEER)
+
+resident: ## show the unwind rows in memory and the heap, under clang and chromium, beside what whole tables take; needs root
+	integration/packages bench
+	go run ./integration/bench -resident
 
 generate: ## compile bpf/ into ebpf/kernel with clang-19
 	integration/packages generate

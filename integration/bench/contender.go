@@ -63,6 +63,7 @@ type profiler struct {
 	ended      chan error
 	sink       *sink
 	dir        string
+	address    string // of its HTTP server, if it has one
 }
 
 // start runs the contender and waits for its first sample. Some CPU is to be
@@ -104,8 +105,7 @@ func (p *profiler) launch(how settings) (err error) {
 	if err := os.WriteFile(config, fmt.Appendf(nil, hostConfig, how.interval.String(), how.rate, p.sink.addr), 0o644); err != nil {
 		return err
 	}
-	listen, err := freeAddress()
-	if err != nil {
+	if p.address, err = freeAddress(); err != nil {
 		return err
 	}
 	template := p.arguments
@@ -113,7 +113,7 @@ func (p *profiler) launch(how settings) (err error) {
 		template += " " + p.forStacks
 	}
 	arguments := expand(template, map[string]string{
-		"rate": fmt.Sprint(how.rate), "interval": max(how.interval, p.finest).String(), "sink": p.sink.addr, "config": config, "listen": listen, "dir": p.dir,
+		"rate": fmt.Sprint(how.rate), "interval": max(how.interval, p.finest).String(), "sink": p.sink.addr, "config": config, "listen": p.address, "dir": p.dir,
 	})
 	p.command = exec.Command(p.binary, arguments...)
 	if p.tracefs {

@@ -3,6 +3,7 @@
 //
 //	go run ./integration/bench [-peer BINARY [-peer-args TEMPLATE]] [-rounds N] [-json]
 //	go run ./integration/bench -quick [-frames 1,21,61,121]     nanoseconds per sample only
+//	go run ./integration/bench -resident [-only clang]          unwind rows in memory beside whole tables only
 //
 // Figures of a shared machine drift; the ratios of profilers that took turns are
 // what counts. The command never judges: it prints what was reached beside what
@@ -56,6 +57,9 @@ func run() error {
 	if o.quick {
 		fmt.Println("load average:", loadAverage())
 		return quick(o.contenders(), o, dir)
+	}
+	if o.resident {
+		return resident(o, dir)
 	}
 	return compare(o, dir)
 }

@@ -14,9 +14,9 @@ type options struct {
 	binary, peer, peerArguments string
 	peerIsHeadwater             bool
 
-	quick, json bool
-	out, show   string
-	only        *regexp.Regexp
+	quick, resident, json bool
+	out, show             string
+	only                  *regexp.Regexp
 
 	frames []int
 	rate   int
@@ -35,11 +35,12 @@ func parseFlags() (o options, err error) {
 	flag.BoolVar(&o.json, "json", false, "print JSON")
 	flag.StringVar(&o.out, "out", "", "a file for what is measured so far, as JSON")
 	flag.StringVar(&o.show, "show", "", "print the table of such a file, and measure nothing")
+	flag.BoolVar(&o.resident, "resident", false, "measure the unwind rows in memory and the heap beside whole tables only")
 	only := flag.String("only", "", "a regular expression of the titles of the parts to run")
 	frames := flag.String("frames", "1,5,21,61,121,1024", "depths of the stacks")
 	flag.IntVar(&o.rate, "rate", 99, "samples per second and CPU")
 	flag.IntVar(&o.rounds, "rounds", 0, "how often each profiler takes its turn; 0: 3, and 2 with -quick")
-	flag.DurationVar(&o.time, "time", 0, "of one measurement; 0: 10s, and 1.5s with -quick")
+	flag.DurationVar(&o.time, "time", 0, "of one measurement; 0: 10s, 1.5s with -quick, and 1m with -resident")
 	flag.DurationVar(&o.warm, "warm", 6*time.Second, "of a workload, before an agent's cost is measured")
 	flag.IntVar(&o.nice, "nice", -10, "nice value of the programs that only burn CPU")
 	flag.Parse()
@@ -47,9 +48,12 @@ func parseFlags() (o options, err error) {
 	if o.only, err = regexp.Compile(*only); err != nil {
 		return o, fmt.Errorf("-only: %w", err)
 	}
-	if o.quick {
+	switch {
+	case o.quick:
 		o.setDefaults(2, 1500*time.Millisecond)
-	} else {
+	case o.resident:
+		o.setDefaults(1, time.Minute)
+	default:
 		o.setDefaults(3, 10*time.Second)
 	}
 	o.frames, err = parseDepths(*frames)

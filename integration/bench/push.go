@@ -8,10 +8,16 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// parsePush returns the stacks in a push.v1.PushRequest: field 1 is
-// RawProfileSeries, whose field 2 is RawSample, whose field 1 is a pprof profile.
+// parsePush returns the stacks in a push.v1.PushRequest.
 func parsePush(request []byte) ([]stack, error) {
 	var stacks []stack
+	err := eachProfile(request, func(p *profile.Profile) { stacks = append(stacks, pprofStacks(p)...) })
+	return stacks, err
+}
+
+// eachProfile calls use for each profile in a push.v1.PushRequest: field 1 is
+// RawProfileSeries, whose field 2 is RawSample, whose field 1 is a pprof profile.
+func eachProfile(request []byte, use func(*profile.Profile)) error {
 	err := eachField(request, func(series field) error {
 		return eachField(series.bytes, func(sample field) error {
 			if sample.number != 2 {
@@ -25,15 +31,15 @@ func parsePush(request []byte) ([]stack, error) {
 				if err != nil {
 					return err
 				}
-				stacks = append(stacks, pprofStacks(p)...)
+				use(p)
 				return nil
 			})
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("push request: %w", err)
+		return fmt.Errorf("push request: %w", err)
 	}
-	return stacks, nil
+	return nil
 }
 
 // pprofStacks reads a profile of Headwater's with comm = "stackframe": the

@@ -70,14 +70,19 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Grpc-Status", "0")
 }
 
-// stacks returns what was received since the last call.
-func (s *sink) stacks() ([]stack, error) {
+// take returns what was received since the last call.
+func (s *sink) take() []message {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	received := s.received
 	s.received = nil
-	s.mu.Unlock()
+	return received
+}
+
+// stacks returns the stacks in what was received since the last call.
+func (s *sink) stacks() ([]stack, error) {
 	var all []stack
-	for _, m := range received {
+	for _, m := range s.take() {
 		stacks, err := m.stacks()
 		if err != nil {
 			return nil, err
@@ -91,6 +96,18 @@ func (s *sink) stacks() ([]stack, error) {
 const grpcHeader = 5
 
 func (m message) stacks() ([]stack, error) {
+	content, err := m.content()
+	if err != nil {
+		return nil, err
+	}
+	if m.otlp {
+		return parseOTLP(content)
+	}
+	return parsePush(content)
+}
+
+// content returns the message that the body holds.
+func (m message) content() ([]byte, error) {
 	body := m.body
 	if m.otlp {
 		if len(body) < grpcHeader || int(binary.BigEndian.Uint32(body[1:])) != len(body)-grpcHeader {
@@ -98,17 +115,12 @@ func (m message) stacks() ([]stack, error) {
 		}
 		body = body[grpcHeader:]
 	}
-	if m.gzip {
-		unpacked, err := gzip.NewReader(bytes.NewReader(body))
-		if err != nil {
-			return nil, err
-		}
-		if body, err = io.ReadAll(unpacked); err != nil {
-			return nil, err
-		}
+	if !m.gzip {
+		return body, nil
 	}
-	if m.otlp {
-		return parseOTLP(body)
+	unpacked, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, err
 	}
-	return parsePush(body)
+	return io.ReadAll(unpacked)
 }

@@ -29,11 +29,12 @@ func (w work) stop() {
 
 // workshop has the programs of the workloads.
 type workshop struct {
-	dir    string
-	clang  string // "" if there is none
-	node   string
-	spawn  string
-	chains map[int]string
+	dir      string
+	clang    string // "" if there is none
+	node     string
+	chromium string
+	spawn    string
+	chains   map[int]string
 }
 
 // shortFrames is the depth of the programs that do not live long.
@@ -54,6 +55,7 @@ func newWorkshop(dir string, depths []int) (*workshop, error) {
 	}
 	w.clang = findTool("clang-19", "clang-14", "clang")
 	w.node = findTool("node", "nodejs")
+	w.chromium = findTool("chromium")
 	return w, w.writeModule()
 }
 
