@@ -3,6 +3,7 @@ package component
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -96,4 +97,37 @@ func TestNewRegistryRefuses(t *testing.T) {
 		_, err := NewRegistry(regs...)
 		require.EqualError(t, err, want)
 	}
+}
+
+func TestNewRegistration(t *testing.T) {
+	var got plainArgs
+	var failure error
+	r := NewRegistration("a.b", nil, func(_ Options, args plainArgs) (*noComponent, error) {
+		got = args
+		return &noComponent{}, failure
+	})
+	require.NoError(t, r.check())
+	c, err := r.Build(Options{}, plainArgs{N: 7})
+	require.NoError(t, err)
+	require.Equal(t, &noComponent{}, c)
+	require.Equal(t, plainArgs{N: 7}, got)
+
+	failure = errors.New("no")
+	c, err = r.Build(Options{}, plainArgs{})
+	require.ErrorIs(t, err, failure)
+	require.Nil(t, c)
+}
+
+func TestCondition(t *testing.T) {
+	var c struct {
+		noComponent
+		Condition
+	}
+	var reporter HealthComponent = &c
+	require.Equal(t, HealthTypeUnknown, reporter.CurrentHealth().Health)
+	before := time.Now()
+	c.SetHealth(HealthTypeUnhealthy, "why")
+	require.Equal(t, HealthTypeUnhealthy, reporter.CurrentHealth().Health)
+	require.Equal(t, "why", reporter.CurrentHealth().Message)
+	require.False(t, reporter.CurrentHealth().UpdateTime.Before(before))
 }

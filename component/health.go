@@ -2,6 +2,7 @@ package component
 
 import (
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -81,4 +82,25 @@ func LeastHealthy(first Health, others ...Health) Health {
 		}
 	}
 	return worst
+}
+
+// Condition is what a component says of its own health, unknown at first. Embedded,
+// it makes a HealthComponent of it. It is safe for concurrent use.
+type Condition struct {
+	mu     sync.Mutex
+	health Health
+}
+
+// CurrentHealth implements HealthComponent.
+func (c *Condition) CurrentHealth() Health {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.health
+}
+
+// SetHealth says that the component is in such a health from now on.
+func (c *Condition) SetHealth(kind HealthType, message string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.health = Health{Health: kind, Message: message, UpdateTime: time.Now()}
 }

@@ -54,6 +54,24 @@ type Registration struct {
 	Build func(opts Options, args Arguments) (Component, error)
 }
 
+// NewRegistration returns the registration of a component that build makes of
+// arguments of type A. exports is as in Registration.
+func NewRegistration[A any, C Component](name string, exports Exports, build func(Options, A) (C, error)) Registration {
+	var none A
+	return Registration{
+		Name:    name,
+		Args:    none,
+		Exports: exports,
+		Build: func(opts Options, args Arguments) (Component, error) {
+			c, err := build(opts, args.(A))
+			if err != nil {
+				return nil, err
+			}
+			return c, nil
+		},
+	}
+}
+
 // NewArguments returns a pointer to a new zero value of the type of r.Args.
 func (r Registration) NewArguments() interface{} {
 	return reflect.New(reflect.TypeOf(r.Args)).Interface()

@@ -3,7 +3,7 @@ package discovery
 import (
 	"context"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/prometheus/discovery"
@@ -23,29 +23,22 @@ type Convert[A any] func(A) (discovery.Config, error)
 // Registration returns the registration of a component that runs one of
 // Prometheus' discoverers. A is the type of its arguments.
 func Registration[A any](name string, convert Convert[A]) component.Registration {
-	var none A
-	return component.Registration{
-		Name:    name,
-		Args:    none,
-		Exports: Exports{},
-		Build: func(opts component.Options, args component.Arguments) (component.Component, error) {
-			return New(opts, args.(A), convert)
-		},
-	}
+	return component.NewRegistration(name, Exports{}, func(opts component.Options, args A) (*Component[A], error) {
+		return New(opts, args, convert)
+	})
 }
 
 // Component runs a discoverer and exports the targets that it finds. Its methods
 // are safe for concurrent use.
 type Component[A any] struct {
+	component.Condition
 	opts    component.Options
 	convert Convert[A]
 	metrics discovery.DiscovererMetrics
 	next    *mailbox.Mailbox[discovery.Discoverer]
 	every   time.Duration // MaxUpdateFrequency
 
-	mu      sync.Mutex
-	health  component.Health
-	targets int
+	targets atomic.Int64 // exported last
 }
 
 // New makes a component that discovers once Run is called.
@@ -55,7 +48,7 @@ func New[A any](opts component.Options, args A, convert Convert[A]) (*Component[
 		next:  mailbox.New[discovery.Discoverer](),
 		every: MaxUpdateFrequency,
 	}
-	c.setHealth(component.HealthTypeUnknown, "nothing discovered yet")
+	c.SetHealth(component.HealthTypeUnknown, "nothing discovered yet")
 	config, err := convert(args)
 	if err != nil {
 		return nil, err
@@ -167,33 +160,15 @@ func start(ctx context.Context, d discovery.Discoverer) (found <-chan []*targetg
 }
 
 func (c *Component[A]) export(targets []Target) {
-	c.mu.Lock()
-	c.targets = len(targets)
-	c.mu.Unlock()
-	c.setHealth(component.HealthTypeHealthy, fmt.Sprintf("%d targets", len(targets)))
+	c.targets.Store(int64(len(targets)))
+	c.SetHealth(component.HealthTypeHealthy, fmt.Sprintf("%d targets", len(targets)))
 	c.opts.OnStateChange(Exports{Targets: targets})
 }
 
 // failed takes what the discoverer logs as an error. It goes on trying by itself.
 func (c *Component[A]) failed(message string) {
-	c.mu.Lock()
-	targets := c.targets
-	c.mu.Unlock()
-	if targets > 0 {
+	if targets := c.targets.Load(); targets > 0 {
 		message += fmt.Sprintf("; the %d targets found before stay", targets)
 	}
-	c.setHealth(component.HealthTypeUnhealthy, message)
-}
-
-// CurrentHealth implements component.HealthComponent.
-func (c *Component[A]) CurrentHealth() component.Health {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.health
-}
-
-func (c *Component[A]) setHealth(kind component.HealthType, message string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.health = component.Health{Health: kind, Message: message, UpdateTime: time.Now()}
+	c.SetHealth(component.HealthTypeUnhealthy, message)
 }

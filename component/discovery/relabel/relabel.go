@@ -22,16 +22,7 @@ const Name = "discovery.relabel"
 const maxShown = 100
 
 // Registration returns what a host needs to offer the component.
-func Registration() component.Registration {
-	return component.Registration{
-		Name:    Name,
-		Args:    Arguments{},
-		Exports: Exports{},
-		Build: func(opts component.Options, args component.Arguments) (component.Component, error) {
-			return New(opts, args.(Arguments))
-		},
-	}
-}
+func Registration() component.Registration { return component.NewRegistration(Name, Exports{}, New) }
 
 // Arguments configure discovery.relabel.
 type Arguments struct {

@@ -20,16 +20,7 @@ import (
 const Name = "local.file"
 
 // Registration returns what a host needs to offer the component.
-func Registration() component.Registration {
-	return component.Registration{
-		Name:    Name,
-		Args:    Arguments{},
-		Exports: Exports{},
-		Build: func(opts component.Options, args component.Arguments) (component.Component, error) {
-			return New(opts, args.(Arguments))
-		},
-	}
-}
+func Registration() component.Registration { return component.NewRegistration(Name, Exports{}, New) }
 
 // Arguments configure local.file.
 type Arguments struct {
@@ -83,13 +74,13 @@ func (a *Arguments) Validate() error {
 
 // Component is a running local.file block. Its methods are safe for concurrent use.
 type Component struct {
+	component.Condition
 	opts    component.Options
 	updates *mailbox.Mailbox[Arguments]
 
-	mu     sync.Mutex // held while the file is read and exported, so that no older content comes last
-	args   Arguments
-	last   *Exports
-	health component.Health
+	mu   sync.Mutex // held while the file is read and exported, so that no older content comes last
+	args Arguments
+	last *Exports
 }
 
 // New reads the file and exports its content. A file that cannot be read is an error.
@@ -121,10 +112,10 @@ func (c *Component) read() error {
 	content, err := os.ReadFile(c.args.Filename)
 	if err != nil {
 		err = fmt.Errorf("failed to read file: %w", err)
-		c.health = component.Health{Health: component.HealthTypeUnhealthy, Message: err.Error(), UpdateTime: time.Now()}
+		c.SetHealth(component.HealthTypeUnhealthy, err.Error())
 		return err
 	}
-	c.health = component.Health{Health: component.HealthTypeHealthy, Message: "read file", UpdateTime: time.Now()}
+	c.SetHealth(component.HealthTypeHealthy, "read file")
 	fresh := Exports{Content: rivertypes.OptionalSecret{IsSecret: c.args.IsSecret, Value: string(content)}}
 	if c.last == nil || *c.last != fresh {
 		c.last = &fresh
@@ -159,13 +150,6 @@ func (c *Component) Run(ctx context.Context) error {
 			level.Error(c.opts.Logger).Log("msg", "the file's last content stays in use", "err", err)
 		}
 	}
-}
-
-// CurrentHealth implements component.HealthComponent.
-func (c *Component) CurrentHealth() component.Health {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.health
 }
 
 // folderOf returns the folder that is watched: editors and Kubernetes replace

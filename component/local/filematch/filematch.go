@@ -32,15 +32,10 @@ const (
 
 // Registration returns what a host needs to offer the component.
 func Registration() component.Registration {
-	return component.Registration{
-		Name:    Name,
-		Args:    Arguments{},
-		Exports: discovery.Exports{},
-		Build: func(opts component.Options, args component.Arguments) (component.Component, error) {
-			c := &Component{opts: opts, updates: mailbox.New[Arguments]()}
-			return c, c.Update(args)
-		},
-	}
+	return component.NewRegistration(Name, discovery.Exports{}, func(opts component.Options, args Arguments) (*Component, error) {
+		c := &Component{opts: opts, updates: mailbox.New[Arguments]()}
+		return c, c.Update(args)
+	})
 }
 
 // Arguments configure local.file_match.
@@ -82,34 +77,18 @@ type Component struct {
 }
 
 // Update implements component.Component.
-func (c *Component) Update(args component.Arguments) error {
-	fresh, ok := args.(Arguments)
-	if !ok {
-		return fmt.Errorf("arguments of %s are a %T", Name, args)
-	}
-	c.updates.Send(fresh)
-	return nil
-}
+func (c *Component) Update(args component.Arguments) error { return c.updates.Update(args) }
 
 // Run implements component.Component.
 func (c *Component) Run(ctx context.Context) error {
-	var args Arguments
-	ticker := time.NewTicker(time.Hour)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case args = <-c.updates.Receive():
-			ticker.Reset(args.SyncPeriod)
-		case <-ticker.C:
-		}
+	for args := range c.updates.Turns(ctx, func(args Arguments) time.Duration { return args.SyncPeriod }) {
 		found, err := match(args.PathTargets, args.IgnoreOlderThan)
 		if err != nil {
 			level.Error(c.opts.Logger).Log("msg", "some files were not looked for", "err", err)
 		}
 		c.opts.OnStateChange(discovery.Exports{Targets: found})
 	}
+	return nil
 }
 
 // match returns a target for each file that a pattern matches and that was written

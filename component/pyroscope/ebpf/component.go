@@ -24,15 +24,7 @@ import (
 const Name = "pyroscope.ebpf"
 
 // Registration returns what a host needs to offer the component.
-func Registration() component.Registration {
-	return component.Registration{
-		Name: Name,
-		Args: Arguments{},
-		Build: func(opts component.Options, args component.Arguments) (component.Component, error) {
-			return New(opts, args.(Arguments))
-		},
-	}
-}
+func Registration() component.Registration { return component.NewRegistration(Name, nil, New) }
 
 // session is the part of *ebpf.Session that the component uses.
 type session interface {

@@ -19,14 +19,9 @@ const Name = "pyroscope.enrich"
 
 // Registration returns what a host needs to offer the component.
 func Registration() component.Registration {
-	return component.Registration{
-		Name:    Name,
-		Args:    Arguments{},
-		Exports: Exports{},
-		Build: func(opts component.Options, args component.Arguments) (component.Component, error) {
-			return New(opts, args.(Arguments)), nil
-		},
-	}
+	return component.NewRegistration(Name, Exports{}, func(opts component.Options, args Arguments) (*Component, error) {
+		return New(opts, args), nil
+	})
 }
 
 // Arguments configure pyroscope.enrich.

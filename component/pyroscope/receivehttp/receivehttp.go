@@ -10,7 +10,9 @@ import (
 	"net"
 	"net/http"
 	"reflect"
-	"sync"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-kit/log/level"
@@ -29,31 +31,25 @@ const retryListen = 5 * time.Second
 
 // Registration returns what a host needs to offer the component.
 func Registration() component.Registration {
-	return component.Registration{
-		Name: Name,
-		Args: Arguments{},
-		Build: func(opts component.Options, args component.Arguments) (component.Component, error) {
-			return New(opts, args.(Arguments)), nil
-		},
-	}
+	return component.NewRegistration(Name, nil, func(opts component.Options, args Arguments) (*Component, error) {
+		return New(opts, args), nil
+	})
 }
 
 // Component is a running pyroscope.receive_http block. Its methods are safe for
 // concurrent use.
 type Component struct {
+	component.Condition
 	opts    component.Options
 	fanout  *pyroscope.Fanout
 	updates *mailbox.Mailbox[Arguments]
-
-	mu     sync.Mutex
-	health component.Health
-	addr   string // where it listens; "" if it does not
+	addr    atomic.Value // string: where it listens; "" if it does not
 }
 
 // New makes a component that listens once Run is called.
 func New(opts component.Options, args Arguments) *Component {
 	c := &Component{opts: opts, fanout: pyroscope.NewFanout(args.ForwardTo, opts.ID, opts.Registerer), updates: mailbox.New[Arguments]()}
-	c.setHealth(component.HealthTypeUnknown, "", "not started yet")
+	c.SetHealth(component.HealthTypeUnknown, "not started yet")
 	c.updates.Send(args)
 	return c
 }
@@ -81,8 +77,8 @@ func (c *Component) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case fresh := <-c.updates.Receive():
-			for _, name := range fresh.withoutEffect() {
-				level.Warn(c.opts.Logger).Log("msg", name+" has no effect here")
+			if names := fresh.withoutEffect(); !slices.Equal(names, args.withoutEffect()) {
+				level.Warn(c.opts.Logger).Log("msg", "arguments without effect here", "names", strings.Join(names, ", "))
 			}
 			same := reflect.DeepEqual(fresh.HTTP, args.HTTP)
 			args = fresh
@@ -99,26 +95,14 @@ func (c *Component) Run(ctx context.Context) error {
 		var err error
 		if running, err = c.startServer(args); err != nil {
 			level.Error(c.opts.Logger).Log("msg", "no profiles can be received", "err", err, "retry_in", retryListen)
-			c.setHealth(component.HealthTypeUnhealthy, "", err.Error())
+			c.addr.Store("")
+			c.SetHealth(component.HealthTypeUnhealthy, err.Error())
 			retry.Reset(retryListen)
 			continue
 		}
-		c.setHealth(component.HealthTypeHealthy, running.addr, "listening on "+running.addr)
+		c.SetHealth(component.HealthTypeHealthy, "listening on "+running.addr)
+		c.addr.Store(running.addr)
 	}
-}
-
-// CurrentHealth implements component.HealthComponent.
-func (c *Component) CurrentHealth() component.Health {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.health
-}
-
-func (c *Component) setHealth(kind component.HealthType, addr, message string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.addr = addr
-	c.health = component.Health{Health: kind, Message: message, UpdateTime: time.Now()}
 }
 
 // server is a listening HTTP server.

@@ -65,9 +65,7 @@ func (c *Component) listening(t *testing.T) string {
 	t.Helper()
 	var addr string
 	require.Eventually(t, func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		addr = c.addr
+		addr, _ = c.addr.Load().(string)
 		return addr != ""
 	}, 30*time.Second, time.Millisecond)
 	return addr

@@ -20,16 +20,7 @@ import (
 const Name = "pyroscope.relabel"
 
 // Registration returns what a host needs to offer the component.
-func Registration() component.Registration {
-	return component.Registration{
-		Name:    Name,
-		Args:    Arguments{},
-		Exports: Exports{},
-		Build: func(opts component.Options, args component.Arguments) (component.Component, error) {
-			return New(opts, args.(Arguments))
-		},
-	}
-}
+func Registration() component.Registration { return component.NewRegistration(Name, Exports{}, New) }
 
 // Arguments configure pyroscope.relabel.
 type Arguments struct {

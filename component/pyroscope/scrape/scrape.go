@@ -26,15 +26,7 @@ import (
 const Name = "pyroscope.scrape"
 
 // Registration returns what a host needs to offer the component.
-func Registration() component.Registration {
-	return component.Registration{
-		Name: Name,
-		Args: Arguments{},
-		Build: func(opts component.Options, args component.Arguments) (component.Component, error) {
-			return New(opts, args.(Arguments))
-		},
-	}
-}
+func Registration() component.Registration { return component.NewRegistration(Name, nil, New) }
 
 // Component is a running pyroscope.scrape block. Its methods are safe for
 // concurrent use.

@@ -30,14 +30,7 @@ import (
 
 // Registration returns how pyroscope.write is named and made.
 func Registration() component.Registration {
-	return component.Registration{
-		Name:    "pyroscope.write",
-		Args:    Arguments{},
-		Exports: Exports{},
-		Build: func(opts component.Options, args component.Arguments) (component.Component, error) {
-			return New(opts, args.(Arguments))
-		},
-	}
+	return component.NewRegistration("pyroscope.write", Exports{}, New)
 }
 
 // Component is a pyroscope.write component.

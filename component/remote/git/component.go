@@ -13,18 +13,12 @@ import (
 
 // Registration returns the registration of remote.git.
 func Registration() component.Registration {
-	return component.Registration{
-		Name:    "remote.git",
-		Args:    Arguments{},
-		Exports: Exports{},
-		Build: func(options component.Options, arguments component.Arguments) (component.Component, error) {
-			return newComponent(options, arguments.(Arguments))
-		},
-	}
+	return component.NewRegistration("remote.git", Exports{}, newComponent)
 }
 
 // Component reads one file of a repository.
 type Component struct {
+	component.Condition
 	options component.Options
 	changed chan struct{} // token: there are new arguments
 
@@ -33,7 +27,6 @@ type Component struct {
 	mu        sync.Mutex
 	arguments Arguments
 	commit    string
-	health    component.Health
 }
 
 func newComponent(options component.Options, arguments Arguments) (*Component, error) {
@@ -72,28 +65,20 @@ func (c *Component) pull(ctx context.Context, arguments Arguments) error {
 	case fetched != nil && ctx.Err() == nil:
 		level.Error(c.options.Logger).Log("msg", "the repository cannot be reached; its last copy is used", "err", fetched)
 	}
-	c.mu.Lock()
 	switch {
 	case err != nil:
-		c.health = unhealthy(err)
-	case fetched != nil:
-		c.health = unhealthy(fetched)
-	default:
-		c.health = component.Health{Health: component.HealthTypeHealthy, Message: "at commit " + commit, UpdateTime: time.Now()}
-	}
-	if err == nil {
-		c.commit = commit
-	}
-	c.mu.Unlock()
-	if err != nil {
+		c.SetHealth(component.HealthTypeUnhealthy, err.Error())
 		return err
+	case fetched != nil:
+		c.SetHealth(component.HealthTypeUnhealthy, fetched.Error())
+	default:
+		c.SetHealth(component.HealthTypeHealthy, "at commit "+commit)
 	}
+	c.mu.Lock()
+	c.commit = commit
+	c.mu.Unlock()
 	c.options.OnStateChange(Exports{Content: rivertypes.OptionalSecret{Value: content}})
 	return nil
-}
-
-func unhealthy(err error) component.Health {
-	return component.Health{Health: component.HealthTypeUnhealthy, Message: err.Error(), UpdateTime: time.Now()}
 }
 
 // Run implements component.Component: it pulls at the frequency asked for.
@@ -125,13 +110,6 @@ func (c *Component) current() Arguments {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.arguments
-}
-
-// CurrentHealth implements component.HealthComponent.
-func (c *Component) CurrentHealth() component.Health {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.health
 }
 
 type debugInfo struct {

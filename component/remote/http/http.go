@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-kit/log/level"
@@ -29,16 +28,7 @@ const Name = "remote.http"
 const maxBody = 32 << 20
 
 // Registration returns what a host needs to offer the component.
-func Registration() component.Registration {
-	return component.Registration{
-		Name:    Name,
-		Args:    Arguments{},
-		Exports: Exports{},
-		Build: func(opts component.Options, args component.Arguments) (component.Component, error) {
-			return New(opts, args.(Arguments))
-		},
-	}
-}
+func Registration() component.Registration { return component.NewRegistration(Name, Exports{}, New) }
 
 // Arguments configure remote.http.
 type Arguments struct {
@@ -108,12 +98,10 @@ func (a *Arguments) request(ctx context.Context) (*http.Request, error) {
 
 // Component is a running remote.http block. Its methods are safe for concurrent use.
 type Component struct {
+	component.Condition
 	opts    component.Options
 	updates *mailbox.Mailbox[Arguments]
-
-	mu     sync.Mutex
-	health component.Health
-	last   *Exports
+	last    *Exports // of New, then of Run
 }
 
 // New asks for the content and exports it. If that fails, it is an error: whoever
@@ -151,41 +139,32 @@ func (c *Component) Update(args component.Arguments) error {
 // Run implements component.Component. While the content cannot be had, the last
 // one stays exported.
 func (c *Component) Run(ctx context.Context) error {
-	var args Arguments
 	client := &http.Client{}
 	defer func() { client.CloseIdleConnections() }()
-	ticker := time.NewTicker(time.Hour)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case args = <-c.updates.Receive():
+	for args, fresh := range c.updates.Turns(ctx, func(args Arguments) time.Duration { return args.PollFrequency }) {
+		if fresh {
 			client.CloseIdleConnections()
-			fresh, err := args.newClient()
+			next, err := args.newClient()
 			if err != nil { // Update has tried it
 				level.Error(c.opts.Logger).Log("msg", "HTTP client", "err", err)
 				continue
 			}
-			client = fresh
-			ticker.Reset(args.PollFrequency)
-		case <-ticker.C:
+			client = next
 		}
 		if err := c.poll(ctx, args, client); err != nil && ctx.Err() == nil {
 			level.Error(c.opts.Logger).Log("msg", "the last content stays in use", "err", err)
 		}
 	}
+	return nil
 }
 
 func (c *Component) poll(ctx context.Context, args Arguments, client *http.Client) error {
 	content, err := ask(ctx, args, client)
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if err != nil {
-		c.health = component.Health{Health: component.HealthTypeUnhealthy, Message: "polling failed: " + err.Error(), UpdateTime: time.Now()}
+		c.SetHealth(component.HealthTypeUnhealthy, "polling failed: "+err.Error())
 		return err
 	}
-	c.health = component.Health{Health: component.HealthTypeHealthy, Message: "polled endpoint", UpdateTime: time.Now()}
+	c.SetHealth(component.HealthTypeHealthy, "polled endpoint")
 	fresh := Exports{Content: rivertypes.OptionalSecret{IsSecret: args.IsSecret, Value: content}}
 	if c.last == nil || *c.last != fresh {
 		c.last = &fresh
@@ -222,11 +201,4 @@ func ask(ctx context.Context, args Arguments, client *http.Client) (string, erro
 		return "", fmt.Errorf("answer of %s is longer than %d bytes", args.URL.Redacted(), maxBody)
 	}
 	return strings.TrimSpace(string(body)), nil
-}
-
-// CurrentHealth implements component.HealthComponent.
-func (c *Component) CurrentHealth() component.Health {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.health
 }
