@@ -82,7 +82,7 @@ func (s *tableStats) page(p *unwind.Page) error {
 	s.previousPages = p.Number + 1
 	s.Rows += len(p.Rows)
 	s.WideRules += len(p.Wide)
-	s.RowBytes += 8 * len(p.Words())
+	s.RowBytes += 8 * p.Len()
 	s.DirBytes += directoryBytes
 	if len(p.Rows) == 0 {
 		s.EmptyPages++

@@ -48,8 +48,8 @@ func (s *Section) CIE(off uint64) (*CIE, error) {
 		return nil, err
 	}
 	c := &CIE{Offset: off, AddrSize: s.AddrSize, LSDAEncoding: PEOmit, PersonalityEnc: PEOmit}
-	c.fixed(r)
-	c.augment(r, s)
+	c.fixed(&r)
+	c.augment(&r, s)
 	if r.err != nil {
 		return nil, fmt.Errorf("CIE at offset %#x: %w", off, r.err)
 	}

@@ -81,13 +81,13 @@ func (s *Section) id(r *reader, h *header, wide bool) {
 }
 
 // body returns a reader of the entry's bytes after its ID.
-func (s *Section) body(h header) (*reader, error) {
+func (s *Section) body(h header) (reader, error) {
 	b, err := s.Source.Slice(h.body, int(h.end-h.body))
 	if err == nil && uint64(len(b)) < h.end-h.body {
 		err = ErrTruncated
 	}
 	if err != nil {
-		return nil, fmt.Errorf("entry at offset %#x: %w", h.off, err)
+		return reader{}, fmt.Errorf("entry at offset %#x: %w", h.off, err)
 	}
-	return &reader{b: b, addr: s.Addr + h.body, order: s.Order}, nil
+	return reader{b: b, addr: s.Addr + h.body, order: s.Order}, nil
 }

@@ -67,7 +67,7 @@ func (r *Reader) fde(h header) (FDE, error) {
 		return FDE{}, err
 	}
 	f := FDE{Offset: h.off, CIE: c, sec: r.sec}
-	f.parse(b)
+	f.parse(&b)
 	if b.err != nil {
 		return f, fmt.Errorf("FDE at offset %#x: %w", h.off, b.err)
 	}

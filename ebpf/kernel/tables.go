@@ -153,20 +153,20 @@ func (t *Tables) SetPage(d unwind.Directory, page uint64, p *unwind.Page) error 
 	if !ok {
 		return fmt.Errorf("page %d is outside its directory", page)
 	}
-	words := p.Words()
-	t.makeRoom(8 * len(words))
+	n := p.Len()
+	t.makeRoom(8 * n)
 	var r run
-	if len(words) > 0 {
+	if n > 0 {
 		var err error
-		if r, err = t.slabs.alloc(len(words)); err != nil {
+		if r, err = t.slabs.alloc(n); err != nil {
 			return fmt.Errorf("store %d unwind rows: %w", len(p.Rows), err)
 		}
-		to, err := t.slabs.words(r.start, len(words))
+		to, err := t.slabs.words(r.start, n)
 		if err != nil {
 			t.slabs.release(r)
 			return fmt.Errorf("store %d unwind rows: %w", len(p.Rows), err)
 		}
-		copy(to, words)
+		p.AppendWords(to[:0])
 	}
 	if err := t.storeEntry(entry, uint64(r.start)|uint64(uint16(len(p.Rows)))<<32|uint64(profilerPageStatePAGE_RESIDENT)<<48); err != nil {
 		t.slabs.release(r)

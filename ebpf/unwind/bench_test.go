@@ -14,12 +14,12 @@ import (
 
 // BenchmarkPage builds the pages of libc's text, one after the other.
 func BenchmarkPage(b *testing.B) {
-	benchmarkPages(b, "/lib/x86_64-linux-gnu/libc.so.6", 2, 23)
+	benchmarkPages(b, "/lib/x86_64-linux-gnu/libc.so.6", 0x28, 0x170)
 }
 
 // BenchmarkPageOfLLVM builds pages here and there in a large library.
 func BenchmarkPageOfLLVM(b *testing.B) {
-	benchmarkPages(b, "/lib/x86_64-linux-gnu/libLLVM-14.so.1", 0x100, 0x200)
+	benchmarkPages(b, "/lib/x86_64-linux-gnu/libLLVM-14.so.1", 0x1000, 0x2000)
 }
 
 func benchmarkPages(b *testing.B, path string, first, last uint64) {
@@ -30,7 +30,7 @@ func benchmarkPages(b *testing.B, path string, first, last uint64) {
 	rows, n := 0, first
 	b.ReportAllocs()
 	for b.Loop() {
-		page, err := table.Page(n, MaxPageShift)
+		page, err := table.Page(n, MinPageShift)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -23,6 +23,7 @@ type builder struct {
 	effort int    // bytes of call frame information read for the page
 	rows   []Row  // of the section being read
 	first  []Row  // of .eh_frame, while .debug_frame is read
+	merged []Row  // of both
 	wide   []WideRule
 	number map[WideRule]int // position in wide
 }
@@ -74,7 +75,10 @@ func (b *builder) build(lo uint64, size int) (*Page, error) {
 	if b.code.wanted(b.first) {
 		b.rows = b.markKnownCode(b.rows)
 	}
-	rows := b.markEntry(fillGaps(b.first, b.rows, size))
+	if len(b.rows) > 1 && len(b.first) > 1 {
+		b.merged = slices.Grow(b.merged[:0], len(b.first)+len(b.rows))
+	}
+	rows := b.markEntry(fillGaps(b.merged, b.first, b.rows, size))
 	if len(rows) == 1 && rows[0].CFA == CFANone {
 		return new(Page), nil
 	}

@@ -16,12 +16,15 @@ func find(rows []Row, off int) int {
 }
 
 // fillGaps returns the rows of first, and those of second where first has no
-// rule.
-func fillGaps(first, second []Row, size int) []Row {
-	if len(second) == 1 && second[0].CFA == CFANone {
+// rule. The memory of out may be used for it.
+func fillGaps(out, first, second []Row, size int) []Row {
+	switch {
+	case len(second) == 1 && second[0].CFA == CFANone:
 		return first
+	case len(first) == 1 && first[0].CFA == CFANone:
+		return second
 	}
-	out := make([]Row, 0, len(first)+len(second))
+	out = out[:0]
 	for i, r := range first {
 		if r.CFA != CFANone {
 			out = push(out, r)

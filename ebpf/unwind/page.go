@@ -16,8 +16,13 @@ type Page struct {
 
 // Words returns the page as the BPF program reads it: a word for each row,
 // then two for each wide rule.
-func (p *Page) Words() []uint64 {
-	words := make([]uint64, 0, len(p.Rows)+2*len(p.Wide))
+func (p *Page) Words() []uint64 { return p.AppendWords(make([]uint64, 0, p.Len())) }
+
+// Len returns the number of words of the page.
+func (p *Page) Len() int { return len(p.Rows) + 2*len(p.Wide) }
+
+// AppendWords appends the words of the page.
+func (p *Page) AppendWords(words []uint64) []uint64 {
 	for _, r := range p.Rows {
 		words = append(words, r.word())
 	}

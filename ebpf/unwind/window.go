@@ -6,12 +6,12 @@ import (
 )
 
 // How much of a section is read at once. The call frame information of a page of
-// text is 3 to 8 kB, mostly in one piece; of the search table, most reads are
-// probes here and there.
+// text is a few hundred bytes, mostly in one piece; of the search table, most reads
+// are probes here and there. Large ones cost memory for each executable.
 const (
-	frameChunk  = 16 << 10
-	headerChunk = 4 << 10
-	codeChunk   = 16 << 10
+	frameChunk  = 4 << 10
+	headerChunk = 1 << 10
+	codeChunk   = 4 << 10
 )
 
 // window is an ehframe.Source over an io.ReaderAt that keeps the bytes read
