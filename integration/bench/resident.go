@@ -53,6 +53,9 @@ func (w *workshop) residentWork() []residentWork {
 // profiler memory, too.
 const pollInterval = 500 * time.Millisecond
 
+// heapPolls is how many polls come for one look at the heap, which costs more.
+const heapPolls = 10
+
 // measureResident profiles the machine while a workload runs.
 func measureResident(o options, load residentWork) error {
 	running, err := load.start()
@@ -68,19 +71,24 @@ func measureResident(o options, load residentWork) error {
 	defer p.stop()
 	files := newFiles()
 	var most gauges
-	for end := time.Now().Add(o.time); time.Now().Before(end); time.Sleep(pollInterval) {
+	var heap heapOfRows
+	for poll, end := 0, time.Now().Add(o.time); time.Now().Before(end); poll++ {
 		now, err := p.gauges()
 		if err != nil {
 			return err
 		}
 		most.raise(now)
 		files.scan()
+		if poll%heapPolls == 0 {
+			now, err := p.heapOfRows()
+			if err != nil {
+				return err
+			}
+			heap = heapOfRows{max(heap.allocated, now.allocated), max(heap.inUse, now.inUse)}
+		}
+		time.Sleep(pollInterval)
 	}
 	last, err := p.gauges()
-	if err != nil {
-		return err
-	}
-	allocated, err := p.allocated()
 	if err != nil {
 		return err
 	}
@@ -100,7 +108,7 @@ func measureResident(o options, load residentWork) error {
 	if err != nil {
 		return err
 	}
-	result := residentResult{most: most, last: last, allocated: allocated, bpf: bpf, whole: whole}
+	result := residentResult{most: most, last: last, heap: heap, bpf: bpf, whole: whole}
 	result.minutes = time.Since(p.begin).Minutes()
 	result.cpu = cpu
 	return result.write(os.Stdout, load.title)
@@ -146,35 +154,49 @@ func (p *profiler) gauges() (g gauges, err error) {
 	return g, errors.Join(err, lines.Err())
 }
 
-// rowMakers are the packages that make unwind rows and do nothing else.
-var rowMakers = []string{"/ebpf/unwind.", "/ebpf/ehframe."}
+// rowMakers are the packages that make unwind rows and do nothing else; rowKeepers
+// keep account of those that are resident, of the executables and of processes.
+var (
+	rowMakers  = []string{"/ebpf/unwind.", "/ebpf/ehframe."}
+	rowKeepers = []string{"/ebpf/process.", "/ebpf/kernel.(*Tables)", "/ebpf/kernel.(*slab"}
+)
 
-// allocated returns how many bytes of heap making unwind rows has taken so far, by
-// the profiler's own sampled count.
-func (p *profiler) allocated() (bytes float64, err error) {
+// heapOfRows is what unwind rows take of the heap, in bytes, by the profiler's own
+// sampled account.
+type heapOfRows struct {
+	allocated float64 // by making rows, so far
+	inUse     float64 // by those and by keeping account of them
+}
+
+func (p *profiler) heapOfRows() (h heapOfRows, err error) {
 	answer, err := http.Get("http://" + p.address + "/debug/pprof/allocs")
 	if err != nil {
-		return 0, err
+		return h, err
 	}
 	defer answer.Body.Close()
 	heap, err := profile.Parse(answer.Body)
 	if err != nil {
-		return 0, err
+		return h, err
 	}
-	const space = 1 // alloc_objects, alloc_space, inuse_objects, inuse_space
+	const allocSpace, inUseSpace = 1, 3 // alloc_objects, alloc_space, inuse_objects, inuse_space
 	for _, s := range heap.Sample {
-		if makesRows(s) {
-			bytes += float64(s.Value[space])
+		makes := calls(s, rowMakers)
+		if makes {
+			h.allocated += float64(s.Value[allocSpace])
+		}
+		if makes || calls(s, rowKeepers) {
+			h.inUse += float64(s.Value[inUseSpace])
 		}
 	}
-	return bytes, nil
+	return h, nil
 }
 
-func makesRows(s *profile.Sample) bool {
+// calls tells whether a function whose name has one of the parts is on the stack.
+func calls(s *profile.Sample, parts []string) bool {
 	for _, location := range s.Location {
 		for _, line := range location.Line {
-			for _, name := range rowMakers {
-				if line.Function != nil && strings.Contains(line.Function.Name, name) {
+			for _, part := range parts {
+				if line.Function != nil && strings.Contains(line.Function.Name, part) {
 					return true
 				}
 			}

@@ -88,12 +88,11 @@ type wholeTables struct {
 	DirBytes  int `json:"directory_bytes"`
 	files     int
 	allocated uint64 // bytes of heap taken to make them
-	largest   uint64 // of these, the most for one file
 }
 
 func (t *wholeTables) add(o wholeTables) {
 	t.Rows, t.RowBytes, t.DirBytes, t.files = t.Rows+o.Rows, t.RowBytes+o.RowBytes, t.DirBytes+o.DirBytes, t.files+1
-	t.allocated, t.largest = t.allocated+o.allocated, max(t.largest, o.allocated)
+	t.allocated += o.allocated
 }
 
 // wholeSizes are those of the files that samples hit, and of all that were mapped.
@@ -159,7 +158,7 @@ func buildWhole(path string) (allocated uint64, err error) {
 // residentResult is what was measured under one workload.
 type residentResult struct {
 	most, last gauges
-	allocated  float64 // bytes of heap for making rows
+	heap       heapOfRows
 	bpf        runs
 	cpu        time.Duration
 	minutes    float64
@@ -177,8 +176,9 @@ func (r residentResult) write(out io.Writer, title string) error {
 	line("unwind rows resident at most, thousands", r.most.rows, 1e3, float64(hit.Rows), float64(all.Rows))
 	line("MB that they take", r.most.rowBytes, 1e6, float64(hit.RowBytes), float64(all.RowBytes))
 	line("MB with directories and mappings", r.most.usedBytes, 1e6, float64(hit.RowBytes+hit.DirBytes), float64(all.RowBytes+all.DirBytes))
-	line("MB of heap taken by making rows, garbage included", r.allocated, 1e6, float64(hit.allocated), float64(all.allocated))
-	line("MB of the whole agent's heap, peak; of the largest table, garbage included", r.most.heap, 1e6, float64(hit.largest), float64(all.largest))
+	line("MB of heap taken by making rows, garbage included", r.heap.allocated, 1e6, float64(hit.allocated), float64(all.allocated))
+	line("MB of heap in use for rows and account of them at most; beside the rows", r.heap.inUse, 1e6, float64(hit.RowBytes), float64(all.RowBytes))
+	line("MB of the whole agent's heap at most, names and profiles and all; beside the rows", r.most.heap, 1e6, float64(hit.RowBytes), float64(all.RowBytes))
 	if err := w.Flush(); err != nil {
 		return err
 	}
