@@ -200,9 +200,9 @@ func (s podShape) selector() string {
 func (s podShape) checkProfile(t testing.TB, server *pyroscope, b box) {
 	t.Helper()
 	var all []stack
-	eventually(t, 3*time.Minute, "1 s of "+s.name+" is in Pyroscope", func() bool {
+	eventually(t, 3*time.Minute, "half a second of "+s.name+" is in Pyroscope", func() bool {
 		all = stacks(server.profile(t, cpuProfile, s.selector(), time.Time{}))
-		return total(ofCommand(all, "app")) >= 1e9
+		return total(ofCommand(all, "app")) >= 5e8
 	})
 	s.check(t, all, b)
 }
