@@ -4,7 +4,6 @@ import (
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/discovery/dns"
 	"github.com/headwater/headwater/component/discovery/docker"
-	"github.com/headwater/headwater/component/discovery/dockerswarm"
 	"github.com/headwater/headwater/component/discovery/file"
 	"github.com/headwater/headwater/component/discovery/http"
 	"github.com/headwater/headwater/component/discovery/kubernetes"
@@ -28,7 +27,7 @@ func componentRegistry() (component.Registry, error) {
 	return component.NewRegistry(
 		dns.Registration(),
 		docker.Registration(),
-		dockerswarm.Registration(),
+		docker.SwarmRegistration(),
 		file.Registration(),
 		http.Registration(),
 		kubernetes.Registration(),

@@ -148,3 +148,19 @@ func (r Registry) Names() []string {
 	sort.Strings(names)
 	return names
 }
+
+// Registered registers c and returns it, or the collector that is there already if
+// a component of the same host registered an equal one before. A nil registerer
+// takes nothing.
+func Registered[C prometheus.Collector](register prometheus.Registerer, c C) C {
+	if register == nil {
+		return c
+	}
+	var taken prometheus.AlreadyRegisteredError
+	if err := register.Register(c); errors.As(err, &taken) {
+		if existing, ok := taken.ExistingCollector.(C); ok {
+			return existing
+		}
+	}
+	return c
+}

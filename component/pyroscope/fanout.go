@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/headwater/headwater/component"
 )
 
 // Fanout is a receiver that passes every profile to several others, its
@@ -34,32 +36,17 @@ type fanoutMetrics struct {
 // nil.
 func NewFanout(children []Appendable, componentID string, register prometheus.Registerer) *Fanout {
 	f := &Fanout{componentID: componentID, metrics: fanoutMetrics{
-		latency: registered(register, prometheus.NewHistogram(prometheus.HistogramOpts{
+		latency: component.Registered(register, prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "pyroscope_fanout_latency",
 			Help: "Time to hand a profile to all receivers, in seconds.",
 		})),
-		forwarded: registered(register, prometheus.NewCounter(prometheus.CounterOpts{
+		forwarded: component.Registered(register, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "pyroscope_forwarded_entries_total",
 			Help: "Profiles that at least one receiver has taken.",
 		})),
 	}}
 	f.UpdateChildren(children)
 	return f
-}
-
-// registered registers c, and returns the collector that is there already if an
-// earlier Fanout of the component registered it.
-func registered[C prometheus.Collector](register prometheus.Registerer, c C) C {
-	if register == nil {
-		return c
-	}
-	var taken prometheus.AlreadyRegisteredError
-	if err := register.Register(c); errors.As(err, &taken) {
-		if existing, ok := taken.ExistingCollector.(C); ok {
-			return existing
-		}
-	}
-	return c
 }
 
 // UpdateChildren sets the children of Appenders got from now on.

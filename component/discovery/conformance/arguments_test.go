@@ -10,7 +10,6 @@ import (
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/discovery/dns"
 	"github.com/headwater/headwater/component/discovery/docker"
-	"github.com/headwater/headwater/component/discovery/dockerswarm"
 	"github.com/headwater/headwater/component/discovery/file"
 	"github.com/headwater/headwater/component/discovery/http"
 	"github.com/headwater/headwater/component/discovery/kubernetes"
@@ -46,9 +45,9 @@ func TestArguments(t *testing.T) {
 		{docker.Registration(), `host = "unix:///x"
 			bearer_token = "a"
 			bearer_token_file = "b"`, "at most one of"},
-		{dockerswarm.Registration(), `host = "unix:///x"
+		{docker.SwarmRegistration(), `host = "unix:///x"
 			role = "tasks"`, ""},
-		{dockerswarm.Registration(), `host = "unix:///x"
+		{docker.SwarmRegistration(), `host = "unix:///x"
 			role = "pods"`, "invalid role pods"},
 		{kubernetes.Registration(), `role = "pod"`, ""},
 		{kubernetes.Registration(), `role = "Pod"`, `unknown Kubernetes SD role "Pod"`},

@@ -1,5 +1,6 @@
-// Package docker is the component discovery.docker: the containers of a Docker
-// engine, found by Prometheus' discoverer.
+// Package docker is the components discovery.docker, the containers of a Docker
+// engine, and discovery.dockerswarm, the services, tasks or nodes of a swarm, both
+// found by Prometheus' discoverers.
 package docker
 
 import (
@@ -31,8 +32,7 @@ type Arguments struct {
 	HTTPClient         config.HTTPClientConfig `river:",squash"`
 }
 
-// Filter is a filter of Docker's API: only containers for which one of the values
-// holds are found.
+// Filter is a filter of Docker's API: only what one of the values holds for is found.
 type Filter struct {
 	Name   string   `river:"name,attr"`
 	Values []string `river:"values,attr"`
@@ -46,13 +46,18 @@ func (a *Arguments) SetToDefault() {
 
 // Validate implements river.Validator.
 func (a *Arguments) Validate() error {
-	if err := discovery.CheckHost(a.Host); err != nil {
+	return check(a.Host, a.RefreshInterval, a.HTTPClient)
+}
+
+// check looks at what both components have.
+func check(host string, refreshInterval time.Duration, client config.HTTPClientConfig) error {
+	if err := discovery.CheckHost(host); err != nil {
 		return err
 	}
-	if err := discovery.CheckInterval(a.RefreshInterval); err != nil {
+	if err := discovery.CheckInterval(refreshInterval); err != nil {
 		return err
 	}
-	return a.HTTPClient.Validate()
+	return client.Validate()
 }
 
 func convert(a Arguments) (promdiscovery.Config, error) {
@@ -63,9 +68,15 @@ func convert(a Arguments) (promdiscovery.Config, error) {
 		HostNetworkingHost: a.HostNetworkingHost,
 		RefreshInterval:    model.Duration(a.RefreshInterval),
 		MatchFirstNetwork:  a.MatchFirstNetwork,
-	}
-	for _, f := range a.Filters {
-		out.Filters = append(out.Filters, moby.Filter{Name: f.Name, Values: f.Values})
+		Filters:            filters(a.Filters),
 	}
 	return out, discovery.Check(out)
+}
+
+func filters(all []Filter) []moby.Filter {
+	var out []moby.Filter
+	for _, f := range all {
+		out = append(out, moby.Filter{Name: f.Name, Values: f.Values})
+	}
+	return out
 }

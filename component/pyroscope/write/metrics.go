@@ -1,9 +1,9 @@
 package write
 
 import (
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headwater/headwater/component"
 )
 
 // metrics are the component's metrics, by endpoint.
@@ -20,10 +20,10 @@ type metrics struct {
 // newMetrics returns the metrics, registered with register unless that is nil.
 func newMetrics(register prometheus.Registerer) *metrics {
 	counter := func(name, help string) *prometheus.CounterVec {
-		return registered(register, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"endpoint"}))
+		return component.Registered(register, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"endpoint"}))
 	}
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return registered(register, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"endpoint"}))
+		return component.Registered(register, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"endpoint"}))
 	}
 	return &metrics{
 		sentBytes:       counter("pyroscope_write_sent_bytes_total", "Bytes of profiles that endpoints have taken."),
@@ -35,30 +35,15 @@ func newMetrics(register prometheus.Registerer) *metrics {
 		queueProfiles:   gauge("pyroscope_write_queue_profiles", "Profiles that wait to be pushed."),
 		diskErrors:      counter("pyroscope_write_queue_disk_errors_total", "Failed uses of the queue on disk."),
 		inMemory:        counter("pyroscope_write_queue_memory_profiles_total", "Profiles that had to wait in memory because the queue on disk could not take them."),
-		dropReasons: registered(register, prometheus.NewCounterVec(prometheus.CounterOpts{
+		dropReasons: component.Registered(register, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pyroscope_write_drop_reasons_total",
 			Help: "The profiles of pyroscope_write_dropped_profiles_total by reason.",
 		}, []string{"endpoint", "reason"})),
-		latency: registered(register, prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		latency: component.Registered(register, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "pyroscope_write_latency",
 			Help: "Time of pushes in seconds: push_downstream is one attempt, push_endpoint the whole delivery of a profile from its arrival.",
 		}, []string{"endpoint", "type"})),
 	}
-}
-
-// registered registers c, and returns the collector that is there already if an
-// earlier component of the host registered it.
-func registered[C prometheus.Collector](register prometheus.Registerer, c C) C {
-	if register == nil {
-		return c
-	}
-	var taken prometheus.AlreadyRegisteredError
-	if err := register.Register(c); errors.As(err, &taken) {
-		if existing, ok := taken.ExistingCollector.(C); ok {
-			return existing
-		}
-	}
-	return c
 }
 
 // endpointMetrics are the metrics of one endpoint.

@@ -1,6 +1,4 @@
-// Package dockerswarm is the component discovery.dockerswarm: the services, tasks
-// or nodes of a Docker swarm, found by Prometheus' discoverer.
-package dockerswarm
+package docker
 
 import (
 	"time"
@@ -14,14 +12,16 @@ import (
 	"github.com/headwater/headwater/component/discovery"
 )
 
-// Name is the component's name in River.
-const Name = "discovery.dockerswarm"
+// SwarmName is the name of discovery.dockerswarm in River.
+const SwarmName = "discovery.dockerswarm"
 
-// Registration returns what a host needs to offer the component.
-func Registration() component.Registration { return discovery.Registration(Name, convert) }
+// SwarmRegistration returns what a host needs to offer discovery.dockerswarm.
+func SwarmRegistration() component.Registration {
+	return discovery.Registration(SwarmName, convertSwarm)
+}
 
-// Arguments configure discovery.dockerswarm.
-type Arguments struct {
+// SwarmArguments configure discovery.dockerswarm.
+type SwarmArguments struct {
 	Host            string                  `river:"host,attr"`
 	Role            string                  `river:"role,attr"`          // services, tasks or nodes
 	Port            int                     `river:"port,attr,optional"` // of targets that publish none
@@ -30,43 +30,29 @@ type Arguments struct {
 	HTTPClient      config.HTTPClientConfig `river:",squash"`
 }
 
-// Filter is a filter of Docker's API.
-type Filter struct {
-	Name   string   `river:"name,attr"`
-	Values []string `river:"values,attr"`
-}
-
 // SetToDefault implements river.Defaulter.
-func (a *Arguments) SetToDefault() {
-	*a = Arguments{Port: 80, RefreshInterval: time.Minute}
+func (a *SwarmArguments) SetToDefault() {
+	*a = SwarmArguments{Port: 80, RefreshInterval: time.Minute}
 	a.HTTPClient.SetToDefault()
 }
 
 // Validate implements river.Validator.
-func (a *Arguments) Validate() error {
-	if err := discovery.CheckHost(a.Host); err != nil {
+func (a *SwarmArguments) Validate() error {
+	if err := check(a.Host, a.RefreshInterval, a.HTTPClient); err != nil {
 		return err
 	}
-	if err := discovery.CheckInterval(a.RefreshInterval); err != nil {
-		return err
-	}
-	if err := a.HTTPClient.Validate(); err != nil {
-		return err
-	}
-	_, err := convert(*a)
+	_, err := convertSwarm(*a)
 	return err
 }
 
-func convert(a Arguments) (promdiscovery.Config, error) {
+func convertSwarm(a SwarmArguments) (promdiscovery.Config, error) {
 	out := &moby.DockerSwarmSDConfig{
 		HTTPClientConfig: a.HTTPClient.Convert(),
 		Host:             a.Host,
 		Role:             a.Role,
 		Port:             a.Port,
 		RefreshInterval:  model.Duration(a.RefreshInterval),
-	}
-	for _, f := range a.Filters {
-		out.Filters = append(out.Filters, moby.Filter{Name: f.Name, Values: f.Values})
+		Filters:          filters(a.Filters),
 	}
 	return out, discovery.Check(out)
 }
