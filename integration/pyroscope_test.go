@@ -112,7 +112,8 @@ func (p *pyroscope) querier() querierv1connect.QuerierServiceClient {
 
 // profile returns the samples of a profile type that match a selector such
 // as `{service_name="x"}`, merged, of the last hour but not before since.
-// It may be empty, but not nil.
+// It may be empty, but not nil. Beside much other work the server's parts lose
+// patience with each other; then it is asked again.
 func (p *pyroscope) profile(t testing.TB, profileType, selector string, since time.Time) *profile.Profile {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -121,12 +122,17 @@ func (p *pyroscope) profile(t testing.TB, profileType, selector string, since ti
 	if since.After(start) {
 		start = since
 	}
-	answer, err := p.querier().SelectMergeProfile(ctx, connect.NewRequest(&querierv1.SelectMergeProfileRequest{
+	request := &querierv1.SelectMergeProfileRequest{
 		ProfileTypeID: profileType,
 		LabelSelector: selector,
 		Start:         start.UnixMilli(),
 		End:           time.Now().Add(time.Minute).UnixMilli(),
-	}))
+	}
+	answer, err := p.querier().SelectMergeProfile(ctx, connect.NewRequest(request))
+	for tries := 1; tries < 5 && err != nil && strings.Contains(err.Error(), "canceled"); tries++ {
+		time.Sleep(time.Second)
+		answer, err = p.querier().SelectMergeProfile(ctx, connect.NewRequest(request))
+	}
 	if err != nil {
 		t.Fatalf("query %s%s: %v", profileType, selector, err)
 	}
