@@ -27,7 +27,7 @@ type Mapped struct {
 // into files without name, so that they too can be mapped. The zero value is
 // useful. Its methods may be called concurrently.
 type Spill struct {
-	Dir   string // "": /var/tmp
+	Dir   string // "": /var/tmp, or where that cannot be written, as in small containers, the folder that TMPDIR names
 	Limit int64  // bytes of all sections at once; 0: DefaultSpill
 
 	used atomic.Int64
@@ -133,11 +133,11 @@ func (s *Spill) write(r io.Reader, size uint64) (m *Mapped, err error) {
 			s.used.Add(-int64(size))
 		}
 	}()
-	dir := s.Dir
-	if dir == "" {
-		dir = "/var/tmp" // not /tmp, which is often in memory
+	dirs := []string{s.Dir}
+	if s.Dir == "" {
+		dirs = []string{"/var/tmp", os.TempDir()} // not first /tmp, which is often in memory
 	}
-	file, err := os.CreateTemp(dir, "headwater-section-")
+	file, err := createIn(dirs)
 	if err != nil {
 		return nil, err
 	}
@@ -152,6 +152,16 @@ func (s *Spill) write(r io.Reader, size uint64) (m *Mapped, err error) {
 		m.spill = s
 	}
 	return m, err
+}
+
+// createIn creates a file in the first of the folders that takes one.
+func createIn(dirs []string) (file *os.File, err error) {
+	for _, dir := range dirs {
+		if file, err = os.CreateTemp(dir, "headwater-section-"); err == nil {
+			return file, nil
+		}
+	}
+	return nil, fmt.Errorf("a decompressed section needs a folder that can be written: %w", err)
 }
 
 func copyExactly(to io.Writer, from io.Reader, size int64) (err error) {

@@ -88,3 +88,20 @@ func TestAltLink(t *testing.T) {
 		})
 	}
 }
+
+// TestCreateIn: a container's image may have no /var/tmp.
+func TestCreateIn(t *testing.T) {
+	dir := t.TempDir()
+	missing := filepath.Join(dir, "missing")
+	file, err := createIn([]string{missing, dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Close()
+	if filepath.Dir(file.Name()) != dir {
+		t.Errorf("the file is %s, not in %s", file.Name(), dir)
+	}
+	if _, err = createIn([]string{missing}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without a folder: %v", err)
+	}
+}
