@@ -88,7 +88,8 @@ func settle(t testing.TB, host Host, unknown bool, good func(string) bool) strin
 }
 
 // outcome tells what came of a load: "accepted", or the diagnostics in the order
-// of the text, as FILE:LINE:COLUMN-LINE:COLUMN: MESSAGE.
+// of the text, as FILE:LINE:COLUMN-LINE:COLUMN: MESSAGE. Those without a place are
+// in alphabetical order: in which order the Agent finds cycles is a matter of chance.
 func outcome(err error) string {
 	if err == nil {
 		return "accepted\n"
@@ -104,14 +105,23 @@ func outcome(err error) string {
 	default:
 		return "refused: " + err.Error() + "\n"
 	}
+	for i := range many {
+		many[i].Message = inOrder(many[i].Message)
+	}
+	sort.SliceStable(many, func(i, j int) bool {
+		a, b := many[i], many[j]
+		if !a.StartPos.Valid() && !b.StartPos.Valid() {
+			return a.Message < b.Message
+		}
+		return a.StartPos.Offset < b.StartPos.Offset
+	})
 	lines := make([]string, len(many))
-	sort.SliceStable(many, func(i, j int) bool { return many[i].StartPos.Offset < many[j].StartPos.Offset })
 	for i, d := range many {
 		place := "-"
 		if d.StartPos.Valid() {
 			place = fmt.Sprintf("%s:%d:%d-%d:%d", d.StartPos.Filename, d.StartPos.Line, d.StartPos.Column, d.EndPos.Line, d.EndPos.Column)
 		}
-		lines[i] = fmt.Sprintf("refused: %s: %s\n", place, inOrder(d.Message))
+		lines[i] = fmt.Sprintf("refused: %s: %s\n", place, d.Message)
 	}
 	return strings.Join(lines, "")
 }
