@@ -5,9 +5,11 @@ package exporter
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	promconfig "github.com/prometheus/common/config"
 
 	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/common/config"
 )
 
 // HTTPArguments are those of otelcol.exporter.otlphttp.
@@ -28,7 +31,7 @@ type HTTPArguments struct {
 	MetricsEndpoint string         `river:"metrics_endpoint,attr,optional"`
 	LogsEndpoint    string         `river:"logs_endpoint,attr,optional"`
 	Encoding        string         `river:"encoding,attr,optional"`
-	Queue           map[string]any `river:"sending_queue,block,optional"`
+	Queue           queue          `river:"sending_queue,block,optional"`
 	DebugMetrics    map[string]any `river:"debug_metrics,block,optional"`
 }
 
@@ -39,8 +42,19 @@ type GRPCArguments struct {
 	Retry   Retry         `river:"retry_on_failure,block,optional"`
 
 	// See HTTPArguments.
-	Queue        map[string]any `river:"sending_queue,block,optional"`
+	Queue        queue          `river:"sending_queue,block,optional"`
 	DebugMetrics map[string]any `river:"debug_metrics,block,optional"`
+}
+
+// queue is accepted, see HTTPArguments.
+type queue struct {
+	Enabled         any            `river:"enabled,attr,optional"`
+	NumConsumers    any            `river:"num_consumers,attr,optional"`
+	QueueSize       any            `river:"queue_size,attr,optional"`
+	Sizer           any            `river:"sizer,attr,optional"`
+	BlockOnOverflow any            `river:"block_on_overflow,attr,optional"`
+	WaitForResult   any            `river:"wait_for_result,attr,optional"`
+	Batch           map[string]any `river:"batch,block,optional"`
 }
 
 // Client says where to send spans.
@@ -49,6 +63,7 @@ type Client struct {
 	Compression string            `river:"compression,attr,optional"`
 	Headers     map[string]string `river:"headers,attr,optional"`
 	Timeout     time.Duration     `river:"timeout,attr,optional"`
+	ProxyURL    config.URL        `river:"proxy_url,attr,optional"` // of otlphttp
 	TLS         TLS               `river:"tls,block,optional"`
 
 	// These are accepted and do nothing: the SDK's exporter chooses for itself.
@@ -59,6 +74,11 @@ type Client struct {
 	MaxConnsPerHost     *int           `river:"max_conns_per_host,attr,optional"`
 	IdleConnTimeout     *time.Duration `river:"idle_conn_timeout,attr,optional"`
 	DisableKeepAlives   bool           `river:"disable_keep_alives,attr,optional"`
+	ForceAttemptHTTP2   *bool          `river:"force_attempt_http2,attr,optional"`
+	HTTP2PingTimeout    *time.Duration `river:"http2_ping_timeout,attr,optional"`
+	HTTP2ReadIdle       *time.Duration `river:"http2_read_idle_timeout,attr,optional"`
+	CompressionParams   map[string]any `river:"compression_params,block,optional"`
+	Cookies             map[string]any `river:"cookies,block,optional"`
 	WaitForReady        bool           `river:"wait_for_ready,attr,optional"`
 	BalancerName        string         `river:"balancer_name,attr,optional"`
 	Authority           string         `river:"authority,attr,optional"`
@@ -76,6 +96,16 @@ type TLS struct {
 	CertFile           string            `river:"cert_file,attr,optional"`
 	Key                rivertypes.Secret `river:"key_pem,attr,optional"`
 	KeyFile            string            `river:"key_file,attr,optional"`
+	MinVersion         tlsVersion        `river:"min_version,attr,optional"` // 1.0 to 1.3
+	MaxVersion         tlsVersion        `river:"max_version,attr,optional"`
+	CipherSuites       []string          `river:"cipher_suites,attr,optional"`
+	SystemCAs          bool              `river:"include_system_ca_certs_pool,attr,optional"` // trust those as well
+
+	// These are accepted and do nothing: files are read anew as they change, and the
+	// other two are crypto/tls's own choice.
+	ReloadInterval              time.Duration `river:"reload_interval,attr,optional"`
+	CurvePreferences            []string      `river:"curve_preferences,attr,optional"`
+	IncludeInsecureCipherSuites bool          `river:"include_insecure_cipher_suites,attr,optional"`
 }
 
 // Retry says how long to try again when a collector is busy or away.
@@ -158,8 +188,59 @@ func (a *HTTPArguments) url() string {
 }
 
 func (t *TLS) config() (*tls.Config, error) {
-	return promconfig.NewTLSConfig(&promconfig.TLSConfig{
+	c, err := promconfig.NewTLSConfig(&promconfig.TLSConfig{
 		CA: t.CA, CAFile: t.CAFile, Cert: t.Cert, CertFile: t.CertFile, Key: promconfig.Secret(t.Key), KeyFile: t.KeyFile,
 		ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify,
 	})
+	if err != nil {
+		return nil, err
+	}
+	c.MinVersion, c.MaxVersion = tlsVersions[t.MinVersion], tlsVersions[t.MaxVersion]
+	for _, name := range t.CipherSuites {
+		id := config.CipherSuite(name)
+		if id == 0 {
+			return nil, fmt.Errorf("unknown cipher %q", name)
+		}
+		c.CipherSuites = append(c.CipherSuites, id)
+	}
+	if t.SystemCAs && (t.CA != "" || t.CAFile != "") {
+		if c.RootCAs, err = t.allCAs(); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// allCAs returns the system's CAs and the one that is configured.
+func (t *TLS) allCAs() (*x509.CertPool, error) {
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, err
+	}
+	text := []byte(t.CA)
+	if t.CAFile != "" {
+		if text, err = os.ReadFile(t.CAFile); err != nil {
+			return nil, err
+		}
+	}
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, errors.New("ca_pem or ca_file holds no certificate")
+	}
+	return pool, nil
+}
+
+type tlsVersion string
+
+var tlsVersions = map[tlsVersion]uint16{"": 0, "1.0": tls.VersionTLS10, "1.1": tls.VersionTLS11, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
+
+// MarshalText implements encoding.TextMarshaler.
+func (v tlsVersion) MarshalText() ([]byte, error) { return []byte(v), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (v *tlsVersion) UnmarshalText(text []byte) error {
+	*v = tlsVersion(text)
+	if _, known := tlsVersions[*v]; !known {
+		return fmt.Errorf("unknown TLS version %q, expected 1.0 to 1.3", text)
+	}
+	return nil
 }

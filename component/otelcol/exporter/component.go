@@ -3,6 +3,8 @@ package exporter
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -31,13 +33,13 @@ func GRPCRegistration() component.Registration {
 
 // Component sends spans to a collector.
 type Component struct {
+	component.Condition
 	options component.Options
 	sent    prometheus.Counter
 	failed  prometheus.Counter
 
 	mu       sync.RWMutex
 	exporter *otlptrace.Exporter
-	health   component.Health
 }
 
 func build(options component.Options, arguments component.Arguments) (component.Component, error) {
@@ -47,8 +49,8 @@ func build(options component.Options, arguments component.Arguments) (component.
 			Name: "otelcol_exporter_sent_spans_total", Help: "Number of spans that the collector has taken."}),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "otelcol_exporter_send_failed_spans_total", Help: "Number of spans that were lost, since the collector did not take them."}),
-		health: component.Health{Health: component.HealthTypeHealthy, Message: "nothing sent yet", UpdateTime: time.Now()},
 	}
+	c.SetHealth(component.HealthTypeHealthy, "nothing sent yet")
 	options.Registerer.MustRegister(c.sent, c.failed)
 	if err := c.Update(arguments); err != nil {
 		return nil, err
@@ -112,6 +114,9 @@ func (a HTTPArguments) exporter() (*otlptrace.Exporter, error) {
 		otlptracehttp.WithCompression(compression),
 		otlptracehttp.WithRetry(otlptracehttp.RetryConfig(a.Retry.config())),
 	}
+	if proxy := a.Client.ProxyURL.URL; proxy != nil {
+		options = append(options, otlptracehttp.WithProxy(func(*http.Request) (*url.URL, error) { return proxy, nil }))
+	}
 	if strings.HasPrefix(a.url(), "https://") {
 		tls, err := a.Client.TLS.config()
 		if err != nil {
@@ -162,23 +167,13 @@ func (c *Component) ExportSpans(ctx context.Context, spans []trace.ReadOnlySpan)
 	exporter := c.exporter
 	c.mu.RUnlock()
 	err := exporter.ExportSpans(ctx, spans)
-	health := component.Health{Health: component.HealthTypeHealthy, Message: "the collector takes spans", UpdateTime: time.Now()}
 	if err != nil {
 		c.failed.Add(float64(len(spans)))
-		health.Health, health.Message = component.HealthTypeUnhealthy, fmt.Sprintf("spans are lost: %s", err)
+		c.SetHealth(component.HealthTypeUnhealthy, fmt.Sprintf("spans are lost: %s", err))
 		level.Warn(c.options.Logger).Log("msg", "spans are lost", "spans", len(spans), "err", err)
 	} else {
 		c.sent.Add(float64(len(spans)))
+		c.SetHealth(component.HealthTypeHealthy, "the collector takes spans")
 	}
-	c.mu.Lock()
-	c.health = health
-	c.mu.Unlock()
 	return err
-}
-
-// CurrentHealth implements component.HealthComponent.
-func (c *Component) CurrentHealth() component.Health {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.health
 }

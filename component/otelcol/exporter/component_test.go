@@ -3,6 +3,8 @@ package exporter
 import (
 	"compress/gzip"
 	"context"
+	"crypto/tls"
+	"encoding/pem"
 	"io"
 	"net"
 	"net/http"
@@ -178,4 +180,81 @@ func TestArguments(t *testing.T) {
 	require.NoError(t, decode(t, "client {\nendpoint = \"a:1\"\ntls { ca_file = \"nowhere\" }\n}", &arguments))
 	_, err := build(component.Options{Logger: log.NewNopLogger(), Registerer: prometheus.NewRegistry()}, arguments)
 	require.ErrorContains(t, err, "nowhere")
+}
+
+func TestNewestArguments(t *testing.T) {
+	var arguments HTTPArguments
+	require.NoError(t, decode(t, `
+client {
+	endpoint                = "https://127.0.0.1:4318"
+	proxy_url               = "http://127.0.0.1:3128"
+	force_attempt_http2     = true
+	http2_ping_timeout      = "3s"
+	http2_read_idle_timeout = "5s"
+
+	compression_params {
+		level = 3
+	}
+
+	cookies {
+		enabled = false
+	}
+
+	tls {
+		min_version                    = "1.2"
+		max_version                    = "1.3"
+		cipher_suites                  = ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"]
+		curve_preferences              = ["X25519"]
+		reload_interval                = "1m"
+		include_system_ca_certs_pool   = true
+		include_insecure_cipher_suites = false
+	}
+}
+
+sending_queue {
+	enabled           = true
+	num_consumers     = 2
+	queue_size        = 100
+	sizer             = "requests"
+	block_on_overflow = true
+
+	batch {
+		min_size = 1
+	}
+}`, &arguments))
+	config, err := arguments.Client.TLS.config()
+	require.NoError(t, err)
+	require.Equal(t, uint16(tls.VersionTLS12), config.MinVersion)
+	require.Equal(t, uint16(tls.VersionTLS13), config.MaxVersion)
+	require.Equal(t, []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}, config.CipherSuites)
+
+	require.ErrorContains(t, decode(t, "client {\nendpoint = \"http://a\"\ntls { min_version = \"2\" }\n}", &arguments), "unknown TLS version")
+	_, err = (&TLS{CipherSuites: []string{"X"}}).config()
+	require.EqualError(t, err, `unknown cipher "X"`)
+	_, err = (&TLS{CA: "no PEM", SystemCAs: true}).config()
+	require.Error(t, err)
+}
+
+// TestSystemCAs demands that the configured CA is trusted beside the system's.
+func TestSystemCAs(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	config, err := (&TLS{CA: ca, SystemCAs: true}).config()
+	require.NoError(t, err)
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+	response, err := client.Get(server.URL)
+	require.NoError(t, err)
+	response.Body.Close()
+}
+
+func TestProxy(t *testing.T) {
+	asked := make(chan string, 1)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked <- r.URL.String() }))
+	defer proxy.Close()
+	var arguments HTTPArguments
+	require.NoError(t, decode(t, "client {\nendpoint = \"http://collector.invalid\"\nproxy_url = \""+proxy.URL+"\"\n}", &arguments))
+	_, consumer := exporterOf(t, arguments)
+	require.NoError(t, consumer.ExportSpans(context.Background(), spans("x")))
+	require.Equal(t, "http://collector.invalid/v1/traces", <-asked)
 }
