@@ -82,7 +82,7 @@ func (n *Names) At(place uint32) ([]byte, error) {
 			return name, nil
 		}
 	}
-	return n.buf, nil
+	return n.buf[at-n.start:], nil
 }
 
 // held returns the name at that offset if the end of it is in memory.
@@ -98,14 +98,16 @@ func (n *Names) held(at uint64) ([]byte, bool) {
 	return rest[:end], true
 }
 
-// fill reads length bytes from that offset on, or those that there are.
+// fill reads length bytes from that offset on, or those that there are, and some
+// before it: the names of one address may stand in either order.
 func (n *Names) fill(at, length uint64) error {
-	length = min(length, n.table.strings.Size-at)
+	before := min(at, nameChunk/4)
+	length = before + min(length, n.table.strings.Size-at)
 	if uint64(cap(n.buf)) < length {
 		n.buf = make([]byte, length)
 	}
-	n.start, n.buf = at, n.buf[:length]
-	if err := readFullAt(n.table.file.r, n.buf, n.table.strings.Offset+at); err != nil {
+	n.start, n.buf = at-before, n.buf[:length]
+	if err := readFullAt(n.table.file.r, n.buf, n.table.strings.Offset+n.start); err != nil {
 		n.buf = n.buf[:0]
 		return fmt.Errorf("read names: %w", err)
 	}

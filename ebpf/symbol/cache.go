@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// manySymbols is the size of a table whose making takes so much more memory than
-// the table, up to ten times, that it is given back to the system at once.
-const manySymbols = 64 << 10
+// largeTable is the size of a table, in bytes, whose making takes so much more
+// memory, up to ten times, that it is given back to the system at once.
+const largeTable = 4 << 20
 
 // tableCache holds the names of executables within a budget of bytes. Those not
 // used for the longest time go first.
@@ -92,7 +92,7 @@ func (c *tableCache) get(o *Object) *tableEntry {
 			mine = true
 			n, status := c.load(o)
 			c.loaded(e, o.ID, n, status)
-			if status.Symbols > manySymbols {
+			if status.Bytes > largeTable {
 				debug.FreeOSMemory()
 			}
 		})

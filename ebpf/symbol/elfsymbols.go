@@ -28,64 +28,73 @@ func readSymbols(file *elffile.File, typ elf.SectionType) (symbolTables, error) 
 	}
 	pool := &fileNames{names: symbols.Names(), golang: file.IsGo()}
 	var tables symbolTables
-	for from := uint64(0); len(tables) < maxTables; {
-		base, count, err := survey(symbols, from)
-		if err != nil || count == 0 {
+	for from, more := uint64(0), true; more && len(tables) < maxTables; {
+		w, err := survey(symbols, from)
+		if err != nil || w.count == 0 {
 			return tables, err
 		}
-		t, err := readWindow(file, symbols, pool, base, count, typ == elf.SHT_DYNSYM)
+		t, err := readWindow(file, symbols, pool, w, typ == elf.SHT_DYNSYM)
 		if err != nil {
 			return tables, err
 		}
 		if len(t.ranges) > 0 {
 			tables = append(tables, t)
 		}
-		if base > 1<<64-1-window {
-			break
-		}
-		from = base + window
+		from, more = w.base+window, w.more
 	}
 	return tables, nil
+}
+
+// stretch is the addresses that one table covers.
+type stretch struct {
+	base  uint64 // of its first symbol
+	count int    // symbols in it
+	more  bool   // there are symbols behind it
 }
 
 // window is how many addresses one table covers.
 const window = 1 << 32
 
-// survey returns the first address at or behind from that has a symbol, and how
-// many symbols there are in the window from there on.
-func survey(symbols *elffile.SymbolTable, from uint64) (base uint64, count int, err error) {
-	base = 1<<64 - 1
+func (w *stretch) holds(addr uint64) bool { return addr >= w.base && addr-w.base < window }
+
+// survey returns the stretch from the first address at or behind from that has a
+// symbol.
+func survey(symbols *elffile.SymbolTable, from uint64) (w stretch, err error) {
+	last := uint64(0)
+	w.base = 1<<64 - 1
 	err = symbols.Functions(func(f elffile.Function) bool {
 		if f.Value >= from {
-			base = min(base, f.Value)
+			w.base, last = min(w.base, f.Value), max(last, f.Value)
+			w.count++
 		}
 		return true
 	})
-	if err != nil || base == 1<<64-1 {
-		return 0, 0, err
+	if err != nil || w.count == 0 || w.holds(last) {
+		return w, err
 	}
+	w.count, w.more = 0, true
 	err = symbols.Functions(func(f elffile.Function) bool {
-		if f.Value >= base && f.Value-base < window {
-			count++
+		if w.holds(f.Value) {
+			w.count++
 		}
 		return true
 	})
-	return base, count, err
+	return w, err
 }
 
-func readWindow(file *elffile.File, symbols *elffile.SymbolTable, pool *fileNames, base uint64, count int, partial bool) (*table, error) {
-	entries := make([]entry, 0, count)
+func readWindow(file *elffile.File, symbols *elffile.SymbolTable, pool *fileNames, w stretch, partial bool) (*table, error) {
+	entries := make([]entry, 0, w.count)
 	err := symbols.Functions(func(f elffile.Function) bool {
-		if f.Value < base || f.Value-base >= window || pool.nameless(&f) || len(entries) == count {
+		if !w.holds(f.Value) || pool.nameless(&f) || len(entries) == w.count {
 			return true
 		}
-		entries = append(entries, toEntry(file, &f, base, partial))
+		entries = append(entries, toEntry(file, &f, w.base, partial))
 		return true
 	})
 	if err != nil {
 		return nil, err
 	}
-	return newTable(base, entries, pool), nil
+	return newTable(w.base, entries, pool), nil
 }
 
 // partialLabel is how far a function of unknown size reaches where not all

@@ -2,6 +2,7 @@ package symbol
 
 import (
 	"sync"
+	"time"
 
 	"github.com/headwater/headwater/ebpf/elffile"
 )
@@ -31,11 +32,21 @@ type files struct {
 	object    *elffile.File // the executable itself
 	debug     *elffile.File // its separate debug file, nil if there is none
 	debugPath string
+	looked    time.Time // when changed last looked
 }
+
+// changeInterval is how long what was read of a file may be used before somebody
+// looks whether it was written to: a system call for each name costs more than the name.
+const changeInterval = time.Second
 
 // changed reports whether somebody wrote to one of the files since it was opened.
 // What was read of it before would lead to wrong names.
 func (f *files) changed() bool {
+	now := time.Now()
+	if now.Sub(f.looked) < changeInterval {
+		return false
+	}
+	f.looked = now
 	return f.object.Changed() || f.debug != nil && f.debug.Changed()
 }
 
