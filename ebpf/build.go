@@ -23,7 +23,7 @@ const (
 	unknownFunction = "[unknown]"         // code outside any file
 )
 
-// namer turns frames into locations, each once while it lives.
+// namer turns frames into locations, each once while it lives, those of a target at once.
 type namer struct {
 	tracker    *process.Tracker
 	symbolizer *symbol.Symbolizer
@@ -46,6 +46,15 @@ type namedFrame struct {
 	demangle symbol.DemangleMode
 	inline   bool
 	pid      uint32 // of frames outside of any file
+}
+
+func keyOf(f kernel.Frame, pid uint32, o Options) namedFrame {
+	f.Flags &= kernel.ReturnAddress // how the frame was found changes nothing
+	key := namedFrame{Frame: f, demangle: o.Demangle, inline: o.InlineFrames}
+	if f.Exe == 0 {
+		key.pid = pid
+	}
+	return key
 }
 
 type kernelAddress struct {
@@ -79,12 +88,34 @@ func newNamer(t *process.Tracker, s *symbol.Symbolizer, j *jit.Processes) *namer
 // profiles names what a target did.
 func (n *namer) profiles(c *targetCounts, a *aggregate, clock *pprof.Clock) []Profile {
 	b := pprof.NewBuilder(pprof.Options{Period: int64(a.period), Time: a.ended, Duration: a.ended.Sub(a.begun), Series: series(c.target.Labels()), Clock: clock})
+	n.meet(c, a.options)
 	var locations []*pprof.Location
 	for _, s := range c.stacks {
 		locations = n.stack(locations[:0], &s.stack, a.options)
 		b.Add(locations, int64(s.count)*int64(a.period), labels(&s.stack, a.options))
 	}
 	return describe(b, c, a)
+}
+
+// meet names the addresses that are new, in their order: what one is named by lies
+// beside what its neighbours are, and so is read once.
+func (n *namer) meet(c *targetCounts, o Options) {
+	var fresh []namedFrame
+	for _, s := range c.stacks {
+		for _, f := range s.user {
+			key := keyOf(f, s.pid, o)
+			if _, known := n.locations[key]; !known {
+				n.locations[key] = userLocation{}
+				fresh = append(fresh, key)
+			}
+		}
+	}
+	slices.SortFunc(fresh, func(a, b namedFrame) int {
+		return cmp.Or(cmp.Compare(a.Exe, b.Exe), cmp.Compare(a.Address, b.Address))
+	})
+	for _, key := range fresh {
+		n.locations[key] = n.newLocation(key)
+	}
 }
 
 // series is what a receiver will know of labels: reserved ones are not sent.
@@ -189,16 +220,7 @@ func (n *namer) pseudoLocation(name string) *pprof.Location {
 }
 
 func (n *namer) location(f kernel.Frame, pid uint32, o Options) *pprof.Location {
-	f.Flags &= kernel.ReturnAddress // how the frame was found changes nothing
-	key := namedFrame{Frame: f, demangle: o.Demangle, inline: o.InlineFrames}
-	if f.Exe == 0 {
-		key.pid = pid
-	}
-	l, ok := n.locations[key]
-	if !ok {
-		l = n.newLocation(key)
-		n.locations[key] = l
-	}
+	l := n.locations[keyOf(f, pid, o)]
 	switch {
 	case l.Mapping == nil:
 		n.counts.noModule++
