@@ -20,12 +20,14 @@ const framesOfC = 4
 // distributions do, no frame pointers, and each call a frame.
 var withoutFramePointers = []string{"-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"}
 
-// chainLeaf and chainMain are the two ends of a chain program. Its argument is
-// how many milliseconds of CPU to burn; without one, it does not end.
+// chainLeaf and chainMain are the two ends of a chain program. Its arguments are
+// how many milliseconds of CPU to burn, at least and below, and how many times as
+// long to live; without one, it does not end.
 const (
 	chainLeaf = `#define _GNU_SOURCE
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 #define OWN __attribute__((noinline, noclone)) static
 
 static volatile unsigned long sink;
@@ -50,9 +52,14 @@ OWN unsigned long f0(unsigned long x)
 `
 	chainMain = `int main(int argc, char **argv)
 {
+	double least = argc > 1 ? atof(argv[1]) : 0, most = argc > 2 ? atof(argv[2]) : least;
+	double burn = 1e6 * (least + (most - least) * (getpid() %% 101) / 101), sleep = argc > 3 ? (atof(argv[3]) - 1) * burn : 0;
+
 	if (argc > 1)
-		end = used() + atof(argv[1]) * 1000000;
-	return f%d(argc) == 1;
+		end = used() + burn;
+	int x = f%d(argc) == 1;
+	nanosleep(&(struct timespec){ .tv_nsec = sleep }, NULL);
+	return x;
 }
 `
 )

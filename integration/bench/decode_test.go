@@ -74,7 +74,7 @@ func TestParseOTLP(t *testing.T) {
 // TestParsePush reads a profile as Headwater makes them.
 func TestParsePush(t *testing.T) {
 	var id uint64
-	mapping := &profile.Mapping{ID: 1, File: "[kernel]"}
+	mapping := &profile.Mapping{ID: 1, File: "[kernel.kallsyms]"}
 	program := &profile.Mapping{ID: 2, File: "/bin/burn"}
 	nothing := &profile.Mapping{ID: 3}
 	p := &profile.Profile{

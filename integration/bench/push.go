@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -57,9 +58,12 @@ func pprofStacks(p *profile.Profile) []stack {
 			}
 			var missing int
 			switch {
-			case location.Mapping != nil && location.Mapping.File == "[kernel]":
+			case location.Mapping != nil && location.Mapping.File == "[kernel.kallsyms]":
 			case location.Address != 0: // others are no code
 				s.frames++
+				if unnamed.MatchString(name) {
+					s.unnamed++
+				}
 			case strings.HasPrefix(name, "[incomplete: "):
 				s.broken, s.reason = true, name
 			case scan(name, "[truncated %d frames]", &missing):
@@ -72,6 +76,9 @@ func pprofStacks(p *profile.Profile) []stack {
 	}
 	return stacks
 }
+
+// unnamed is how we show an address that no symbol covers.
+var unnamed = regexp.MustCompile(`\+0x[0-9a-f]+$`)
 
 func scan(text, format string, value *int) bool {
 	n, err := fmt.Sscanf(text, format, value)

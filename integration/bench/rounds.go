@@ -24,7 +24,7 @@ type costlyWork struct {
 	start      func() (stop func(), err error)
 }
 
-var shortLived = []short{{2, 200}, {20, 40}, {100, 8}}
+var shortLived = []short{{milliseconds: 2, rate: 200}, {milliseconds: 20, rate: 40}, {milliseconds: 100, rate: 8}}
 
 func newBench(o options, w *workshop) *bench {
 	contenders := o.contenders()
@@ -117,10 +117,13 @@ func (b *bench) parts() []part {
 	return parts
 }
 
+// keepBusy keeps CPUs from being idle, by programs that let everybody else go first.
+func (b *bench) keepBusy() (burners, error) { return b.chain(busyFrames, lowestPriority) }
+
 // launch starts a contender on CPUs that are kept busy, so that the first sample
-// comes, by programs that let everybody else go first.
+// comes.
 func (b *bench) launch(contender int, how settings) (*profiler, error) {
-	busy, err := b.chain(shortFrames, lowestPriority)
+	busy, err := b.keepBusy()
 	if err != nil {
 		return nil, err
 	}

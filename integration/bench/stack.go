@@ -4,11 +4,12 @@ import "time"
 
 // stack is what a profiler reported of some samples.
 type stack struct {
-	comm   string
-	count  int
-	frames int  // of the user part
-	broken bool // the user part ends early, by the profiler's own account
-	reason string
+	comm    string
+	count   int
+	frames  int  // of the user part
+	unnamed int  // of these, without the name of a function
+	broken  bool // the user part ends early, by the profiler's own account
+	reason  string
 
 	// The samples were taken within these times. A profiler that tells no time of
 	// each has those of the whole profile.

@@ -37,13 +37,15 @@ type workshop struct {
 	chains   map[int]string
 }
 
-// shortFrames is the depth of the programs that do not live long.
-const shortFrames = 14
+const (
+	shortFrames = 14 // depth of the programs that do not live long
+	busyFrames  = 12 // of those that only keep CPUs from being idle
+)
 
 // newWorkshop compiles what is needed into a directory.
 func newWorkshop(dir string, depths []int) (*workshop, error) {
 	w := &workshop{dir: dir, chains: map[int]string{}, spawn: filepath.Join(dir, "spawn")}
-	for _, frames := range append([]int{shortFrames}, depths...) {
+	for _, frames := range append([]int{shortFrames, busyFrames}, depths...) {
 		path, err := buildChain(dir, frames)
 		if err != nil {
 			return nil, err
@@ -120,12 +122,22 @@ func (w *workshop) chain(frames, nice int) (burners, error) { return burn(w.chai
 // short is a stream of processes that each burn some CPU and end.
 type short struct {
 	milliseconds int
-	rate         int // a second
+	rate         int      // a second
+	arguments    []string // of the chain program; nil: just milliseconds
 }
+
+// living is a stream of processes that are gone after 5 to 20 ms, most of them
+// asleep: on a CPU they are for 2 to 8 ms.
+var living = short{5, 200, []string{"2", "8", "2.5"}}
 
 // shortProcesses runs a stream of processes for a while and returns how many there were.
 func (w *workshop) shortProcesses(s short, length time.Duration) (int, error) {
-	cmd := exec.Command(w.spawn, fmt.Sprint(s.rate), fmt.Sprint(length.Seconds()), w.chains[shortFrames], fmt.Sprint(s.milliseconds))
+	arguments := s.arguments
+	if arguments == nil {
+		arguments = []string{fmt.Sprint(s.milliseconds)}
+	}
+	arguments = append([]string{fmt.Sprint(s.rate), fmt.Sprint(length.Seconds()), w.chains[shortFrames]}, arguments...)
+	cmd := exec.Command(w.spawn, arguments...)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
