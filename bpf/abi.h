@@ -114,6 +114,7 @@ enum ra_rule {
 	/* x86: as RA_DEFAULT. In the dynamic loader, whose lazy binding has CFA = rbx + off, rows follow rbx: */
 	RA_KEEP_RBX = 5,    /* unchanged */
 	RA_RESTORE_RBX = 6, /* *(CFA + ra_off); wide rules only */
+	RA_CLONE = 7,       /* x86, leaf only: as RA_DEFAULT, but none where rax is 0: in a child of the system call clone */
 };
 
 /* One unwind rule: in force from `off` to the next row of its page. One word. */

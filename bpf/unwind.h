@@ -15,7 +15,8 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 enum {
-	REG_RBX = 3, /* DWARF number */
+	REG_RAX = 0, /* DWARF numbers */
+	REG_RBX = 3,
 	MAX_STACK_SWITCHES = 4,
 	WINDOW_WORDS = 64, /* of the stack, read at once: several frames' worth */
 	BELOW_RETURN_ADDRESS = 64, /* bytes where callee-saved registers may be */
@@ -362,6 +363,13 @@ ALWAYS_INLINE int find_return_address(struct unwinder *u, const struct wide_rule
 	case RA_RESTORE_RBX:
 		if (!CALL_PUSHES_RETURN_ADDRESS)
 			return OUTCOME_UNSUPPORTED_RULE;
+		at = cfa - 8;
+		break;
+	case RA_CLONE:
+		if (!CALL_PUSHES_RETURN_ADDRESS || !u->full)
+			return OUTCOME_UNSUPPORTED_RULE;
+		if (!u->regs.general[REG_RAX])
+			return OUTCOME_COMPLETE;
 		at = cfa - 8;
 		break;
 	case RA_DEFAULT:

@@ -81,6 +81,13 @@ func callRules() []rule {
 			form:  `ROOT(?: spawn(?: burn|(?: LIBC){1,2}| PLT)?| LIBC| VDSO| PLT)?`,
 			among: map[string]int{`spawn libc\.so\.6:(?:__|__libc_)?vfork$`: 10, `spawn burn$`: 5},
 		}}},
+		// In the system call that makes a process, and after it, libc has no CFI: it could not be right in both. The
+		// child has another stack, and begins where the parent returns.
+		{name: "hwspawn", start: runs("hwspawn", "rules/spawn.c"), want: []stacksOf{{
+			comm:  "hwspawn",
+			form:  `ROOT(?: turn(?: LIBC| PLT)*| LIBC| VDSO| PLT)?|libc\.so\.6:(?:__)?clone3?(?: LIBC| LD)*`,
+			among: map[string]int{`turn(?: LIBC)+ libc\.so\.6:(?:__)?clone3?$`: 20},
+		}}},
 		// Both expressions for the CFA in a procedure linkage table, and the resolver that it jumps to.
 		{name: "hwlazy", start: lazyProgram("hwlazy"), want: []stacksOf{{comm: "hwlazy", form: lazy, among: binding}}},
 		{name: "hwlazyibt", start: lazyProgram("hwlazyibt", "-fcf-protection", "-Wl,-z,ibtplt"), want: []stacksOf{{comm: "hwlazyibt", form: lazy, among: binding}}},
@@ -106,10 +113,9 @@ func callRules() []rule {
 
 // frameRules: prologues, epilogues, large and deep stacks.
 func frameRules() []rule {
-	// At the system call that makes a thread and after it, libc has no CFI, so that it is not wrong for the child.
 	huge := func(name, form string, flags ...string) rule {
 		return rule{name: name, start: runs(name, "rules/huge.c", flags...), want: []stacksOf{{
-			comm: name, form: `ROOT(?: LIBC)*|\[incomplete: no_row in libc\.so\.6\] LIBC|LIBC(?: LIBC(?: worker(?: ` + form + `| LIBC| VDSO| PLT)?)?)?`, among: map[string]int{"burn$": 80},
+			comm: name, form: `ROOT(?: LIBC)*|LIBC(?: LIBC(?: worker(?: ` + form + `| LIBC| VDSO| PLT)?)?)?`, among: map[string]int{"burn$": 80},
 		}}}
 	}
 	return []rule{
@@ -146,9 +152,8 @@ func stackRules() []rule {
 			among: map[string]int{"^LIBC coroutine step burn$": 80},
 		}}},
 		{name: "hwclone", start: runs("hwclone", "rules/clone.c"), want: []stacksOf{{
-			comm: "hwclone",
-			// At the system call and after, libc has no CFI, so that it is not wrong for the child.
-			form:  `ROOT(?: LIBC)*|\[incomplete: no_row in libc\.so\.6\] LIBC|libc\.so\.6:(?:__)?clone(?: worker(?: burn| VDSO| LIBC| PLT)?)?`,
+			comm:  "hwclone",
+			form:  `ROOT(?: LIBC)*|libc\.so\.6:(?:__)?clone(?: worker(?: burn| VDSO| LIBC| PLT)?)?`,
 			among: map[string]int{`^libc\.so\.6:(?:__)?clone worker burn$`: 80},
 		}}},
 		{name: "hwrawclone", start: runs("hwrawclone", "rules/clone.c", "-DRAW"), want: []stacksOf{{

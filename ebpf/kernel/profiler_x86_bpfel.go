@@ -245,6 +245,7 @@ const (
 	profilerRaRuleRA_REG         profilerRaRule = 4
 	profilerRaRuleRA_KEEP_RBX    profilerRaRule = 5
 	profilerRaRuleRA_RESTORE_RBX profilerRaRule = 6
+	profilerRaRuleRA_CLONE       profilerRaRule = 7
 )
 
 type profilerSample struct {

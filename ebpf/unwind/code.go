@@ -14,6 +14,7 @@ type code struct {
 	size        uint64   // bytes of all segments
 	library     bool     // the C library
 	trampolines [][]byte // what signal trampolines look like
+	clones      []cloneCall
 	starts      [][]byte // what the ends of coroutines' stacks look like
 }
 
@@ -23,7 +24,7 @@ type segment struct {
 }
 
 func newCode(s Sections) *code {
-	c := &code{trampolines: trampolines(s.Machine), starts: coroutineStarts(s.Machine), library: s.CLibrary}
+	c := &code{trampolines: trampolines(s.Machine), clones: cloneCalls(s.Machine), starts: coroutineStarts(s.Machine), library: s.CLibrary}
 	for _, text := range s.Text {
 		if text.Addr+text.Size < text.Addr {
 			continue // beyond the address space
@@ -90,8 +91,8 @@ func (c *code) wanted(rows []Row) bool {
 // overlap is more than the length of any known code.
 const overlap = 16
 
-// markKnownCode returns rows with those of signal trampolines and coroutines'
-// starts in the page.
+// markKnownCode returns rows with those of signal trampolines, system calls that
+// make threads and processes, and coroutines' starts in the page.
 //
 // A handler was not called from its trampoline but returns there, so that its pc
 // is looked up one byte early: the row begins in the instruction before, which
@@ -99,6 +100,7 @@ const overlap = 16
 // the pc is during the system call. What rows say about the trampoline is wrong: they are not of a signal frame.
 func (b *builder) markKnownCode(rows []Row) []Row {
 	signal := Row{CFA: CFASignal, CFAOff: b.table.machine.signalSP}
+	clone := Row{CFA: CFASP, CFAOff: 8, Rules: rules(FPSame, RAClone)}
 	outermost := Row{CFA: CFASP, CFAOff: 8, Rules: rules(FPSame, RAUndefined)}
 	for i := range b.code.segments {
 		s := &b.code.segments[i]
@@ -121,6 +123,14 @@ func (b *builder) markKnownCode(rows []Row) []Row {
 				rows = b.mark(rows, first+at-1, end, signal)
 			}
 		}
+		for _, call := range b.code.clones {
+			for at := range call.occurrences(text) {
+				// What call frame information says stands.
+				if at += first; at >= 0 && at < b.size && rows[find(rows, at)].CFA == CFANone {
+					rows = b.mark(rows, at, at+call.size, clone)
+				}
+			}
+		}
 		for _, pattern := range b.code.starts {
 			for at := range occurrences(text, pattern) {
 				rows = b.mark(rows, first+at-1, first+at, outermost)
@@ -141,6 +151,39 @@ func coroutineStarts(m elf.Machine) [][]byte {
 	}
 	// mov %rbx,%rsp; mov (%rsp),%rdi; test %rdi,%rdi
 	return [][]byte{{0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24, 0x48, 0x85, 0xff}}
+}
+
+// cloneCall is how a C library makes the system call clone or clone3 and returns.
+type cloneCall struct {
+	code, next []byte // with one byte between them, the distance of the jump that ends code
+	size       int    // bytes until the parent has returned, or jumps to where it does
+}
+
+// cloneCalls returns the code that has no call frame information from the system
+// call on, since that could not be right for parent and child. But the kernel
+// copies a process meanwhile, which takes long.
+func cloneCalls(m elf.Machine) []cloneCall {
+	if m != elf.EM_X86_64 {
+		return nil
+	}
+	return []cloneCall{
+		// syscall; test %rax,%rax; jl error; je child; ret: glibc
+		{[]byte{0x0f, 0x05, 0x48, 0x85, 0xc0, 0x7c}, []byte{0x74, 0x01, 0xc3}, 10},
+		// syscall; test %eax,%eax; jne parent; xor %ebp,%ebp: musl
+		{[]byte{0x0f, 0x05, 0x85, 0xc0, 0x75}, []byte{0x31, 0xed}, 6},
+	}
+}
+
+// occurrences yields where in text c is.
+func (c *cloneCall) occurrences(text []byte) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for at := range occurrences(text, c.code) {
+			next := at + len(c.code) + 1
+			if next < len(text) && bytes.HasPrefix(text[next:], c.next) && !yield(at) {
+				return
+			}
+		}
+	}
 }
 
 // mark returns rows with row in force in the part of [start, end) that is in the

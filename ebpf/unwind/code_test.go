@@ -166,3 +166,33 @@ func TestCoroutineStart(t *testing.T) {
 		checkPage(t, table, textPage, slices.DeleteFunc(rows, func(row string) bool { return row == "" })...)
 	}
 }
+
+// TestCloneCall has the system call clone of two C libraries in gaps, which
+// returns in the parent alone. What .eh_frame says stands.
+func TestCloneCall(t *testing.T) {
+	glibc := ehtest.Asm{0x0f, 0x05, 0x48, 0x85, 0xc0, 0x7c, 0x18, 0x74, 0x01, 0xc3, 0x31, 0xed} // syscall; test %rax,%rax; jl; je; ret; xor %ebp,%ebp
+	musl := ehtest.Asm{0x0f, 0x05, 0x85, 0xc0, 0x75, 0x0f, 0x31, 0xed}                          // syscall; test %eax,%eax; jne; xor %ebp,%ebp
+	other := ehtest.Asm{0x0f, 0x05, 0x48, 0x85, 0xc0, 0x7c, 0x18, 0xc3}                         // another system call
+	f, cie := x86Frames()
+	f.FDE(cie, text+0x80, 32, offset(16))
+	table, err := FromSections(Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes), Text: codeAt(4096, map[int]ehtest.Asm{
+		0x20: glibc, 0x40: musl, 0x60: other, 0x88: glibc,
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := checkPage(t, table, textPage, "0 no rule", "20 cfa=sp+8 ra=*(cfa-8) unless rax=0", "2a no rule", "40 cfa=sp+8 ra=*(cfa-8) unless rax=0", "46 no rule",
+		"80 cfa=sp+16", "a0 no rule")
+
+	rule, stack := page.Rule(text+0x22), words{0x7000: 0x1234}
+	parent := Regs{PC: text + 0x22, SP: 0x7000, Exact: true, Full: true}
+	parent.General[rax] = 42
+	child := parent
+	child.General[rax] = 0
+	if o := Step(x86, rule, &parent, stack); o != Unset || parent.PC != 0x1234 || parent.SP != 0x7008 {
+		t.Errorf("parent: %v, pc %#x, sp %#x, want a caller at 0x1234 with sp 0x7008", o, parent.PC, parent.SP)
+	}
+	if o := Step(x86, rule, &child, stack); o != Complete {
+		t.Errorf("child: %v, want %v: its stack is a new one", o, Complete)
+	}
+}

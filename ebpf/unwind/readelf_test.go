@@ -204,7 +204,7 @@ func checkGaps(t *testing.T, p *pages, fdes []ehtest.FDE) {
 			continue
 		}
 		gaps++
-		if got := p.rule(f.End); got.CFA != CFANone && (got.CFA != CFASignal || p.rule(f.End-1) != got) {
+		if got := p.rule(f.End); got.CFA != CFANone && got.RA() != RAClone && (got.CFA != CFASignal || p.rule(f.End-1) != got) {
 			t.Fatalf("pc %#x, behind an FDE: %s", f.End, got)
 		}
 	}

@@ -68,6 +68,10 @@ const (
 	// with CFA = rbx + off, rows say what becomes of rbx as well.
 	RAKeepRBX    // rbx stays as it is
 	RARestoreRBX // rbx = *(CFA + RAOff)         wide rules only
+
+	// x86-64: as RADefault, but none where rax is 0, in a child of the system call
+	// clone, whose stack is a new one. For the leaf, where rax is known.
+	RAClone
 )
 
 // Row is the rule in force from one pc on until the next row of its page.
@@ -226,6 +230,8 @@ func (w WideRule) raString() string {
 		return fmt.Sprintf(" rbx=*(cfa%+d)", w.RAOff)
 	case RAUndefined:
 		return " ra=undefined"
+	case RAClone:
+		return " ra=*(cfa-8) unless rax=0"
 	case RALR:
 		return " ra=lr"
 	case RAAtCFA:

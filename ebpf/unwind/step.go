@@ -165,6 +165,17 @@ func (s *stepper) returnAddress(cfa uint64) (uint64, Outcome) {
 			return 0, UnsupportedRule
 		}
 		ra, o = s.read(cfa-8, 0)
+	case RAClone:
+		child, o := s.general(rax)
+		switch {
+		case s.arm:
+			return 0, UnsupportedRule
+		case o != Unset:
+			return 0, o
+		case child == 0:
+			return 0, Complete
+		}
+		return s.read(cfa-8, 0)
 	case RADefault:
 		at := cfa - 8
 		if s.arm {
@@ -295,8 +306,11 @@ func (s *stepper) record() Outcome {
 	return Unset
 }
 
-// rbx is the DWARF number of that register.
-const rbx = 3
+// DWARF numbers of registers.
+const (
+	rax = 0
+	rbx = 3
+)
 
 // general returns the general register with DWARF number reg.
 func (s *stepper) general(reg uint8) (uint64, Outcome) {
