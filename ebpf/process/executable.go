@@ -6,6 +6,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -70,7 +71,8 @@ func (e *Executable) load(store Store) error {
 	return err
 }
 
-// textRange returns the first and last ELF virtual address in the given segments.
+// textRange returns the first and last ELF virtual address in the pages of memory that
+// the given segments are mapped by.
 func textRange(segments []elffile.Segment) (first, last uint64, ok bool) {
 	for _, s := range segments {
 		end := s.Vaddr + s.Memsz
@@ -82,7 +84,8 @@ func textRange(segments []elffile.Segment) (first, last uint64, ok bool) {
 		}
 		first, last = min(first, s.Vaddr), max(last, end-1)
 	}
-	return first, last, ok
+	memoryPage := uint64(os.Getpagesize())
+	return first &^ (memoryPage - 1), last | (memoryPage - 1), ok
 }
 
 // Segment returns the executable segment that holds vaddr.
