@@ -44,7 +44,7 @@ enum limits {
 	MAX_COPIES = 256, /* of stacks, a second and CPU */
 	MAX_PARTS = 8, /* of a deep stack, that follow the copy */
 	MAX_RECORDS_TO_OTHER_STACK = 64,
-	FRAMES_WITHOUT_POINTER = 8192, /* bytes that they may take at a thread's beginning */
+	FRAMES_WITHOUT_POINTER = 32768, /* bytes that they may take at a thread's beginning */
 	LOG_WORDS = 65536, /* a sample begins in the first so many words of a CPU's log, ... */
 	SAMPLE_WORDS = 12800, /* ... and takes at most so many more */
 	LOG_RESERVE = LOG_WORDS / 4, /* words that copies of stacks leave to samples */

@@ -23,7 +23,8 @@ struct log {
 	__u64 parts;       /* copied so far */
 	__u64 part_time;   /* of the sample that they are parts of */
 	__u64 other_stack; /* address of one that the frame pointers lead to; 0: none */
-	__u64 outermost;   /* address of the last frame record of this stack, by frame pointers; 0: not known */
+	__u64 stack_end;   /* above which this one has no frames, by frame pointers; 0: not known */
+	__u64 other_end;   /* that of the other one */
 	struct unwinder unwinder;
 	__u64 words[LOG_WORDS + SAMPLE_WORDS] __attribute__((aligned(4096)));
 };

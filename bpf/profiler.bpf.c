@@ -113,27 +113,31 @@ __attribute__((noinline)) int find_other_stack(__u32 cpu)
 	if (!log)
 		return 0;
 	__u64 low = log->unwinder.regs.sp - RED_ZONE, fp = log->unwinder.regs.fp;
-	__u64 record[2], last = 0;
+	__u64 record[2], last = 0, end;
 
 	log->other_stack = 0;
-	log->outermost = 0;
+	log->stack_end = 0;
+	log->other_end = 0;
 	for (int i = 0; i < MAX_RECORDS_TO_OTHER_STACK; i++) {
 		if ((fp & 7) || read_user(record, sizeof(record), fp))
 			return 0;
 		int called = follows_call(STRIP_PAC(record[1]));
 		if (fp < low || fp - low >= MAX_PARTS * MAX_STACK_BYTES) {
-			if (called) {
-				log->other_stack = fp & ~(STACK_PAGE - 1ULL);
-				log->outermost = last;
-			}
-			return 0;
+			if (!called || log->other_stack)
+				return 0;
+			log->other_stack = fp & ~(STACK_PAGE - 1ULL);
+			log->stack_end = (last ? last : low) + STACK_PAGE;
+			low = fp;
 		}
-		if (!record[0]) {
-			if (last)
-				log->outermost = fp;
-			return 0;
+		if (!record[0] && last) {
+			/* Nobody called the first function of a goroutine; that of a thread may have been, without frame pointers. */
+			end = fp + sizeof(record) + (called ? FRAMES_WITHOUT_POINTER : 0);
+			if (log->other_stack)
+				log->other_end = end;
+			else
+				log->stack_end = end;
 		}
-		if (!called)
+		if (!record[0] || !called)
 			return 0;
 		last = fp;
 		fp = record[0];
@@ -153,7 +157,7 @@ __attribute__((noinline)) int take_part(__u32 cpu)
 	s->time = log->part_time;
 	s->flags = SAMPLE_PART;
 	s->sp = log->part + RED_ZONE;
-	copy_stack(s);
+	copy_stack(log, s);
 	set_size(s);
 	find_next_part(log, s);
 	log->next = end_of(log, s);

@@ -175,41 +175,38 @@ ALWAYS_INLINE __u64 first_stack_word(void)
 }
 
 /*
+ * Where the stack ends above which there are no frames; 0 if that is not known. That
+ * of a program's first thread ends where the kernel began it. Of others frame
+ * pointers may tell.
+ */
+ALWAYS_INLINE __u64 end_of_stack(const struct log *log, const struct sample *s)
+{
+	__u64 first = first_stack_word();
+
+	if (s->sp < first && first - s->sp < (MAX_PARTS + 1ULL) * MAX_STACK_BYTES)
+		return first;
+	return log->stack_end;
+}
+
+/*
  * Copies the user stack behind the frames, page by page: what a frame has not
  * touched may not be there, and what is above it is wanted all the same; but no
  * frame is above the program's first.
  */
-ALWAYS_INLINE void copy_stack(struct sample *s)
+ALWAYS_INLINE void copy_stack(const struct log *log, struct sample *s)
 {
 	__u64 *to = body(s, words_before_stack(s));
 	__u64 from = (s->sp - RED_ZONE) & ~(STACK_PAGE - 1ULL);
-	__u64 first = first_stack_word();
+	__u64 end = end_of_stack(log, s);
 
 	for (__u32 i = 0; i < STACK_PAGES; i++) {
-		if (s->sp < first && from + i * STACK_PAGE > first)
+		if (end && from + i * STACK_PAGE >= end)
 			break;
 		if (bpf_probe_read_user(to + i * (STACK_PAGE / 8), STACK_PAGE, (const void *)(from + i * STACK_PAGE)))
 			continue;
 		s->stack_pages |= 1U << i;
 		s->stack_bytes = (i + 1) * STACK_PAGE;
 	}
-}
-
-/*
- * Whether the stack goes on behind a part. That of a program's first thread ends
- * where the kernel began it. Of others frame pointers tell, where there are any;
- * below the record that they end at are few frames without. Else we see no end but memory that
- * is not there, which is more than a page or two: those may be of a large frame.
- */
-ALWAYS_INLINE int stack_goes_on(const struct log *log, const struct sample *s, __u64 end)
-{
-	__u64 first = first_stack_word();
-
-	if (s->sp < first && first - s->sp < (MAX_PARTS + 1ULL) * MAX_STACK_BYTES)
-		return end < first;
-	if (log->outermost && end > log->outermost + FRAMES_WITHOUT_POINTER)
-		return 0;
-	return s->stack_pages != 0;
 }
 
 /* Decides what to copy next: on up the stack while there is something, then the other one. */
@@ -220,12 +217,15 @@ ALWAYS_INLINE void find_next_part(struct log *log, struct sample *s)
 	log->part = 0;
 	if (++log->parts > MAX_PARTS || !has_room_for_copy(log, end_of(log, s)))
 		return;
-	if (stack_goes_on(log, s, end)) {
+	/* Where the stack ends is memory that is not there: more than a page or two, which may be of a large frame. */
+	__u64 last = end_of_stack(log, s);
+
+	if (last ? end < last : s->stack_pages != 0) {
 		log->part = end;
 	} else {
 		log->part = log->other_stack;
+		log->stack_end = log->other_end;
 		log->other_stack = 0;
-		log->outermost = 0;
 	}
 	if (log->part)
 		s->flags |= SAMPLE_CONTINUED;
@@ -298,7 +298,7 @@ ALWAYS_INLINE void end_sample(struct log *log, int outcome)
 	if (walk_missed(outcome) && (config & CONFIG_COPY_STACKS)) {
 		if (may_copy(log, s)) {
 			copy_registers(u, s);
-			copy_stack(s);
+			copy_stack(log, s);
 			set_size(s);
 			log->parts = 0;
 			log->part_time = s->time;

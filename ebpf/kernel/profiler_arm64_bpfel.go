@@ -130,7 +130,7 @@ const (
 	profilerLimitsMAX_COPIES                 profilerLimits = 256
 	profilerLimitsMAX_PARTS                  profilerLimits = 8
 	profilerLimitsMAX_RECORDS_TO_OTHER_STACK profilerLimits = 64
-	profilerLimitsFRAMES_WITHOUT_POINTER     profilerLimits = 8192
+	profilerLimitsFRAMES_WITHOUT_POINTER     profilerLimits = 32768
 	profilerLimitsLOG_WORDS                  profilerLimits = 65536
 	profilerLimitsSAMPLE_WORDS               profilerLimits = 12800
 	profilerLimitsLOG_RESERVE                profilerLimits = 16384
@@ -151,7 +151,8 @@ type profilerLog struct {
 	Parts      uint64
 	PartTime   uint64
 	OtherStack uint64
-	Outermost  uint64
+	StackEnd   uint64
+	OtherEnd   uint64
 	Unwinder   struct {
 		_    structs.HostLayout
 		Regs struct {
@@ -181,7 +182,7 @@ type profilerLog struct {
 		WindowBase   uint64
 		Window       [64]uint64
 	}
-	_     [3104]byte
+	_     [3096]byte
 	Words [78336]uint64
 }
 
