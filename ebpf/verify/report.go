@@ -20,6 +20,7 @@ type Report struct {
 
 	Samples    uint64            `json:"samples"`     // taken
 	Lost       uint64            `json:"lost"`        // taken, but there was no room for them; of any process
+	Uncopied   uint64            `json:"not_copied"`  // stacks that missed a table and were not copied: no room, or too many; of any process
 	UserStacks uint64            `json:"user_stacks"` // of these, with a user part
 	Complete   float64           `json:"complete"`    // share of user stacks, 0 to 1
 	Outcomes   map[string]uint64 `json:"outcomes"`    // of samples

@@ -14,7 +14,7 @@ import (
 func (r *Report) WriteText(w io.Writer) error {
 	t := &text{w: w}
 	t.printf("%d samples in %.1f s, %d with a user stack, of which %s are complete\n", r.Samples, r.Seconds, r.UserStacks, percent(r.Complete))
-	t.printf("%d samples lost, for want of room\n", r.Lost)
+	t.printf("%d samples lost for want of room, %d stacks not copied for want of room or because of the limit\n", r.Lost, r.Uncopied)
 	t.printf("%d stacks compared: %d agree; %d walked in the kernel, %d finished in user space by the same rows, %d by complete CFI\n",
 		r.Stacks, r.StacksAgreed, r.InKernel, r.ByRows, r.ByCFI)
 	t.printf("%d frames compared: %d agree, %s\n", r.Frames, r.FramesAgreed, percent(r.Agreement))

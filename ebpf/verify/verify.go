@@ -91,7 +91,7 @@ func (v *Verifier) Run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	report := v.results.report(time.Since(begun), v.feed.Tracker)
-	report.Lost = counters.Lost
+	report.Lost, report.Uncopied = counters.Lost, counters.Uncopied
 	report.Errors = v.feed.Tracker.Errors()
 	return report, nil
 }
