@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build run test large race fuzz bench bench-peer resident generate check kernel-test verify-mixed named-share soak fmt pyroscope grafana-agent-flow agent-test
+.PHONY: help build run test large race fuzz bench bench-peer resident generate check kernel-test kubernetes-test verify-mixed named-share soak fmt pyroscope grafana-agent-flow agent-test
 
 # The version is git's, unless git refuses to look into a checkout that belongs to somebody else.
 STAMP    := $(shell git status --short >/dev/null 2>&1 && echo true || echo false)
@@ -80,6 +80,10 @@ agent-test: pyroscope grafana-agent-flow ## compare runtime and component with t
 kernel-test: ## load and run the BPF programs on kernels 5.10 to 7.2, on amd64 and arm64, emulated
 	integration/packages kernels
 	go run ./integration/kernels
+
+kubernetes-test: pyroscope ## profile pods of a real kube-apiserver, which it builds from Go modules in 10 minutes or more; needs root
+	integration/packages test
+	cd integration/kubeapiserver && go run . env -C $(CURDIR) REQUIRE_KERNEL=1 go test -count=1 -timeout 30m -v -run '^TestKubernetes$$' ./integration
 
 verify-mixed: build ## compare stacks with full CFI for LOAD_SECONDS (60) under each of two sets of programs; needs root
 	integration/packages load
