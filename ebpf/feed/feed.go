@@ -75,6 +75,11 @@ func (f *Feed) AddCPUs(rate int) error {
 	return errors.Join(f.sideBand.AddCPUs(), f.Kernel.Start(rate))
 }
 
+// followInterval is the least time between two looks at the side-band for its own
+// sake. A program that starts makes tens of records one after another, and to wake up
+// costs more than to read them; who misses something looks at once.
+const followInterval = 5 * time.Millisecond
+
 // Follow keeps the tracker up to date until Stop; it then returns
 // kernel.ErrClosed.
 func (f *Feed) Follow() error {
@@ -86,6 +91,7 @@ func (f *Feed) Follow() error {
 		if err := f.catchUp(); err != nil {
 			return err
 		}
+		time.Sleep(followInterval)
 	}
 }
 
