@@ -16,14 +16,12 @@ func PageShift(f *elffile.File) uint8 {
 	for _, s := range f.TextSegments() {
 		text += s.Memsz
 	}
-	if s, err := f.OpenEHFrame(); err == nil {
-		frames = s.Size
-	}
-	if s, err := f.OpenDebugFrame(); err == nil {
-		frames = max(frames, s.Size)
-	}
 	if f.IsGo() {
-		frames = max(frames, text/goTextForFrames)
+		frames = text / goTextForFrames
+	} else if s, err := f.OpenEHFrame(); err == nil {
+		frames = s.Size
+	} else if s, err := f.OpenDebugFrame(); err == nil {
+		frames = s.Size
 	}
 	shift := uint8(MinPageShift)
 	for shift < MaxPageShift && text>>shift > frames/minPageFrames {
