@@ -80,6 +80,7 @@ agent-test: pyroscope grafana-agent-flow ## compare runtime and component with t
 kernel-test: ## load and run the BPF programs on kernels 5.10 to 7.2, on amd64 and arm64, emulated
 	integration/packages kernels
 	go run ./integration/kernels
+	go run ./integration/kernels -package ./ebpf -run TestSignalFrames
 
 kubernetes-test: pyroscope ## profile pods of a real kube-apiserver, which it builds from Go modules in 10 minutes or more; needs root
 	integration/packages test

@@ -122,6 +122,17 @@ __attribute__((noinline)) int find_other_stack(__u32 cpu)
 		if ((fp & 7) || read_user(record, sizeof(record), fp))
 			return 0;
 		int called = follows_call(STRIP_PAC(record[1]));
+		if (!called && is_trampoline(STRIP_PAC(record[1]))) {
+			__u64 sp = interrupted_stack(fp);
+			if (sp && (sp < low || sp - low >= MAX_PARTS * MAX_STACK_BYTES)) {
+				if (log->other_stack)
+					return 0;
+				log->other_stack = (sp - RED_ZONE) & ~(STACK_PAGE - 1ULL);
+				log->stack_end = fp + STACK_PAGE;
+				low = sp - RED_ZONE;
+			}
+			called = 1;
+		}
 		if (fp < low || fp - low >= MAX_PARTS * MAX_STACK_BYTES) {
 			if (!called || log->other_stack)
 				return 0;

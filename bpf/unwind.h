@@ -17,6 +17,7 @@
 enum {
 	REG_RAX = 0, /* DWARF numbers */
 	REG_RBX = 3,
+	SIGNAL_SP = 160, /* x86: the saved sp, from the ucontext */
 	MAX_STACK_SWITCHES = 4,
 	WINDOW_WORDS = 64, /* of the stack, read at once: several frames' worth */
 	BELOW_RETURN_ADDRESS = 64, /* bytes where callee-saved registers may be */
@@ -206,6 +207,21 @@ ALWAYS_INLINE int follows_call(__u64 addr)
 		return 0;
 	return (code & 0xfc000000) == 0x94000000 || (code & 0xfffffc1f) == 0xd63f0000;
 }
+
+/* Whether addr is a signal trampoline: mov x8, #139; svc #0. */
+ALWAYS_INLINE int is_trampoline(__u64 addr)
+{
+	__u64 code;
+
+	return !read_user(&code, sizeof(code), addr) && code == 0xd4000001d2801168;
+}
+
+/* The kernel makes a frame record of what a signal interrupts, so that the chain tells. */
+ALWAYS_INLINE __u64 interrupted_stack(__u64 record)
+{
+	(void)record;
+	return 0;
+}
 #else
 /* Whether the instruction before addr may be a call: e8 and four bytes, or ff /2. */
 ALWAYS_INLINE int follows_call(__u64 addr)
@@ -222,6 +238,25 @@ ALWAYS_INLINE int follows_call(__u64 addr)
 	       (code[4] == 0xff && code[5] == 0x54) ||
 	       (code[2] == 0xff && ((code[3] & 0xf8) == 0x90 || code[3] == 0x15) && code[3] != 0x94) || /* 32 bits of offset */
 	       (code[1] == 0xff && code[2] == 0x94) || (code[1] == 0xff && code[2] == 0x14 && (code[3] & 7) == 5);
+}
+
+/* Whether addr is a signal trampoline: mov $15, %rax or %eax; syscall. */
+ALWAYS_INLINE int is_trampoline(__u64 addr)
+{
+	__u64 code;
+
+	if (read_user(&code, sizeof(code), addr))
+		return 0;
+	return code == 0x0f0000000fc0c748 || (code & 0x00ffffffffffffff) == 0x00050f0000000fb8;
+}
+
+/* Where the stack is that a signal interrupted, from the record of a handler that returns to a trampoline; 0: not known. */
+ALWAYS_INLINE __u64 interrupted_stack(__u64 record)
+{
+	__u64 sp;
+
+	/* The ucontext is behind the return address; SIGNAL_SP is that of rows. */
+	return read_user(&sp, sizeof(sp), record + 16 + SIGNAL_SP) ? 0 : sp;
 }
 #endif
 

@@ -38,6 +38,7 @@ type Executable struct {
 	Err     error  // why the file could not be read; nil otherwise
 
 	elf       *elffile.File // kept open: the path may change its meaning; nil with Err
+	mapped    uint64        // bytes from ELF virtual address 0 on that are mapped whatever the segments say
 	directory unwind.Directory
 
 	building  sync.Mutex              // one page at a time; guards the rest
@@ -57,6 +58,9 @@ func (e *Executable) load(store Store) error {
 	first, last, ok := textRange(e.elf.TextSegments())
 	if !ok {
 		return fmt.Errorf("%s: no executable segment", e.Path)
+	}
+	if e.mapped > last {
+		last = e.mapped - 1
 	}
 	shift := unwind.PageShift(e.elf)
 	for shift < unwind.MaxPageShift && last>>shift-first>>shift >= maxPages {

@@ -56,8 +56,7 @@ func (x *executables) find(pid uint32, m procfs.Mapping, buildID string) (*Execu
 	if m.Path == vdsoPath {
 		fresh := x.vdso == nil
 		if fresh {
-			elf, err := openVDSO()
-			x.vdso = x.add(&Executable{Path: vdsoPath, elf: elf, Err: err})
+			x.vdso = x.add(openVDSO())
 			x.vdso.refs++ // kept for ever
 		}
 		return x.vdso, fresh

@@ -15,12 +15,15 @@ const vdsoPath = "[vdso]"
 
 // openVDSO reads the vdso from this process's own memory: it is the same one
 // everywhere.
-func openVDSO() (*elffile.File, error) {
+func openVDSO() *Executable {
 	image, err := readVDSO()
 	if err != nil {
-		return nil, fmt.Errorf("read vdso: %w", err)
+		return &Executable{Path: vdsoPath, Err: fmt.Errorf("read vdso: %w", err)}
 	}
-	return elffile.New(bytes.NewReader(image))
+	// More than its segment may be mapped: on arm64, two pages of which it fills half of one.
+	e := &Executable{Path: vdsoPath, mapped: uint64(len(image))}
+	e.elf, e.Err = elffile.New(bytes.NewReader(image))
+	return e
 }
 
 func readVDSO() ([]byte, error) {

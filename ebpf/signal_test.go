@@ -1,0 +1,129 @@
+package ebpf
+
+import (
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/trial"
+)
+
+// flooding is the variable by which TestSignalFrames starts itself as the
+// program that it profiles.
+const flooding = "HEADWATER_FLOODED"
+
+// TestSignalFrames has a thread interrupted by signals all the time. What the
+// handler was interrupted in is below the frame that the kernel made for it.
+// Go's program is its own workload, so that this needs no compiler on any kernel
+// and architecture.
+func TestSignalFrames(t *testing.T) {
+	if os.Getenv(flooding) != "" {
+		flood()
+		return
+	}
+	trial.Run(t, trySignalFrames)
+}
+
+// flood has a goroutine, deep in calls, that sends signals to its own thread.
+func flood() {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR1)
+	end := time.Now().Add(4 * time.Second)
+	done := make(chan int)
+	go func() {
+		runtime.LockOSThread()
+		done <- floodedCall(20, end)
+	}()
+	<-done
+}
+
+//go:noinline
+func floodedCall(depth int, end time.Time) int {
+	if depth == 0 {
+		return floodedLeaf(end)
+	}
+	return floodedCall(depth-1, end) + 1
+}
+
+//go:noinline
+func floodedLeaf(end time.Time) (signals int) {
+	pid, tid := os.Getpid(), syscall.Gettid()
+	for time.Now().Before(end) {
+		_ = syscall.Tgkill(pid, tid, syscall.SIGUSR1)
+		signals++
+	}
+	return signals
+}
+
+func trySignalFrames(t *trial.T) {
+	o := DefaultOptions()
+	o.Comm, o.SampleRate = CommLabel, 249
+	const name = "hwflooded"
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), name)
+	if err := os.Symlink(program, link); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, o)
+	defer s.Close()
+	cmd := exec.Command(link, "-test.run=^TestSignalFrames$")
+	cmd.Env = append(os.Environ(), flooding+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	time.Sleep(time.Second)
+	profiles, err := s.Collect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var handling, whole int64
+	for _, p := range profiles {
+		for _, sample := range p.Pprof.Sample {
+			if !slices.Contains(sample.Label["comm"], name) {
+				continue
+			}
+			var frames []string
+			for _, l := range sample.Location {
+				for _, line := range l.Line {
+					frames = append(frames, line.Function.Name)
+				}
+			}
+			if !slices.ContainsFunc(frames, func(name string) bool { return strings.HasPrefix(name, "runtime.sigtramp") }) {
+				continue
+			}
+			if slices.Contains(frames, "do_signal") {
+				continue // arm64's kernel is putting the handler's registers in place
+			}
+			n := sample.Value[0] / p.Pprof.Period
+			handling += n
+			calls := 0
+			for _, name := range frames {
+				if strings.HasSuffix(name, "/ebpf.floodedCall") {
+					calls++
+				}
+			}
+			if calls == 21 && frames[len(frames)-1] == "runtime.goexit" {
+				whole += n
+				continue
+			}
+			t.Logf("%d %s", n, strings.Join(frames, " "))
+		}
+	}
+	t.Logf("%d samples in a signal handler, %d of them with what it interrupted", handling, whole)
+	tolerated := int64(0)
+	if runtime.GOARCH == "arm64" {
+		tolerated = handling / 20 // there, frame records do not tell where the stack is that a first sample goes on in
+	}
+	if handling < 20 || handling-whole > tolerated {
+		t.Errorf("%d of %d samples in a signal handler are whole, want all but %d of 20 or more", whole, handling, tolerated)
+	}
+}
