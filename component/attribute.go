@@ -1,5 +1,7 @@
 package component
 
+import "fmt"
+
 // AttributeError says that the value of one attribute cannot be used. A Validate
 // method returns it so that the host can point at that attribute; a host that
 // does not know it (the Grafana Agent) points at the whole block instead.
@@ -14,3 +16,8 @@ type AttributeError struct {
 
 // Error returns the attribute's name and what is wrong with it.
 func (e *AttributeError) Error() string { return e.Attribute + " " + e.Message }
+
+// Refuse returns an AttributeError whose message is formatted as by fmt.Sprintf.
+func Refuse(attribute, format string, args ...any) error {
+	return &AttributeError{Attribute: attribute, Message: fmt.Sprintf(format, args...)}
+}

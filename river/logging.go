@@ -77,7 +77,7 @@ func (a *LoggingArguments) SetToDefault() {
 // Validate implements river.Validator.
 func (a *LoggingArguments) Validate() error {
 	if a.Destination != "stderr" {
-		return &component.AttributeError{Attribute: "destination", Message: fmt.Sprintf("must be stderr, got %q", a.Destination)}
+		return component.Refuse("destination", "must be stderr, got %q", a.Destination)
 	}
 	if len(a.WriteTo) > 0 {
 		return errors.New("write_to is not supported: there is no component here that receives logs")

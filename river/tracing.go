@@ -3,7 +3,6 @@ package river
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
 	"sync"
 	"time"
@@ -48,7 +47,7 @@ func (a *TracingArguments) SetToDefault() { *a = TracingArguments{SamplingFracti
 // Validate implements river.Validator.
 func (a *TracingArguments) Validate() error {
 	if a.SamplingFraction < 0 || a.SamplingFraction > 1 {
-		return &component.AttributeError{Attribute: "sampling_fraction", Message: fmt.Sprintf("must be from 0 to 1, got %v", a.SamplingFraction)}
+		return component.Refuse("sampling_fraction", "must be from 0 to 1, got %v", a.SamplingFraction)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package discovery
 
 import (
-	"fmt"
 	"net/url"
 	"reflect"
 	"time"
@@ -35,11 +34,9 @@ func CheckHost(host string) error {
 	u, err := url.Parse(host)
 	switch {
 	case err != nil:
-		return &component.AttributeError{Attribute: "host", Message: config.HideURL(err).Error()}
+		return component.Refuse("host", "%s", config.HideURL(err))
 	case u.Scheme == "":
-		return &component.AttributeError{
-			Attribute: "host", Message: "must be a URL, such as unix:///var/run/docker.sock or http://localhost:2375",
-		}
+		return component.Refuse("host", "must be a URL, such as unix:///var/run/docker.sock or http://localhost:2375")
 	}
 	return nil
 }
@@ -47,9 +44,7 @@ func CheckHost(host string) error {
 // CheckInterval refuses a refresh_interval that would never end or never begin.
 func CheckInterval(interval time.Duration) error {
 	if interval <= 0 {
-		return &component.AttributeError{
-			Attribute: "refresh_interval", Message: fmt.Sprintf("must be greater than 0, got %s", interval),
-		}
+		return component.Refuse("refresh_interval", "must be greater than 0, got %s", interval)
 	}
 	return nil
 }

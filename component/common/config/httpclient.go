@@ -312,10 +312,7 @@ func (t *TLSConfig) convert() promconfig.TLSConfig {
 // HTTP header.
 func CheckHeaderName(argument, name string) error {
 	if !httpguts.ValidHeaderFieldName(name) {
-		return &component.AttributeError{
-			Attribute: argument,
-			Message:   fmt.Sprintf("has %q, which is not the name of an HTTP header", name),
-		}
+		return component.Refuse(argument, "has %q, which is not the name of an HTTP header", name)
 	}
 	return nil
 }

@@ -124,7 +124,7 @@ func checkRole(name string) error {
 		return nil
 	})
 	if err != nil {
-		return &component.AttributeError{Attribute: "role", Message: err.Error()}
+		return component.Refuse("role", "%s", err)
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func (a *Arguments) SetToDefault() {
 // Validate implements river.Validator.
 func (a *Arguments) Validate() error {
 	if a.PollFrequency <= 0 {
-		return &component.AttributeError{Attribute: "poll_frequency", Message: fmt.Sprintf("must be greater than 0, got %s", a.PollFrequency)}
+		return component.Refuse("poll_frequency", "must be greater than 0, got %s", a.PollFrequency)
 	}
 	return nil
 }

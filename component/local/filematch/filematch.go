@@ -54,10 +54,10 @@ func (a *Arguments) SetToDefault() { *a = Arguments{SyncPeriod: 10 * time.Second
 // Validate implements river.Validator.
 func (a *Arguments) Validate() error {
 	if a.SyncPeriod <= 0 {
-		return &component.AttributeError{Attribute: "sync_period", Message: fmt.Sprintf("must be greater than 0, got %s", a.SyncPeriod)}
+		return component.Refuse("sync_period", "must be greater than 0, got %s", a.SyncPeriod)
 	}
 	if a.IgnoreOlderThan < 0 {
-		return &component.AttributeError{Attribute: "ignore_older_than", Message: fmt.Sprintf("must not be negative, got %s", a.IgnoreOlderThan)}
+		return component.Refuse("ignore_older_than", "must not be negative, got %s", a.IgnoreOlderThan)
 	}
 	for i, t := range a.PathTargets {
 		for _, label := range []string{labelPath, labelExclude} {

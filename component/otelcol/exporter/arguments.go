@@ -151,10 +151,10 @@ func (a *HTTPArguments) Validate() error {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return &component.AttributeError{Attribute: attribute, Message: "must be a URL that starts with http:// or https://"}
+		return component.Refuse(attribute, "must be a URL that starts with http:// or https://")
 	}
 	if a.Encoding == "json" {
-		return &component.AttributeError{Attribute: "encoding", Message: "must be proto; the SDK does not encode spans as JSON"}
+		return component.Refuse("encoding", "must be proto; the SDK does not encode spans as JSON")
 	}
 	return a.Client.check()
 }
@@ -162,7 +162,7 @@ func (a *HTTPArguments) Validate() error {
 // Validate implements river.Validator.
 func (a *GRPCArguments) Validate() error {
 	if a.Client.Endpoint == "" {
-		return &component.AttributeError{Attribute: "client.endpoint", Message: "must be the host and port of a collector"}
+		return component.Refuse("client.endpoint", "must be the host and port of a collector")
 	}
 	return a.Client.check()
 }
@@ -171,10 +171,10 @@ func (c *Client) check() error {
 	switch c.Compression {
 	case "gzip", "none", "":
 	default:
-		return &component.AttributeError{Attribute: "client.compression", Message: fmt.Sprintf("must be gzip or none, got %q: the SDK has no other", c.Compression)}
+		return component.Refuse("client.compression", "must be gzip or none, got %q: the SDK has no other", c.Compression)
 	}
 	if c.Timeout <= 0 {
-		return &component.AttributeError{Attribute: "client.timeout", Message: "must be longer than 0s"}
+		return component.Refuse("client.timeout", "must be longer than 0s")
 	}
 	return nil
 }

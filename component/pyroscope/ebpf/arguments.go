@@ -1,7 +1,6 @@
 package ebpf
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -86,30 +85,26 @@ func (a *Settings) SetToDefault() {
 func (a *Settings) Validate() error {
 	switch {
 	case a.CollectInterval <= 0:
-		return refuse("collect_interval", "must be longer than 0s, got %s", a.CollectInterval)
+		return component.Refuse("collect_interval", "must be longer than 0s, got %s", a.CollectInterval)
 	case a.SampleRate < ebpf.MinSampleRate || a.SampleRate > ebpf.MaxSampleRate:
-		return refuse("sample_rate", "must be between %d and %d samples per second, got %d", ebpf.MinSampleRate, ebpf.MaxSampleRate, a.SampleRate)
+		return component.Refuse("sample_rate", "must be between %d and %d samples per second, got %d", ebpf.MinSampleRate, ebpf.MaxSampleRate, a.SampleRate)
 	case a.ContainerIDCacheSize <= 0:
-		return refuse("container_id_cache_size", "must be greater than 0, got %d", a.ContainerIDCacheSize)
+		return component.Refuse("container_id_cache_size", "must be greater than 0, got %d", a.ContainerIDCacheSize)
 	case a.UnwindTableMemory < ebpf.MinTableBytes:
-		return refuse("unwind_table_memory", "must be at least %s, got %s", units.Base2Bytes(ebpf.MinTableBytes), a.UnwindTableMemory)
+		return component.Refuse("unwind_table_memory", "must be at least %s, got %s", units.Base2Bytes(ebpf.MinTableBytes), a.UnwindTableMemory)
 	}
 	if err := a.Debuginfod.options().Validate(); err != nil {
-		return refuse("debuginfod", "is invalid: %v", err)
+		return component.Refuse("debuginfod", "is invalid: %v", err)
 	}
 	if _, err := a.demangleMode(); err != nil {
-		return refuse("demangle", "must be one of none, simplified, templates, full, got %q", a.Demangle)
+		return component.Refuse("demangle", "must be one of none, simplified, templates, full, got %q", a.Demangle)
 	}
 	switch a.commMode() {
 	case ebpf.CommNone, ebpf.CommLabel, ebpf.CommStackframe, ebpf.CommBoth:
 		return nil
 	default:
-		return refuse("comm", "must be one of none, label, stackframe, both, got %q", a.Comm)
+		return component.Refuse("comm", "must be one of none, label, stackframe, both, got %q", a.Comm)
 	}
-}
-
-func refuse(attribute, format string, args ...any) error {
-	return &component.AttributeError{Attribute: attribute, Message: fmt.Sprintf(format, args...)}
 }
 
 func (a *Settings) commMode() ebpf.CommMode {

@@ -1,7 +1,6 @@
 package receivehttp
 
 import (
-	"fmt"
 	"net"
 	"strconv"
 	"time"
@@ -69,7 +68,7 @@ func (s *Server) SetToDefault() {
 // Validate implements river.Validator.
 func (a *Arguments) Validate() error {
 	if a.GracefulShutdownTimeout < 0 {
-		return &component.AttributeError{Attribute: "graceful_shutdown_timeout", Message: fmt.Sprintf("must not be negative, got %s", a.GracefulShutdownTimeout)}
+		return component.Refuse("graceful_shutdown_timeout", "must not be negative, got %s", a.GracefulShutdownTimeout)
 	}
 	return nil
 }
@@ -88,20 +87,17 @@ func (a *Arguments) withoutEffect() []string {
 
 // Validate implements river.Validator.
 func (s *Server) Validate() error {
-	refuse := func(attribute, format string, args ...any) error {
-		return &component.AttributeError{Attribute: attribute, Message: fmt.Sprintf(format, args...)}
-	}
 	switch {
 	case s.ListenPort < 0 || s.ListenPort > 65535:
-		return refuse("listen_port", "must be between 0 and 65535, got %d", s.ListenPort)
+		return component.Refuse("listen_port", "must be between 0 and 65535, got %d", s.ListenPort)
 	case s.ConnLimit < 0:
-		return refuse("conn_limit", "must not be negative, got %d", s.ConnLimit)
+		return component.Refuse("conn_limit", "must not be negative, got %d", s.ConnLimit)
 	case s.ServerReadTimeout < 0:
-		return refuse("server_read_timeout", "must not be negative, got %s", s.ServerReadTimeout)
+		return component.Refuse("server_read_timeout", "must not be negative, got %s", s.ServerReadTimeout)
 	case s.ServerWriteTimeout < 0:
-		return refuse("server_write_timeout", "must not be negative, got %s", s.ServerWriteTimeout)
+		return component.Refuse("server_write_timeout", "must not be negative, got %s", s.ServerWriteTimeout)
 	case s.ServerIdleTimeout < 0:
-		return refuse("server_idle_timeout", "must not be negative, got %s", s.ServerIdleTimeout)
+		return component.Refuse("server_idle_timeout", "must not be negative, got %s", s.ServerIdleTimeout)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func (a *Arguments) SetToDefault() { *a = Arguments{MaxCacheSize: 10_000} }
 // Validate implements river.Validator.
 func (a *Arguments) Validate() error {
 	if a.MaxCacheSize <= 0 {
-		return &component.AttributeError{Attribute: "max_cache_size", Message: fmt.Sprintf("must be greater than 0 and is %d", a.MaxCacheSize)}
+		return component.Refuse("max_cache_size", "must be greater than 0 and is %d", a.MaxCacheSize)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package scrape
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -124,18 +123,15 @@ func (a *Arguments) SetToDefault() {
 
 // Validate implements river.Validator.
 func (a *Arguments) Validate() error {
-	refuse := func(attribute, format string, args ...any) error {
-		return &component.AttributeError{Attribute: attribute, Message: fmt.Sprintf(format, args...)}
-	}
 	switch {
 	case a.ScrapeTimeout <= 0:
-		return refuse("scrape_timeout", "must be greater than 0")
+		return component.Refuse("scrape_timeout", "must be greater than 0")
 	case a.ScrapeInterval <= 0:
-		return refuse("scrape_interval", "must be greater than 0")
+		return component.Refuse("scrape_interval", "must be greater than 0")
 	case a.Scheme != "http" && a.Scheme != "https":
-		return refuse("scheme", "must be http or https, got %q", a.Scheme)
+		return component.Refuse("scheme", "must be http or https, got %q", a.Scheme)
 	case a.DeltaProfilingDuration != 0 && a.DeltaProfilingDuration < time.Second:
-		return refuse("delta_profiling_duration", "must be at least 1 second")
+		return component.Refuse("delta_profiling_duration", "must be at least 1 second")
 	}
 	for _, k := range a.Profiling.enabled() {
 		if !k.Delta {

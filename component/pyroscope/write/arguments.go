@@ -38,7 +38,7 @@ func (a *Arguments) SetToDefault() {
 func (a *Arguments) Validate() error {
 	for _, name := range slices.Sorted(maps.Keys(a.ExternalLabels)) {
 		if err := checkLabel(name, a.ExternalLabels[name]); err != nil {
-			return refuse("external_labels", "cannot be used: %s", err)
+			return component.Refuse("external_labels", "cannot be used: %s", err)
 		}
 	}
 	if a.Queue != nil {
@@ -53,7 +53,7 @@ func (a *Arguments) Validate() error {
 		}
 		var attribute *component.AttributeError
 		if len(a.Endpoints) == 1 && errors.As(err, &attribute) {
-			return refuse("endpoint."+attribute.Attribute, "%s", attribute.Message)
+			return component.Refuse("endpoint."+attribute.Attribute, "%s", attribute.Message)
 		}
 		return fmt.Errorf("endpoint %d of %d: %w", i+1, len(a.Endpoints), err)
 	}
@@ -71,10 +71,6 @@ func (a *Arguments) settings() []settings {
 		}
 	}
 	return all
-}
-
-func refuse(attribute, format string, args ...any) error {
-	return &component.AttributeError{Attribute: attribute, Message: fmt.Sprintf(format, args...)}
 }
 
 // EndpointOptions say where and how profiles are pushed.
@@ -109,24 +105,24 @@ func (o *EndpointOptions) SetToDefault() {
 // check returns an error that names what cannot be used.
 func (o *EndpointOptions) check() error {
 	if _, err := parseEndpointURL(o.URL); err != nil {
-		return refuse("url", "%s", err)
+		return component.Refuse("url", "%s", err)
 	}
 	switch {
 	case o.RemoteTimeout <= 0:
-		return refuse("remote_timeout", "must be longer than 0s, got %s", o.RemoteTimeout)
+		return component.Refuse("remote_timeout", "must be longer than 0s, got %s", o.RemoteTimeout)
 	case o.MinBackoff < 0:
-		return refuse("min_backoff_period", "must not be negative, got %s", o.MinBackoff)
+		return component.Refuse("min_backoff_period", "must not be negative, got %s", o.MinBackoff)
 	case o.MaxBackoff < 0:
-		return refuse("max_backoff_period", "must not be negative, got %s", o.MaxBackoff)
+		return component.Refuse("max_backoff_period", "must not be negative, got %s", o.MaxBackoff)
 	case o.MaxBackoffRetries < 0:
-		return refuse("max_backoff_retries", "must not be negative, got %d", o.MaxBackoffRetries)
+		return component.Refuse("max_backoff_retries", "must not be negative, got %d", o.MaxBackoffRetries)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Headers)) {
 		if err := config.CheckHeaderName("headers", name); err != nil {
 			return err
 		}
 		if !httpguts.ValidHeaderFieldValue(o.Headers[name]) { // do not show it, it may be a secret
-			return refuse("headers", "has a value for %q that is not valid in an HTTP header", name)
+			return component.Refuse("headers", "has a value for %q that is not valid in an HTTP header", name)
 		}
 	}
 	return o.HTTPClient.Validate()

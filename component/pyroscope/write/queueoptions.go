@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/units"
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
+	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope/write/spool"
 )
 
@@ -54,15 +55,15 @@ func (o *QueueOptions) SetToDefault() {
 func (o *QueueOptions) check() error {
 	switch {
 	case o.MaxBytes < minQueueBytes:
-		return refuse("queue.max_size", "must be at least 1MiB, got %s", o.MaxBytes)
+		return component.Refuse("queue.max_size", "must be at least 1MiB, got %s", o.MaxBytes)
 	case o.MaxAge <= 0:
-		return refuse("queue.max_age", "must be longer than 0s, got %s", o.MaxAge)
+		return component.Refuse("queue.max_age", "must be longer than 0s, got %s", o.MaxAge)
 	case o.MaxInFlight < 1 || o.MaxInFlight > mostInFlight:
-		return refuse("queue.max_in_flight", "must be from 1 to %d, got %d", mostInFlight, o.MaxInFlight)
+		return component.Refuse("queue.max_in_flight", "must be from 1 to %d, got %d", mostInFlight, o.MaxInFlight)
 	case !slices.Contains([]string{fsyncInterval, fsyncAlways, fsyncNever}, o.Fsync):
-		return refuse("queue.fsync", `must be "interval", "always" or "never", got %q`, o.Fsync)
+		return component.Refuse("queue.fsync", `must be "interval", "always" or "never", got %q`, o.Fsync)
 	case o.FsyncInterval <= 0:
-		return refuse("queue.fsync_interval", "must be longer than 0s, got %s", o.FsyncInterval)
+		return component.Refuse("queue.fsync_interval", "must be longer than 0s, got %s", o.FsyncInterval)
 	}
 	return nil
 }

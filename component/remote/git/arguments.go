@@ -53,24 +53,21 @@ func (a *Arguments) SetToDefault() {
 
 // Validate implements river.Validator.
 func (a *Arguments) Validate() error {
-	refuse := func(attribute, message string) error {
-		return &component.AttributeError{Attribute: attribute, Message: message}
-	}
 	switch {
 	case a.Repository == "" || strings.HasPrefix(a.Repository, "-"):
-		return refuse("repository", "must be the URL or path of a repository")
+		return component.Refuse("repository", "must be the URL or path of a repository")
 	case a.Path == "":
-		return refuse("path", "must be the path of a file in the repository")
+		return component.Refuse("path", "must be the path of a file in the repository")
 	case a.Revision == "" || strings.HasPrefix(a.Revision, "-"):
-		return refuse("revision", "must be a tag, a branch or a commit")
+		return component.Refuse("revision", "must be a tag, a branch or a commit")
 	case a.PullFrequency < 0:
-		return refuse("pull_frequency", "must not be negative; 0s means never")
+		return component.Refuse("pull_frequency", "must not be negative; 0s means never")
 	case a.BasicAuth != nil && a.SSHKey != nil:
-		return refuse("repository", "cannot be read with both basic_auth and ssh_key")
+		return component.Refuse("repository", "cannot be read with both basic_auth and ssh_key")
 	case a.BasicAuth != nil && !a.overHTTP():
-		return refuse("repository", "must begin with http:// or https:// for basic_auth")
+		return component.Refuse("repository", "must begin with http:// or https:// for basic_auth")
 	case a.SSHKey != nil && (a.SSHKey.Key == "") == (a.SSHKey.KeyFile == ""):
-		return refuse("repository", "needs either key or key_file in the ssh_key block")
+		return component.Refuse("repository", "needs either key or key_file in the ssh_key block")
 	}
 	return nil
 }
