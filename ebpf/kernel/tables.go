@@ -234,17 +234,6 @@ func (t *Tables) wasAccessed(entry uint32) bool {
 	return accessed
 }
 
-// Resident reports whether a page has been set.
-func (t *Tables) Resident(d unwind.Directory, page uint64) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	entry, ok := t.entry(d, page)
-	if !ok {
-		return false
-	}
-	return t.pages.has(entry)
-}
-
 // Rule returns the rule in force at vaddr, an ELF virtual address of an executable
 // with directory d, and false when its page is not resident.
 func (t *Tables) Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, bool) {

@@ -38,6 +38,17 @@ func (t *Tables) lookUp(d unwind.Directory, page uint64) bool {
 	return true
 }
 
+// Resident reports whether a page has been set.
+func (t *Tables) Resident(d unwind.Directory, page uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	entry, ok := t.entry(d, page)
+	if !ok {
+		return false
+	}
+	return t.pages.has(entry)
+}
+
 // TestEviction fills memory more than twice over, while two pages are looked up
 // all the time: those stay, and the limit holds.
 func TestEviction(t *testing.T) {

@@ -21,7 +21,6 @@ type Store interface {
 	DeleteProcess(pid uint32) error
 	AddDirectory(first, pages uint32, shift uint8) (unwind.Directory, error)
 	SetPage(d unwind.Directory, page uint64, p *unwind.Page) error
-	Resident(d unwind.Directory, page uint64) bool
 	Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, bool)
 	RemoveDirectory(d unwind.Directory)
 	EvictUnused(lately time.Duration)
