@@ -272,3 +272,8 @@ func TestNode(t *testing.T) {
 		t.Errorf("by the dump %#x is %+v; it has %d functions", start, f, len(k.table.functions))
 	}
 }
+
+// bytes returns the memory of the table, about.
+func (t *table) bytes() int {
+	return cap(t.functions)*32 + cap(t.lines)*16 + cap(t.names)
+}

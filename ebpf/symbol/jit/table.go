@@ -54,11 +54,6 @@ type table struct {
 	files     map[string]uint32 // offsets in names of source files
 }
 
-// bytes returns the memory of the table, about.
-func (t *table) bytes() int {
-	return cap(t.functions)*32 + cap(t.lines)*16 + cap(t.names)
-}
-
 // add records a function, unless the table is full, with count lines from that one
 // on. A later function replaces those before at the same addresses. It returns where
 // the name is.
