@@ -42,7 +42,12 @@ enum limits {
 	STACK_PAGES = 16,  /* ... this many at most */
 	MAX_STACK_BYTES = STACK_PAGE * STACK_PAGES, /* of a copied user stack */
 	MAX_COPIES = 256, /* of stacks, a second and CPU */
-	MAX_PARTS = 8, /* of a deep stack, that follow the copy */
+	MAX_PARTS = 32, /* of a deep stack, that follow the copy, ... */
+	MAX_PARTS_TO_UNKNOWN = 8, /* ... this many where its end is not known, ... */
+	MAX_ALL_PARTS = 1024, /* ... and this many of all stacks, a second and CPU */
+	PAIR_WORDS = 2, /* a part is packed: it has those pairs of words only that are not zero, ... */
+	PAIR_BITS_WORDS = STACK_PAGE / 8 / PAIR_WORDS / 64, /* ... and words with a bit for each pair of a page */
+	MAX_PART_WORDS = STACK_PAGES * (PAIR_BITS_WORDS + STACK_PAGE / 8),
 	MAX_RECORDS_TO_OTHER_STACK = 64,
 	FRAMES_WITHOUT_POINTER = 32768, /* bytes that they may take at a thread's beginning */
 	LOG_WORDS = 65536, /* a sample begins in the first so many words of a CPU's log, ... */
@@ -203,7 +208,7 @@ enum sample_flags {
 	SAMPLE_IN_USER = 2,  /* the CPU was in user mode */
 	SAMPLE_REGISTERS = 4, /* general registers follow the frames; they are those of pc */
 	SAMPLE_RBX = 8,       /* they do, and rbx alone is */
-	SAMPLE_PART = 32,     /* no sample: more of the stack of the one before, of the same CPU */
+	SAMPLE_PART = 32,     /* no sample: more of the stack of the one before, of the same CPU; packed */
 	SAMPLE_CONTINUED = 64, /* a part follows */
 	SAMPLE_FROM_LEAF = 16, /* pc, sp, ... are those of the leaf: the walk met a rule that needs more than it keeps */
 };
@@ -212,8 +217,9 @@ enum sample_flags {
  * The head of a sample in a CPU's log. Behind it are kernel_frames addresses,
  * then user_frames frames, both leaf first, then general registers if a flag says so,
  * then stack_bytes of the user stack, from the page of sp - RED_ZONE upwards; those pages of it are valid
- * that stack_pages has a bit for. pc, sp, fp and lr are the registers where the walk
- * stopped, for user space to go on from.
+ * that stack_pages has a bit for. In a part, each of these is packed, and the others take no room:
+ * PAIR_BITS_WORDS words with a bit for each pair of words that is not zero, then those pairs. pc, sp, fp
+ * and lr are the registers where the walk stopped, for user space to go on from.
  */
 struct sample {
 	__u64 time; /* CLOCK_MONOTONIC, ns */
@@ -237,6 +243,7 @@ struct sample {
 _Static_assert(sizeof(struct sample) == 88, "sample");
 _Static_assert(MAX_KERNEL_FRAMES + MAX_USER_FRAMES * FRAME_WORDS + GENERAL_REGISTERS < MAX_FRAME_WORDS, "frames and registers end below the mask");
 _Static_assert(sizeof(struct sample) / 8 + MAX_FRAME_WORDS + MAX_STACK_BYTES / 8 <= SAMPLE_WORDS, "a deepest sample fits");
+_Static_assert(sizeof(struct sample) / 8 + MAX_PART_WORDS <= SAMPLE_WORDS, "a part of pages without a zero fits");
 
 /* Per-CPU counters. */
 struct counters {

@@ -19,11 +19,13 @@ struct log {
 	struct counters counters;
 	__u64 copy_second; /* the second, CLOCK_MONOTONIC, in which these were made: */
 	__u64 copies;
+	__u64 all_parts;
 	__u64 part;        /* address of the part of the stack to be copied next; 0: none */
 	__u64 parts;       /* copied so far */
 	__u64 part_time;   /* of the sample that they are parts of */
+	__u64 packed;      /* words of the part that are written */
 	__u64 other_stack; /* address of one that the frame pointers lead to; 0: none */
-	__u64 stack_end;   /* above which this one has no frames, by frame pointers; 0: not known */
+	__u64 stack_end;   /* above which this one has no frames; 0: not known */
 	__u64 other_end;   /* that of the other one */
 	struct unwinder unwinder;
 	__u64 words[LOG_WORDS + SAMPLE_WORDS] __attribute__((aligned(4096)));

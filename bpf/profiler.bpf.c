@@ -25,6 +25,7 @@ static struct slab *table_slab(__u32 index);
 
 #include "unwind.h"
 #include "maps.h"
+#include "pack.h"
 #include "sample.h"
 
 char _license[] SEC("license") = "GPL";
@@ -124,7 +125,7 @@ __attribute__((noinline)) int find_other_stack(__u32 cpu)
 		int called = follows_call(STRIP_PAC(record[1]));
 		if (!called && is_trampoline(STRIP_PAC(record[1]))) {
 			__u64 sp = interrupted_stack(fp);
-			if (sp && (sp < low || sp - low >= MAX_PARTS * MAX_STACK_BYTES)) {
+			if (sp && (sp < low || sp - low >= MAX_PARTS_TO_UNKNOWN * MAX_STACK_BYTES)) {
 				if (log->other_stack)
 					return 0;
 				log->other_stack = (sp - RED_ZONE) & ~(STACK_PAGE - 1ULL);
@@ -133,7 +134,7 @@ __attribute__((noinline)) int find_other_stack(__u32 cpu)
 			}
 			called = 1;
 		}
-		if (fp < low || fp - low >= MAX_PARTS * MAX_STACK_BYTES) {
+		if (fp < low || fp - low >= MAX_PARTS_TO_UNKNOWN * MAX_STACK_BYTES) {
 			if (!called || log->other_stack)
 				return 0;
 			log->other_stack = fp & ~(STACK_PAGE - 1ULL);
@@ -156,6 +157,23 @@ __attribute__((noinline)) int find_other_stack(__u32 cpu)
 	return 0;
 }
 
+/* Reads the page of the stack at an address to the end of the part and packs it. Tells whether it was there. */
+__attribute__((noinline)) int pack_page(__u32 cpu, __u64 from)
+{
+	struct log *log = bpf_map_lookup_elem(&logs, &cpu);
+
+	if (!log)
+		return 0;
+	__u64 *part = (__u64 *)(next_sample(log) + 1), at = log->packed;
+	if (at > MAX_PART_WORDS - PAGE_WORDS - PAIR_BITS_WORDS)
+		return 0;
+	__u64 *words = part + at;
+	if (bpf_probe_read_user(words + PAIR_BITS_WORDS, STACK_PAGE, (const void *)from))
+		return 0;
+	pack(part, at, &log->packed);
+	return 1;
+}
+
 /* Takes one more part of the stack, and tells whether another follows. */
 __attribute__((noinline)) int take_part(__u32 cpu)
 {
@@ -168,7 +186,15 @@ __attribute__((noinline)) int take_part(__u32 cpu)
 	s->time = log->part_time;
 	s->flags = SAMPLE_PART;
 	s->sp = log->part + RED_ZONE;
-	copy_stack(log, s);
+	log->packed = 0;
+	__u64 from = first_page(s), end = log->stack_end;
+	for (__u32 i = 0; i < STACK_PAGES; i++) {
+		if (end && from + i * STACK_PAGE >= end)
+			break;
+		if (pack_page(cpu, from + i * STACK_PAGE))
+			s->stack_pages |= 1U << i;
+	}
+	s->stack_bytes = (__u32)log->packed * 8;
 	set_size(s);
 	find_next_part(log, s);
 	log->next = end_of(log, s);

@@ -10,11 +10,25 @@
 struct mm_struct {
 	unsigned long start_stack;
 } __attribute__((preserve_access_index));
+#if defined(__TARGET_ARCH_arm64)
+struct thread_struct {
+	struct {
+		unsigned long tp_value;
+	} uw;
+} __attribute__((preserve_access_index));
+#define THREAD_POINTER thread.uw.tp_value
+#else
+struct thread_struct {
+	unsigned long fsbase;
+} __attribute__((preserve_access_index));
+#define THREAD_POINTER thread.fsbase
+#endif
 struct task_struct {
 	void *stack;
 	unsigned int flags;
 	struct mm_struct *mm;
 	unsigned in_execve : 1;
+	struct thread_struct thread;
 } __attribute__((preserve_access_index));
 struct pt_regs___kernel {
 	unsigned long first;
@@ -175,29 +189,55 @@ ALWAYS_INLINE __u64 first_stack_word(void)
 }
 
 /*
- * Where the stack ends above which there are no frames; 0 if that is not known. That
- * of a program's first thread ends where the kernel began it. Of others frame
- * pointers may tell.
+ * What C libraries keep of a thread, above the frames on the stack that they have
+ * given it; 0 if that is elsewhere. On x86 it begins with its own address.
  */
-ALWAYS_INLINE __u64 end_of_stack(const struct log *log, const struct sample *s)
+ALWAYS_INLINE __u64 thread_descriptor(void)
 {
-	__u64 first = first_stack_word();
+	__u64 at = BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), THREAD_POINTER);
 
-	if (s->sp < first && first - s->sp < (MAX_PARTS + 1ULL) * MAX_STACK_BYTES)
-		return first;
-	return log->stack_end;
+#if !defined(__TARGET_ARCH_arm64)
+	__u64 self;
+
+	if (read_user(&self, sizeof(self), at) || self != at)
+		return 0;
+#endif
+	return at;
+}
+
+/*
+ * Where the stack at sp ends above which there are no frames; 0 if that is not
+ * known. That of a program's first thread ends where the kernel began it. Of others
+ * frame pointers may tell, or else their thread's descriptor.
+ */
+ALWAYS_INLINE __u64 end_of_stack(__u64 sp, __u64 by_frame_pointers)
+{
+	const __u64 reach = (MAX_PARTS + 1ULL) * MAX_STACK_BYTES;
+	__u64 end = first_stack_word();
+
+	if (sp < end && end - sp < reach)
+		return end;
+	if (by_frame_pointers)
+		return by_frame_pointers;
+	end = thread_descriptor();
+	return sp < end && end - sp < reach ? end : 0;
+}
+
+ALWAYS_INLINE __u64 first_page(const struct sample *s)
+{
+	return (s->sp - RED_ZONE) & ~(STACK_PAGE - 1ULL);
 }
 
 /*
  * Copies the user stack behind the frames, page by page: what a frame has not
  * touched may not be there, and what is above it is wanted all the same; but no
- * frame is above the program's first.
+ * frame is above the stack's end.
  */
 ALWAYS_INLINE void copy_stack(const struct log *log, struct sample *s)
 {
 	__u64 *to = body(s, words_before_stack(s));
-	__u64 from = (s->sp - RED_ZONE) & ~(STACK_PAGE - 1ULL);
-	__u64 end = end_of_stack(log, s);
+	__u64 from = first_page(s);
+	__u64 end = log->stack_end;
 
 	for (__u32 i = 0; i < STACK_PAGES; i++) {
 		if (end && from + i * STACK_PAGE >= end)
@@ -212,23 +252,25 @@ ALWAYS_INLINE void copy_stack(const struct log *log, struct sample *s)
 /* Decides what to copy next: on up the stack while there is something, then the other one. */
 ALWAYS_INLINE void find_next_part(struct log *log, struct sample *s)
 {
-	__u64 end = ((s->sp - RED_ZONE) & ~(STACK_PAGE - 1ULL)) + MAX_STACK_BYTES;
+	__u64 next = first_page(s) + MAX_STACK_BYTES;
+	__u64 end = log->stack_end;
 
 	log->part = 0;
-	if (++log->parts > MAX_PARTS || !has_room_for_copy(log, end_of(log, s)))
+	if (log->parts >= MAX_PARTS || log->all_parts >= MAX_ALL_PARTS || !has_room_for_copy(log, end_of(log, s)))
 		return;
 	/* Where the stack ends is memory that is not there: more than a page or two, which may be of a large frame. */
-	__u64 last = end_of_stack(log, s);
-
-	if (last ? end < last : s->stack_pages != 0) {
-		log->part = end;
-	} else {
+	if (end ? next < end : s->stack_pages && log->parts < MAX_PARTS_TO_UNKNOWN) {
+		log->part = next;
+	} else if (log->other_stack) {
 		log->part = log->other_stack;
-		log->stack_end = log->other_end;
+		log->stack_end = end_of_stack(log->other_stack, log->other_end);
 		log->other_stack = 0;
 	}
-	if (log->part)
-		s->flags |= SAMPLE_CONTINUED;
+	if (!log->part)
+		return;
+	log->parts++;
+	log->all_parts++;
+	s->flags |= SAMPLE_CONTINUED;
 }
 
 /* Copying is dear, so there is a limit to it: rates above 256 Hz do not copy every stack. Nor does a log that is nearly full. */
@@ -239,6 +281,7 @@ ALWAYS_INLINE int may_copy(struct log *log, const struct sample *s)
 	if (log->copy_second != second) {
 		log->copy_second = second;
 		log->copies = 0;
+		log->all_parts = 0;
 	}
 	return has_room_for_copy(log, log->next) && log->copies++ < MAX_COPIES;
 }
@@ -298,6 +341,7 @@ ALWAYS_INLINE void end_sample(struct log *log, int outcome)
 	if (walk_missed(outcome) && (config & CONFIG_COPY_STACKS)) {
 		if (may_copy(log, s)) {
 			copy_registers(u, s);
+			log->stack_end = end_of_stack(s->sp, log->stack_end);
 			copy_stack(log, s);
 			set_size(s);
 			log->parts = 0;

@@ -118,6 +118,14 @@ func frameRules() []rule {
 			comm: name, form: `ROOT(?: LIBC)*|LIBC(?: LIBC(?: worker(?: ` + form + `| LIBC| VDSO| PLT)?)?)?`, among: map[string]int{"burn$": 80},
 		}}}
 	}
+	// About every third sample is the first one in its code, whose rows are missing then.
+	sparse := func(name string, flags ...string) rule {
+		return rule{name: name, start: runs(name, "rules/sparse.c", flags...), want: []stacksOf{{
+			comm:  name,
+			form:  `(?:ROOT|LIBC LIBC)(?: worker(?: roomy(?: leaf\d+(?: burn)?)?)?(?: LIBC| VDSO| PLT)*)?|ROOT(?: LIBC)*|LIBC(?: LIBC)*`,
+			among: map[string]int{`roomy leaf\d+ burn$`: 50},
+		}}}
+	}
 	return []rule{
 		{name: "hwprologue", start: runs("hwprologue", "rules/prologue.c"), want: []stacksOf{{
 			comm:  "hwprologue",
@@ -127,6 +135,10 @@ func frameRules() []rule {
 		// Offsets beyond 16 bits, and beyond 31.
 		huge("hwhuge", `large(?: larger(?: burn)?)?`),
 		huge("hwhuger", `large(?: larger(?: largest(?: burn)?)?)?`, "-DBEYOND_31_BITS"),
+		// Large frames that are mostly zeros, of which there is a copy all the same.
+		sparse("hwsparse", "-DROOM=(600<<10)"),
+		sparse("hwsparser", "-DROOM=(1536<<10)", "-DTHREAD"),
+		sparse("hwhalfsparse", "-DROOM=(600<<10)", "-DFILL=11", "-DTHREAD"),
 		deepRule("hwdeep1000", 1000),
 		deepRule("hwdeep1020", 1020),
 		deepRule("hwdeep3000", 3000),

@@ -128,7 +128,12 @@ const (
 	profilerLimitsSTACK_PAGES                profilerLimits = 16
 	profilerLimitsMAX_STACK_BYTES            profilerLimits = 65536
 	profilerLimitsMAX_COPIES                 profilerLimits = 256
-	profilerLimitsMAX_PARTS                  profilerLimits = 8
+	profilerLimitsMAX_PARTS                  profilerLimits = 32
+	profilerLimitsMAX_PARTS_TO_UNKNOWN       profilerLimits = 8
+	profilerLimitsMAX_ALL_PARTS              profilerLimits = 1024
+	profilerLimitsPAIR_WORDS                 profilerLimits = 2
+	profilerLimitsPAIR_BITS_WORDS            profilerLimits = 4
+	profilerLimitsMAX_PART_WORDS             profilerLimits = 8256
 	profilerLimitsMAX_RECORDS_TO_OTHER_STACK profilerLimits = 64
 	profilerLimitsFRAMES_WITHOUT_POINTER     profilerLimits = 32768
 	profilerLimitsLOG_WORDS                  profilerLimits = 65536
@@ -147,9 +152,11 @@ type profilerLog struct {
 	Counters   profilerCounters
 	CopySecond uint64
 	Copies     uint64
+	AllParts   uint64
 	Part       uint64
 	Parts      uint64
 	PartTime   uint64
+	Packed     uint64
 	OtherStack uint64
 	StackEnd   uint64
 	OtherEnd   uint64
@@ -182,7 +189,7 @@ type profilerLog struct {
 		WindowBase   uint64
 		Window       [64]uint64
 	}
-	_     [3096]byte
+	_     [3080]byte
 	Words [78336]uint64
 }
 

@@ -241,13 +241,14 @@ func (r *sampleReader) decode(b []byte) error {
 	for i := range registers / 8 {
 		out.Regs.General[i] = le.Uint64(body[8*i:])
 	}
-	out.Stack = Stack{stackPart: stackPart{
-		bytes: body[registers:][:stackBytes],
-		base:  (out.Regs.SP - uint64(profilerLimitsRED_ZONE)) &^ (stackPage - 1),
-		pages: u32(unsafe.Offsetof(s.StackPages)),
-	}}
 	r.part, r.continued = flags&profilerSampleFlagsSAMPLE_PART != 0, flags&profilerSampleFlagsSAMPLE_CONTINUED != 0
-	return nil
+	out.Stack = Stack{stackPart: stackPart{
+		bytes:  body[registers:][:stackBytes],
+		base:   (out.Regs.SP - uint64(profilerLimitsRED_ZONE)) &^ (stackPage - 1),
+		pages:  u32(unsafe.Offsetof(s.StackPages)),
+		packed: r.part,
+	}}
+	return out.Stack.check()
 }
 
 // comm returns the name in a NUL-terminated buffer. Names repeat, so they are

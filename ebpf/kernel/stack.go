@@ -1,9 +1,19 @@
 package kernel
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+)
 
-// stackPage is the unit in which stacks are copied.
-const stackPage = uint64(profilerLimitsSTACK_PAGE)
+const (
+	// stackPage is the unit in which stacks are copied.
+	stackPage  = uint64(profilerLimitsSTACK_PAGE)
+	stackPages = int(profilerLimitsSTACK_PAGES) // of a part
+	// A page of a packed part begins with a bit for each pair of words that it has.
+	pairBytes    = 8 * uint64(profilerLimitsPAIR_WORDS)
+	pairBitBytes = 8 * int(profilerLimitsPAIR_BITS_WORDS)
+)
 
 // Stack is a copy of pieces of a user stack, or of two where one goes on in another.
 // It is an unwind.Memory.
@@ -14,12 +24,14 @@ type Stack struct {
 
 // stackPart is a copy of a piece of a stack, with holes where pages could not be read.
 type stackPart struct {
-	bytes []byte
-	base  uint64 // address of bytes[0], the begin of a page
-	pages uint32 // a bit for each page that was read
+	bytes  []byte
+	base   uint64 // address of bytes[0], the begin of a page
+	pages  uint32 // a bit for each page that was read
+	packed bool   // bytes are of those pages alone, see bpf/pack.h
 }
 
-// Len returns the number of bytes copied, holes included.
+// Len returns the number of bytes that the copy takes, holes included but for those
+// of packed parts.
 func (s Stack) Len() int {
 	n := len(s.bytes)
 	for _, p := range s.more {
@@ -43,10 +55,90 @@ func (s Stack) ReadU64(addr uint64) (uint64, bool) {
 
 func (s stackPart) readU64(addr uint64) (uint64, bool) {
 	at := addr - s.base
-	if addr < s.base || at >= uint64(len(s.bytes)) || uint64(len(s.bytes))-at < 8 || !s.has(at) || !s.has(at+7) {
+	if addr < s.base || !s.has(at) || !s.has(at+7) {
+		return 0, false
+	}
+	if s.packed {
+		return s.readPacked(at)
+	}
+	if at >= uint64(len(s.bytes)) || uint64(len(s.bytes))-at < 8 {
 		return 0, false
 	}
 	return binary.LittleEndian.Uint64(s.bytes[at:]), true
 }
 
 func (s stackPart) has(at uint64) bool { return s.pages>>(at/stackPage)&1 != 0 }
+
+// readPacked reads a word, aligned or not.
+func (s stackPart) readPacked(at uint64) (uint64, bool) {
+	shift := 8 * (at % 8)
+	v, ok := s.packedWord(at &^ 7)
+	if shift == 0 || !ok {
+		return v, ok
+	}
+	above, ok := s.packedWord(at&^7 + 8)
+	return v>>shift | above<<(64-shift), ok
+}
+
+// packedWord reads the aligned word at an offset in a packed part.
+func (s stackPart) packedWord(at uint64) (uint64, bool) {
+	rest := s.bytes
+	for page := range at / stackPage {
+		if s.has(page * stackPage) {
+			size, ok := packedPage(rest)
+			if !ok {
+				return 0, false
+			}
+			rest = rest[size:]
+		}
+	}
+	size, ok := packedPage(rest)
+	if !ok || !s.has(at) {
+		return 0, false
+	}
+	pair := at % stackPage / pairBytes
+	if binary.LittleEndian.Uint64(rest[pair/64*8:])>>(pair%64)&1 == 0 {
+		return 0, true
+	}
+	before := 0
+	for i := range pair / 64 {
+		before += bits.OnesCount64(binary.LittleEndian.Uint64(rest[8*i:]))
+	}
+	before += bits.OnesCount64(binary.LittleEndian.Uint64(rest[pair/64*8:]) & (1<<(pair%64) - 1))
+	word := rest[pairBitBytes+before*int(pairBytes) : size]
+	return binary.LittleEndian.Uint64(word[at%pairBytes:]), true
+}
+
+// packedPage returns the size of the packed page that b begins with.
+func packedPage(b []byte) (size int, ok bool) {
+	if len(b) < pairBitBytes {
+		return 0, false
+	}
+	size = pairBitBytes
+	for i := 0; i < pairBitBytes; i += 8 {
+		size += bits.OnesCount64(binary.LittleEndian.Uint64(b[i:])) * int(pairBytes)
+	}
+	return size, size <= len(b)
+}
+
+// check returns what is wrong with a part as BPF wrote it.
+func (s stackPart) check() error {
+	if s.pages>>stackPages != 0 {
+		return fmt.Errorf("a part of a stack has pages %#x, want %d at most", s.pages, stackPages)
+	}
+	if !s.packed {
+		return nil
+	}
+	rest := s.bytes
+	for range bits.OnesCount32(s.pages) {
+		size, ok := packedPage(rest)
+		if !ok {
+			return fmt.Errorf("a packed part of a stack of %d bytes is too short for its %d pages", len(s.bytes), bits.OnesCount32(s.pages))
+		}
+		rest = rest[size:]
+	}
+	if len(rest) != 0 {
+		return fmt.Errorf("a packed part of a stack of %d bytes has %d more than its pages", len(s.bytes), len(rest))
+	}
+	return nil
+}
