@@ -20,7 +20,8 @@ type tableStats struct {
 	FDEs          int                 `json:"fdes"`
 	TextBytes     uint64              `json:"text_bytes"`      // of the executable segments
 	CoveredBytes  uint64              `json:"covered_bytes"`   // of these, with a rule
-	Gaps          int                 `json:"gaps"`            // ranges of text without call frame information
+	FromCode      uint64              `json:"from_code_bytes"` // of these, with one that the code itself led to
+	Gaps          int                 `json:"gaps"`            // ranges of text without a rule
 	GapBytes      uint64              `json:"gap_bytes"`       // of text in them
 	PageBytes     uint64              `json:"page_bytes"`      // of text that a page is about
 	Pages         int                 `json:"pages"`           // with rows
@@ -41,7 +42,7 @@ type tableStats struct {
 type untranslatedShare struct {
 	Reason string  `json:"reason"`
 	Bytes  uint64  `json:"bytes"`
-	Share  float64 `json:"share"` // of the text that call frame information is about
+	Share  float64 `json:"share"` // of the text that is not a gap
 }
 
 // showStats writes the size of the table.
@@ -80,6 +81,7 @@ func (s *tableStats) page(p *unwind.Page) error {
 		return nil
 	}
 	s.previousPages = p.Number + 1
+	s.FromCode += uint64(p.FromCode)
 	s.Rows += len(p.Rows)
 	s.WideRules += len(p.Wide)
 	s.RowBytes += 8 * p.Len()
@@ -127,7 +129,8 @@ func (s *tableStats) write(out io.Writer) error {
 	described := max(s.TextBytes-s.GapBytes, 1)
 	fmt.Fprintf(out, "%s: %d FDEs or Go functions\n\n", s.File, s.FDEs)
 	fmt.Fprintf(out, "text            %12d bytes\n", s.TextBytes)
-	fmt.Fprintf(out, "with a rule     %12d bytes, %.3f %% of the text that call frame information is about\n", s.CoveredBytes, 100*float64(s.CoveredBytes)/float64(described))
+	fmt.Fprintf(out, "with a rule     %12d bytes, %.3f %% of the text that is not a gap\n", s.CoveredBytes, 100*float64(s.CoveredBytes)/float64(described))
+	fmt.Fprintf(out, "from the code   %12d of them, for want of call frame information\n", s.FromCode)
 	fmt.Fprintf(out, "gaps            %12d bytes, in %d ranges\n", s.GapBytes, s.Gaps)
 	fmt.Fprintf(out, "pages           %12d of %d KiB, and %d without rows\n", s.Pages, s.PageBytes>>10, s.EmptyPages)
 	fmt.Fprintf(out, "rows            %12d, a page has %d (median) to %d\n", s.Rows, s.MedianRows, s.MaxRows)

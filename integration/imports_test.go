@@ -20,7 +20,7 @@ var ranks = []struct {
 	pattern string
 	rank    int
 }{
-	{"ebpf/ehframe", 1}, {"ebpf/elffile", 1}, {"ebpf/gopclntab", 1}, {"ebpf/procfs", 1},
+	{"ebpf/ehframe", 1}, {"ebpf/elffile", 1}, {"ebpf/gopclntab", 1}, {"ebpf/procfs", 1}, {"ebpf/stackheight", 1},
 	{"ebpf/unwind", 2}, {"ebpf/cfi", 2}, {"ebpf/dwarfline", 2}, {"ebpf/ehframe/ehtest", 2}, {"ebpf/trial", 1},
 	{"ebpf/kernel", 3}, {"ebpf/process", 3}, {"ebpf/symbol", 3}, {"ebpf/symbol/debuginfod", 2}, {"ebpf/symbol/jit", 2}, {"ebpf/target", 3},
 	{"ebpf/pprof", 4}, {"ebpf/feed", 4},

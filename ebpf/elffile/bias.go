@@ -36,6 +36,27 @@ func (f *File) OpenText() []*SectionReader {
 	return text
 }
 
+// CodeRanges returns the ELF virtual addresses [start, end) that hold code: of the
+// sections that say so, for linkers put constants into the same segment, or else of
+// the executable segments.
+func (f *File) CodeRanges() [][2]uint64 {
+	var code [][2]uint64
+	for _, s := range f.elf.Sections {
+		if s.Flags&(elf.SHF_ALLOC|elf.SHF_EXECINSTR) == elf.SHF_ALLOC|elf.SHF_EXECINSTR && s.Type == elf.SHT_PROGBITS && s.Addr+s.Size > s.Addr {
+			code = append(code, [2]uint64{s.Addr, s.Addr + s.Size})
+		}
+	}
+	if code != nil {
+		return code
+	}
+	for _, s := range f.TextSegments() {
+		if s.Vaddr+s.Filesz > s.Vaddr {
+			code = append(code, [2]uint64{s.Vaddr, s.Vaddr + s.Filesz})
+		}
+	}
+	return code
+}
+
 func segmentOf(p *elf.Prog) Segment {
 	return Segment{Offset: p.Off, Filesz: p.Filesz, Vaddr: p.Vaddr, Memsz: p.Memsz}
 }

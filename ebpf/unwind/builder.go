@@ -16,7 +16,8 @@ type builder struct {
 	debug   frames
 	golang  *goRows // nil: no Go program
 
-	code *code
+	code    *code
+	heights heights
 
 	lo, hi uint64 // the page's range of ELF virtual addresses
 	size   int    // hi - lo
@@ -38,6 +39,7 @@ type frames struct {
 
 func newBuilder(t *Table) *builder {
 	b := &builder{table: t, number: make(map[WideRule]int), code: newCode(t.sections)}
+	b.heights.b = b
 	if s := t.sections.EHFrame; s != nil {
 		frame := t.section(s, false)
 		b.eh.name, b.eh.reader = ".eh_frame", ehframe.NewReader(frame)
@@ -78,11 +80,14 @@ func (b *builder) build(lo uint64, size int) (*Page, error) {
 	if len(b.rows) > 1 && len(b.first) > 1 {
 		b.merged = slices.Grow(b.merged[:0], len(b.first)+len(b.rows))
 	}
-	rows := b.markEntry(fillGaps(b.merged, b.first, b.rows, size))
+	rows, err := b.heights.fill(b.markEntry(fillGaps(b.merged, b.first, b.rows, size)))
+	if err != nil {
+		return nil, err
+	}
 	if len(rows) == 1 && rows[0].CFA == CFANone {
 		return new(Page), nil
 	}
-	p := &Page{Rows: slices.Clone(bounded(rows)), Wide: slices.Clone(b.wide)}
+	p := &Page{Rows: slices.Clone(bounded(rows)), Wide: slices.Clone(b.wide), FromCode: b.heights.bytes}
 	p.count(size)
 	for i := range p.Rows {
 		p.Rows[i].Off += uint16(lo) // was counted from the first byte

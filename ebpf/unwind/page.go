@@ -11,6 +11,7 @@ type Page struct {
 	Shift       uint8          // MinPageShift to MaxPageShift
 	Rows        []Row          // ascending by Off without equals; the first is for the page's first byte; at most MaxRows; none if all is a gap
 	Wide        []WideRule     // the rules that rows of kind CFAWide refer to
+	FromCode    int            // bytes of text whose rule comes from the code, for want of call frame information
 	Unsupported map[Reason]int // bytes of text without a rule that can be executed; nil if none
 }
 

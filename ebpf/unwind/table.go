@@ -31,6 +31,7 @@ type Sections struct {
 	EHFrameHdr *Section
 	DebugFrame *Section
 	Text       []*Section       // executable segments, where code is looked at; may be empty
+	Code       [][2]uint64      // ranges of ELF virtual addresses in Text that hold code and not constants, see stackheight
 	Entry      uint64           // where the kernel starts the program; 0: not known
 	Loader     bool             // the dynamic loader, see followRBX
 	CLibrary   bool             // the C library, see coroutineStarts
@@ -58,7 +59,7 @@ func NewTable(f *elffile.File) (*Table, error) {
 	if f.Class() != elf.ELFCLASS64 {
 		return nil, fmt.Errorf("unwind table: %w: %v", ErrMachine, f.Class())
 	}
-	s := Sections{Machine: f.Machine(), Entry: f.Entry(), Loader: f.IsLoader(), CLibrary: f.IsCLibrary(), Go: f.IsGo()}
+	s := Sections{Machine: f.Machine(), Code: f.CodeRanges(), Entry: f.Entry(), Loader: f.IsLoader(), CLibrary: f.IsCLibrary(), Go: f.IsGo()}
 	for _, want := range []struct {
 		dst  **Section
 		open func() (*elffile.SectionReader, error)

@@ -1,0 +1,82 @@
+package stackheight
+
+import (
+	"bufio"
+	"debug/elf"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
+)
+
+// TestObjdump compares the lengths of instructions with objdump's, for all of the
+// text of some files.
+func TestObjdump(t *testing.T) {
+	for _, path := range ehtest.Files(t) {
+		t.Run(filepath.Base(path), func(t *testing.T) { compareLengths(t, path) })
+	}
+}
+
+func compareLengths(t *testing.T, path string) {
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if f.Machine != elf.EM_X86_64 {
+		t.Skip("for another machine")
+	}
+	text := f.Section(".text")
+	code, err := text.Data()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("objdump", "-d", "-z", "--no-show-raw-insn", "-j", ".text", path)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	lines := bufio.NewScanner(out)
+	total, wrong := 0, 0
+	var last uint64
+	var name string
+	for lines.Scan() {
+		at, what, ok := strings.Cut(strings.TrimSpace(lines.Text()), ":")
+		addr, err := strconv.ParseUint(at, 16, 64)
+		if !ok || err != nil || !strings.HasPrefix(what, "\t") {
+			continue
+		}
+		if last != 0 && !dubious(name, code[last-text.Addr]) {
+			total++
+			if in := decode(code[last-text.Addr:]); in.size != int(addr-last) {
+				if wrong++; wrong <= 20 {
+					t.Errorf("%x: % x: %d bytes, objdump says %d: %s", last, code[last-text.Addr:addr-text.Addr], in.size, addr-last, name)
+				}
+			}
+		}
+		last, name = addr, what
+	}
+	if err := lines.Err(); err != nil || total < 1000 {
+		t.Fatalf("objdump shows %d instructions: %v", total, err)
+	}
+	t.Logf("%d instructions, %d of another length", total, wrong)
+}
+
+// dubious reports whether objdump shows something of its own making, in data among
+// code: bytes, prefixes that it makes nothing of, a wait that it takes for part of the
+// instruction behind it, and jumps that it takes for shorter than Intel's are.
+func dubious(text string, first byte) bool {
+	fields := strings.Fields(text)
+	if len(fields) == 0 || first == 0x9b || strings.HasPrefix(fields[0], ".byte") || strings.Contains(text, "(bad)") {
+		return true
+	}
+	last := fields[len(fields)-1]
+	return strings.HasPrefix(last, "rex") || last == "data16" || last == "lock" || strings.HasPrefix(last, "rep") || fields[0] == "jmpw" || fields[0] == "callw"
+}

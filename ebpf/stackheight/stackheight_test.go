@@ -1,0 +1,169 @@
+package stackheight
+
+import (
+	"debug/elf"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
+)
+
+// TestCallFrameInformation takes the text of files that have call frame information
+// for one that has none, and compares what comes of it with what readelf shows.
+func TestCallFrameInformation(t *testing.T) {
+	for _, path := range ehtest.Files(t) {
+		t.Run(filepath.Base(path), func(t *testing.T) { compareRules(t, path) })
+	}
+}
+
+func compareRules(t *testing.T, path string) {
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if f.Machine != elf.EM_X86_64 {
+		t.Skip("for another machine")
+	}
+	text := f.Section(".text")
+	code, err := text.Data()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[uint64]Rule{}
+	var reader Analysis
+	reader.Rules(Gap{text.Addr, text.Addr + text.Size, text.Addr, code}, func(addr uint64, _ int, r Rule) bool {
+		found[addr] = r
+		return true
+	})
+	a := Analysis{gap: Gap{Text: code}}
+	a.decode() // for where instructions begin
+	var same, none, wrong, fp, foreign int
+	ehtest.EachFDE(t, path, ".eh_frame", func(fde *ehtest.FDE) {
+		for i, row := range fde.Rows {
+			end := fde.End
+			if i+1 < len(fde.Rows) {
+				end = fde.Rows[i+1].Loc
+			}
+			cfa, rbp := fde.Cell(row, "CFA"), fde.Cell(row, "rbp")
+			for pc := row.Loc; pc < end; pc++ {
+				if pc < text.Addr || pc >= text.Addr+text.Size || a.number[pc-text.Addr] == 0 {
+					continue
+				}
+				if i := a.number[pc-text.Addr] - 1; a.code[i].effect == pads && i > 0 && !a.code[i-1].goesOn() {
+					continue // nobody comes by
+				}
+				r, ok := found[pc]
+				switch got := r.cells(); {
+				case !strings.HasPrefix(cfa, "rsp") && !strings.HasPrefix(cfa, "rbp"):
+					foreign++
+				case !ok:
+					none++
+				case r.Kind == SP && strings.HasPrefix(cfa, "rbp") || r.Kind == FP && strings.HasPrefix(cfa, "rsp") || r.Kind > FP:
+					fp++
+				case got == cfa+" "+rbp, got == cfa+" u" && rbp == "", got == cfa+" u" && below(cfa, rbp):
+					same++
+				default:
+					if wrong++; wrong <= 30 {
+						t.Logf("%x: % x %s, readelf says %s rbp=%s", pc, code[pc-text.Addr:pc-text.Addr+8], got, cfa, rbp)
+					}
+				}
+			}
+		}
+	})
+	t.Logf("%d instructions alike, %d without a rule, %d wrong, %d by the other register, %d whose frame readelf does not find by rsp or rbp", same, none, wrong, fp, foreign)
+	// What is called and does not return leads into the next function. Landing pads of C++ do nothing but call such functions.
+	if wrong*200 > same || none*8 > same {
+		t.Errorf("more than 0.5 %% of the rules are wrong, or more than one instruction in nine has none")
+	}
+}
+
+// cells writes a rule as readelf does.
+func (r Rule) cells() string {
+	s := fmt.Sprintf("%s%+d", []string{"", "rsp", "rbp", "*rsp", "*rbp"}[r.Kind], r.Off)
+	if r.FP == 0 {
+		return s + " u"
+	}
+	return s + fmt.Sprintf(" c%+d", r.FP)
+}
+
+// below reports whether what is saved at rbp is below the stack pointer: it has been
+// popped already, which compilers do not say.
+func below(cfa, rbp string) bool {
+	height, err := strconv.Atoi(strings.TrimPrefix(cfa, "rsp+"))
+	at, err2 := strconv.Atoi(strings.TrimPrefix(rbp, "c-"))
+	return err == nil && err2 == nil && at > height
+}
+
+// goesOn reports whether the instruction behind may be executed next, or whether it is padding as well.
+func (in instruction) goesOn() bool {
+	return in.effect != returns && in.effect != jumps && in.effect != jumpsAnyway && in.effect != leavesBy && in.effect != stops && in.effect != calls
+}
+
+// TestRulesOfCode has code of hand-written functions in small: for each instruction
+// the rule as its comment in the source would say.
+func TestRulesOfCode(t *testing.T) {
+	tests := map[string]struct {
+		code []byte
+		want []string
+	}{
+		"leaf":           {[]byte{0x31, 0xc0, 0xc3}, []string{"0 rsp+8 u", "2 rsp+8 u"}},
+		"pushes":         {[]byte{0x53, 0x55, 0x50, 0x58, 0x5d, 0x5b, 0xc3}, []string{"0 rsp+8 u", "1 rsp+16 u", "2 rsp+24 c-24", "3 rsp+32 c-24", "4 rsp+24 c-24", "5 rsp+16 u", "6 rsp+8 u"}},
+		"jump":           {[]byte{0x50, 0xeb, 0x01, 0xf4, 0x58, 0xc3}, []string{"0 rsp+8 u", "1 rsp+16 u", "4 rsp+16 u", "5 rsp+8 u"}},
+		"loop":           {[]byte{0x6a, 0x01, 0xff, 0xc9, 0x75, 0xfc, 0x48, 0x83, 0xc4, 0x08, 0xc3}, []string{"0 rsp+8 u", "2 rsp+16 u", "4 rsp+16 u", "6 rsp+16 u", "10 rsp+8 u"}},
+		"frame pointer":  {[]byte{0x55, 0x90, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xe4, 0xe0, 0xc9, 0xc3}, []string{"0 rsp+8 u", "1 rsp+16 c-16", "2 rsp+16 c-16", "5 rbp+16 c-16", "9 rbp+16 c-16", "10 rsp+8 u"}},
+		"contradiction":  {[]byte{0x74, 0x01, 0x58, 0xc3}, []string{"2 rsp+16 u", "3 rsp+8 u"}},
+		"data":           {[]byte{0x06, 0xc3}, []string{"1 rsp+8 u"}},
+		"exit":           {[]byte{0xb8, 0x3c, 0, 0, 0, 0x0f, 0x05, 0xc3}, []string{"7 rsp+8 u"}},
+		"no return":      {[]byte{0xe8, 1, 1, 1, 1, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x90, 0xc3}, []string{"5 rsp+8 u", "15 rsp+8 u", "16 rsp+8 u"}},
+		"unknown jump":   {[]byte{0x50, 0xff, 0xe0}, nil},
+		"another's slot": {[]byte{0xff, 0x25, 1, 1, 1, 1}, []string{"0 rsp+8 u"}},
+		// mov %rsp,%rax; and $-32,%rsp; sub $64,%rsp; mov %rax,56(%rsp); nop; mov 56(%rsp),%rsp; ret
+		"aligned": {[]byte{0x48, 0x89, 0xe0, 0x48, 0x83, 0xe4, 0xe0, 0x48, 0x83, 0xec, 0x40, 0x48, 0x89, 0x44, 0x24, 0x38, 0x90, 0x48, 0x8b, 0x64, 0x24, 0x38, 0xc3},
+			[]string{"16 *rsp+56 u +8", "17 *rsp+56 u +8", "22 rsp+8 u"}},
+		// push %rbp; sub $16,%rsp; mov %rbp,(%rsp); xor %ebp,%ebp; mov (%rsp),%rbp; add $24,%rsp; ret
+		"saved": {[]byte{0x55, 0x48, 0x83, 0xec, 0x10, 0x48, 0x89, 0x2c, 0x24, 0x31, 0xed, 0x48, 0x8b, 0x2c, 0x24, 0x48, 0x83, 0xc4, 0x18, 0xc3},
+			[]string{"0 rsp+8 u", "1 rsp+16 u", "5 rsp+32 u", "9 rsp+32 c-32", "11 rsp+32 c-32", "15 rsp+32 u", "19 rsp+8 u"}},
+	}
+	for name, test := range tests {
+		const addr = 0x1000
+		var a Analysis
+		var got []string
+		a.Rules(Gap{addr, addr + uint64(len(test.code)), addr, test.code}, func(at uint64, _ int, r Rule) bool {
+			line := fmt.Sprint(at-addr, " ", r.cells())
+			if r.Add != 0 {
+				line += fmt.Sprintf(" %+d", r.Add)
+			}
+			got = append(got, line)
+			return true
+		})
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// FuzzRules checks that rules are about instructions of the text, in order, and that
+// there is an end.
+func FuzzRules(f *testing.F) {
+	f.Add(uint64(0x1000), []byte{0x55, 0x48, 0x89, 0xe5, 0x74, 0xfa, 0xc9, 0xc3})
+	f.Add(^uint64(0)-8, []byte{0xeb, 0x7f, 0x62, 0xc4, 0x8f, 0xe8, 0x66, 0x66, 0xe9})
+	f.Fuzz(func(t *testing.T, addr uint64, code []byte) {
+		var a Analysis
+		next := addr
+		a.Rules(Gap{addr, addr + uint64(len(code)), addr, code}, func(at uint64, size int, r Rule) bool {
+			if at-addr < next-addr || size < 1 || at-addr+uint64(size) > uint64(len(code)) {
+				t.Fatalf("%x, %d bytes, behind %x", at, size, next)
+			}
+			if r.Kind == Unknown || r.Kind == SP && (r.Off < 8 || r.Off+r.FP < 0) {
+				t.Fatalf("%x: %+v", at, r)
+			}
+			next = at + uint64(size)
+			return true
+		})
+	})
+}

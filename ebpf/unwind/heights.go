@@ -1,0 +1,200 @@
+package unwind
+
+import (
+	"bytes"
+	"debug/elf"
+
+	"github.com/headwater/headwater/ebpf/ehframe"
+	"github.com/headwater/headwater/ebpf/stackheight"
+)
+
+// Code in gaps is read from some bytes before the page, where loops begin, to some
+// more behind it, where functions return.
+const (
+	codeBefore = 1 << 10
+	codeBehind = 8 << 10
+)
+
+// minGap is the smallest gap between functions that may be a function.
+const minGap = 16
+
+// heights makes rows of the code in a page's gaps.
+type heights struct {
+	b        *builder
+	analysis stackheight.Analysis
+	rows     []Row
+	bytes    int // of text with such a rule
+}
+
+// fill returns rows with those that the code in the gaps of the page leads to.
+func (h *heights) fill(rows []Row) ([]Row, error) {
+	h.bytes = 0
+	b := h.b
+	if b.table.sections.Machine != elf.EM_X86_64 || b.table.sections.Go {
+		return rows, nil
+	}
+	for i := 0; i < len(rows); i++ {
+		if rows[i].CFA != CFANone {
+			continue
+		}
+		start, end := int(rows[i].Off), b.size
+		if i+1 < len(rows) {
+			end = int(rows[i+1].Off)
+		}
+		if end-start < minGap || i > 0 && rows[i-1].RA() == RAClone { // a child goes on there, with a stack of its own
+			continue
+		}
+		before := len(rows)
+		var err error
+		if rows, err = h.gap(rows, start, end); err != nil {
+			return nil, err
+		}
+		i += len(rows) - before
+	}
+	return rows, nil
+}
+
+// gap returns rows with those for the gap [start, end) of the page.
+func (h *heights) gap(rows []Row, start, end int) ([]Row, error) {
+	b := h.b
+	lo, hi := b.lo+uint64(start), b.lo+uint64(end)
+	g := stackheight.Gap{Start: lo, End: hi}
+	var err error
+	if start == 0 {
+		if g.Start, err = b.functionBefore(lo); err != nil {
+			return nil, err
+		}
+	}
+	if end == b.size {
+		if g.End, err = b.functionBehind(hi); err != nil {
+			return nil, err
+		}
+	}
+	for _, code := range b.table.sections.Code {
+		from, to := max(lo, code[0]), min(hi, code[1])
+		if from >= to {
+			continue
+		}
+		g := stackheight.Gap{Start: max(g.Start, code[0]), End: min(g.End, code[1])}
+		g.Addr = max(g.Start, from-min(from, codeBefore))
+		if g.Text = b.code.at(g.Addr, int(min(g.End, to+codeBehind)-g.Addr)); g.Text != nil && !keepsFramePointers(g.Text) {
+			rows = h.put(rows, g, from, to)
+		}
+	}
+	return rows, nil
+}
+
+// keepsFramePointers reports whether code has functions that begin as those do
+// whose compiler was told to keep frame pointers: push %rbp; mov %rsp,%rbp. There
+// they are followed, which is as good, and takes no rows.
+func keepsFramePointers(text []byte) bool {
+	return bytes.Contains(text, []byte{0x55, 0x48, 0x89, 0xe5}) || bytes.Contains(text, []byte{0x55, 0x48, 0x8b, 0xec})
+}
+
+// put returns rows with those of g in [lo, hi) of the page.
+func (h *heights) put(rows []Row, g stackheight.Gap, lo, hi uint64) []Row {
+	b := h.b
+	h.rows = append(h.rows[:0], Row{Off: uint16(lo - b.lo)})
+	end := lo // of what has a rule
+	h.analysis.Rules(g, func(addr uint64, size int, r stackheight.Rule) bool {
+		if addr+uint64(size) <= lo {
+			return true
+		}
+		if addr >= hi {
+			return false
+		}
+		w, ok := ruleOfHeight(r)
+		if !ok {
+			return true
+		}
+		if addr = max(addr, lo); addr > end {
+			h.add(end, Row{})
+		}
+		h.add(addr, b.rule(w, ReasonNone))
+		next := min(addr+uint64(size), hi)
+		h.bytes += int(next - addr)
+		end = next
+		return true
+	})
+	if end < hi {
+		h.add(end, Row{})
+	}
+	if len(h.rows) == 1 && h.rows[0].CFA == CFANone {
+		return rows
+	}
+	out := appendRange(make([]Row, 0, len(rows)+len(h.rows)), rows, 0, int(lo-b.lo), b.size)
+	for _, r := range h.rows {
+		out = push(out, r)
+	}
+	return appendRange(out, rows, int(hi-b.lo), b.size, b.size)
+}
+
+// add puts row in force from addr on.
+func (h *heights) add(addr uint64, row Row) {
+	row.Off = uint16(addr - h.b.lo)
+	if n := len(h.rows); n > 0 && h.rows[n-1].Off == row.Off {
+		h.rows = h.rows[:n-1]
+	}
+	h.rows = push(h.rows, row)
+}
+
+// ruleOfHeight translates what the code says.
+func ruleOfHeight(r stackheight.Rule) (WideRule, bool) {
+	w := WideRule{CFAOff: r.Off, FPOff: r.FP}
+	switch r.Kind {
+	case stackheight.SP:
+		w.CFA = CFASP
+	case stackheight.FP:
+		w.CFA = CFAFP
+	case stackheight.SPDeref:
+		w.CFA = CFASPDeref
+	case stackheight.FPDeref:
+		w.CFA = CFAFPDeref
+	}
+	if r.FP != 0 {
+		w.Rules = rules(FPAtCFA, RADefault)
+	}
+	words := r.Add / 8
+	w.Reg = uint8(words)
+	return w, w.CFA != CFANone && r.Add%8 == 0 && words == int32(w.Reg)
+}
+
+// functionBefore returns where the last function with call frame information ends
+// that begins before addr.
+func (b *builder) functionBefore(addr uint64) (uint64, error) {
+	end := uint64(0)
+	for _, f := range []frames{b.eh, b.debug} {
+		if f.reader == nil {
+			continue
+		}
+		fde, err := f.find(addr)
+		if err != nil && !foreign(err) {
+			return 0, err
+		}
+		if err == nil && fde.End <= addr {
+			end = max(end, fde.End)
+		}
+	}
+	return end, nil
+}
+
+// functionBehind returns where the first one begins at or behind addr.
+func (b *builder) functionBehind(addr uint64) (uint64, error) {
+	start := ^uint64(0)
+	for _, f := range []frames{b.eh, b.debug} {
+		if f.reader == nil {
+			continue
+		}
+		found, err := ehframe.Find(f.index, addr) // the last one that begins at or before addr
+		for i := max(found, 0); err == nil && i < min(found+2, f.index.Len()); i++ {
+			var at uint64
+			if at, _, err = f.index.Entry(i); err == nil && at >= addr {
+				start = min(start, at)
+			}
+		}
+		if err != nil && !foreign(err) {
+			return 0, err
+		}
+	}
+	return start, nil
+}
