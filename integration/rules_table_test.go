@@ -97,6 +97,12 @@ func callRules() []rule {
 			form:  `ROOT(?: by_r10| by_rdi| nested| ends_in_call(?: burn_and_leave(?: burn| LIBC| PLT)*)?|(?: LIBC)+| VDSO| PLT)?`,
 			among: map[string]int{"by_r10$": 10, "by_rdi$": 10, "nested$": 10, "ends_in_call burn_and_leave burn$": 10},
 		}}},
+		// Assembly without any CFI.
+		{name: "hwhandwritten", start: runs("hwhandwritten", "rules/handwritten.c"), want: []stacksOf{{
+			comm:  "hwhandwritten",
+			form:  `ROOT(?: leaf| pushes(?: burn)?| aligned| unrolled| tail| LIBC| VDSO| PLT)?`,
+			among: map[string]int{"main leaf$": 8, "pushes burn$": 8, "aligned$": 8, "unrolled$": 8, "tail$": 8},
+		}}},
 		// CFA by a callee-saved register, not in the leaf.
 		{name: "hwbyrbx", start: runs("hwbyrbx", "rules/assembled.c", "-DBY_RBX"), want: []stacksOf{{
 			comm: "hwbyrbx", form: `ROOT(?: by_rbx(?: burn)?| LIBC| VDSO| PLT)?`, among: map[string]int{"by_rbx burn$": 80},

@@ -51,7 +51,7 @@ type stacksOf struct {
 // calls, in exit handlers, and without user part, when execve has put the old
 // program away, or exit has. GCC's start files have no CFI.
 const outside = `|LD(?: \S+)*|_start|_start LIBC(?: LIBC)?(?: (?:LIBC|LD|PLT|\w+))*` +
-	`|\[incomplete: no_row in [^]]*\] (?:\S+:)?(?:_init|_fini|frame_dummy|(?:de)?register_tm_clones|__do_global_dtors_aux)(?: \S+)*`
+	`|_start(?: (?:LIBC|LD))* (?:\S+:)?(?:_init|_fini|frame_dummy|(?:de)?register_tm_clones|__do_global_dtors_aux)(?: \S+)*`
 
 // expand replaces the abbreviations of stacksOf.
 func (s stacksOf) expand(form string) *regexp.Regexp {

@@ -165,8 +165,14 @@ func (a *Analysis) target(in placed) state {
 	if to < a.gap.Start || to >= a.gap.End {
 		return entered()
 	}
-	if at := to - a.gap.Addr; at < uint64(len(a.number)) && a.number[at] != 0 {
+	if at := to - a.gap.Addr; at < uint64(len(a.number)) {
+		if a.number[at] == 0 {
+			return state{}
+		}
 		return a.states[a.number[at]-1]
+	}
+	if in.effect == jumps && to%functionAlign == 0 {
+		return entered() // so far away, and aligned as functions are
 	}
 	return state{}
 }
