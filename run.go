@@ -132,6 +132,9 @@ func listen(addr string) (net.Listener, error) {
 func (p *program) run(ctx context.Context) error {
 	runtimeCtx, stopRuntime := context.WithCancel(ctx)
 	var running sync.WaitGroup
+	if err := runCalmly(); err != nil {
+		level.Debug(p.logger).Log("msg", "this process may come late where CPUs are busy", "err", err)
+	}
 	running.Go(p.serve)
 	defer running.Wait()
 	defer p.closeServer()

@@ -29,9 +29,10 @@ func newPerfRing(event *perfEvent, pages int) (*perfRing, error) {
 	return &perfRing{event: event, mem: mem, data: mem[page:], meta: (*unix.PerfEventMmapPage)(unsafe.Pointer(&mem[0]))}, nil
 }
 
-// readable reports whether read would find a record.
-func (r *perfRing) readable() bool {
-	return atomic.LoadUint64(&r.meta.Data_head) != atomic.LoadUint64(&r.meta.Data_tail)
+// filled returns the bytes that are there to be read.
+func (r *perfRing) filled() uint64 {
+	tail := atomic.LoadUint64(&r.meta.Data_tail) // first, for it follows the head
+	return atomic.LoadUint64(&r.meta.Data_head) - tail
 }
 
 // recordHeader is struct perf_event_header.

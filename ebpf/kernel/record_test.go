@@ -130,10 +130,7 @@ func TestSideBand(t *testing.T) {
 	seen := map[RecordKind]int{}
 	libc := ""
 	var last uint64
-	for deadline := time.Now().Add(10 * time.Second); seen[RecordExit] == 0 && time.Now().Before(deadline); {
-		if err := s.Wait(); err != nil {
-			t.Fatal(err)
-		}
+	for deadline := time.Now().Add(10 * time.Second); seen[RecordExit] == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		records, err := s.Read()
 		if err != nil {
 			t.Fatal(err)
@@ -164,6 +161,35 @@ func TestSideBand(t *testing.T) {
 	if want := readelfBuildID(t, "libc.so.6"); libc != want {
 		t.Errorf("libc's build ID %q, readelf says %q", libc, want)
 	}
+}
+
+// TestSideBandWait: what does not fill a buffer wakes nobody, what does wakes who waits.
+func TestSideBandWait(t *testing.T) {
+	load(t) // for its skip without privileges
+	s, err := OpenSideBand()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	waited := make(chan error, 1)
+	go func() { waited <- s.Wait() }()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		if err := program(t).Run(); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-waited:
+			records, _ := s.Read()
+			if err != nil || len(records) < 100 {
+				t.Errorf("woken by %d records, %v", len(records), err)
+			}
+			return
+		default:
+		}
+	}
+	t.Error("nobody was woken")
+	s.Stop()
+	<-waited
 }
 
 // readelfBuildID asks readelf for the build ID of a library of ours.

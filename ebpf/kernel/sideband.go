@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,15 @@ import (
 
 // sideBandPages is the size of a CPU's side-band buffer, in pages of memory.
 const sideBandPages = 32
+
+// The kernel wakes who waits each time that another half of a buffer has been written,
+// whatever was read meanwhile. If less than a quarter is there, it can wait for the
+// next time: most of what programs do while they start and end nobody asks for, and it
+// is read with the rest.
+const (
+	wakeShare = 2
+	waitShare = 4
+)
 
 // SideBand reads what perf tells beside samples: processes' new mappings, program
 // starts, forks and exits, and code that the kernel makes while it runs, of every
@@ -83,7 +93,7 @@ func (s *SideBand) add(cpu int) error {
 		Sample_type: unix.PERF_SAMPLE_TIME,
 		Bits: unix.PerfBitMmap | unix.PerfBitMmap2 | unix.PerfBitComm | unix.PerfBitCommExec | unix.PerfBitTask |
 			perfBitKSymbol | unix.PerfBitSampleIDAll | unix.PerfBitUseClockID | unix.PerfBitWatermark,
-		Wakeup:  1, // a mapping unknown is a stack unfinished: wake at once
+		Wakeup:  uint32(sideBandPages * os.Getpagesize() / wakeShare),
 		Clockid: unix.CLOCK_MONOTONIC,
 	}
 	if s.buildID {
@@ -107,12 +117,13 @@ func (s *SideBand) add(cpu int) error {
 	return s.watch(event.fd)
 }
 
-// Wait returns when there is something to read, or ErrClosed after Stop.
+// Wait returns when so much has come that it should be read lest some be lost, or
+// ErrClosed after Stop.
 func (s *SideBand) Wait() error {
 	_, err := s.ready.wait(time.Time{}, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return slices.ContainsFunc(s.rings, (*perfRing).readable)
+		return slices.ContainsFunc(s.rings, func(r *perfRing) bool { return r.filled() >= uint64(len(r.data)/waitShare) })
 	})
 	if err != nil {
 		return fmt.Errorf("side-band: wait: %w", err)

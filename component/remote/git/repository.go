@@ -131,7 +131,14 @@ func (r *repository) git(ctx context.Context, arguments ...string) (string, erro
 	cmd.WaitDelay = 5 * time.Second
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
-	if err := cmd.Run(); err != nil {
+	err = cmd.Start()
+	if err == nil {
+		if raised, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil && raised > 20 { // a negative nice value
+			_ = syscall.Setpriority(syscall.PRIO_PGRP, cmd.Process.Pid, 0) // git is not as urgent as we are
+		}
+		err = cmd.Wait()
+	}
+	if err != nil {
 		switch {
 		case ctx.Err() == context.DeadlineExceeded:
 			err = fmt.Errorf("git did not end within %s", commandTimeout)
