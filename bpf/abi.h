@@ -98,6 +98,7 @@ enum cfa_kind {
 	CFA_SP_INDEXED = 10, /* CFA = *(sp + 8 * reg + off) + 8 * reg2; wide rules only */
 	CFA_FRAME = 11,      /* CFA = fp + off; fp, ra = *fp, *(fp + 8); perhaps on another stack */
 	CFA_SP_FAR = 12,     /* CFA = sp + 8 * off: a frame beyond 2 GiB; wide rules only */
+	CFA_ABSENT = 13,     /* not known yet, as if the page were not resident: no code was here when it was made */
 };
 
 /* Low nibble of `rules`: how the caller's frame pointer is found. */
@@ -119,6 +120,8 @@ enum ra_rule {
 	/* x86: as RA_DEFAULT. In the dynamic loader, whose lazy binding has CFA = rbx + off, rows follow rbx: */
 	RA_KEEP_RBX = 5,    /* unchanged */
 	RA_RESTORE_RBX = 6, /* *(CFA + ra_off); wide rules only */
+	RA_AT_FP = 8,       /* *(fp + ra_off); wide rules only */
+	RA_AT_SP = 9,       /* *(sp + ra_off); wide rules only */
 	RA_CLONE = 7,       /* x86, leaf only: as RA_DEFAULT, but none where rax is 0: in a child of the system call clone */
 };
 

@@ -372,6 +372,8 @@ ALWAYS_INLINE int find_cfa(struct unwinder *u, const struct wide_rule *rule, __u
 	case CFA_PLT:
 		*cfa = u->regs.sp + 8 + ((u->regs.pc & 15) >= (__u64)off ? 8 : 0);
 		return OUTCOME_UNSET;
+	case CFA_ABSENT:
+		return OUTCOME_PAGE_MISSING;
 	case CFA_REG:
 		if (!u->full && !(rule->reg == REG_RBX && u->rbx_known))
 			return OUTCOME_UNSUPPORTED_RULE;
@@ -412,6 +414,12 @@ ALWAYS_INLINE int find_return_address(struct unwinder *u, const struct wide_rule
 		break;
 	case RA_AT_CFA:
 		at = cfa + rule->ra_off;
+		break;
+	case RA_AT_FP:
+		at = u->regs.fp + rule->ra_off;
+		break;
+	case RA_AT_SP:
+		at = u->regs.sp + rule->ra_off;
 		break;
 	case RA_LR:
 		if (!u->lr_valid)

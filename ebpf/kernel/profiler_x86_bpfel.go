@@ -65,6 +65,7 @@ const (
 	profilerCfaKindCFA_SP_INDEXED  profilerCfaKind = 10
 	profilerCfaKindCFA_FRAME       profilerCfaKind = 11
 	profilerCfaKindCFA_SP_FAR      profilerCfaKind = 12
+	profilerCfaKindCFA_ABSENT      profilerCfaKind = 13
 )
 
 type profilerConfigFlags uint32
@@ -253,6 +254,8 @@ const (
 	profilerRaRuleRA_REG         profilerRaRule = 4
 	profilerRaRuleRA_KEEP_RBX    profilerRaRule = 5
 	profilerRaRuleRA_RESTORE_RBX profilerRaRule = 6
+	profilerRaRuleRA_AT_FP       profilerRaRule = 8
+	profilerRaRuleRA_AT_SP       profilerRaRule = 9
 	profilerRaRuleRA_CLONE       profilerRaRule = 7
 )
 

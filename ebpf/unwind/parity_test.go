@@ -128,8 +128,8 @@ func randomCase(r *rand.Rand) stepCase {
 	c.Exact, c.Full, c.LRKnown = uint8(r.IntN(2)), uint8(r.IntN(2)), uint8(r.IntN(2))
 	c.Switches, c.FrameFlags = uint8(r.IntN(maxSwitches+2)), uint32(r.IntN(2))*2|uint32(r.IntN(2))<<4
 	c.Rule = WideRule{
-		CFA: CFAKind(r.IntN(13)), Reg: uint8(r.IntN(16)), Reg2: uint8(r.IntN(16)),
-		Rules: uint8(r.IntN(6)) | uint8(r.IntN(8))<<4, CFAOff: small(), FPOff: small(), RAOff: small(),
+		CFA: CFAKind(r.IntN(14)), Reg: uint8(r.IntN(16)), Reg2: uint8(r.IntN(16)),
+		Rules: uint8(r.IntN(6)) | uint8(r.IntN(10))<<4, CFAOff: small(), FPOff: small(), RAOff: small(),
 	}
 	if c.Rule.RA() == RAReg {
 		c.Rule.RAOff = int32(r.IntN(16))

@@ -39,6 +39,7 @@ const (
 	CFASPIndexed                  // CFA = *(sp + 8*register + off) + add   wide rules only; assembly of libcrypto
 	CFAFrame                      // CFA = fp + off; fp, ra = *fp, *(fp + 8); the caller may be on another stack
 	CFASPFar                      // CFA = sp + 8*off                wide rules only; frames beyond 2 GiB
+	CFAAbsent                     // not known yet, as if the page were not resident: code that is made while the program runs
 )
 
 // FPKind is the kind of the rule for the caller's frame pointer (rbp, x29).
@@ -72,6 +73,10 @@ const (
 	// x86-64: as RADefault, but none where rax is 0, in a child of the system call
 	// clone, whose stack is a new one. For the leaf, where rax is known.
 	RAClone
+
+	// Frames of interpreters, whose caller's stack ends elsewhere.
+	RAAtFP // ra = *(fp + RAOff)                 wide rules only
+	RAAtSP // ra = *(sp + RAOff)                 wide rules only
 )
 
 // Row is the rule in force from one pc on until the next row of its page.
@@ -94,10 +99,12 @@ type WideRule struct {
 	Reg2   uint8   // FPReg: DWARF register number; CFASPIndexed: add, in units of 8 bytes; otherwise 0
 	CFAOff int32   // operand of CFA
 	FPOff  int32   // operand of the FP rule; arm64: also of RADefault
-	RAOff  int32   // RAAtCFA, RARestoreRBX: offset; RAReg: DWARF register number; otherwise 0
+	RAOff  int32   // RAAtCFA, RAAtFP, RAAtSP, RARestoreRBX: offset; RAReg: DWARF register number; otherwise 0
 }
 
-// rules packs the two small rules of a row.
+// Rules packs the two small rules of a row.
+func Rules(fp FPKind, ra RAKind) uint8 { return rules(fp, ra) }
+
 func rules(fp FPKind, ra RAKind) uint8 { return uint8(fp) | uint8(ra)<<4 }
 
 // FP returns the frame pointer rule of r.
@@ -178,6 +185,8 @@ func (w WideRule) String() string {
 		return "unsupported: " + Reason(w.CFAOff).String()
 	case CFAFrame:
 		return fmt.Sprintf("cfa=fp%+d fp=*(fp) ra=*(fp+8)", w.CFAOff)
+	case CFAAbsent:
+		return "not known yet"
 	case CFASignal:
 		return fmt.Sprintf("signal frame, sp at sp%+d", w.CFAOff)
 	}
@@ -232,6 +241,10 @@ func (w WideRule) raString() string {
 		return " ra=undefined"
 	case RAClone:
 		return " ra=*(cfa-8) unless rax=0"
+	case RAAtFP:
+		return fmt.Sprintf(" ra=*(fp%+d)", w.RAOff)
+	case RAAtSP:
+		return fmt.Sprintf(" ra=*(sp%+d)", w.RAOff)
 	case RALR:
 		return " ra=lr"
 	case RAAtCFA:

@@ -139,6 +139,8 @@ func (s *stepper) cfa() (uint64, Outcome) {
 			return s.regs.SP + 16, Unset
 		}
 		return s.regs.SP + 8, Unset
+	case CFAAbsent:
+		return 0, PageMissing
 	case CFAReg:
 		if s.rule.Reg == rbx && s.regs.RBX {
 			return s.regs.General[rbx] + off, Unset
@@ -184,6 +186,10 @@ func (s *stepper) returnAddress(cfa uint64) (uint64, Outcome) {
 		ra, o = s.read(at, 0)
 	case RAAtCFA:
 		ra, o = s.read(cfa+uint64(int64(s.rule.RAOff)), 0)
+	case RAAtFP:
+		ra, o = s.read(s.regs.FP+uint64(int64(s.rule.RAOff)), 0)
+	case RAAtSP:
+		ra, o = s.read(s.regs.SP+uint64(int64(s.rule.RAOff)), 0)
 	case RALR:
 		if !s.regs.LRKnown {
 			return 0, UnsupportedRule
