@@ -22,15 +22,16 @@ var ranks = []struct {
 }{
 	{"ebpf/ehframe", 1}, {"ebpf/elffile", 1}, {"ebpf/gopclntab", 1}, {"ebpf/procfs", 1}, {"ebpf/stackheight", 1},
 	{"ebpf/unwind", 2}, {"ebpf/cfi", 2}, {"ebpf/dwarfline", 2}, {"ebpf/ehframe/ehtest", 2}, {"ebpf/trial", 1},
-	{"ebpf/kernel", 3}, {"ebpf/process", 3}, {"ebpf/symbol", 3}, {"ebpf/symbol/debuginfod", 2}, {"ebpf/symbol/jit", 2}, {"ebpf/target", 3},
-	{"ebpf/pprof", 4}, {"ebpf/feed", 4},
-	{"ebpf", 5}, {"ebpf/verify", 5},
-	{"component", 6}, {"component/pyroscope", 7}, {"component/common/...", 7}, {"component/discovery", 8}, {"component/otelcol", 8},
-	{"component/discovery/conformance", 10},
-	{"component/...", 9},
-	{"river", 10}, {"river/...", 10},
-	{".", 11},
-	{"integration", 12}, {"integration/...", 12},
+	{"ebpf/hotspot", 3}, {"ebpf/symbol/debuginfod", 3}, {"ebpf/symbol/jit", 3},
+	{"ebpf/kernel", 4}, {"ebpf/process", 4}, {"ebpf/symbol", 4}, {"ebpf/target", 4},
+	{"ebpf/pprof", 5}, {"ebpf/feed", 5},
+	{"ebpf", 6}, {"ebpf/verify", 6},
+	{"component", 7}, {"component/pyroscope", 8}, {"component/common/...", 8}, {"component/discovery", 9}, {"component/otelcol", 9},
+	{"component/discovery/conformance", 11},
+	{"component/...", 10},
+	{"river", 11}, {"river/...", 11},
+	{".", 12},
+	{"integration", 13}, {"integration/...", 13},
 }
 
 // testSupport are packages that tests of every rank import, and nothing else.

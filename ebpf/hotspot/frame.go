@@ -1,0 +1,234 @@
+package hotspot
+
+import "github.com/headwater/headwater/ebpf/unwind"
+
+// form says how a frame is found from its registers.
+type form uint8
+
+const (
+	bySP        form = iota // CFA = sp + depth
+	byFP                    // CFA = rbp + 16
+	bySender                // CFA = register sender, the caller's stack pointer; depth is that of the return address above sp
+	interpreted             // CFA = *(rbp - 8), ra = *(rbp + 8), rbp = *rbp
+	unknownForm             // by rbp, if it leads somewhere
+)
+
+// frame is what a stack looks like before an instruction.
+type frame struct {
+	form   form
+	depth  int64 // bytes from sp up to the CFA
+	saved  bool  // the caller's rbp is at CFA - 16
+	loaded bool  // the return address is in register ra, no longer on the stack
+	ra     byte
+	sender byte
+}
+
+// entryFrame is the frame after a call.
+var entryFrame = frame{depth: wordSize}
+
+const wordSize = 8
+
+// noRegister is a register's number that there is not.
+const noRegister = 0xff
+
+// dwarfNumbers are those of the registers that instructions number from 0 to 7; the
+// others have the same number.
+var dwarfNumbers = [8]uint8{0, 2, 1, 3, 7, 6, 4, 5}
+
+func dwarfNumber(reg byte) uint8 {
+	if int(reg) < len(dwarfNumbers) {
+		return dwarfNumbers[reg]
+	}
+	return reg
+}
+
+// rule states f as the unwinder has it.
+func (f frame) rule() unwind.WideRule {
+	fp, fpOff := unwind.FPSame, int32(0)
+	if f.saved {
+		fp, fpOff = unwind.FPAtCFA, -16
+	}
+	ra, raOff := unwind.RADefault, int32(0)
+	if f.loaded {
+		ra, raOff = unwind.RAReg, int32(dwarfNumber(f.ra))
+	}
+	switch f.form {
+	case byFP:
+		return unwind.WideRule{CFA: unwind.CFAFP, CFAOff: 16, Rules: unwind.Rules(unwind.FPAtCFA, unwind.RADefault), FPOff: -16}
+	case bySender:
+		if f.saved { // rbp was pushed, and points there or is what it was
+			fp, fpOff = unwind.FPAtFP, 0
+		}
+		if !f.loaded {
+			ra, raOff = unwind.RAAtSP, int32(f.depth-wordSize)
+		}
+		return unwind.WideRule{CFA: unwind.CFAReg, Reg: dwarfNumber(f.sender), Rules: unwind.Rules(fp, ra), FPOff: fpOff, RAOff: raOff}
+	case interpreted:
+		return unwind.WideRule{CFA: unwind.CFAFPDeref, CFAOff: -8, Rules: unwind.Rules(unwind.FPAtFP, unwind.RAAtFP), RAOff: 8}
+	case unknownForm:
+		return unwind.WideRule{}
+	}
+	return unwind.WideRule{CFA: unwind.CFASP, CFAOff: int32(f.depth), Rules: unwind.Rules(fp, ra), FPOff: fpOff, RAOff: raOff}
+}
+
+// maxDepth bounds frames: HotSpot's limit of a method's stack is far below.
+const maxDepth = 1 << 24
+
+// after returns what f is after an instruction, which neither jumps nor returns. The
+// kind of code says what a lost stack pointer means.
+func (f frame) after(in *instruction, kind kind) frame {
+	switch {
+	case in.vector || in.table != 0:
+	case in.opcode >= 0x50 && in.opcode <= 0x57:
+		return f.push(in.rm)
+	case in.opcode >= 0x58 && in.opcode <= 0x5f:
+		return f.pop(in.rm)
+	case in.opcode == 0x68, in.opcode == 0x6a, in.opcode == 0x9c, in.opcode == 0xff && in.reg&7 == 6:
+		return f.push(noRegister)
+	case in.opcode == 0x8f, in.opcode == 0x9d:
+		return f.pop(noRegister)
+	case in.opcode == 0xe8 && in.imm == 0: // pushes its own address
+		return f.push(noRegister)
+	case in.opcode == 0xc9:
+		return f.leave()
+	case (in.opcode == 0x83 || in.opcode == 0x81) && in.mod == 3 && in.rm == rsp:
+		return f.adjust(in, kind)
+	case in.opcode == 0x8d && in.reg == rsp && in.wide:
+		return f.load(in, kind)
+	case in.opcode == 0x8b && in.wide:
+		return f.moved(in, in.reg, in.rm, kind)
+	case in.opcode == 0x89 && in.wide:
+		return f.moved(in, in.rm, in.reg, kind)
+	}
+	return f
+}
+
+func (f frame) push(reg byte) frame {
+	if f.form == interpreted {
+		return f
+	}
+	switch {
+	case f.loaded && reg == f.ra && f.form == bySender:
+		// The return address is on the stack again, behind what the adapter or the
+		// interpreter made room for.
+		f.depth += wordSize
+		return f
+	case reg == rbp && f.form == bySP && f.depth == wordSize && !f.loaded:
+		f.saved = true
+	}
+	f.depth += wordSize
+	return f
+}
+
+func (f frame) pop(reg byte) frame {
+	if f.form == interpreted {
+		return f
+	}
+	switch {
+	case f.form == byFP && reg == rbp:
+		return entryFrame
+	case f.form == byFP:
+		return f
+	case f.form == bySP && f.depth == 2*wordSize && reg == rbp:
+		f.saved = false
+	case f.form != byFP && f.depth == wordSize && !f.loaded && reg != noRegister: // the return address
+		f.loaded, f.ra = true, reg
+	}
+	f.depth -= wordSize
+	return f.checked()
+}
+
+func (f frame) leave() frame {
+	switch f.form {
+	case interpreted:
+		if f.sender == noRegister {
+			return entryFrame
+		}
+		return frame{form: bySender, sender: f.sender, depth: wordSize}
+	case byFP:
+		return entryFrame
+	}
+	return f
+}
+
+// adjust is sub, add or and of the stack pointer.
+func (f frame) adjust(in *instruction, kind kind) frame {
+	if f.form == interpreted || f.form == byFP {
+		return f
+	}
+	switch in.reg & 7 {
+	case 0:
+		f.depth -= in.imm
+	case 5:
+		f.depth += in.imm
+	case 4:
+		return f.lost(kind)
+	}
+	return f.checked()
+}
+
+// load is lea to the stack pointer.
+func (f frame) load(in *instruction, kind kind) frame {
+	switch {
+	case f.form == interpreted || f.form == byFP:
+		return f
+	case in.base == rsp && !in.index:
+		f.depth -= in.disp
+		return f.checked()
+	}
+	return f.lost(kind)
+}
+
+// moved is a move of 64 bits. One of the two registers may stand for memory.
+func (f frame) moved(in *instruction, to, from byte, kind kind) frame {
+	if in.mod != 3 {
+		store := in.opcode == 0x89
+		onStack := in.base == rsp && !in.index && f.form == bySP && in.disp == f.depth-2*wordSize
+		switch {
+		case store && in.reg == rbp && onStack && !f.loaded:
+			f.saved = true
+		case !store && in.reg == rbp && onStack:
+			f.saved = false
+		case !store && in.base == rbp && in.disp == -wordSize && f.form == interpreted:
+			f.sender = in.reg // the caller's stack pointer
+		}
+		return f
+	}
+	switch {
+	case to == rbp && from == rsp:
+		switch {
+		case f.form == bySP && f.saved && f.depth == 2*wordSize:
+			f.form = byFP
+		case f.form == bySender && kind == interpreterEntry:
+			f.saved = true
+		}
+	case to == r13 && from == rsp && f.form == bySP && f.loaded && f.depth == 0:
+		f.form, f.sender = bySender, r13
+	case to == rsp && f.form == bySender && f.loaded && from == f.sender:
+		return frame{loaded: true, ra: f.ra} // CFA = sp
+	case to == rsp && f.form != byFP && f.form != interpreted:
+		return f.lost(kind)
+	}
+	return f
+}
+
+// lost is a frame whose stack pointer is not known any more. The interpreter and what
+// is called from it have that of their caller in r13.
+func (f frame) lost(kind kind) frame {
+	if kind == adapter || kind == interpreterEntry {
+		f.form, f.sender = bySender, r13
+		if !f.loaded { // it is in rax, and will be pushed again
+			f.loaded, f.ra = true, rax
+		}
+		return f
+	}
+	return frame{form: unknownForm}
+}
+
+// checked returns f, or that it is not known, if it cannot be.
+func (f frame) checked() frame {
+	if f.depth < 0 || f.depth > maxDepth {
+		return frame{form: unknownForm}
+	}
+	return f
+}

@@ -1,0 +1,218 @@
+package hotspot
+
+import (
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// kind says how a piece of code treats its stack.
+type kind uint8
+
+const (
+	compiled         kind = iota // of a method: frames of a known size
+	stub                         // assembled by hand
+	adapter                      // between compiled code and the interpreter
+	interpreterCode              // runs in an interpreted frame
+	interpreterEntry             // makes one
+)
+
+// piece is code that was made in one go.
+type piece struct {
+	kind     kind
+	code     []byte
+	size     int64 // of a compiled frame, from sp up to the CFA; 0: there is none
+	complete int   // offset from where on the compiled frame is there; -1: never
+}
+
+// sweep walks through code from its first instruction to the last and follows what it
+// does to the stack. HotSpot emits instructions without gaps, and where it puts data
+// among them, the next return makes up for it.
+type sweep struct {
+	piece
+	known   map[int]frame // frames at the targets of jumps
+	guessed map[int]bool  // where the frame was not known
+	again   bool          // it is now: a jump leads back there
+	rules   []rowAt
+}
+
+// rowAt is the rule in force from an offset on.
+type rowAt struct {
+	at   int
+	rule unwind.WideRule
+}
+
+// rules returns the rules in force in a piece of code, from offset 0 on.
+func (p piece) rules() []rowAt {
+	s := sweep{piece: p, known: map[int]frame{}, guessed: map[int]bool{}}
+	s.run()
+	for turn := 0; s.again && turn < maxTurns; turn++ {
+		s.again, s.rules = false, s.rules[:0]
+		s.run()
+	}
+	return s.rules
+}
+
+// maxTurns bounds how often code is looked at again.
+const maxTurns = 3
+
+// first is the frame at the first instruction.
+func (s *sweep) first() frame {
+	if s.kind == interpreterCode {
+		return frame{form: interpreted, sender: noRegister}
+	}
+	return entryFrame
+}
+
+// unreached is the frame at an instruction that is reached by no jump that was seen,
+// nor from above.
+func (s *sweep) unreached(at int) frame {
+	switch {
+	case s.kind == interpreterCode || s.kind == interpreterEntry:
+		return frame{form: interpreted, sender: noRegister}
+	case s.kind == compiled && s.isComplete(at):
+		return s.whole()
+	}
+	return entryFrame
+}
+
+func (s *sweep) isComplete(at int) bool { return s.size > 0 && s.complete >= 0 && at >= s.complete }
+
+// whole is the frame of a compiled method.
+func (s *sweep) whole() frame {
+	return frame{depth: s.size, saved: s.size >= 2*wordSize}
+}
+
+func (s *sweep) run() {
+	f := s.first()
+	reached, sure := true, true
+	for at := 0; at < len(s.code); {
+		target, known := s.known[at]
+		switch {
+		case known && !(reached && sure):
+			f, reached, sure = target, true, true
+		case !reached:
+			f, reached, sure = s.unreached(at), true, false
+			s.guessed[at] = true
+		}
+		in, ok := decode(s.code[at:])
+		if !ok {
+			s.add(at, f)
+			at++
+			reached = false
+			continue
+		}
+		s.correct(&f, at, &in)
+		s.add(at, f)
+		next := at + in.length
+		switch flow(&in) {
+		case goesOn:
+			f = s.step(f, &in)
+		case branches:
+			s.jump(next+int(in.imm), f, sure)
+		case jumps:
+			if in.immSize > 0 {
+				s.jump(next+int(in.imm), f, sure)
+			}
+			reached = false
+		case ends:
+			reached = false
+		}
+		at = next
+	}
+}
+
+// correct makes f what it is known to be at some places.
+func (s *sweep) correct(f *frame, at int, in *instruction) {
+	switch {
+	case s.kind == compiled && at == s.complete && s.size > 0 && f.form == bySP:
+		*f = s.whole()
+	case s.kind == compiled && in.opcode == 0xbb && in.wide && in.table == 0 && f.depth == s.size && s.callsStub(at+in.length):
+		*f = entryFrame
+	}
+}
+
+// callsStub reports whether a jump to elsewhere is at an offset: with mov rbx before it,
+// a stub that compiled code calls instead of a method that is not compiled.
+func (s *sweep) callsStub(at int) bool { return at+5 <= len(s.code) && s.code[at] == 0xe9 }
+
+// step is f after an instruction that goes on.
+func (s *sweep) step(f frame, in *instruction) frame {
+	if s.kind == interpreterEntry {
+		return s.enter(f, in)
+	}
+	if s.kind == adapter && f.form == bySender && f.loaded && in.opcode >= 0x50 && in.opcode <= 0x57 && in.rm == f.ra {
+		return entryFrame // the adapter to compiled code has pushed the return address again
+	}
+	next := f.after(in, s.kind)
+	if s.kind == compiled && f.form == bySP && f.depth == s.size && f.depth > 2*wordSize && next.depth < f.depth && in.opcode != 0x81 && in.opcode != 0x83 {
+		return f // it never pops of its frame: left over where C1 has put a jump over longer instructions
+	}
+	return next
+}
+
+// enter is f after an instruction of code that makes an interpreted frame: it pops the
+// return address, makes room for variables, pushes it again, then rbp, and then the
+// caller's stack pointer, which is in r13.
+func (s *sweep) enter(f frame, in *instruction) frame {
+	if f == entryFrame {
+		f = frame{form: bySender, sender: r13, depth: wordSize}
+	}
+	if f.form == bySender && f.saved && in.opcode == 0x55 && in.rm == r13 {
+		return frame{form: interpreted, sender: noRegister}
+	}
+	return f.after(in, s.kind)
+}
+
+// flowKind says where a program goes on after an instruction.
+type flowKind uint8
+
+const (
+	goesOn flowKind = iota
+	branches
+	jumps
+	ends
+)
+
+func flow(in *instruction) flowKind {
+	switch {
+	case in.vector:
+		return goesOn
+	case in.table == 1:
+		switch {
+		case in.opcode >= 0x80 && in.opcode <= 0x8f:
+			return branches
+		case in.opcode == 0x0b:
+			return ends
+		}
+		return goesOn
+	case in.table != 0:
+		return goesOn
+	}
+	switch op := in.opcode; {
+	case op >= 0x70 && op <= 0x7f, op >= 0xe0 && op <= 0xe3:
+		return branches
+	case op == 0xe9, op == 0xeb, op == 0xff && in.reg&7 == 4:
+		return jumps
+	case op == 0xc3, op == 0xc2, op == 0xcc, op == 0xf4:
+		return ends
+	}
+	return goesOn
+}
+
+// jump notes the frame at the target of a jump.
+func (s *sweep) jump(target int, f frame, sure bool) {
+	if target < 0 || target >= len(s.code) || f.form == unknownForm || !sure && s.kind == stub {
+		return
+	}
+	if _, ok := s.known[target]; !ok {
+		s.known[target] = f
+		s.again = s.again || s.guessed[target]
+	}
+}
+
+func (s *sweep) add(at int, f frame) {
+	rule := f.rule()
+	if n := len(s.rules); n > 0 && s.rules[n-1].rule == rule {
+		return
+	}
+	s.rules = append(s.rules, rowAt{at, rule})
+}
