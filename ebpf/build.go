@@ -240,8 +240,11 @@ type userLocation struct {
 }
 
 func (n *namer) newLocation(f namedFrame) userLocation {
-	object := n.object(f.Exe)
 	returned := f.Flags&kernel.ReturnAddress != 0
+	if e := n.tracker.Executable(f.Exe); e != nil && e.IsCode() {
+		return n.codeLocation(e, f, returned)
+	}
+	object := n.object(f.Exe)
 	if object == nil {
 		if l, ok := n.jitLocation(f, returned); ok {
 			return l
@@ -262,6 +265,20 @@ func (n *namer) newLocation(f namedFrame) userLocation {
 		l.named = l.named && frame.Kind != symbol.Unknown
 	}
 	return l
+}
+
+// codeLocation names code that a Java VM made: as the VM does, or else as a map of the
+// process does.
+func (n *namer) codeLocation(e *process.Executable, f namedFrame, returned bool) userLocation {
+	addr, name := e.CodeName(symbol.CodeAddress(f.Address, returned))
+	line := pprof.Line{Function: name}
+	if name == "" {
+		frame, ok := n.jit.Frame(e.PID, addr)
+		if line = (pprof.Line{Function: frame.Function, File: frame.File, Line: int64(frame.Line)}); !ok {
+			line.Function = unknownFunction
+		}
+	}
+	return userLocation{Location: &pprof.Location{Mapping: n.fileMapping(jitFile), Address: addr, Lines: []pprof.Line{line}}, named: line.Function != unknownFunction}
 }
 
 // jitLocation names code that a just-in-time compiler made.

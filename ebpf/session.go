@@ -295,13 +295,32 @@ func (s *Session) count(sample *kernel.Sample) {
 	}
 	s.feed.Mend(sample)
 	comm := s.comm(sample)
-	if outsideFiles(sample.User) {
+	if s.identify(sample) || outsideFiles(sample.User) {
 		s.jit.Observe(sample.PID)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.countOutcome(sample)
 	s.aggregateOf(sample).add(t, sample.PID, comm, sample)
+}
+
+// identify makes frames in code that a Java VM has made tell which code that is. It
+// reports whether there are any.
+func (s *Session) identify(sample *kernel.Sample) (found bool) {
+	if !s.tracker.HasCode(sample.PID) {
+		return false
+	}
+	if !sample.Outcome.Complete() {
+		s.tracker.Suspect(sample.PID)
+	}
+	for i := range sample.User {
+		f := &sample.User[i]
+		if add, ok := s.tracker.Identify(f.Exe, symbol.CodeAddress(f.Address, f.Flags&kernel.ReturnAddress != 0)); ok {
+			f.Address += add
+			found = true
+		}
+	}
+	return found
 }
 
 // comm returns the name that the sample's process had at the time, which is the

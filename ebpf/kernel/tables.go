@@ -211,6 +211,15 @@ func (t *Tables) EvictUnused(lately time.Duration) {
 	}
 }
 
+// DropPage gives up a page: what it says is no longer so.
+func (t *Tables) DropPage(d unwind.Directory, page uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if entry, ok := t.entry(d, page); ok && t.pages.has(entry) {
+		t.evict(entry)
+	}
+}
+
 func (t *Tables) evict(entry uint32) bool {
 	if t.storeEntry(entry, 0) != nil {
 		return false

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/hotspot"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -23,6 +24,7 @@ type Store interface {
 	SetPage(d unwind.Directory, page uint64, p *unwind.Page) error
 	Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, bool)
 	RemoveDirectory(d unwind.Directory)
+	DropPage(d unwind.Directory, page uint64)
 	EvictUnused(lately time.Duration)
 }
 
@@ -33,15 +35,18 @@ type Executable struct {
 	ID      uint32 // never reused within a Tracker
 	Path    string // as the first process that mapped it sees it
 	BuildID string // GNU build ID, hex, or ""
+	PID     uint32 // of the process that has made the code; 0: a file
 	Root    string // /proc/PID/root of that process, which may be gone
 	Err     error  // why the file could not be read; nil otherwise
 
 	elf       *elffile.File // kept open: the path may change its meaning; nil with Err
 	mapped    uint64        // bytes from ELF virtual address 0 on that are mapped whatever the segments say
 	directory unwind.Directory
+	code      *codeCache // nil: a file
 
 	building  sync.Mutex              // one page at a time; guards the rest
 	table     *unwind.Table           // nil: not in use
+	layout    *hotspot.Layout         // of a Java VM; nil: not read yet
 	tableUsed time.Time               // when a page was last built
 	recent    map[uint64]*unwind.Page // pages that walks in user space used, and the store had no room for
 
@@ -104,11 +109,17 @@ func (e *Executable) Segment(vaddr uint64) (elffile.Segment, bool) {
 	return elffile.Segment{}, false
 }
 
+// errNoFile says that an executable is code that a process has made.
+var errNoFile = errors.New("code made while the process runs is no file")
+
 // Open opens the executable anew, even when it has been deleted. The caller
 // closes it.
 func (e *Executable) Open() (*elffile.File, error) {
 	if e.Err != nil {
 		return nil, e.Err
+	}
+	if e.code != nil {
+		return nil, errNoFile
 	}
 	return e.elf.Reopen()
 }
@@ -135,6 +146,9 @@ func (e *Executable) open() (*unwind.Table, error) {
 // page with an error, too: walks end there, and do not ask again.
 func (e *Executable) page(n uint64) (*unwind.Page, error) {
 	shift := e.directory.Shift
+	if e.code != nil {
+		return e.code.page(n, shift)
+	}
 	unreadable := &unwind.Page{Number: n, Shift: shift, Rows: []unwind.Row{{Off: uint16(n << shift), CFA: unwind.CFAUnsupported}}}
 	table, err := e.open()
 	if err != nil {
@@ -154,6 +168,9 @@ func (e *Executable) page(n uint64) (*unwind.Page, error) {
 func (e *Executable) callFrame(vaddr uint64) (c unwind.CallFrame, ok bool, err error) {
 	e.building.Lock()
 	defer e.building.Unlock()
+	if e.code != nil {
+		return c, false, nil
+	}
 	table, err := e.open()
 	if err != nil || table == nil {
 		return c, false, err

@@ -132,13 +132,18 @@ func (x *executables) add(e *Executable) *Executable {
 	if e.Err == nil {
 		e.Err = e.load(x.store)
 	}
-	x.next++
-	e.ID = x.next
-	x.byID[e.ID] = e
+	x.number(e)
 	if e.BuildID != "" {
 		x.byBuildID[e.BuildID] = e
 	}
 	return e
+}
+
+// number gives an executable its ID.
+func (x *executables) number(e *Executable) {
+	x.next++
+	e.ID = x.next
+	x.byID[e.ID] = e
 }
 
 // keep takes another reference.
@@ -183,6 +188,11 @@ func (x *executables) sweep(before time.Time) []uint32 {
 	for id, e := range x.byID {
 		if e.refs > 0 || !e.unusedSince.Before(before) {
 			e.rest(time.Now().Add(-tableRest))
+			if e.code != nil {
+				e.building.Lock()
+				e.code.forgetNames()
+				e.building.Unlock()
+			}
 			continue
 		}
 		x.store.RemoveDirectory(e.directory)
@@ -201,6 +211,21 @@ func (x *executables) sweep(before time.Time) []uint32 {
 		}
 	}
 	return gone
+}
+
+// checkCode lets code that processes make be checked.
+func (x *executables) checkCode() {
+	x.mu.Lock()
+	var code []*Executable
+	for _, e := range x.byID {
+		if e.code != nil && e.refs > 0 {
+			code = append(code, e)
+		}
+	}
+	x.mu.Unlock()
+	for _, e := range code {
+		e.check(x.store, time.Now())
+	}
 }
 
 func (x *executables) close() {

@@ -40,7 +40,10 @@ func (t *Tracker) flush() {
 			later = append(later, p)
 		default:
 			p.dirty = false
-			t.push(p)
+			if t.push(p); len(p.vm.waiting) > 0 {
+				p.dirty = true
+				later = append(later, p)
+			}
 		}
 	}
 	clear(t.dirty[len(later):])
@@ -52,6 +55,7 @@ func (t *Tracker) push(p *Process) {
 	if p.generation == 0 {
 		p.generation = t.generation
 	}
+	t.findCode(p)
 	t.settle(p)
 	p.pushed = time.Now()
 	ms := make([]unwind.Mapping, 0, len(p.mappings))

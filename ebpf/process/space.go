@@ -24,6 +24,9 @@ func (t *Tracker) Space(pid uint32, time uint64) *Space {
 	if p := t.processes[pid]; p != nil {
 		t.settle(p)
 		s.mappings = p.mappings // replaced, never changed
+		if p.vm.code != nil {
+			p.vm.code.code.used.Store(true)
+		}
 		for _, old := range slices.Backward(p.previous) {
 			if time < old.until {
 				s.mappings = old.mappings
@@ -46,8 +49,11 @@ func (s *Space) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {
 	}
 	rule, ok, err := m.exe.rule(s.tracker.store, addr-m.bias)
 	s.tracker.failed(err)
-	if !ok {
+	switch {
+	case !ok:
 		return unwind.WideRule{}, unwind.PageMissing
+	case rule.CFA == unwind.CFAAbsent: // nor is there code now
+		return unwind.WideRule{}, unwind.NoRow
 	}
 	return rule, unwind.Unset
 }
@@ -81,19 +87,22 @@ const recentPages = 16
 // rule returns the rule in force at vaddr, and makes its page resident. There is a
 // rule with an error, too: when the store has no room, or the page cannot be read.
 func (e *Executable) rule(store Store, vaddr uint64) (rule unwind.WideRule, ok bool, err error) {
-	if rule, ok := store.Rule(e.directory, vaddr); ok {
+	if rule, ok := store.Rule(e.directory, vaddr); ok && rule.CFA != unwind.CFAAbsent {
 		return rule, true, nil
 	}
 	n := e.directory.Page(vaddr)
 	e.building.Lock()
 	defer e.building.Unlock()
-	if rule, ok := store.Rule(e.directory, vaddr); ok { // another walk was faster
+	if rule, ok := store.Rule(e.directory, vaddr); ok && rule.CFA != unwind.CFAAbsent { // another walk was faster
 		return rule, true, nil
 	}
-	if p := e.recent[n]; p != nil {
+	if p := e.recent[n]; p != nil && e.code == nil {
 		return p.Rule(vaddr), true, nil
 	}
 	p, unreadable := e.page(n)
+	if p == nil {
+		return rule, false, unreadable
+	}
 	if e.directory.Holds(n) {
 		err = store.SetPage(e.directory, n, p)
 	}
@@ -124,6 +133,9 @@ func (t *Tracker) Refresh(pid uint32, addr uint64) {
 		if _, ok := p.mappings.find(addr); ok || p.ended != 0 || time.Since(p.scanned) < p.pause {
 			return
 		}
+	}
+	if p != nil {
+		p.vm.tried = time.Time{} // the VM may have begun since
 	}
 	if p = t.scan(pid); p == nil {
 		return

@@ -27,6 +27,7 @@ type Process struct {
 	last     procfs.Mapping // the last of them
 	previous []program      // those that it ran before, oldest first; dropped by Reap
 	ignored  bool
+	vm       virtualMachine
 	dirty    bool      // mappings differ from the store's
 	pushed   time.Time // when the store was last told
 
@@ -133,8 +134,17 @@ func (t *Tracker) scan(pid uint32) *Process {
 	t.settle(p)
 	old := p.mappings
 	p.mappings = nil
-	for _, m := range maps {
-		t.addMapping(p, m, "")
+	p.vm.waiting = nil
+	if e := p.vm.code; e != nil {
+		t.exes.keep(e)
+		p.added = append(p.added, codeMapping(e))
+	}
+	for _, files := range []bool{true, false} { // the Java VM before the code that it made
+		for _, m := range maps {
+			if m.HasFile() == files {
+				t.addMapping(p, m, "")
+			}
+		}
 	}
 	t.drop(old)
 	t.touch(p)
@@ -183,8 +193,17 @@ func (t *Tracker) drop(ms mappings) {
 }
 
 func (t *Tracker) addMapping(p *Process, m procfs.Mapping, buildID string) {
+	if p.vm.holds(&m) {
+		if p.vm.code == nil {
+			p.vm.waiting = append(p.vm.waiting, m)
+		}
+		return
+	}
 	e := t.executable(p, m, buildID)
 	added := newMapping(m, e)
+	if e.isHotSpot() && added.exe != nil && p.vm.library == nil {
+		p.vm.library, p.vm.bias = e, added.bias
+	}
 	if added.exe == nil {
 		t.exes.release(e)
 	}
@@ -267,6 +286,7 @@ func (b *Batch) Exec(time uint64, pid uint32, comm string) {
 	}
 	p.rename(time, comm)
 	p.started, p.generation, p.relative, p.ignored = time, 0, 0, false
+	p.vm = virtualMachine{}
 	b.t.touch(p)
 }
 
@@ -294,6 +314,7 @@ func (b *Batch) Fork(time uint64, parent, pid uint32) {
 	p := t.add(pid)
 	p.comm, p.started, p.relative = from.comm, time, parent
 	p.mappings = slices.Clone(from.mappings)
+	p.vm = virtualMachine{library: from.vm.library, bias: from.vm.bias, code: from.vm.code, failed: from.vm.failed}
 	for _, m := range p.mappings {
 		t.exes.keep(m.exe)
 	}
@@ -342,6 +363,7 @@ func (p *Process) rename(time uint64, comm string) {
 // the mappings of programs that were replaced before it. Call it a few times a second:
 // it tells the store what has changed and was put off, too.
 func (t *Tracker) Reap(before uint64) []uint32 {
+	t.exes.checkCode()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.flush()

@@ -77,6 +77,12 @@ func (s *memoryStore) Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, b
 	return unwind.WideRule{}, false
 }
 
+func (s *memoryStore) DropPage(d unwind.Directory, page uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pages[d], page)
+}
+
 func (s *memoryStore) EvictUnused(time.Duration) {}
 
 func (s *memoryStore) RemoveDirectory(d unwind.Directory) {

@@ -92,6 +92,9 @@ func (r *reference) module(exe uint32) *module {
 }
 
 func (m *module) open(e *process.Executable) error {
+	if e.IsCode() {
+		return cfi.ErrNoCFI
+	}
 	var err error
 	if m.file, err = e.Open(); err != nil {
 		return err
