@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"runtime/metrics"
 	"strings"
 	"syscall"
 )
@@ -50,4 +51,30 @@ func dropPages(own []region) error {
 		}
 	}
 	return nil
+}
+
+// heap is how the heap does: bytes that were ever allocated of it, and that were in
+// use when garbage was last collected.
+type heap struct{ allocated, live uint64 }
+
+func readHeap() heap {
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(samples)
+	return heap{samples[0].Value.Uint64(), samples[1].Value.Uint64()}
+}
+
+const (
+	burstBytes = 6 << 20
+	quietBytes = 1 << 20
+)
+
+// isOverAfter reports whether a burst of allocations is over, one second after before:
+// so much was allocated since garbage was given back that it is worth to do it again,
+// which takes some milliseconds and more where more is in use, and little lately.
+func (h heap) isOverAfter(released, before heap) bool {
+	return h.hasGarbage(released) && h.allocated-before.allocated < quietBytes
+}
+
+func (h heap) hasGarbage(released heap) bool {
+	return h.allocated-released.allocated > max(burstBytes, h.live/2)
 }

@@ -153,8 +153,8 @@ func (p *program) run(ctx context.Context) error {
 	return nil
 }
 
-// keepSmall gives back memory that is not needed any more, now and then until ctx
-// ends: parts of the executable that ran once stay resident otherwise.
+// keepSmall gives back memory that is not needed any more until ctx ends: what was
+// made and dropped to make profiles, and parts of the executable that ran once.
 func (p *program) keepSmall(ctx context.Context) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -163,18 +163,27 @@ func (p *program) keepSmall(ctx context.Context) {
 	if err != nil {
 		level.Debug(p.logger).Log("msg", "memory that only starting needed stays resident", "err", err)
 	}
-	ticks := time.NewTicker(dropInterval)
+	ticks := time.NewTicker(time.Second)
 	defer ticks.Stop()
-	for {
-		if err := dropPages(own); err != nil {
-			level.Debug(p.logger).Log("msg", "memory that only starting needed stays resident", "err", err)
-			own = nil
+	now := readHeap()
+	released, before := now, now
+	for due := 0; ; due-- {
+		if due <= 0 || now.isOverAfter(released, before) {
+			if now.hasGarbage(released) {
+				debug.FreeOSMemory()
+			}
+			if err := dropPages(own); err != nil {
+				level.Debug(p.logger).Log("msg", "memory that only starting needed stays resident", "err", err)
+				own = nil
+			}
+			released, due = now, dropSeconds
 		}
 		select {
 		case <-ticks.C:
 		case <-ctx.Done():
 			return
 		}
+		before, now = now, readHeap()
 	}
 }
 
@@ -182,9 +191,10 @@ const (
 	// gcPercent trades a little CPU for memory: the heap is a few ten megabytes, of
 	// which much is made at each collection of profiles and dropped.
 	gcPercent = 50
-	// dropInterval is how often parts of the executable are given back. To touch
-	// them again costs a minor page fault each 64 KiB.
-	dropInterval = 30 * time.Second
+	// dropSeconds is after how many of them parts of the executable are given back,
+	// though nothing was allocated. To touch them again costs a minor page fault each
+	// 64 KiB.
+	dropSeconds = 30
 )
 
 func (p *program) firstLoad() error {
