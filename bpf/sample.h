@@ -71,14 +71,14 @@ ALWAYS_INLINE int has_room(const struct log *log, __u64 at)
 }
 
 /*
- * Whether a copy of a stack may be put at a word: it must leave room for the
+ * Whether so many words with a copy of a stack may be put at a word: it must leave room for the
  * samples to come: one of 64 KiB takes as much as some thirty to a hundred of them.
  */
-ALWAYS_INLINE int has_room_for_copy(const struct log *log, __u64 at)
+ALWAYS_INLINE int has_room_for_copy(const struct log *log, __u64 at, __u64 words)
 {
 	__u64 tail = tail_of(log), room = tail > at ? tail - at : tail + LOG_WORDS - at;
 
-	return room > SAMPLE_WORDS + LOG_RESERVE;
+	return room > words + LOG_RESERVE;
 }
 
 /* Where the next sample is after this one. */
@@ -256,7 +256,8 @@ ALWAYS_INLINE void find_next_part(struct log *log, struct sample *s)
 	__u64 end = log->stack_end;
 
 	log->part = 0;
-	if (log->parts >= MAX_PARTS || log->all_parts >= MAX_ALL_PARTS || !has_room_for_copy(log, end_of(log, s)))
+	if (log->parts >= MAX_PARTS || log->all_parts >= MAX_ALL_PARTS ||
+	    !has_room_for_copy(log, end_of(log, s), sizeof(*s) / 8 + MAX_PART_WORDS))
 		return;
 	/* Where the stack ends is memory that is not there: more than a page or two, which may be of a large frame. */
 	if (end ? next < end : s->stack_pages && log->parts < MAX_PARTS_TO_UNKNOWN) {
@@ -273,6 +274,16 @@ ALWAYS_INLINE void find_next_part(struct log *log, struct sample *s)
 	s->flags |= SAMPLE_CONTINUED;
 }
 
+/* Words of a sample with a copy of its stack, at most. */
+ALWAYS_INLINE __u64 words_with_copy(const struct log *log, const struct sample *s)
+{
+	__u64 bytes = log->stack_end - first_page(s);
+
+	if (!log->stack_end || bytes > MAX_STACK_BYTES)
+		bytes = MAX_STACK_BYTES;
+	return (sizeof(*s) + bytes + STACK_PAGE) / 8 + words_before_stack(s) + GENERAL_REGISTERS;
+}
+
 /* Copying is dear, so there is a limit to it: rates above 256 Hz do not copy every stack. Nor does a log that is nearly full. */
 ALWAYS_INLINE int may_copy(struct log *log, const struct sample *s)
 {
@@ -283,7 +294,7 @@ ALWAYS_INLINE int may_copy(struct log *log, const struct sample *s)
 		log->copies = 0;
 		log->all_parts = 0;
 	}
-	return has_room_for_copy(log, log->next) && log->copies++ < MAX_COPIES;
+	return has_room_for_copy(log, log->next, words_with_copy(log, s)) && log->copies++ < MAX_COPIES;
 }
 
 /* The program is being replaced: the user registers are of one that is gone, or not there yet. */
@@ -339,9 +350,9 @@ ALWAYS_INLINE void end_sample(struct log *log, int outcome)
 	s->lr = u->lr_valid ? u->regs.lr : 0;
 	log->part = 0;
 	if (walk_missed(outcome) && (config & CONFIG_COPY_STACKS)) {
+		log->stack_end = end_of_stack(s->sp, log->stack_end);
 		if (may_copy(log, s)) {
 			copy_registers(u, s);
-			log->stack_end = end_of_stack(s->sp, log->stack_end);
 			copy_stack(log, s);
 			set_size(s);
 			log->parts = 0;
