@@ -245,7 +245,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	/* From the leaf, where every register is known, user space can execute what rows cannot say. */
 	if (outcome == OUTCOME_UNSUPPORTED_RULE && !find_user_registers(ctx, u, s))
 		s->flags |= SAMPLE_FROM_LEAF;
-	if (walk_missed(outcome))
+	if (wants_stack(u, outcome))
 		find_other_stack(cpu);
 	end_sample(log, outcome);
 	if (log->part) {

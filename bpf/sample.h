@@ -317,6 +317,12 @@ ALWAYS_INLINE int walk_missed(int outcome)
 	       outcome == OUTCOME_UNSUPPORTED_RULE;
 }
 
+/* It may be even where there are no rows but code that a program has made for itself: it reads that. */
+ALWAYS_INLINE int wants_stack(const struct unwinder *u, int outcome)
+{
+	return walk_missed(outcome) || (outcome == OUTCOME_NO_ROW && !u->mapping.exe);
+}
+
 /* Words from `tail` to `head`. */
 ALWAYS_INLINE __u64 words_used(__u64 head, __u64 tail)
 {
@@ -349,7 +355,7 @@ ALWAYS_INLINE void end_sample(struct log *log, int outcome)
 	s->fp = u->regs.fp;
 	s->lr = u->lr_valid ? u->regs.lr : 0;
 	log->part = 0;
-	if (walk_missed(outcome) && (config & CONFIG_COPY_STACKS)) {
+	if (wants_stack(u, outcome) && (config & CONFIG_COPY_STACKS)) {
 		log->stack_end = end_of_stack(s->sp, log->stack_end);
 		if (may_copy(log, s)) {
 			copy_registers(u, s);
@@ -381,7 +387,7 @@ ALWAYS_INLINE void emit_sample(struct log *log, int outcome)
 	int much = words_used(next, tail) > LOG_CALL && words_used(head, tail) <= LOG_CALL;
 
 	publish_head(log, next);
-	if (walk_missed(outcome) || much)
+	if (wants_stack(&log->unwinder, outcome) || much)
 		bpf_ringbuf_output(&calls, &head, sizeof(head), BPF_RB_FORCE_WAKEUP);
 }
 

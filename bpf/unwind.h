@@ -272,7 +272,7 @@ ALWAYS_INLINE int step_frame_pointer(struct unwinder *u)
 	__u64 fp = u->regs.fp;
 	int chained = u->frame_flags & FRAME_POINTER;
 
-	/* Zero marks the outermost frame; but in the first one fp may be anything. */
+	/* Zero, or a record of zeros, marks the outermost frame; but in the first one fp may be anything. */
 	if (!fp && chained)
 		return OUTCOME_COMPLETE_FP;
 	if (!fp || (fp & 7))
@@ -283,7 +283,7 @@ ALWAYS_INLINE int step_frame_pointer(struct unwinder *u)
 		return OUTCOME_NO_ROW;
 	record[1] = STRIP_PAC(record[1]);
 	if (!record[1])
-		return record[0] ? OUTCOME_NO_ROW : OUTCOME_COMPLETE_FP;
+		return record[0] || !chained ? OUTCOME_NO_ROW : OUTCOME_COMPLETE_FP;
 	/* The caller may have another use for the register; its return address must look like one then. */
 	if (record[0] && record[0] <= fp && !chained && !follows_call(record[1]))
 		return OUTCOME_NO_ROW;

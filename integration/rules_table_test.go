@@ -103,6 +103,12 @@ func callRules() []rule {
 			form:  `ROOT(?: leaf| pushes(?: burn)?| aligned| unrolled| tail| LIBC| VDSO| PLT)?`,
 			among: map[string]int{"main leaf$": 8, "pushes burn$": 8, "aligned$": 8, "unrolled$": 8, "tail$": 8},
 		}}},
+		// Code that the program has made itself, without frame pointers.
+		{name: "hwjitted", start: runs("hwjitted", "rules/jitted.c"), want: []stacksOf{{
+			comm:  "hwjitted",
+			form:  `ROOT(?: \S+(?: burn)?| LIBC| VDSO| PLT)?`,
+			among: map[string]int{`main \[unknown\]$`: 20, `main \[unknown\] burn$`: 20},
+		}}},
 		// CFA by a callee-saved register, not in the leaf.
 		{name: "hwbyrbx", start: runs("hwbyrbx", "rules/assembled.c", "-DBY_RBX"), want: []stacksOf{{
 			comm: "hwbyrbx", form: `ROOT(?: by_rbx(?: burn)?| LIBC| VDSO| PLT)?`, among: map[string]int{"by_rbx burn$": 80},

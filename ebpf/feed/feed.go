@@ -179,7 +179,7 @@ func (f *Feed) Mend(s *kernel.Sample) *process.Space {
 		// just looked up in vain.
 		s.User, s.Outcome = s.User[:0], unwind.ProcessUnknown
 	}
-	if missed(s.Outcome) && len(s.User) > 0 {
+	if unfinished(s) {
 		return finish(f.Tracker, s)
 	}
 	space := f.Tracker.Space(s.PID, s.Time)

@@ -18,7 +18,13 @@ func missed(o unwind.Outcome) bool {
 	return o == unwind.NoMapping || o == unwind.ProcessUnknown || o == unwind.PageMissing
 }
 
-// finish walks the rest of a stack whose walk in the kernel missed a table, over
+// unfinished reports whether a walk may come further in user space: it missed
+// something, or it is in code of no file.
+func unfinished(s *kernel.Sample) bool {
+	return len(s.User) > 0 && (missed(s.Outcome) || s.Outcome == unwind.NoRow && s.Stack.Len() > 0)
+}
+
+// finish walks the rest of a stack whose walk in the kernel is unfinished, over
 // the copy of the stack that came with the sample. It replaces the frame where
 // the walk stopped, for that may be known better now, and the outcome. It
 // returns the address space in which it walked.
@@ -29,11 +35,10 @@ func finish(t *process.Tracker, s *kernel.Sample) *process.Space {
 		space = t.Space(s.PID, s.Time)
 	}
 	leaf, fromLeaf := s.Regs, len(s.User) == 1
+	walked := len(s.User)
 	s.Regs.ViaFP = s.User[len(s.User)-1].Flags&kernel.FramePointer != 0
 	s.User = s.User[:len(s.User)-1]
-	outcome := unwind.Walk(machine(), space, &s.Regs, s.Stack, maxFrames-len(s.User), func(r *unwind.Regs) {
-		s.User = append(s.User, frameAt(space, r))
-	})
+	outcome := walkOn(space, s)
 	switch last := len(s.User) - 1; {
 	case outcome == unwind.UnreadableStack:
 		return space // the copy ends: what was missing is still what stopped us
@@ -41,12 +46,41 @@ func finish(t *process.Tracker, s *kernel.Sample) *process.Space {
 		// What looked like a frame record was none.
 		s.User, outcome = s.User[:last], unwind.NoRow
 	}
-	s.Outcome, s.Finish = outcome, kernel.ByRows
+	if s.Outcome != outcome || len(s.User) > walked {
+		s.Outcome, s.Finish = outcome, kernel.ByRows
+	}
 	if outcome == unwind.UnsupportedRule && fromLeaf {
 		s.Regs = leaf
 		walkAnew(space, s)
 	}
 	return space
+}
+
+// walkOn walks from s.Regs, by rows and frame pointers and, where those end, by code.
+func walkOn(space *process.Space, s *kernel.Sample) unwind.Outcome {
+	for {
+		outcome := unwind.Walk(machine(), space, &s.Regs, s.Stack, maxFrames-len(s.User), func(r *unwind.Regs) {
+			s.User = append(s.User, frameAt(space, r))
+		})
+		if outcome != unwind.NoRow || len(s.User) >= maxFrames || !stepByCode(space, s) {
+			return outcome
+		}
+	}
+}
+
+// stepByCode goes to the caller of s.Regs by what the code there does.
+func stepByCode(space *process.Space, s *kernel.Sample) bool {
+	rule, ok := space.RuleByCode(machine(), s.Regs.PC)
+	if !ok {
+		return false
+	}
+	caller := s.Regs
+	caller.ViaFP = false
+	if unwind.Step(machine(), rule, &caller, s.Stack) != unwind.Unset || !space.Called(machine(), caller.PC) {
+		return false
+	}
+	s.Regs = caller
+	return true
 }
 
 // walkAnew walks a stack from its leaf, of which the sample has the registers and

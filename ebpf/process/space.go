@@ -12,6 +12,7 @@ import (
 // unwind.Space that builds pages of rows where they are missing.
 type Space struct {
 	tracker  *Tracker
+	pid      uint32
 	mappings mappings
 }
 
@@ -20,7 +21,7 @@ type Space struct {
 func (t *Tracker) Space(pid uint32, time uint64) *Space {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := &Space{tracker: t}
+	s := &Space{tracker: t, pid: pid}
 	if p := t.processes[pid]; p != nil {
 		t.settle(p)
 		s.mappings = p.mappings // replaced, never changed

@@ -50,6 +50,7 @@ type Tracker struct {
 	store Store
 	fs    procfs.FS
 	exes  *executables
+	made  madeCode
 
 	mu         sync.Mutex
 	processes  map[uint32]*Process

@@ -138,6 +138,27 @@ func (h *heights) add(addr uint64, row Row) {
 	h.rows = push(h.rows, row)
 }
 
+// RuleByCode returns the rule at the instruction at addr by what code does from there
+// until it returns; false where that cannot be seen. The code is that from start on, of
+// [low, high), which may belong to the same function. It knows x86-64.
+func RuleByCode(machine elf.Machine, code []byte, start, addr, low, high uint64) (w WideRule, ok bool) {
+	if machine != elf.EM_X86_64 {
+		return w, false
+	}
+	var a stackheight.Analysis
+	const longest = 15 // bytes of an instruction
+	// The code may begin within an instruction. Read from one of the next bytes on, it comes to addr.
+	for from := start; from <= addr && from-start <= longest && !ok; from++ {
+		a.Rules(stackheight.Gap{Start: low, End: high, Addr: from, Text: code[from-start:]}, func(at uint64, _ int, r stackheight.Rule) bool {
+			if at == addr {
+				w, ok = ruleOfHeight(r)
+			}
+			return at < addr
+		})
+	}
+	return w, ok
+}
+
 // ruleOfHeight translates what the code says.
 func ruleOfHeight(r stackheight.Rule) (WideRule, bool) {
 	w := WideRule{CFAOff: r.Off, FPOff: r.FP}

@@ -237,7 +237,7 @@ func (s *stepper) framePointer() Outcome {
 	fp, switches := s.regs.FP, s.regs.Switches
 	switch {
 	case fp == 0 && s.regs.ViaFP:
-		return CompleteFP // zero marks the outermost frame; but in the first one fp may be anything
+		return CompleteFP // zero, or a record of zeros, marks the outermost frame; but in the first one fp may be anything
 	case fp == 0 || fp%8 != 0:
 		return NoRow
 	case fp < s.regs.SP:
@@ -252,7 +252,7 @@ func (s *stepper) framePointer() Outcome {
 		return NoRow
 	}
 	switch ra = s.strip(ra); {
-	case ra == 0 && next == 0:
+	case ra == 0 && next == 0 && s.regs.ViaFP:
 		return CompleteFP
 	case ra == 0:
 		return NoRow
@@ -261,6 +261,13 @@ func (s *stepper) framePointer() Outcome {
 	}
 	*s.regs = Regs{PC: ra, SP: fp + 16, FP: next, ViaFP: true, Switches: switches}
 	return Unset
+}
+
+// FollowsCall reports whether the instruction before addr may be a call, as it is
+// before a return address.
+func FollowsCall(machine elf.Machine, addr uint64, mem Memory) bool {
+	s := stepper{arm: machine == elf.EM_AARCH64, mem: mem}
+	return s.followsCall(addr)
 }
 
 // followsCall reports whether the instruction before addr may be a call.

@@ -1,0 +1,96 @@
+package process
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"sync"
+
+	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// Code that a program has made for itself, as the regular expressions of PCRE are, has
+// no rows. What it does until it returns tells where the caller's frame is. It is read
+// from the process's memory when a stack is finished, so it may have changed by then,
+// if seldom: what comes of it counts only if it is a return address.
+
+// codeRead are how many bytes of code before and behind an instruction are looked at:
+// few at first, since most functions are short.
+var codeRead = [...]uint64{1 << 10, 8 << 10}
+
+// madeCode remembers the rules of code that processes have made. Safe for concurrent
+// use.
+type madeCode struct {
+	mu    sync.Mutex
+	rules map[codePlace]codeRule
+}
+
+type codePlace struct {
+	pid  uint32
+	addr uint64
+}
+
+// codeRule is the rule at a place, as long as the code is what it was.
+type codeRule struct {
+	code [32]byte
+	rule unwind.WideRule
+	ok   bool
+}
+
+// maxCodeRules bounds what is remembered.
+const maxCodeRules = 4096
+
+// RuleByCode returns the rule at the instruction at addr, in code that is of no file,
+// and false where the code does not tell.
+func (s *Space) RuleByCode(machine elf.Machine, addr uint64) (unwind.WideRule, bool) {
+	m, ok := s.mappings.find(addr)
+	if !ok || m.exe != nil {
+		return unwind.WideRule{}, false
+	}
+	made := &s.tracker.made
+	memory := procfs.Memory{PID: s.pid}
+	var r codeRule
+	if _, err := memory.ReadAt(r.code[:min(uint64(len(r.code)), m.end-addr)], int64(addr)); err != nil {
+		return unwind.WideRule{}, false // the process is gone
+	}
+	place := codePlace{s.pid, addr}
+	made.mu.Lock()
+	known, ok := made.rules[place]
+	made.mu.Unlock()
+	if ok && known.code == r.code {
+		return known.rule, known.ok
+	}
+	for _, size := range codeRead {
+		start := addr - min(size, addr-m.start)
+		code := make([]byte, addr-start+min(size, m.end-addr))
+		n, _ := memory.ReadAt(code, int64(start)) // what there is
+		if r.rule, r.ok = unwind.RuleByCode(machine, code[:n], start, addr, m.start, m.end); r.ok {
+			break
+		}
+	}
+	made.mu.Lock()
+	defer made.mu.Unlock()
+	if made.rules == nil || len(made.rules) >= maxCodeRules {
+		made.rules = map[codePlace]codeRule{}
+	}
+	made.rules[place] = r
+	return r.rule, r.ok
+}
+
+// Called reports whether addr, in executable memory, is behind an instruction that may
+// be a call.
+func (s *Space) Called(machine elf.Machine, addr uint64) bool {
+	if _, ok := s.mappings.find(addr - 1); !ok {
+		return false
+	}
+	return unwind.FollowsCall(machine, addr, codeWords{s.pid})
+}
+
+// codeWords reads words of code as an unwind.Memory.
+type codeWords procfs.Memory
+
+func (m codeWords) ReadU64(addr uint64) (uint64, bool) {
+	var b [8]byte
+	_, err := procfs.Memory(m).ReadAt(b[:], int64(addr))
+	return binary.LittleEndian.Uint64(b[:]), err == nil
+}

@@ -1,0 +1,50 @@
+package process
+
+import (
+	"debug/elf"
+	"os"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// TestRuleByCode reads code that this process has made, changes it, and reads it again.
+func TestRuleByCode(t *testing.T) {
+	memory, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(memory)
+	start := uint64(uintptr(unsafe.Pointer(&memory[0])))
+	space := &Space{tracker: &Tracker{}, pid: uint32(os.Getpid()), mappings: mappings{{start: start, end: start + uint64(len(memory))}}}
+	code := memory[16:]
+	begin := start + 16
+	copy(code, []byte{0x53, 0x48, 0x83, 0xec, 0x20, 0xff, 0xd0, 0x48, 0x83, 0xc4, 0x20, 0x5b, 0xc3}) // push %rbx; sub $32,%rsp; call *%rax; add $32,%rsp; pop %rbx; ret
+	const called = 7
+	check := func(offset uint64, want int32) {
+		t.Helper()
+		rule, ok := space.RuleByCode(elf.EM_X86_64, begin+offset)
+		if ok != (want != 0) || ok && rule != (unwind.WideRule{CFA: unwind.CFASP, CFAOff: want}) {
+			t.Errorf("offset %d: %v, %v, want sp+%d", offset, rule, ok, want)
+		}
+	}
+	check(0, 8)
+	check(called, 48)
+	check(called, 48) // remembered
+	code[4], code[10] = 0x40, 0x40
+	check(called, 80)
+	code[12] = 0xf4 // hlt for ret
+	check(0, 0)
+	if !space.Called(elf.EM_X86_64, begin+called) || space.Called(elf.EM_X86_64, begin+called+1) || space.Called(elf.EM_X86_64, begin) {
+		t.Error("the call is not found, or one that is none")
+	}
+	if _, ok := space.RuleByCode(elf.EM_X86_64, start-1); ok {
+		t.Error("a rule outside the mapping")
+	}
+	if rule, ok := space.RuleByCode(elf.EM_AARCH64, start); ok {
+		t.Errorf("arm64: %v", rule)
+	}
+}

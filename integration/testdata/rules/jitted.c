@@ -1,0 +1,45 @@
+/*
+ * Code in memory of no file, as programs make it for themselves that compile regular
+ * expressions or filters: rbp points to zeros on the stack, which is not the end of a
+ * chain of frames, a loop goes back before the pc, and a function is called. The code
+ * is copied from here.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "work.h"
+
+extern const char made[], made_end[];
+
+__asm__(".text\n"
+	"made:\n"
+	"push %rbp\npush %rbx\npush %r12\nsub $64, %rsp\n"
+	"mov %rsi, %r12\n"
+	"lea 8(%rsp), %rbp\n"
+	"1: mov %rdi, %rbx\n"
+	"2: dec %rbx\n"
+	"jz 4f\n"
+	"3: test $1, %bl\n"
+	"jz 2b\n"
+	"jmp 2b\n"
+	"4: mov $2000000, %edi\n"
+	"call *%r12\n"
+	"add $64, %rsp\npop %r12\npop %rbx\npop %rbp\nret\n"
+	"made_end:\n");
+
+int main(int argc, char **argv)
+{
+	(void)argc;
+	time_t end = deadline(argv);
+	void *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (code == MAP_FAILED) {
+		perror("mmap");
+		return 1;
+	}
+	memcpy(code, made, made_end - made);
+	while (time(NULL) < end)
+		((void (*)(unsigned long, unsigned long (*)(unsigned long)))code)(4000000, burn);
+	return 0;
+}
