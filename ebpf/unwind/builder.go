@@ -77,7 +77,6 @@ func (b *builder) build(lo uint64, size int) (*Page, error) {
 	if b.code.wanted(b.first) {
 		b.rows = b.markKnownCode(b.rows)
 	}
-	b.rows = b.markStartCode(b.rows)
 	if len(b.rows) > 1 && len(b.first) > 1 {
 		b.merged = slices.Grow(b.merged[:0], len(b.first)+len(b.rows))
 	}

@@ -16,7 +16,6 @@ type code struct {
 	trampolines [][]byte // what signal trampolines look like
 	clones      []cloneCall
 	starts      [][]byte // what the ends of coroutines' stacks look like
-	startFiles  []startCode
 }
 
 type segment struct {
@@ -26,9 +25,6 @@ type segment struct {
 
 func newCode(s Sections) *code {
 	c := &code{trampolines: trampolines(s.Machine), clones: cloneCalls(s.Machine), starts: coroutineStarts(s.Machine), library: s.CLibrary}
-	if !s.Go {
-		c.startFiles = startCodes(s.Machine)
-	}
 	for _, text := range s.Text {
 		if text.Addr+text.Size < text.Addr {
 			continue // beyond the address space
