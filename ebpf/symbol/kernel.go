@@ -16,6 +16,7 @@ import (
 type kernelTable struct {
 	ranges  []kernelRange // by start
 	module  []uint16      // by range: index in modules
+	padding []uint8       // by range: bytes before it that have its name, too, behind paddingPrefix
 	names   kernelNames
 	modules []string // with brackets; the first is the kernel itself
 	status  Status
@@ -28,21 +29,28 @@ type kernelRange struct {
 	size  uint32
 }
 
-// kernelRangeBytes is the memory of a kernelRange and its module.
-const kernelRangeBytes = 16 + 2
+// kernelRangeBytes is the memory of a kernelRange, its module and padding.
+const kernelRangeBytes = 16 + 2 + 1
 
 const kernelFile = "[kernel]"
 
-// find returns the index of the range that holds addr, or -1.
-func (t *kernelTable) find(addr uint64) int {
+// paddingPrefix begins the names of the symbols that cover the room before a function,
+// left for code that the kernel may put there: half of all symbols on x86 since 6.2.
+const paddingPrefix = "__pfx_"
+
+// find returns the index of the range that holds addr, or -1, and whether it is in
+// the padding.
+func (t *kernelTable) find(addr uint64) (i int, padding bool) {
 	i, found := slices.BinarySearchFunc(t.ranges, addr, func(r kernelRange, addr uint64) int { return cmp.Compare(r.start, addr) })
-	if found {
-		return i
+	switch {
+	case found:
+		return i, false
+	case i > 0 && addr-t.ranges[i-1].start < uint64(t.ranges[i-1].size):
+		return i - 1, false
+	case i < len(t.ranges) && t.ranges[i].start-addr <= uint64(t.padding[i]):
+		return i, true
 	}
-	if i == 0 || addr-t.ranges[i-1].start >= uint64(t.ranges[i-1].size) {
-		return -1
-	}
-	return i - 1
+	return -1, false
 }
 
 func (t *kernelTable) nameAt(i int) string { return t.names.at(t.ranges[i].name) }
@@ -80,11 +88,15 @@ func (n kernelNames) len() int { return len(n) * nameBytes }
 
 // frame names the code at address at.
 func (t *kernelTable) frame(at uint64) Frame {
-	i := t.find(at)
+	i, padding := t.find(at)
 	if i < 0 {
 		return Frame{Function: "0x" + strconv.FormatUint(at, 16), File: kernelFile, Kind: Unknown}
 	}
-	return Frame{Function: t.nameAt(i), File: t.modules[t.module[i]], Kind: Kernel}
+	name := t.nameAt(i)
+	if padding {
+		name = paddingPrefix + name
+	}
+	return Frame{Function: name, File: t.modules[t.module[i]], Kind: Kernel}
 }
 
 // readKallsyms reads the symbols of the running kernel. The error is in the
@@ -107,11 +119,15 @@ func readKallsyms(path string) *kernelTable {
 
 // kernelSymbol is a line of kallsyms.
 type kernelSymbol struct {
-	addr   uint64
-	name   uint32 // place in the names
-	module uint16
-	text   bool
+	addr    uint64
+	name    uint32 // place in the names
+	module  uint16
+	padding uint8 // bytes before it, see kernelTable
+	text    bool
 }
+
+// start is where its range begins, padding included.
+func (s kernelSymbol) start() uint64 { return s.addr - uint64(s.padding) }
 
 // kernelSymbols is the content of kallsyms, in its order.
 type kernelSymbols struct {
@@ -119,11 +135,14 @@ type kernelSymbols struct {
 	text    int // of them are code
 	names   kernelNames
 	modules []string
+
+	held     kernelSymbol // the last line, not in list yet: it may be the padding of the next
+	heldName []byte
 }
 
-// Limits on kallsyms: real ones have some 200,000 lines of 45 bytes.
+// Limits on kallsyms: real ones have some 100,000 functions.
 const (
-	usualSymbols     = 200_000
+	usualSymbols     = 100_000
 	maxKernelSymbols = 8 << 20
 	maxKernelNames   = 512 << 20
 	maxModules       = 1<<16 - 1
@@ -148,23 +167,43 @@ func parseKallsyms(r io.Reader) (kernelSymbols, error) {
 				index[string(module)] = number
 			}
 		}
-		text := bytes.IndexByte([]byte("tTwW"), typ) >= 0
-		entry := kernelSymbol{addr: addr, module: number, text: text}
-		if text {
-			if !utf8.Valid(name) {
-				name = []byte(validUTF8(string(name)))
-			}
-			if len(name) > maxName {
-				return kernelSymbols{}, fmt.Errorf("a name of %d bytes, want at most %d", len(name), maxName)
-			}
-			entry.name = s.names.add(name)
-			s.text++
+		entry := kernelSymbol{addr: addr, module: number, text: bytes.IndexByte([]byte("tTwW"), typ) >= 0}
+		if !utf8.Valid(name) {
+			name = []byte(validUTF8(string(name)))
 		}
-		if s.list = append(s.list, entry); len(s.list) > maxKernelSymbols || s.names.len() > maxKernelNames {
+		if len(name) > maxName {
+			return kernelSymbols{}, fmt.Errorf("a name of %d bytes, want at most %d", len(name), maxName)
+		}
+		if entry.text && isPaddingOf(s.held, s.heldName, entry, name) {
+			entry.padding = uint8(entry.addr - s.held.addr)
+		} else {
+			s.addHeld()
+		}
+		s.held, s.heldName = entry, append(s.heldName[:0], name...)
+		if len(s.list) >= maxKernelSymbols || s.names.len() > maxKernelNames {
 			return kernelSymbols{}, fmt.Errorf("more than %d symbols or %d bytes of names", maxKernelSymbols, maxKernelNames)
 		}
 	}
+	s.addHeld()
 	return s, lines.Err()
+}
+
+// isPaddingOf reports whether a symbol is that of the padding of function f.
+func isPaddingOf(s kernelSymbol, name []byte, f kernelSymbol, function []byte) bool {
+	of, ok := bytes.CutPrefix(name, []byte(paddingPrefix))
+	return ok && s.text && s.padding == 0 && bytes.Equal(of, function) && s.module == f.module && f.addr > s.addr && f.addr-s.addr < 1<<8
+}
+
+// addHeld adds the symbol that was held back, if there is one.
+func (s *kernelSymbols) addHeld() {
+	if len(s.heldName) == 0 {
+		return
+	}
+	if s.held.text {
+		s.held.name = s.names.add(s.heldName)
+		s.text++
+	}
+	s.list = append(s.list, s.held)
 }
 
 // parseKallsymsLine takes a line apart. Names hold no spaces but may hold any
@@ -200,7 +239,8 @@ const maxKernelFunction = 16 << 10
 // traces show as well: it sorts weak and linker-made names behind the others.
 func newKernelTable(s kernelSymbols) *kernelTable {
 	slices.SortStableFunc(s.list, func(a, b kernelSymbol) int { return cmp.Compare(a.addr, b.addr) })
-	t := &kernelTable{names: s.names, modules: s.modules, ranges: make([]kernelRange, 0, s.text), module: make([]uint16, 0, s.text)}
+	t := &kernelTable{names: s.names, modules: s.modules, ranges: make([]kernelRange, 0, s.text), module: make([]uint16, 0, s.text), padding: make([]uint8, 0, s.text)}
+	end := uint64(0) // of what came before, at least
 	for i := 0; i < len(s.list); {
 		next := i + 1
 		for next < len(s.list) && s.list[next].addr == s.list[i].addr {
@@ -215,15 +255,27 @@ func newKernelTable(s kernelSymbols) *kernelTable {
 			}
 			t.ranges = append(t.ranges, kernelRange{start: f.addr, size: uint32(size), name: f.name})
 			t.module = append(t.module, f.module)
+			if f.start() < end { // another symbol was there first
+				f.padding = 0
+			}
+			if f.padding > 0 {
+				t.status.Symbols++
+			}
+			t.padding = append(t.padding, f.padding)
 		}
+		end = s.list[i].addr + 1
 		i = next
 	}
-	t.status = Status{Symbols: len(t.ranges), Bytes: t.bytes()}
+	t.status.Symbols += len(t.ranges)
+	t.status.Bytes = t.bytes()
 	return t
 }
 
 func kernelSize(f, next kernelSymbol) uint64 {
 	size := next.addr - f.addr
+	if next.start() > f.addr {
+		size = next.start() - f.addr
+	}
 	if f.module != next.module {
 		return min(size, maxKernelFunction)
 	}

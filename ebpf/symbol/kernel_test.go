@@ -56,6 +56,50 @@ func TestKernel(t *testing.T) {
 	}
 }
 
+// TestKernelPadding: symbols of the room before functions are found, though they are
+// not kept where the next line is their function.
+func TestKernelPadding(t *testing.T) {
+	s := kernelOf(t, `ffffffff81000000 t before
+ffffffff810000f0 t __pfx_padded
+ffffffff81000100 t padded
+ffffffff81000100 t alias
+ffffffff810001f0 t __pfx_other
+ffffffff81000200 t not_other
+ffffffff810002f0 t __pfx_a
+ffffffff810002f0 t __pfx_b
+ffffffff81000300 t b
+ffffffff81000300 t a
+ffffffffc0000ff0 t __pfx_in_module	[m]
+ffffffffc0001000 t in_module	[m]
+ffffffffc0001010 t __pfx_last	[m]
+`)
+	for addr, want := range map[uint64]string{
+		0xffffffff810000ef: "before",
+		0xffffffff810000f0: "__pfx_padded",
+		0xffffffff810000ff: "__pfx_padded",
+		0xffffffff81000100: "padded",
+		0xffffffff810001ef: "padded",
+		0xffffffff810001f8: "__pfx_other",
+		0xffffffff81000200: "not_other",
+		0xffffffff810002f8: "__pfx_a",
+		0xffffffff81000300: "b",
+		0xffffffffc0000fef: "0xffffffffc0000fef",
+		0xffffffffc0000ff0: "__pfx_in_module",
+		0xffffffffc0001000: "in_module",
+		0xffffffffc0001010: "__pfx_last",
+	} {
+		if got := s.Kernel(addr, false); got.Function != want {
+			t.Errorf("%#x: %+v, want %s", addr, got, want)
+		}
+	}
+	if got := s.Kernel(0xffffffffc0000ff0, false).File; got != "[m]" {
+		t.Errorf("padding in a module: %s", got)
+	}
+	if status := s.KernelStatus(); status.Symbols != 10 {
+		t.Errorf("status %+v", status)
+	}
+}
+
 func TestKernelHidden(t *testing.T) {
 	s := kernelOf(t, "0000000000000000 T _text\n0000000000000000 t first\n")
 	if got, want := s.Kernel(0xffffffff81000000, false), (Frame{Function: "0xffffffff81000000", File: "[kernel]"}); got != want {
