@@ -100,8 +100,8 @@ func callRules() []rule {
 		// Assembly without any CFI.
 		{name: "hwhandwritten", start: runs("hwhandwritten", "rules/handwritten.c"), want: []stacksOf{{
 			comm:  "hwhandwritten",
-			form:  `ROOT(?: leaf| pushes(?: burn)?| aligned| unrolled| tail| LIBC| VDSO| PLT)?`,
-			among: map[string]int{"main leaf$": 8, "pushes burn$": 8, "aligned$": 8, "unrolled$": 8, "tail$": 8},
+			form:  `ROOT(?: hand_(?:leaf|pushes(?: burn)?|aligned|unrolled|tail)| LIBC| VDSO| PLT)?`,
+			among: map[string]int{"main hand_leaf$": 8, "hand_pushes burn$": 8, "hand_aligned$": 8, "hand_unrolled$": 8, "hand_tail$": 8},
 		}}},
 		// Code that the program has made itself, without frame pointers.
 		{name: "hwjitted", start: runs("hwjitted", "rules/jitted.c"), want: []stacksOf{{

@@ -6,6 +6,10 @@
 #define main unused
 #include "prologue.c"
 #undef main
+#define main unused_too
+#define TURNS_OF_TAIL "3"
+#include "handwritten.c"
+#undef main
 
 static jmp_buf back;
 
@@ -29,5 +33,10 @@ int main(void)
 	free(memory);
 	if (!setjmp(back))
 		leave(sorted());
+	hand_leaf(3);
+	hand_pushes(5);
+	hand_aligned(3);
+	hand_unrolled(2);
+	hand_tail(3);
 	return drive(3) + time(NULL) == 42;
 }
