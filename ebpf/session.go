@@ -310,9 +310,6 @@ func (s *Session) identify(sample *kernel.Sample) (found bool) {
 	if !s.tracker.HasCode(sample.PID) {
 		return false
 	}
-	if !sample.Outcome.Complete() {
-		s.tracker.Suspect(sample.PID)
-	}
 	for i := range sample.User {
 		f := &sample.User[i]
 		if add, ok := s.tracker.Identify(f.Exe, symbol.CodeAddress(f.Address, f.Flags&kernel.ReturnAddress != 0)); ok {

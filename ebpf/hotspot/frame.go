@@ -7,8 +7,10 @@ type form uint8
 
 const (
 	bySP        form = iota // CFA = sp + depth
-	byFP                    // CFA = rbp + 16
+	byFP                    // CFA = rbp + depth
 	bySender                // CFA = register sender, the caller's stack pointer; depth is that of the return address above sp
+	bySavedSP               // CFA = *(sp + depth) + 8: sp was in r13, which is there now
+	byR13                   // CFA = r13 + 8
 	interpreted             // CFA = *(rbp - 8), ra = *(rbp + 8), rbp = *rbp
 	unknownForm             // by rbp, if it leads somewhere
 )
@@ -16,8 +18,8 @@ const (
 // frame is what a stack looks like before an instruction.
 type frame struct {
 	form   form
-	depth  int64 // bytes from sp up to the CFA
-	saved  bool  // the caller's rbp is at CFA - 16
+	depth  int64 // bytes from sp, or rbp, up to the CFA
+	saved  int64 // the caller's rbp is so many bytes below the CFA; 0: it is in rbp
 	loaded bool  // the return address is in register ra, no longer on the stack
 	ra     byte
 	sender byte
@@ -45,8 +47,8 @@ func dwarfNumber(reg byte) uint8 {
 // rule states f as the unwinder has it.
 func (f frame) rule() unwind.WideRule {
 	fp, fpOff := unwind.FPSame, int32(0)
-	if f.saved {
-		fp, fpOff = unwind.FPAtCFA, -16
+	if f.saved > 0 {
+		fp, fpOff = unwind.FPAtCFA, -int32(f.saved)
 	}
 	ra, raOff := unwind.RADefault, int32(0)
 	if f.loaded {
@@ -54,9 +56,13 @@ func (f frame) rule() unwind.WideRule {
 	}
 	switch f.form {
 	case byFP:
-		return unwind.WideRule{CFA: unwind.CFAFP, CFAOff: 16, Rules: unwind.Rules(unwind.FPAtCFA, unwind.RADefault), FPOff: -16}
+		return unwind.WideRule{CFA: unwind.CFAFP, CFAOff: int32(f.depth), Rules: unwind.Rules(fp, unwind.RADefault), FPOff: fpOff}
+	case bySavedSP:
+		return unwind.WideRule{CFA: unwind.CFASPDeref, Reg: 1, CFAOff: int32(f.depth)}
+	case byR13:
+		return unwind.WideRule{CFA: unwind.CFAReg, Reg: r13, CFAOff: wordSize}
 	case bySender:
-		if f.saved { // rbp was pushed, and points there or is what it was
+		if f.saved > 0 { // rbp was pushed, and points there or is what it was
 			fp, fpOff = unwind.FPAtFP, 0
 		}
 		if !f.loaded {
@@ -113,8 +119,12 @@ func (f frame) push(reg byte) frame {
 		// interpreter made room for.
 		f.depth += wordSize
 		return f
-	case reg == rbp && f.form == bySP && f.depth == wordSize && !f.loaded:
-		f.saved = true
+	case f.form == byR13 && reg == r13:
+		return frame{form: bySavedSP}
+	case f.form == byR13 || f.form == byFP:
+		return f
+	case reg == rbp && f.form == bySP && f.saved == 0 && !f.loaded:
+		f.saved = f.depth + wordSize
 	}
 	f.depth += wordSize
 	return f
@@ -126,12 +136,12 @@ func (f frame) pop(reg byte) frame {
 	}
 	switch {
 	case f.form == byFP && reg == rbp:
-		return entryFrame
-	case f.form == byFP:
+		return frame{depth: f.depth - wordSize}
+	case f.form == byFP || f.form == byR13:
 		return f
-	case f.form == bySP && f.depth == 2*wordSize && reg == rbp:
-		f.saved = false
-	case f.form != byFP && f.depth == wordSize && !f.loaded && reg != noRegister: // the return address
+	case f.form == bySP && f.depth == f.saved && reg == rbp:
+		f.saved = 0
+	case (f.form == bySP || f.form == bySender) && f.depth == wordSize && !f.loaded && reg != noRegister: // the return address
 		f.loaded, f.ra = true, reg
 	}
 	f.depth -= wordSize
@@ -146,14 +156,15 @@ func (f frame) leave() frame {
 		}
 		return frame{form: bySender, sender: f.sender, depth: wordSize}
 	case byFP:
-		return entryFrame
+		return frame{depth: f.depth - wordSize}
 	}
 	return f
 }
 
 // adjust is sub, add or and of the stack pointer.
 func (f frame) adjust(in *instruction, kind kind) frame {
-	if f.form == interpreted || f.form == byFP {
+	switch f.form {
+	case interpreted, byFP, byR13:
 		return f
 	}
 	switch in.reg & 7 {
@@ -170,7 +181,7 @@ func (f frame) adjust(in *instruction, kind kind) frame {
 // load is lea to the stack pointer.
 func (f frame) load(in *instruction, kind kind) frame {
 	switch {
-	case f.form == interpreted || f.form == byFP:
+	case f.form == interpreted || f.form == byFP || f.form == byR13:
 		return f
 	case in.base == rsp && !in.index:
 		f.depth -= in.disp
@@ -183,12 +194,16 @@ func (f frame) load(in *instruction, kind kind) frame {
 func (f frame) moved(in *instruction, to, from byte, kind kind) frame {
 	if in.mod != 3 {
 		store := in.opcode == 0x89
-		onStack := in.base == rsp && !in.index && f.form == bySP && in.disp == f.depth-2*wordSize
+		onStack := in.base == rsp && !in.index
 		switch {
-		case store && in.reg == rbp && onStack && !f.loaded:
-			f.saved = true
-		case !store && in.reg == rbp && onStack:
-			f.saved = false
+		case store && in.reg == r13 && onStack && f.form == byR13:
+			return frame{form: bySavedSP, depth: in.disp}
+		case store && in.reg == rbp && onStack && f.form == bySP && f.saved == 0 && !f.loaded && in.disp < f.depth-wordSize:
+			f.saved = f.depth - in.disp
+		case !store && in.reg == rbp && onStack && f.form == bySP && f.saved == f.depth-in.disp:
+			f.saved = 0
+		case !store && in.reg == r13 && onStack && f.form == bySavedSP && in.disp == f.depth:
+			return frame{form: byR13}
 		case !store && in.base == rbp && in.disp == -wordSize && f.form == interpreted:
 			f.sender = in.reg // the caller's stack pointer
 		}
@@ -197,13 +212,17 @@ func (f frame) moved(in *instruction, to, from byte, kind kind) frame {
 	switch {
 	case to == rbp && from == rsp:
 		switch {
-		case f.form == bySP && f.saved && f.depth == 2*wordSize:
+		case f.form == bySP && f.saved == f.depth && f.saved > 0:
 			f.form = byFP
 		case f.form == bySender && kind == interpreterEntry:
-			f.saved = true
+			f.saved = wordSize
 		}
 	case to == r13 && from == rsp && f.form == bySP && f.loaded && f.depth == 0:
 		f.form, f.sender = bySender, r13
+	case to == r13 && from == rsp && f == entryFrame && kind == adapter:
+		return frame{form: byR13}
+	case to == rsp && from == r13 && f.form == byR13:
+		return entryFrame
 	case to == rsp && f.form == bySender && f.loaded && from == f.sender:
 		return frame{loaded: true, ra: f.ra} // CFA = sp
 	case to == rsp && f.form != byFP && f.form != interpreted:
@@ -227,6 +246,9 @@ func (f frame) lost(kind kind) frame {
 
 // checked returns f, or that it is not known, if it cannot be.
 func (f frame) checked() frame {
+	if f.form == byR13 {
+		return f
+	}
 	if f.depth < 0 || f.depth > maxDepth {
 		return frame{form: unknownForm}
 	}

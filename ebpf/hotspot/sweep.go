@@ -28,10 +28,16 @@ type piece struct {
 // among them, the next return makes up for it.
 type sweep struct {
 	piece
-	known   map[int]frame // frames at the targets of jumps
-	guessed map[int]bool  // where the frame was not known
-	again   bool          // it is now: a jump leads back there
+	known   map[int]target // frames at the targets of jumps
+	guessed map[int]bool   // where the frame was not known
+	again   bool           // it is now: a jump leads back there
 	rules   []rowAt
+}
+
+// target is what is known of the target of a jump.
+type target struct {
+	frame
+	sure bool // else it follows from a guess
 }
 
 // rowAt is the rule in force from an offset on.
@@ -42,7 +48,7 @@ type rowAt struct {
 
 // rules returns the rules in force in a piece of code, from offset 0 on.
 func (p piece) rules() []rowAt {
-	s := sweep{piece: p, known: map[int]frame{}, guessed: map[int]bool{}}
+	s := sweep{piece: p, known: map[int]target{}, guessed: map[int]bool{}}
 	s.run()
 	for turn := 0; s.again && turn < maxTurns; turn++ {
 		s.again, s.rules = false, s.rules[:0]
@@ -78,17 +84,21 @@ func (s *sweep) isComplete(at int) bool { return s.size > 0 && s.complete >= 0 &
 
 // whole is the frame of a compiled method.
 func (s *sweep) whole() frame {
-	return frame{depth: s.size, saved: s.size >= 2*wordSize}
+	f := frame{depth: s.size}
+	if s.size >= 2*wordSize {
+		f.saved = 2 * wordSize
+	}
+	return f
 }
 
 func (s *sweep) run() {
 	f := s.first()
 	reached, sure := true, true
 	for at := 0; at < len(s.code); {
-		target, known := s.known[at]
+		to, known := s.known[at]
 		switch {
 		case known && !(reached && sure):
-			f, reached, sure = target, true, true
+			f, reached, sure = to.frame, true, to.sure
 		case !reached:
 			f, reached, sure = s.unreached(at), true, false
 			s.guessed[at] = true
@@ -156,7 +166,7 @@ func (s *sweep) enter(f frame, in *instruction) frame {
 	if f == entryFrame {
 		f = frame{form: bySender, sender: r13, depth: wordSize}
 	}
-	if f.form == bySender && f.saved && in.opcode == 0x55 && in.rm == r13 {
+	if f.form == bySender && f.saved > 0 && in.opcode == 0x55 && in.rm == r13 {
 		return frame{form: interpreted, sender: noRegister}
 	}
 	return f.after(in, s.kind)
@@ -198,15 +208,16 @@ func flow(in *instruction) flowKind {
 	return goesOn
 }
 
-// jump notes the frame at the target of a jump.
-func (s *sweep) jump(target int, f frame, sure bool) {
-	if target < 0 || target >= len(s.code) || f.form == unknownForm || !sure && s.kind == stub {
+// jump notes the frame at the target of a jump. What is sure counts for more.
+func (s *sweep) jump(to int, f frame, sure bool) {
+	if to < 0 || to >= len(s.code) || f.form == unknownForm {
 		return
 	}
-	if _, ok := s.known[target]; !ok {
-		s.known[target] = f
-		s.again = s.again || s.guessed[target]
+	if old, ok := s.known[to]; ok && (old.sure || !sure) {
+		return
 	}
+	s.known[to] = target{f, sure}
+	s.again = s.again || sure && s.guessed[to]
 }
 
 func (s *sweep) add(at int, f frame) {

@@ -90,6 +90,18 @@ func TestSweep(t *testing.T) {
 			c3                   // ret`,
 			map[int]string{0: entry, 1: "cfa=sp+16 fp=*(cfa-16)", 4: "cfa=fp+16 fp=*(cfa-16)", 0x10: entry},
 		},
+		{"second stub of several, with a branch", piece{kind: stub, complete: -1}, `
+			c3                   // ret
+			55                   // push rbp
+			48 8b ec             // mov rbp,rsp
+			74 02                // je
+			c9                   // leave
+			c3                   // ret
+			e8 00 01 00 00       // call, at the target
+			c9                   // leave
+			c3                   // ret`,
+			map[int]string{0: entry, 2: "cfa=sp+16 fp=*(cfa-16)", 5: "cfa=fp+16 fp=*(cfa-16)", 8: entry, 9: "cfa=fp+16 fp=*(cfa-16)", 0x0f: entry},
+		},
 		{"from compiled code to the interpreter", piece{kind: adapter}, `
 			58                   // pop rax
 			4c 8b ec             // mov r13,rsp
@@ -97,6 +109,31 @@ func TestSweep(t *testing.T) {
 			48 89 04 24          // mov [rsp],rax
 			ff 63 40             // jmp [rbx+0x40]`,
 			map[int]string{0: entry, 1: "cfa=sp+0 ra=r0", 4: "cfa=r13+0 ra=r0"},
+		},
+		{"from compiled code to the interpreter, which has the call patched", piece{kind: adapter}, `
+			4c 8b ec             // mov r13,rsp
+			48 83 e4 f0          // and rsp,-16
+			9c                   // pushf
+			48 81 ec 80 00 00 00 // sub rsp,0x80
+			4c 89 6c 24 10       // mov [rsp+0x10],r13
+			48 81 ec 00 02 00 00 // sub rsp,0x200
+			e8 00 01 00 00       // call
+			48 81 c4 00 02 00 00 // add rsp,0x200
+			4c 8b 6c 24 10       // mov r13,[rsp+0x10]
+			9d                   // popf
+			49 8b e5             // mov rsp,r13
+			90                   // nop`,
+			map[int]string{0: entry, 3: "cfa=r13+8", 0x14: "cfa=*(sp+16)+8", 0x1b: "cfa=*(sp+528)+8", 0x27: "cfa=*(sp+16)+8", 0x2c: "cfa=r13+8", 0x30: entry},
+		},
+		{"stub that pushes before its frame pointer", piece{kind: stub, complete: -1}, `
+			6a ff                // push -1
+			55                   // push rbp
+			48 8b ec             // mov rbp,rsp
+			57                   // push rdi
+			c9                   // leave
+			48 83 c4 08          // add rsp,8
+			c3                   // ret`,
+			map[int]string{0: entry, 2: "cfa=sp+16", 3: "cfa=sp+24 fp=*(cfa-24)", 6: "cfa=fp+24 fp=*(cfa-24)", 8: "cfa=sp+16", 0x0c: entry},
 		},
 		{"from the interpreter to compiled code", piece{kind: adapter}, `
 			48 8b 04 24          // mov rax,[rsp]

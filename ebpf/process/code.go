@@ -18,7 +18,7 @@ import (
 const CodePath = "[hotspot]"
 
 // codeCache is what an Executable needs to have that is code made by a HotSpot VM.
-// Executable.building guards it, but for used and suspect.
+// Executable.building guards it, but for used.
 type codeCache struct {
 	vm   *hotspot.VM
 	base uint64 // of ELF virtual address 0
@@ -27,8 +27,7 @@ type codeCache struct {
 	checked time.Time
 	pause   time.Duration // until they are checked again
 
-	used    atomic.Bool // samples of the process came since they were checked
-	suspect atomic.Bool // and one's walk has failed
+	used atomic.Bool // samples of the process came since they were checked
 
 	next  uint32                     // number of the next piece of code
 	young map[*hotspot.Code]uint32   // numbers of pieces that had samples
@@ -105,10 +104,9 @@ func (c *codeCache) page(n uint64, shift uint8) (*unwind.Page, error) {
 // while no samples come, or if it was done just now.
 func (e *Executable) check(store Store, now time.Time) {
 	c := e.code
-	suspect := c.suspect.Swap(false)
 	e.building.Lock()
 	defer e.building.Unlock()
-	if since := now.Sub(c.checked); !suspect && since < c.pause || since < checkPause/10 || !c.used.Swap(false) {
+	if now.Sub(c.checked) < c.pause || !c.used.Swap(false) {
 		return
 	}
 	for n := range c.pages {
@@ -116,12 +114,18 @@ func (e *Executable) check(store Store, now time.Time) {
 			delete(c.pages, n)
 		}
 	}
-	for _, n := range c.vm.Changed(c.pages) {
-		store.DropPage(e.directory, n)
-		delete(c.pages, n)
-	}
+	e.drop(store, c.vm.Changed(c.pages))
 	c.checked = time.Now()
 	c.pause = max(checkPause, checkShare*c.checked.Sub(now))
+}
+
+// drop drops pages. It reports whether there were any.
+func (e *Executable) drop(store Store, pages []uint64) bool {
+	for _, n := range pages {
+		store.DropPage(e.directory, n)
+		delete(e.code.pages, n)
+	}
+	return len(pages) > 0
 }
 
 // forgetNames forgets the names that were of no use since it was called before.
@@ -189,14 +193,24 @@ func (t *Tracker) HasCode(pid uint32) bool {
 	return p != nil && p.vm.code != nil
 }
 
-// Suspect tells that a walk in a process has failed: what is known of its code may be
-// old.
-func (t *Tracker) Suspect(pid uint32) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if p := t.processes[pid]; p != nil && p.vm.code != nil {
-		p.vm.code.code.suspect.Store(true)
+// Recheck compares the code that frames of a failed walk are in, at ELF virtual
+// addresses of one executable, with what is there now. It reports whether some is no
+// longer the same; what the walk went by is dropped then.
+func (t *Tracker) Recheck(exe uint32, vaddrs []uint64) bool {
+	e := t.Executable(exe)
+	if e == nil || e.code == nil {
+		return false
 	}
+	e.building.Lock()
+	defer e.building.Unlock()
+	pages := map[uint64]*hotspot.Page{}
+	for _, vaddr := range vaddrs {
+		n := e.directory.Page(vaddr)
+		if p := e.code.pages[n]; p != nil {
+			pages[n] = p
+		}
+	}
+	return e.drop(t.store, e.code.vm.Changed(pages))
 }
 
 // virtualMachine is what is known of the Java VM that a process runs.
