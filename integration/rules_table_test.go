@@ -130,7 +130,7 @@ func frameRules() []rule {
 			comm: name, form: `ROOT(?: LIBC)*|LIBC(?: LIBC(?: worker(?: ` + form + `| LIBC| VDSO| PLT)?)?)?`, among: map[string]int{"burn$": 80},
 		}}}
 	}
-	// About every third sample is the first one in its code, whose rows are missing then.
+	// About every fifth sample is the first one in its code, whose rows are missing then.
 	sparse := func(name string, flags ...string) rule {
 		return rule{name: name, start: runs(name, "rules/sparse.c", flags...), want: []stacksOf{{
 			comm:  name,
@@ -150,7 +150,7 @@ func frameRules() []rule {
 		// Large frames that are mostly zeros, of which there is a copy all the same.
 		sparse("hwsparse", "-DROOM=(600<<10)"),
 		sparse("hwsparser", "-DROOM=(1536<<10)", "-DTHREAD"),
-		sparse("hwhalfsparse", "-DROOM=(600<<10)", "-DFILL=11", "-DTHREAD"),
+		sparse("hwspeckled", "-DROOM=(600<<10)", "-DFILL=41", "-DTHREAD"),
 		deepRule("hwdeep1000", 1000),
 		deepRule("hwdeep1020", 1020),
 		deepRule("hwdeep3000", 3000),

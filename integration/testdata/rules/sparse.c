@@ -21,7 +21,7 @@ static long cpu_ms(void)
 #define LEAF(n) \
 	FAR unsigned long leaf##n(unsigned long sum) \
 	{ \
-		for (long end = cpu_ms() + 6; cpu_ms() < end;) \
+		for (long end = cpu_ms() + 20; cpu_ms() < end;) \
 			sum += burn(100000); \
 		return sum; \
 	}
