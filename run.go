@@ -165,24 +165,25 @@ func (p *program) keepSmall(ctx context.Context) {
 	}
 	ticks := time.NewTicker(time.Second)
 	defer ticks.Stop()
-	var b burst
+	now := readHeap()
+	released, before := now, now
 	for due := 0; ; due-- {
-		if now := readHeap(); b.isOver(now) || due <= 0 {
-			if b.isWorth(now) {
+		if due <= 0 || now.isOverAfter(released, before) {
+			if now.hasGarbage(released) {
 				debug.FreeOSMemory()
 			}
 			if err := dropPages(own); err != nil {
 				level.Debug(p.logger).Log("msg", "memory that only starting needed stays resident", "err", err)
 				own = nil
 			}
-			b.reset(now)
-			due = dropSeconds
+			released, due = now, dropSeconds
 		}
 		select {
 		case <-ticks.C:
 		case <-ctx.Done():
 			return
 		}
+		before, now = now, readHeap()
 	}
 }
 

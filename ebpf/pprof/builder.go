@@ -37,8 +37,7 @@ type Builder struct {
 	limits limits
 
 	known   map[*Location]*location    // every location added
-	same    map[locationKey]*location  // by content
-	count   int                        // of them
+	same    map[string]*location       // by content
 	samples map[string]*profile.Sample // by stack and labels
 	parts   []*part                    // the last one takes new samples
 
@@ -62,7 +61,7 @@ func NewBuilder(opts Options) *Builder {
 		opts:    opts,
 		limits:  limits{bytes: maxBytes, samples: maxSamples, depth: maxDepth},
 		known:   map[*Location]*location{},
-		same:    map[locationKey]*location{},
+		same:    map[string]*location{},
 		samples: map[string]*profile.Sample{},
 	}
 }
@@ -121,16 +120,12 @@ func (b *Builder) resolve(stack []*Location, labels []Label) {
 // intern returns the one location with the content of l.
 func (b *Builder) intern(l *Location) *location {
 	fresh := cleanLocation(l)
-	key := fresh.key()
-	known := b.same[key]
-	for known != nil && !known.equal(fresh) {
-		known = known.next
-	}
+	content := fresh.content()
+	known := b.same[content]
 	if known == nil {
 		known = fresh
-		known.id, known.next = b.count, b.same[key]
-		b.same[key] = known
-		b.count++
+		known.id = len(b.same)
+		b.same[content] = known
 	}
 	b.known[l] = known
 	return known

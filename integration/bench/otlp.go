@@ -12,7 +12,6 @@ const (
 	attributeThreadName = "thread.name"
 	frameKernel         = "kernel"
 	frameAbort          = "abort-marker"
-	frameNative         = "native"
 )
 
 // otlpDictionary is what the samples of an export refer to by index. Numbers of
@@ -173,13 +172,13 @@ func (d *otlpDictionary) sample(message []byte) ([]stack, error) {
 	s := stack{comm: d.attribute(attributes, attributeThreadName), count: 1}
 	for _, i := range at(d.stacks, index) {
 		location := at(d.locations, i)
-		switch kind := d.attribute(location.attributes, attributeFrameType); kind {
+		switch d.attribute(location.attributes, attributeFrameType) {
 		case frameKernel:
 		case frameAbort:
 			s.broken, s.reason = true, frameAbort
 		default:
 			s.frames++
-			if location.mapping == 0 && kind == frameNative { // an interpreter's frames have none
+			if location.mapping == 0 {
 				s.broken, s.reason = true, fmt.Sprintf("error %d", location.address)
 			}
 		}
