@@ -34,7 +34,7 @@ func (t *Tracker) flush() {
 	later := t.dirty[:0]
 	for _, p := range t.dirty {
 		switch {
-		case t.processes[p.PID] != p:
+		case t.processes[p.PID] != p, p.ended != 0: // nobody will look there any more
 			p.dirty = false
 		case !p.rested(now):
 			later = append(later, p)

@@ -45,6 +45,33 @@ func TestManyMappingsArePutOff(t *testing.T) {
 	}
 }
 
+// TestEndedIsNotTold: of a process that has begun and ended since the last look the
+// store need not know; a walk in user space does.
+func TestEndedIsNotTold(t *testing.T) {
+	const ended, alive = 4_000_000, 4_000_001 // nobody runs with these PIDs
+	tracker, store := newTracker(t, procfs.FS{Root: t.TempDir()})
+	m := procfs.Mapping{Start: 0x1000, End: 0x2000}
+	tracker.Update(func(b *Batch) {
+		for _, pid := range []uint32{ended, alive} {
+			b.Exec(1, pid, "short")
+			b.Map(2, pid, m, "")
+		}
+		b.Exit(3, ended)
+	})
+	if _, told := store.process(ended); told {
+		t.Error("the store was told of a process that had ended")
+	}
+	if _, told := store.process(alive); !told {
+		t.Error("the store was not told of a process that lives")
+	}
+	if _, ok := tracker.Space(ended, 2).mappings.find(m.Start); !ok {
+		t.Error("a walk in user space does not know what the process had")
+	}
+	if gone := tracker.Reap(4); !slices.Equal(gone, []uint32{ended}) {
+		t.Errorf("reaped %v", gone)
+	}
+}
+
 // TestSettle adds mappings of which some overlap others: the later ones count, as
 // if each was added alone.
 func TestSettle(t *testing.T) {
