@@ -63,18 +63,30 @@ func readHeap() heap {
 	return heap{samples[0].Value.Uint64(), samples[1].Value.Uint64()}
 }
 
+// burst tells when a burst of allocations is over, as a profile is made: garbage is to
+// be collected then, and not when it happens to be the next time.
+type burst struct {
+	released, before uint64 // bytes allocated when memory was last given back, and at the last look
+	most             uint64 // allocated between two looks since then
+}
+
 const (
+	// burstBytes is how much has to be allocated for it to be worth to give memory back,
+	// which takes some milliseconds, and more where more is in use.
 	burstBytes = 6 << 20
-	quietBytes = 1 << 20
+	// burstShare is the part of the most that is still allocated when a burst is over.
+	burstShare = 2
 )
 
-// isOverAfter reports whether a burst of allocations is over, one second after before:
-// so much was allocated since garbage was given back that it is worth to do it again,
-// which takes some milliseconds and more where more is in use, and little lately.
-func (h heap) isOverAfter(released, before heap) bool {
-	return h.hasGarbage(released) && h.allocated-before.allocated < quietBytes
+// isOver is to be asked once a second.
+func (b *burst) isOver(now heap) bool {
+	lately := now.allocated - b.before
+	b.before, b.most = now.allocated, max(b.most, lately)
+	return b.isWorth(now) && lately < b.most/burstShare
 }
 
-func (h heap) hasGarbage(released heap) bool {
-	return h.allocated-released.allocated > max(burstBytes, h.live/2)
-}
+// isWorth reports whether there may be much garbage.
+func (b *burst) isWorth(now heap) bool { return now.allocated-b.released > max(burstBytes, now.live/2) }
+
+// reset notes that memory is given back.
+func (b *burst) reset(now heap) { b.released, b.before, b.most = now.allocated, now.allocated, 0 }

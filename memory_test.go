@@ -6,17 +6,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHeapBurst: memory is given back once after a burst of allocations, and not
-// while it lasts.
-func TestHeapBurst(t *testing.T) {
-	const live = 40 << 20
-	released := heap{allocated: 100 << 20, live: live}
-	at := func(megabytes uint64) heap { return heap{allocated: released.allocated + megabytes<<20, live: live} }
-	require.False(t, at(19).isOverAfter(released, at(19)), "not worth it")
-	require.False(t, at(30).isOverAfter(released, at(28)), "it lasts")
-	require.True(t, at(30).isOverAfter(released, at(30)))
-	require.False(t, at(30).isOverAfter(at(30), at(30)), "it was given back")
-	require.True(t, heap{allocated: 7 << 20}.isOverAfter(heap{}, heap{allocated: 7 << 20}))
+// TestBurst: memory is given back once after a burst of allocations, and neither
+// while it lasts nor because of what is allocated all the time.
+func TestBurst(t *testing.T) {
+	var b burst
+	total := uint64(0)
+	allocate := func(megabytes uint64) bool {
+		total += megabytes << 20
+		now := heap{allocated: total, live: 16 << 20}
+		over := b.isOver(now)
+		if over {
+			b.reset(now)
+		}
+		return over
+	}
+	for range 20 {
+		require.False(t, allocate(2), "all the time")
+	}
+	require.False(t, allocate(12), "a burst")
+	require.False(t, allocate(8), "it lasts")
+	require.True(t, allocate(2), "over")
+	require.False(t, allocate(0), "given back")
+	require.False(t, allocate(5))
+	require.False(t, allocate(0), "not worth it")
 
 	before := readHeap()
 	kept := make([]byte, 8<<20)

@@ -165,25 +165,24 @@ func (p *program) keepSmall(ctx context.Context) {
 	}
 	ticks := time.NewTicker(time.Second)
 	defer ticks.Stop()
-	now := readHeap()
-	released, before := now, now
+	var b burst
 	for due := 0; ; due-- {
-		if due <= 0 || now.isOverAfter(released, before) {
-			if now.hasGarbage(released) {
+		if now := readHeap(); b.isOver(now) || due <= 0 {
+			if b.isWorth(now) {
 				debug.FreeOSMemory()
 			}
 			if err := dropPages(own); err != nil {
 				level.Debug(p.logger).Log("msg", "memory that only starting needed stays resident", "err", err)
 				own = nil
 			}
-			released, due = now, dropSeconds
+			b.reset(now)
+			due = dropSeconds
 		}
 		select {
 		case <-ticks.C:
 		case <-ctx.Done():
 			return
 		}
-		before, now = now, readHeap()
 	}
 }
 

@@ -3,6 +3,7 @@ package ehframe
 import (
 	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 )
 
@@ -19,21 +20,25 @@ type Index interface {
 // Find returns the position in x of the last entry that begins at or before
 // pc, -1 if there is none. The FDE there may end before pc.
 func Find(x Index, pc uint64) (int, error) {
-	lo, hi := 0, x.Len()
-	for lo < hi {
-		mid := int(uint(lo+hi) / 2)
-		start, _, err := x.Entry(mid)
+	found, n := -1, x.Len()
+	// In steps of powers of two, so that all searches begin among the same few entries.
+	for step := stepAbove(n); step > 0; step /= 2 {
+		if found+step >= n {
+			continue
+		}
+		start, _, err := x.Entry(found + step)
 		if err != nil {
 			return -1, err
 		}
 		if start <= pc {
-			lo = mid + 1
-		} else {
-			hi = mid
+			found += step
 		}
 	}
-	return lo - 1, nil
+	return found, nil
 }
+
+// stepAbove returns the first step of a search among n entries.
+func stepAbove(n int) int { return 1 << bits.Len(uint(n)) / 2 }
 
 // Scanned is an index made by reading the whole section once, for sections
 // without a binary search table. It takes 16 bytes for each FDE.
@@ -67,8 +72,9 @@ func Scan(s *Section) (x *Scanned, bad int) {
 	return x, bad
 }
 
-// Header is the binary search table of an .eh_frame_hdr section. Nothing of
-// it is held in memory: entries are read from the Source as they are needed.
+// Header is the binary search table of an .eh_frame_hdr section. Its entries are
+// read from the Source as they are needed; few are held in memory: those among which
+// every search begins.
 type Header struct {
 	EHFrame uint64 // ELF virtual address of .eh_frame
 
@@ -77,7 +83,12 @@ type Header struct {
 	size  int // bytes of one address in the table
 	table uint64
 	count int
+	first map[int]scannedEntry // where the first steps of searches end
 }
+
+// firstEntries is about how many entries a Header holds: the ends of the first steps
+// of a search.
+const firstEntries = 128
 
 // ParseHeader reads the beginning of an .eh_frame_hdr section. The error is
 // ErrUnsupported if the section has no table that can be searched; EHFrame is
@@ -118,6 +129,22 @@ func (h *Header) Len() int { return h.count }
 // Entry returns where the text of FDE i begins and the FDE's offset from
 // EHFrame, which is beyond the section if the entry is wrong.
 func (h *Header) Entry(i int) (start, fde uint64, err error) {
+	if (i+1)%max(2*stepAbove(h.count)/firstEntries, 1) != 0 {
+		return h.read(i)
+	}
+	if e, ok := h.first[i]; ok {
+		return e.start, e.fde, nil
+	}
+	if start, fde, err = h.read(i); err == nil {
+		if h.first == nil {
+			h.first = map[int]scannedEntry{}
+		}
+		h.first[i] = scannedEntry{start, fde}
+	}
+	return start, fde, err
+}
+
+func (h *Header) read(i int) (start, fde uint64, err error) {
 	off := h.table + uint64(i)*uint64(2*h.size)
 	b, err := h.hdr.Source.Slice(off, 2*h.size)
 	if err != nil {

@@ -241,8 +241,7 @@ type profilerProcess struct {
 type profilerProcessFlags uint32
 
 const (
-	profilerProcessFlagsPROCESS_IGNORED    profilerProcessFlags = 1
-	profilerProcessFlagsPROCESS_MAKES_CODE profilerProcessFlags = 2
+	profilerProcessFlagsPROCESS_IGNORED profilerProcessFlags = 1
 )
 
 type profilerRaRule uint32

@@ -11,11 +11,11 @@ import (
 const (
 	// chunkBytes is the unit in which slabs are mapped. The kernel maps all of it at
 	// once, so all of it counts as memory of this process, a second time.
-	chunkBytes = 64 << 10
+	chunkBytes = 32 << 10
 	chunkWords = chunkBytes / 8
 	// maxChunks is how many are mapped at a time. To map another one costs some
 	// microseconds.
-	maxChunks = 32
+	maxChunks = 64
 )
 
 // slab is one BPF array map of table memory, with a place in this process's
@@ -24,7 +24,7 @@ type slab struct {
 	words []uint64
 	m     slabMemory // nil in tests: words are memory as any other
 
-	mapped, used uint32 // a bit for each chunk; used: since the clock's hand last came by
+	mapped, used uint64 // a bit for each chunk; used: since the clock's hand last came by
 }
 
 // slabMemory is what is mapped: an *ebpf.Map.
@@ -88,7 +88,7 @@ func (c *mappedChunks) hold(s *slab, at, n int) error {
 		return nil
 	}
 	first, last := at/chunkWords, (at+n-1)/chunkWords
-	want := ^uint32(0) << first & (^uint32(0) >> (31 - last))
+	want := ^uint64(0) << first & (^uint64(0) >> (63 - last))
 	s.used |= want
 	for chunk := first; s.mapped&want != want; chunk++ {
 		if s.mapped>>chunk&1 != 0 {
@@ -103,7 +103,7 @@ func (c *mappedChunks) hold(s *slab, at, n int) error {
 
 // add maps a chunk, in place of another one when there are many. The chunks keep of
 // its slab stay.
-func (c *mappedChunks) add(one slabChunk, keep uint32) error {
+func (c *mappedChunks) add(one slabChunk, keep uint64) error {
 	if len(c.ring) < maxChunks {
 		if err := one.slab.mapChunk(one.chunk); err != nil {
 			return err
@@ -114,7 +114,7 @@ func (c *mappedChunks) add(one slabChunk, keep uint32) error {
 	for ; ; c.hand++ {
 		c.hand %= len(c.ring)
 		old := c.ring[c.hand]
-		bit := uint32(1) << old.chunk
+		bit := uint64(1) << old.chunk
 		if old.slab == one.slab && keep&bit != 0 {
 			continue
 		}

@@ -72,10 +72,7 @@ func (t *Tables) SetProcess(pid uint32, p unwind.Process) error {
 		value.Program = relative.Program
 	}
 	if p.Ignore {
-		value.Flags |= uint32(profilerProcessFlagsPROCESS_IGNORED)
-	}
-	if p.MakesCode {
-		value.Flags |= uint32(profilerProcessFlagsPROCESS_MAKES_CODE)
+		value.Flags = uint32(profilerProcessFlagsPROCESS_IGNORED)
 	}
 	if err := t.processes.Put(pid, &value); err != nil {
 		t.slabs.release(r)

@@ -37,7 +37,8 @@ type Builder struct {
 	limits limits
 
 	known   map[*Location]*location    // every location added
-	same    map[string]*location       // by content
+	same    map[locationKey]*location  // by content
+	count   int                        // of them
 	samples map[string]*profile.Sample // by stack and labels
 	parts   []*part                    // the last one takes new samples
 
@@ -61,7 +62,7 @@ func NewBuilder(opts Options) *Builder {
 		opts:    opts,
 		limits:  limits{bytes: maxBytes, samples: maxSamples, depth: maxDepth},
 		known:   map[*Location]*location{},
-		same:    map[string]*location{},
+		same:    map[locationKey]*location{},
 		samples: map[string]*profile.Sample{},
 	}
 }
@@ -120,12 +121,16 @@ func (b *Builder) resolve(stack []*Location, labels []Label) {
 // intern returns the one location with the content of l.
 func (b *Builder) intern(l *Location) *location {
 	fresh := cleanLocation(l)
-	content := fresh.content()
-	known := b.same[content]
+	key := fresh.key()
+	known := b.same[key]
+	for known != nil && !known.equal(fresh) {
+		known = known.next
+	}
 	if known == nil {
 		known = fresh
-		known.id = len(b.same)
-		b.same[content] = known
+		known.id, known.next = b.count, b.same[key]
+		b.same[key] = known
+		b.count++
 	}
 	b.known[l] = known
 	return known

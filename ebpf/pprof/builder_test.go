@@ -416,3 +416,23 @@ func BenchmarkAdd(b *testing.B) {
 		}
 	})
 }
+
+// Locations that only differ in what is not in their key stay two.
+func TestAlmostEqualLocations(t *testing.T) {
+	leaf := Line{Function: "f", File: "f.c", Line: 3}
+	mapping, rebuilt := &Mapping{File: "/bin/app", BuildID: "ab", Limit: 9}, &Mapping{File: "/bin/app", BuildID: "cd", Limit: 9}
+	b := NewBuilder(testOptions())
+	for _, l := range []*Location{
+		{Mapping: mapping, Address: 5, Lines: []Line{leaf}},
+		{Mapping: mapping, Address: 5, Lines: []Line{leaf, {Function: "caller"}}},
+		{Mapping: rebuilt, Address: 5, Lines: []Line{leaf}},
+		{Mapping: mapping, Address: 5, Lines: []Line{leaf}},
+	} {
+		b.Add([]*Location{l}, 1, nil)
+	}
+	profiles := b.Profiles()
+	require.Len(t, profiles, 1)
+	require.Len(t, profiles[0].Location, 3)
+	require.Len(t, profiles[0].Sample, 3)
+	require.NoError(t, profiles[0].CheckValid())
+}

@@ -1,7 +1,7 @@
 package pprof
 
 import (
-	"encoding/binary"
+	"slices"
 
 	"github.com/google/pprof/profile"
 )
@@ -19,6 +19,8 @@ type location struct {
 
 	in  *part // the last part it was added to
 	out *profile.Location
+
+	next *location // another one with the same key
 }
 
 // mapping identifies a mapping in a profile. Locations with and without names
@@ -59,20 +61,21 @@ func cleanLocation(l *Location) *location {
 	return clean
 }
 
-// content returns a key that is equal for equal locations.
-func (l *location) content() string {
-	m := &l.mapping
-	key := make([]byte, 0, 128)
-	key = appendText(key, m.File)
-	key = appendText(key, m.BuildID)
-	for _, n := range []uint64{m.Start, m.Limit, m.Offset, l.address} {
-		key = binary.LittleEndian.AppendUint64(key, n)
+// locationKey is equal for equal locations, and different for almost all others.
+type locationKey struct {
+	file, function string
+	address        uint64
+	line           int64
+}
+
+func (l *location) key() locationKey {
+	k := locationKey{file: l.mapping.File, address: l.address}
+	if len(l.lines) > 0 {
+		k.function, k.line = l.lines[0].Function, l.lines[0].Line
 	}
-	for _, line := range l.lines {
-		key = appendText(key, line.Function)
-		key = appendText(key, line.SystemName)
-		key = appendText(key, line.File)
-		key = binary.LittleEndian.AppendUint64(key, uint64(line.Line))
-	}
-	return string(key)
+	return k
+}
+
+func (l *location) equal(o *location) bool {
+	return l.mapping == o.mapping && l.address == o.address && slices.Equal(l.lines, o.lines)
 }

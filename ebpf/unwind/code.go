@@ -88,6 +88,9 @@ func (c *code) wanted(rows []Row) bool {
 	return false
 }
 
+// int3 is x86's trap.
+const int3 = 0xcc
+
 // overlap is more than the length of any known code.
 const overlap = 16
 
@@ -96,8 +99,9 @@ const overlap = 16
 //
 // A handler was not called from its trampoline but returns there, so that its pc
 // is looked up one byte early: the row begins in the instruction before, which
-// never runs. It has one byte more at the end, unless that is of a function, where
-// the pc is during the system call. What rows say about the trampoline is wrong: they are not of a signal frame.
+// never runs. It has one byte more at the end, where the pc is during the system call,
+// unless that is of a function and no trap, as in Go's runtime. What rows say about
+// the trampoline is wrong: they are not of a signal frame.
 func (b *builder) markKnownCode(rows []Row) []Row {
 	signal := Row{CFA: CFASignal, CFAOff: b.table.machine.signalSP}
 	clone := Row{CFA: CFASP, CFAOff: 8, Rules: rules(FPSame, RAClone)}
@@ -117,7 +121,8 @@ func (b *builder) markKnownCode(rows []Row) []Row {
 		for _, pattern := range b.code.trampolines {
 			for at := range occurrences(text, pattern) {
 				end := first + at + len(pattern)
-				if end >= 0 && end < b.size && rows[find(rows, end)].CFA == CFANone {
+				trap := b.table.sections.Machine == elf.EM_X86_64 && bytes.HasPrefix(text[at+len(pattern):], []byte{int3})
+				if end >= 0 && end < b.size && (trap || rows[find(rows, end)].CFA == CFANone) {
 					end++
 				}
 				rows = b.mark(rows, first+at-1, end, signal)

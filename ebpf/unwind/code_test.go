@@ -59,6 +59,25 @@ func TestTrampolineX86(t *testing.T) {
 	}
 }
 
+// TestTrampolineOfGo has the trampoline of Go's runtime, a function that ends in a
+// trap behind the system call. There the pc is during it.
+func TestTrampolineOfGo(t *testing.T) {
+	d := &ehtest.Frames{Debug: true}
+	cie := d.CIE(ehtest.CIE{Program: x86Initial()})
+	d.FDE(cie, text+0x40, 16, nil)
+	d.FDE(cie, text+0x50, 9, nil)
+	d.FDE(cie, text+0x59, 16, nil)
+	table, err := FromSections(Sections{Machine: x86, Go: true, DebugFrame: assembled(0, d.Bytes), Text: codeAt(maxPageSize, map[int]ehtest.Asm{
+		0x40: append(slices.Clone(sigreturnRAX), 0xcc), // int3
+		0x50: sigreturnRAX, 0x59: pushFrame,
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const signal = " signal frame, sp at sp+160"
+	checkPage(t, table, textPage, "0 no rule", "3f"+signal, "4a cfa=sp+8", "4f"+signal, "59 cfa=sp+8", "69 no rule")
+}
+
 // TestTrampolineAArch64 is the vdso of arm64: functions with call frame
 // information around a trampoline without.
 func TestTrampolineAArch64(t *testing.T) {

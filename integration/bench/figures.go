@@ -69,6 +69,9 @@ func stackFigures() []figure {
 		f = append(f, figure{shortKey(s), fmt.Sprintf("full stacks of processes of %d ms, %d/s, over expected", s.milliseconds, s.rate), "%", least(aim)})
 	}
 	f = append(f, figure{"living", "stacks of processes living 5 to 20 ms, 200/s, complete, and named (not asked of the peer)", "%", least(95)})
+	for _, p := range programs {
+		f = append(f, figure{p.key(), "complete user stacks, " + p.title, "%", least(99)})
+	}
 	for _, program := range []string{"clang", "node"} {
 		for _, state := range []string{"cold", "warm"} {
 			key := program + " " + state

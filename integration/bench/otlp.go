@@ -12,6 +12,7 @@ const (
 	attributeThreadName = "thread.name"
 	frameKernel         = "kernel"
 	frameAbort          = "abort-marker"
+	frameNative         = "native"
 )
 
 // otlpDictionary is what the samples of an export refer to by index. Numbers of
@@ -172,13 +173,13 @@ func (d *otlpDictionary) sample(message []byte) ([]stack, error) {
 	s := stack{comm: d.attribute(attributes, attributeThreadName), count: 1}
 	for _, i := range at(d.stacks, index) {
 		location := at(d.locations, i)
-		switch d.attribute(location.attributes, attributeFrameType) {
+		switch kind := d.attribute(location.attributes, attributeFrameType); kind {
 		case frameKernel:
 		case frameAbort:
 			s.broken, s.reason = true, frameAbort
 		default:
 			s.frames++
-			if location.mapping == 0 {
+			if location.mapping == 0 && kind == frameNative { // an interpreter's frames have none
 				s.broken, s.reason = true, fmt.Sprintf("error %d", location.address)
 			}
 		}

@@ -102,7 +102,7 @@ func (b *bench) parts() []part {
 	for _, w := range b.work {
 		parts = append(parts, part{w.title, func(i int) error { return b.measureCost(i, w) }})
 	}
-	parts = append(parts, part{"short-lived processes", b.measureShortLived})
+	parts = append(parts, part{"short-lived processes", b.measureShortLived}, part{"programs that are hard to unwind", b.measurePrograms})
 	if b.clang != "" {
 		parts = append(parts, part{"first stack of clang", func(i int) error {
 			return b.measureFirst(i, "clang", b.clang, "-w", "-O2", "-std=c++17", "-c", "-o", os.DevNull, source("build/containers.cc"))
