@@ -181,6 +181,7 @@ _Static_assert(sizeof(struct mapping) == 8 * MAPPING_WORDS, "mapping words");
 
 enum process_flags {
 	PROCESS_IGNORED = 1, /* matches no target: take no sample */
+	PROCESS_MAKES_CODE = 2, /* while it runs, perhaps in the place of other code: rows may be old */
 };
 
 /* Value of the map `processes`. */

@@ -242,17 +242,17 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 			outcome = OUTCOME_NO_USER_REGISTERS;
 		}
 	}
-	/* From the leaf, where every register is known, user space can execute what rows cannot say. */
-	if (outcome == OUTCOME_UNSUPPORTED_RULE && !find_user_registers(ctx, u, s))
+	if (wants_leaf(p, outcome) && !find_user_registers(ctx, u, s))
 		s->flags |= SAMPLE_FROM_LEAF;
-	if (wants_stack(u, outcome))
+	int wanted = wants_stack(u, s, outcome);
+	if (wanted)
 		find_other_stack(cpu);
 	end_sample(log, outcome);
 	if (log->part) {
 		for (int i = 0; i < MAX_PARTS && take_part(cpu); i++)
 			;
 	}
-	emit_sample(log, outcome);
+	emit_sample(log, wanted);
 	/* 1 lets the event go on to what it would do without a program. */
 	return config & CONFIG_KEEP_EVENTS ? 1 : 0;
 }

@@ -317,10 +317,22 @@ ALWAYS_INLINE int walk_missed(int outcome)
 	       outcome == OUTCOME_UNSUPPORTED_RULE;
 }
 
-/* It may be even where there are no rows but code that a program has made for itself: it reads that. */
-ALWAYS_INLINE int wants_stack(const struct unwinder *u, int outcome)
+/*
+ * It may be even where there are no rows but code that a program has made for itself: it reads that. Or where the walk
+ * began, if there were old rows on the way.
+ */
+ALWAYS_INLINE int wants_stack(const struct unwinder *u, const struct sample *s, int outcome)
 {
-	return walk_missed(outcome) || (outcome == OUTCOME_NO_ROW && !u->mapping.exe);
+	return walk_missed(outcome) || (outcome == OUTCOME_NO_ROW && !u->mapping.exe) || (s->flags & SAMPLE_FROM_LEAF);
+}
+
+/* User space should walk from the leaf, where every register is known: rows cannot say what the rule is, or were old. */
+ALWAYS_INLINE int wants_leaf(const struct process *p, int outcome)
+{
+	if (outcome == OUTCOME_UNSUPPORTED_RULE)
+		return 1;
+	return p && (p->flags & PROCESS_MAKES_CODE) && (outcome == OUTCOME_NO_MAPPING || outcome == OUTCOME_NO_ROW ||
+		outcome == OUTCOME_NO_PROGRESS || outcome == OUTCOME_UNREADABLE_STACK);
 }
 
 /* Words from `tail` to `head`. */
@@ -355,7 +367,7 @@ ALWAYS_INLINE void end_sample(struct log *log, int outcome)
 	s->fp = u->regs.fp;
 	s->lr = u->lr_valid ? u->regs.lr : 0;
 	log->part = 0;
-	if (wants_stack(u, outcome) && (config & CONFIG_COPY_STACKS)) {
+	if (wants_stack(u, s, outcome) && (config & CONFIG_COPY_STACKS)) {
 		log->stack_end = end_of_stack(s->sp, log->stack_end);
 		if (may_copy(log, s)) {
 			copy_registers(u, s);
@@ -381,13 +393,13 @@ ALWAYS_INLINE void end_sample(struct log *log, int outcome)
  * so it looks into the logs from time to time. But what missed, it should mend at
  * once; and it must not come too late.
  */
-ALWAYS_INLINE void emit_sample(struct log *log, int outcome)
+ALWAYS_INLINE void emit_sample(struct log *log, int urgent)
 {
 	__u64 tail = tail_of(log), head = log->head, next = log->next;
 	int much = words_used(next, tail) > LOG_CALL && words_used(head, tail) <= LOG_CALL;
 
 	publish_head(log, next);
-	if (wants_stack(&log->unwinder, outcome) || much)
+	if (urgent || much)
 		bpf_ringbuf_output(&calls, &head, sizeof(head), BPF_RB_FORCE_WAKEUP);
 }
 

@@ -175,29 +175,10 @@ func (f *Feed) drainSamples() {
 // it did.
 func (f *Feed) Mend(s *kernel.Sample) *process.Space {
 	space := f.mend(s)
-	if !s.Outcome.Complete() && len(s.User) > 0 {
-		f.recheck(s)
+	if !s.Outcome.Complete() {
+		recheck(f.Tracker, s)
 	}
 	return space
-}
-
-// recheck drops what is no longer so of the code that processes have made, if a walk
-// that failed went by it. It may be the reason.
-func (f *Feed) recheck(s *kernel.Sample) {
-	var vaddrs []uint64
-	exe := uint32(0)
-	for _, frame := range s.User {
-		if frame.Exe != exe {
-			if e := f.Tracker.Executable(frame.Exe); e == nil || !e.IsCode() {
-				continue
-			}
-			exe = frame.Exe
-		}
-		vaddrs = append(vaddrs, frame.Address)
-	}
-	if len(vaddrs) > 0 {
-		f.Tracker.Recheck(exe, vaddrs)
-	}
 }
 
 func (f *Feed) mend(s *kernel.Sample) *process.Space {

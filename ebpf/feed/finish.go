@@ -19,9 +19,9 @@ func missed(o unwind.Outcome) bool {
 }
 
 // unfinished reports whether a walk may come further in user space: it missed
-// something, or it is in code of no file.
+// something, it is in code of no file, or it went by old rows.
 func unfinished(s *kernel.Sample) bool {
-	return len(s.User) > 0 && (missed(s.Outcome) || s.Outcome == unwind.NoRow && s.Stack.Len() > 0)
+	return len(s.User) > 0 && (missed(s.Outcome) || s.Outcome == unwind.NoRow && s.Stack.Len() > 0 || astray(s))
 }
 
 // finish walks the rest of a stack whose walk in the kernel is unfinished, over
@@ -29,6 +29,9 @@ func unfinished(s *kernel.Sample) bool {
 // the walk stopped, for that may be known better now, and the outcome. It
 // returns the address space in which it walked.
 func finish(t *process.Tracker, s *kernel.Sample) *process.Space {
+	if astray(s) {
+		goBack(t, s)
+	}
 	space := t.Space(s.PID, s.Time)
 	if _, outcome := space.Rule(s.Regs.Lookup()); outcome != unwind.Unset {
 		t.Refresh(s.PID, s.Regs.Lookup())
@@ -38,7 +41,12 @@ func finish(t *process.Tracker, s *kernel.Sample) *process.Space {
 	walked := len(s.User)
 	s.Regs.ViaFP = s.User[len(s.User)-1].Flags&kernel.FramePointer != 0
 	s.User = s.User[:len(s.User)-1]
+	start := s.Regs
 	outcome := walkOn(space, s)
+	if !outcome.Complete() && recheck(t, s) {
+		s.Regs, s.User = start, s.User[:walked-1]
+		outcome = walkOn(space, s)
+	}
 	switch last := len(s.User) - 1; {
 	case outcome == unwind.UnreadableStack:
 		return space // the copy ends: what was missing is still what stopped us

@@ -9,7 +9,7 @@ const (
 	bySP        form = iota // CFA = sp + depth
 	byFP                    // CFA = rbp + depth
 	bySender                // CFA = register sender, the caller's stack pointer; depth is that of the return address above sp
-	bySavedSP               // CFA = *(sp + depth) + 8: sp was in r13, which is there now
+	bySavedSP               // CFA = *(sp + depth) + above: there is what sp was
 	byR13                   // CFA = r13 + 8
 	interpreted             // CFA = *(rbp - 8), ra = *(rbp + 8), rbp = *rbp
 	unknownForm             // by rbp, if it leads somewhere
@@ -23,6 +23,8 @@ type frame struct {
 	loaded bool  // the return address is in register ra, no longer on the stack
 	ra     byte
 	sender byte
+	above  int64 // bytes from the sp that was saved up to the CFA
+	copied byte  // register that has what sp was, of a bySP frame, plus one; 0: none
 }
 
 // entryFrame is the frame after a call.
@@ -58,7 +60,7 @@ func (f frame) rule() unwind.WideRule {
 	case byFP:
 		return unwind.WideRule{CFA: unwind.CFAFP, CFAOff: int32(f.depth), Rules: unwind.Rules(fp, unwind.RADefault), FPOff: fpOff}
 	case bySavedSP:
-		return unwind.WideRule{CFA: unwind.CFASPDeref, Reg: 1, CFAOff: int32(f.depth)}
+		return unwind.WideRule{CFA: unwind.CFASPDeref, Reg: uint8(f.above / wordSize), CFAOff: int32(f.depth), Rules: unwind.Rules(fp, unwind.RADefault), FPOff: fpOff}
 	case byR13:
 		return unwind.WideRule{CFA: unwind.CFAReg, Reg: r13, CFAOff: wordSize}
 	case bySender:
@@ -77,6 +79,9 @@ func (f frame) rule() unwind.WideRule {
 	return unwind.WideRule{CFA: unwind.CFASP, CFAOff: int32(f.depth), Rules: unwind.Rules(fp, ra), FPOff: fpOff, RAOff: raOff}
 }
 
+// maxAbove is the most words that a rule can add to a stack pointer that was saved.
+const maxAbove = 1<<8 - 1
+
 // maxDepth bounds frames: HotSpot's limit of a method's stack is far below.
 const maxDepth = 1 << 24
 
@@ -87,6 +92,8 @@ func (f frame) after(in *instruction, kind kind) frame {
 	case in.vector || in.table != 0:
 	case in.opcode >= 0x50 && in.opcode <= 0x57:
 		return f.push(in.rm)
+	case in.opcode == 0x5c && f.form == bySavedSP && f.depth == 0:
+		return frame{depth: f.above, saved: f.saved}
 	case in.opcode >= 0x58 && in.opcode <= 0x5f:
 		return f.pop(in.rm)
 	case in.opcode == 0x68, in.opcode == 0x6a, in.opcode == 0x9c, in.opcode == 0xff && in.reg&7 == 6:
@@ -114,13 +121,17 @@ func (f frame) push(reg byte) frame {
 		return f
 	}
 	switch {
+	case f.loaded && reg == f.ra && f.form == bySP && f.depth == 0:
+		return entryFrame
 	case f.loaded && reg == f.ra && f.form == bySender:
 		// The return address is on the stack again, behind what the adapter or the
 		// interpreter made room for.
 		f.depth += wordSize
 		return f
 	case f.form == byR13 && reg == r13:
-		return frame{form: bySavedSP}
+		return frame{form: bySavedSP, above: wordSize}
+	case f.form == bySP && f.copied != 0 && f.copied == reg+1 && f.above/wordSize <= maxAbove:
+		return frame{form: bySavedSP, above: f.above, saved: f.saved}
 	case f.form == byR13 || f.form == byFP:
 		return f
 	case reg == rbp && f.form == bySP && f.saved == 0 && !f.loaded:
@@ -197,13 +208,15 @@ func (f frame) moved(in *instruction, to, from byte, kind kind) frame {
 		onStack := in.base == rsp && !in.index
 		switch {
 		case store && in.reg == r13 && onStack && f.form == byR13:
-			return frame{form: bySavedSP, depth: in.disp}
+			return frame{form: bySavedSP, depth: in.disp, above: wordSize}
 		case store && in.reg == rbp && onStack && f.form == bySP && f.saved == 0 && !f.loaded && in.disp < f.depth-wordSize:
 			f.saved = f.depth - in.disp
 		case !store && in.reg == rbp && onStack && f.form == bySP && f.saved == f.depth-in.disp:
 			f.saved = 0
 		case !store && in.reg == r13 && onStack && f.form == bySavedSP && in.disp == f.depth:
 			return frame{form: byR13}
+		case !store && f.copied == in.reg+1:
+			f.copied = 0
 		case !store && in.base == rbp && in.disp == -wordSize && f.form == interpreted:
 			f.sender = in.reg // the caller's stack pointer
 		}
@@ -219,6 +232,12 @@ func (f frame) moved(in *instruction, to, from byte, kind kind) frame {
 		}
 	case to == r13 && from == rsp && f.form == bySP && f.loaded && f.depth == 0:
 		f.form, f.sender = bySender, r13
+	case to != rsp && from == rsp && f.form == bySP && kind == compiled:
+		if f.copied == 0 || f.above == f.depth { // else the first one is to be restored
+			f.copied, f.above = to+1, f.depth
+		}
+	case to != rsp && f.copied == to+1:
+		f.copied = 0
 	case to == r13 && from == rsp && f == entryFrame && kind == adapter:
 		return frame{form: byR13}
 	case to == rsp && from == r13 && f.form == byR13:
@@ -232,8 +251,13 @@ func (f frame) moved(in *instruction, to, from byte, kind kind) frame {
 }
 
 // lost is a frame whose stack pointer is not known any more. The interpreter and what
-// is called from it have that of their caller in r13.
+// is called from it have that of their caller in r13. Compiled code only does this before
+// it gives up for good, and where the VM has a frame return to that is to be interpreted
+// from then on, is right behind.
 func (f frame) lost(kind kind) frame {
+	if kind == compiled && f.form == bySP {
+		return f
+	}
 	if kind == adapter || kind == interpreterEntry {
 		f.form, f.sender = bySender, r13
 		if !f.loaded { // it is in rax, and will be pushed again

@@ -31,6 +31,7 @@ const (
 // Numbers of registers in instructions.
 const (
 	rax = 0
+	rdx = 2
 	rbx = 3
 	rsp = 4
 	rbp = 5

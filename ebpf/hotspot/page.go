@@ -108,6 +108,8 @@ func (vm *VM) makeRules(b *block) ([]rowAt, error) {
 		return vm.interpreterRules(b, code), nil
 	case strings.HasPrefix(name, "I2C/C2I"):
 		return piece{kind: adapter, code: code}.rules(), nil
+	case name == "ExceptionBlob":
+		return piece{kind: exception, code: code, complete: -1}.rules(), nil
 	case b.frame > 0:
 		return piece{kind: compiled, code: code, size: b.frame, complete: int(b.complete)}.rules(), nil
 	}

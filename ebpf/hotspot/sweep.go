@@ -13,6 +13,7 @@ const (
 	adapter                      // between compiled code and the interpreter
 	interpreterCode              // runs in an interpreted frame
 	interpreterEntry             // makes one
+	exception                    // has the address that an exception came from in rdx, for a return address
 )
 
 // piece is code that was made in one go.
@@ -62,8 +63,11 @@ const maxTurns = 3
 
 // first is the frame at the first instruction.
 func (s *sweep) first() frame {
-	if s.kind == interpreterCode {
+	switch s.kind {
+	case interpreterCode:
 		return frame{form: interpreted, sender: noRegister}
+	case exception:
+		return frame{loaded: true, ra: rdx}
 	}
 	return entryFrame
 }
@@ -153,7 +157,7 @@ func (s *sweep) step(f frame, in *instruction) frame {
 		return entryFrame // the adapter to compiled code has pushed the return address again
 	}
 	next := f.after(in, s.kind)
-	if s.kind == compiled && f.form == bySP && f.depth == s.size && f.depth > 2*wordSize && next.depth < f.depth && in.opcode != 0x81 && in.opcode != 0x83 {
+	if s.kind == compiled && f.form == bySP && f.depth == s.size && f.depth > 2*wordSize && next.form == bySP && next.depth < f.depth && in.opcode != 0x81 && in.opcode != 0x83 {
 		return f // it never pops of its frame: left over where C1 has put a jump over longer instructions
 	}
 	return next

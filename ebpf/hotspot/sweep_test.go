@@ -78,6 +78,24 @@ func TestSweep(t *testing.T) {
 			90                   // nop`,
 			map[int]string{0: whole, 1: "cfa=sp+72 fp=*(cfa-16)", 2: "cfa=sp+80 fp=*(cfa-16)", 8: "cfa=sp+72 fp=*(cfa-16)", 9: whole},
 		},
+		{"compiled, with room made for a short string", piece{kind: compiled, size: 64, complete: 0}, `
+			48 8b cc             // mov rcx,rsp
+			72 07                // jb
+			48 83 ec 10          // sub rsp,0x10
+			48 8b fc             // mov rdi,rsp
+			51                   // push rcx
+			90                   // nop
+			5c                   // pop rsp
+			90                   // nop`,
+			map[int]string{0: whole, 9: "cfa=sp+80 fp=*(cfa-16)", 0x0d: "cfa=*(sp+0)+64 fp=*(cfa-16)", 0x0f: whole},
+		},
+		{"of an exception", piece{kind: exception, complete: -1}, `
+			52                   // push rdx
+			48 83 ec 10          // sub rsp,0x10
+			48 89 2c 24          // mov [rsp],rbp
+			90                   // nop`,
+			map[int]string{0: "cfa=sp+0 ra=r1", 1: entry, 5: "cfa=sp+24", 9: "cfa=sp+24 fp=*(cfa-24)"},
+		},
 		{"stub with a frame pointer and a loop", piece{kind: stub, complete: -1}, `
 			55                   // push rbp
 			48 8b ec             // mov rbp,rsp

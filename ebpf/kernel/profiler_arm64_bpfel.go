@@ -241,7 +241,8 @@ type profilerProcess struct {
 type profilerProcessFlags uint32
 
 const (
-	profilerProcessFlagsPROCESS_IGNORED profilerProcessFlags = 1
+	profilerProcessFlagsPROCESS_IGNORED    profilerProcessFlags = 1
+	profilerProcessFlagsPROCESS_MAKES_CODE profilerProcessFlags = 2
 )
 
 type profilerRaRule uint32

@@ -72,7 +72,10 @@ func (t *Tables) SetProcess(pid uint32, p unwind.Process) error {
 		value.Program = relative.Program
 	}
 	if p.Ignore {
-		value.Flags = uint32(profilerProcessFlagsPROCESS_IGNORED)
+		value.Flags |= uint32(profilerProcessFlagsPROCESS_IGNORED)
+	}
+	if p.MakesCode {
+		value.Flags |= uint32(profilerProcessFlagsPROCESS_MAKES_CODE)
 	}
 	if err := t.processes.Put(pid, &value); err != nil {
 		t.slabs.release(r)

@@ -64,7 +64,7 @@ func (t *Tracker) push(p *Process) {
 			ms = append(ms, m.forUnwinder())
 		}
 	}
-	err := t.store.SetProcess(p.PID, unwind.Process{Mappings: ms, Generation: t.generation, Ignore: p.ignored, SameProgramAs: p.relative})
+	err := t.store.SetProcess(p.PID, unwind.Process{Mappings: ms, Generation: t.generation, Ignore: p.ignored, MakesCode: p.vm.code != nil, SameProgramAs: p.relative})
 	if err != nil {
 		t.note(err)
 	}

@@ -31,6 +31,7 @@ type Process struct {
 	Mappings   []Mapping // sorted by start, not overlapping
 	Generation uint32    // samples that are unwound by these mappings carry it
 	Ignore     bool      // take no samples
+	MakesCode  bool      // while it runs: rows may be old, so walks that fail are done anew
 	// SameProgramAs is the PID of a process known to run the same program: the
 	// process itself, or its parent after a fork. 0: a program not seen before.
 	SameProgramAs uint32
