@@ -221,6 +221,7 @@ func (s *Session) Collect() ([]Profile, error) {
 			s.countSymbols(c.target.ServiceName(), names.counts)
 		}
 	}
+	s.symbolizer.Rest()
 	s.jit.Forget(ended)
 	s.countUnnamed(names.unnamed)
 	s.refreshKernel(names.unknownKernel)

@@ -140,10 +140,23 @@ const pagesOfFrame = 128 << 10
 // given back.
 const maxResident = 32 << 20
 
-func (d *Data) dropPages() {
-	if d.read < maxResident {
-		return
+// Rest gives back the memory that is only needed while names are asked for: what was
+// read of mapped sections. It is read again when it is wanted.
+func (d *Data) Rest() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closed && d.read > 0 {
+		d.dropAll()
 	}
+}
+
+func (d *Data) dropPages() {
+	if d.read >= maxResident {
+		d.dropAll()
+	}
+}
+
+func (d *Data) dropAll() {
 	d.read = 0
 	for _, f := range []*file{d.main, d.sup.file, d.pkg.file} {
 		if f != nil {

@@ -142,6 +142,21 @@ func (c *tableCache) loaded(e *tableEntry, id uint32, n *names, status Status) {
 	c.account(e, status.Bytes)
 }
 
+// rest tells all names that nothing is asked of them for a while.
+func (c *tableCache) rest() {
+	c.mu.Lock()
+	var all []*names
+	for _, e := range c.byKey {
+		if e.names != nil {
+			all = append(all, e.names)
+		}
+	}
+	c.mu.Unlock()
+	for _, n := range all {
+		n.rest()
+	}
+}
+
 // update records how the names of e stand after use.
 func (c *tableCache) update(e *tableEntry, now usage) {
 	c.mu.Lock()

@@ -115,6 +115,13 @@ func (d *dwarf) bytes() int {
 	return d.data.Bytes()
 }
 
+// rest implements rester.
+func (d *dwarf) rest() {
+	if d.data != nil {
+		d.data.Rest()
+	}
+}
+
 // close implements closer.
 func (d *dwarf) close() {
 	if d.data != nil {

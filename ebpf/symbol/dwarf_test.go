@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -70,6 +72,53 @@ func withoutDiscriminators(s string) string {
 		lines[i], _, _ = strings.Cut(lines[i], " (discriminator")
 	}
 	return strings.Join(lines, "\n")
+}
+
+// TestRest: what was read of DWARF data does not stay in memory, and is read again.
+func TestRest(t *testing.T) {
+	program := compile(t, "a.c", inlining, "-O2", "-g")
+	s, o := New(Options{CacheFrames: 1}), object(t, 1, program)
+	resident := func() (kilobytes int) {
+		inProgram := false
+		for line := range strings.Lines(string(readFile(t, "/proc/self/smaps"))) {
+			switch f := strings.Fields(line); {
+			case !strings.HasSuffix(f[0], ":"):
+				inProgram = strings.Contains(line, program)
+			case inProgram && f[0] == "Rss:":
+				n, err := strconv.Atoi(f[1])
+				if err != nil {
+					t.Fatal(err)
+				}
+				kilobytes += n
+			}
+		}
+		return kilobytes
+	}
+	s.Rest() // of nothing
+	var before []Frame
+	for round := range 3 {
+		for _, f := range nmFunctions(t, program) {
+			if f.name != "main" && f.name != "sum" {
+				continue
+			}
+			frames := s.Frames(o, f.addr, false)
+			if f.name == "main" && round == 0 {
+				before = frames
+			}
+			if f.name == "main" && !slices.Equal(frames, before) {
+				t.Errorf("%+v, before %+v", frames, before)
+			}
+		}
+		if round == 0 && resident() == 0 { // later some is known
+			t.Error("nothing was mapped")
+		}
+		s.Rest()
+		if n := resident(); n > 0 {
+			t.Errorf("%d KiB stay in memory", n)
+		}
+	}
+	s.Forget(1)
+	s.Rest()
 }
 
 // TestDWARFLinkageName wants the mangled name, of which the DWARF data of a

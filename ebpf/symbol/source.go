@@ -20,6 +20,9 @@ type source interface {
 // closer is a source that holds more than memory.
 type closer interface{ close() }
 
+// rester is a source that can do with less memory while nothing is asked of it.
+type rester interface{ rest() }
+
 // prober is a source that may find out late that something is missing or damaged.
 type prober interface {
 	// problem returns the first thing that could not be read, nil if all is well.
@@ -90,6 +93,17 @@ func (n *names) frames(at uint64) (frames []Frame, now usage, ok bool) {
 		}
 	}
 	return frames, usage{n.bytesLocked(), n.problemLocked()}, true
+}
+
+// rest tells the sources that nothing is asked of them for a while.
+func (n *names) rest() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.sources {
+		if r, ok := s.(rester); ok {
+			r.rest()
+		}
+	}
 }
 
 func (n *names) problemLocked() error {

@@ -118,6 +118,9 @@ func (s *Symbolizer) Frames(o *Object, vaddr uint64, returnAddress bool) []Frame
 	return frames
 }
 
+// Rest gives back memory that is only needed while names are asked for.
+func (s *Symbolizer) Rest() { s.tables.rest() }
+
 // CodeAddress returns the address of the code that a frame is in: addr itself
 // or, if a call returns to addr, the last byte of that call. The call may be the
 // last instruction of its function.
