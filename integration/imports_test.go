@@ -20,7 +20,7 @@ var ranks = []struct {
 	pattern string
 	rank    int
 }{
-	{"ebpf/ehframe", 1}, {"ebpf/elffile", 1}, {"ebpf/gopclntab", 1}, {"ebpf/procfs", 1}, {"ebpf/stackheight", 1},
+	{"ebpf/ehframe", 1}, {"ebpf/elffile", 1}, {"ebpf/gopclntab", 1}, {"ebpf/procfs", 1}, {"ebpf/x86", 0}, {"ebpf/stackheight", 1},
 	{"ebpf/unwind", 2}, {"ebpf/cfi", 2}, {"ebpf/dwarfline", 2}, {"ebpf/ehframe/ehtest", 2}, {"ebpf/trial", 1},
 	{"ebpf/hotspot", 3}, {"ebpf/symbol/debuginfod", 3}, {"ebpf/symbol/jit", 3},
 	{"ebpf/kernel", 4}, {"ebpf/process", 4}, {"ebpf/symbol", 4}, {"ebpf/target", 4},

@@ -1,4 +1,4 @@
-package stackheight
+package x86
 
 import (
 	"bufio"
@@ -55,9 +55,9 @@ func compareLengths(t *testing.T, path string) {
 		}
 		if last != 0 && !dubious(name, code[last-text.Addr]) {
 			total++
-			if in := decode(code[last-text.Addr:]); in.size != int(addr-last) {
+			if in, ok := Decode(code[last-text.Addr:]); !ok || in.Length != int(addr-last) {
 				if wrong++; wrong <= 20 {
-					t.Errorf("%x: % x: %d bytes, objdump says %d: %s", last, code[last-text.Addr:addr-text.Addr], in.size, addr-last, name)
+					t.Errorf("%x: % x: %d bytes, objdump says %d: %s", last, code[last-text.Addr:addr-text.Addr], in.Length, addr-last, name)
 				}
 			}
 		}
