@@ -86,10 +86,11 @@ kubernetes-test: pyroscope ## profile pods of a real kube-apiserver, which it bu
 	integration/packages test
 	cd integration/kubeapiserver && go run . env -C $(CURDIR) REQUIRE_KERNEL=1 go test -count=1 -timeout 30m -v -run '^TestKubernetes$$' ./integration
 
-verify-mixed: build ## compare stacks with full CFI for LOAD_SECONDS (60) under each of two sets of programs; needs root
+verify-mixed: build ## compare stacks with full CFI for LOAD_SECONDS (60) under each of three sets of programs; needs root
 	integration/packages load
 	./headwater verify --duration $$(($(LOAD_SECONDS) + 30))s -- integration/load mixed $(LOAD_SECONDS)
 	./headwater verify --duration $$(($(LOAD_SECONDS) + 30))s -- integration/load other $(LOAD_SECONDS)
+	./headwater verify --duration $$(($(LOAD_SECONDS) + 30))s -- integration/load fresh $(LOAD_SECONDS)
 
 crash: ## kill a process with a queue of profiles CRASHES (200) times and see that none is lost
 	HEADWATER_CRASHES=$(CRASHES) go test -count=1 -timeout 0 -v -run '^TestCrash$$' ./component/pyroscope/write
