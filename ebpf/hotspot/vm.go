@@ -105,7 +105,7 @@ func (vm *VM) heap(m *memory, at uint64) (heap, error) {
 	switch {
 	case m.err != nil:
 		return h, m.err
-	case at == 0 || h.end == 0:
+	case at == 0 || h.end == 0 || h.low == h.high || h.segments == 0: // they are set one after another
 		return h, ErrNotReady
 	case shift < 3 || shift > 16 || h.start > h.low || h.low > h.high || h.high > h.end || h.end-h.start > maxCache || h.end > 1<<47:
 		return h, fmt.Errorf("code heap from 0x%x to 0x%x: %w", h.start, h.end, errImplausible)

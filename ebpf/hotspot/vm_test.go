@@ -168,6 +168,9 @@ func newFakeVM(t testing.TB) *fakeVM {
 	for i, v := range []uint64{heapBase, heapBase + heapSize, heapBase, heapBase + heapUsed} {
 		f.put64(code+8+8*uint64(i), v)
 	}
+	if _, err := Open(f.layout, fakeBias, f); !errors.Is(err, ErrNotReady) {
+		t.Errorf("without a map of segments: %v", err)
+	}
 	f.segments = f.place(slices.Repeat([]byte{0xff}, heapSize/segment)...)
 	f.put64(code+64+16, f.segments)
 	f.put32(code+128, 7)
