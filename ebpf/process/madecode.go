@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"sync"
+	"time"
 
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/unwind"
@@ -23,6 +24,7 @@ var codeRead = [...]uint64{1 << 10, 8 << 10}
 type madeCode struct {
 	mu    sync.Mutex
 	rules map[codePlace]codeRule
+	looks allowance
 }
 
 type codePlace struct {
@@ -56,9 +58,11 @@ func (s *Space) RuleByCode(machine elf.Machine, addr uint64) (unwind.WideRule, b
 	place := codePlace{s.pid, addr}
 	made.mu.Lock()
 	known, ok := made.rules[place]
+	same := ok && known.code == r.code
+	may := same || made.looks.take(time.Now())
 	made.mu.Unlock()
-	if ok && known.code == r.code {
-		return known.rule, known.ok
+	if same || !may {
+		return known.rule, same && known.ok
 	}
 	for _, size := range codeRead {
 		start := addr - min(size, addr-m.start)
@@ -75,6 +79,35 @@ func (s *Space) RuleByCode(machine elf.Machine, addr uint64) (unwind.WideRule, b
 	}
 	made.rules[place] = r
 	return r.rule, r.ok
+}
+
+// allowance bounds how often something is done.
+type allowance struct {
+	left int
+	last time.Time // when left was counted
+}
+
+// To look at a place takes about a millisecond where the code does not tell. Hosts with
+// interpreters and compilers that make code have ever new places, which took two thirds
+// of all our CPU time; those of a regular expression are few.
+const (
+	looksAtOnce    = 512
+	looksPerSecond = 8
+)
+
+// take reports whether it may be done once more.
+func (a *allowance) take(now time.Time) bool {
+	if a.last.IsZero() {
+		a.left, a.last = looksAtOnce, now
+	}
+	if more := int(now.Sub(a.last).Seconds() * looksPerSecond); more > 0 {
+		a.left, a.last = min(a.left+more, looksAtOnce), now
+	}
+	if a.left <= 0 {
+		return false
+	}
+	a.left--
+	return true
 }
 
 // Called reports whether addr, in executable memory, is behind an instruction that may

@@ -4,12 +4,33 @@ import (
 	"debug/elf"
 	"os"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/ebpf/unwind"
 )
+
+// TestAllowance: so often at once, and then so often a second.
+func TestAllowance(t *testing.T) {
+	var a allowance
+	taken := func(now time.Time) (n int) {
+		for n < 2*looksAtOnce && a.take(now) {
+			n++
+		}
+		return n
+	}
+	now := time.Now()
+	for _, step := range []struct {
+		after time.Duration
+		want  int
+	}{{0, looksAtOnce}, {time.Second / looksPerSecond / 2, 0}, {time.Second, looksPerSecond}, {time.Hour, looksAtOnce}} {
+		if now = now.Add(step.after); taken(now) != step.want {
+			t.Errorf("%v later: not %d", step.after, step.want)
+		}
+	}
+}
 
 // TestRuleByCode reads code that this process has made, changes it, and reads it again.
 func TestRuleByCode(t *testing.T) {
