@@ -1,6 +1,9 @@
 package hotspot
 
-import "github.com/headwater/headwater/ebpf/unwind"
+import (
+	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/ebpf/x86"
+)
 
 // form says how a frame is found from its registers.
 type form uint8
@@ -34,6 +37,16 @@ const wordSize = 8
 
 // noRegister is a register's number that there is not.
 const noRegister = 0xff
+
+// Numbers of registers in instructions.
+const (
+	rax = x86.RAX
+	rbx = x86.RBX
+	rdx = x86.RDX
+	rsp = x86.RSP
+	rbp = x86.RBP
+	r13 = x86.R13
+)
 
 // dwarfNumbers are those of the registers that instructions number from 0 to 7; the
 // others have the same number.
@@ -87,31 +100,31 @@ const maxDepth = 1 << 24
 
 // after returns what f is after an instruction, which neither jumps nor returns. The
 // kind of code says what a lost stack pointer means.
-func (f frame) after(in *instruction, kind kind) frame {
+func (f frame) after(in *x86.Instruction, kind kind) frame {
 	switch {
-	case in.vector || in.table != 0:
-	case in.opcode >= 0x50 && in.opcode <= 0x57:
-		return f.push(in.rm)
-	case in.opcode == 0x5c && f.form == bySavedSP && f.depth == 0:
+	case in.Vector || in.Table != 0:
+	case in.Opcode >= 0x50 && in.Opcode <= 0x57:
+		return f.push(in.RM)
+	case in.Opcode == 0x5c && f.form == bySavedSP && f.depth == 0:
 		return frame{depth: f.above, saved: f.saved}
-	case in.opcode >= 0x58 && in.opcode <= 0x5f:
-		return f.pop(in.rm)
-	case in.opcode == 0x68, in.opcode == 0x6a, in.opcode == 0x9c, in.opcode == 0xff && in.reg&7 == 6:
+	case in.Opcode >= 0x58 && in.Opcode <= 0x5f:
+		return f.pop(in.RM)
+	case in.Opcode == 0x68, in.Opcode == 0x6a, in.Opcode == 0x9c, in.Opcode == 0xff && in.Reg&7 == 6:
 		return f.push(noRegister)
-	case in.opcode == 0x8f, in.opcode == 0x9d:
+	case in.Opcode == 0x8f, in.Opcode == 0x9d:
 		return f.pop(noRegister)
-	case in.opcode == 0xe8 && in.imm == 0: // pushes its own address
+	case in.Opcode == 0xe8 && in.Imm == 0: // pushes its own address
 		return f.push(noRegister)
-	case in.opcode == 0xc9:
+	case in.Opcode == 0xc9:
 		return f.leave()
-	case (in.opcode == 0x83 || in.opcode == 0x81) && in.mod == 3 && in.rm == rsp:
+	case (in.Opcode == 0x83 || in.Opcode == 0x81) && in.Mod == 3 && in.RM == rsp:
 		return f.adjust(in, kind)
-	case in.opcode == 0x8d && in.reg == rsp && in.wide:
+	case in.Opcode == 0x8d && in.Reg == rsp && in.Wide:
 		return f.load(in, kind)
-	case in.opcode == 0x8b && in.wide:
-		return f.moved(in, in.reg, in.rm, kind)
-	case in.opcode == 0x89 && in.wide:
-		return f.moved(in, in.rm, in.reg, kind)
+	case in.Opcode == 0x8b && in.Wide:
+		return f.moved(in, in.Reg, in.RM, kind)
+	case in.Opcode == 0x89 && in.Wide:
+		return f.moved(in, in.RM, in.Reg, kind)
 	}
 	return f
 }
@@ -173,16 +186,16 @@ func (f frame) leave() frame {
 }
 
 // adjust is sub, add or and of the stack pointer.
-func (f frame) adjust(in *instruction, kind kind) frame {
+func (f frame) adjust(in *x86.Instruction, kind kind) frame {
 	switch f.form {
 	case interpreted, byFP, byR13:
 		return f
 	}
-	switch in.reg & 7 {
+	switch in.Reg & 7 {
 	case 0:
-		f.depth -= in.imm
+		f.depth -= in.Imm
 	case 5:
-		f.depth += in.imm
+		f.depth += in.Imm
 	case 4:
 		return f.lost(kind)
 	}
@@ -190,35 +203,35 @@ func (f frame) adjust(in *instruction, kind kind) frame {
 }
 
 // load is lea to the stack pointer.
-func (f frame) load(in *instruction, kind kind) frame {
+func (f frame) load(in *x86.Instruction, kind kind) frame {
 	switch {
 	case f.form == interpreted || f.form == byFP || f.form == byR13:
 		return f
-	case in.base == rsp && !in.index:
-		f.depth -= in.disp
+	case in.Base == rsp && !in.Index:
+		f.depth -= in.Disp
 		return f.checked()
 	}
 	return f.lost(kind)
 }
 
 // moved is a move of 64 bits. One of the two registers may stand for memory.
-func (f frame) moved(in *instruction, to, from byte, kind kind) frame {
-	if in.mod != 3 {
-		store := in.opcode == 0x89
-		onStack := in.base == rsp && !in.index
+func (f frame) moved(in *x86.Instruction, to, from byte, kind kind) frame {
+	if in.Mod != 3 {
+		store := in.Opcode == 0x89
+		onStack := in.Base == rsp && !in.Index
 		switch {
-		case store && in.reg == r13 && onStack && f.form == byR13:
-			return frame{form: bySavedSP, depth: in.disp, above: wordSize}
-		case store && in.reg == rbp && onStack && f.form == bySP && f.saved == 0 && !f.loaded && in.disp < f.depth-wordSize:
-			f.saved = f.depth - in.disp
-		case !store && in.reg == rbp && onStack && f.form == bySP && f.saved == f.depth-in.disp:
+		case store && in.Reg == r13 && onStack && f.form == byR13:
+			return frame{form: bySavedSP, depth: in.Disp, above: wordSize}
+		case store && in.Reg == rbp && onStack && f.form == bySP && f.saved == 0 && !f.loaded && in.Disp < f.depth-wordSize:
+			f.saved = f.depth - in.Disp
+		case !store && in.Reg == rbp && onStack && f.form == bySP && f.saved == f.depth-in.Disp:
 			f.saved = 0
-		case !store && in.reg == r13 && onStack && f.form == bySavedSP && in.disp == f.depth:
+		case !store && in.Reg == r13 && onStack && f.form == bySavedSP && in.Disp == f.depth:
 			return frame{form: byR13}
-		case !store && f.copied == in.reg+1:
+		case !store && f.copied == in.Reg+1:
 			f.copied = 0
-		case !store && in.base == rbp && in.disp == -wordSize && f.form == interpreted:
-			f.sender = in.reg // the caller's stack pointer
+		case !store && in.Base == rbp && in.Disp == -wordSize && f.form == interpreted:
+			f.sender = in.Reg // the caller's stack pointer
 		}
 		return f
 	}

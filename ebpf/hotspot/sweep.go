@@ -2,6 +2,7 @@ package hotspot
 
 import (
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/ebpf/x86"
 )
 
 // kind says how a piece of code treats its stack.
@@ -107,7 +108,7 @@ func (s *sweep) run() {
 			f, reached, sure = s.unreached(at), true, false
 			s.guessed[at] = true
 		}
-		in, ok := decode(s.code[at:])
+		in, ok := x86.Decode(s.code[at:])
 		if !ok {
 			s.add(at, f)
 			at++
@@ -116,15 +117,15 @@ func (s *sweep) run() {
 		}
 		s.correct(&f, at, &in)
 		s.add(at, f)
-		next := at + in.length
+		next := at + in.Length
 		switch flow(&in) {
 		case goesOn:
 			f = s.step(f, &in)
 		case branches:
-			s.jump(next+int(in.imm), f, sure)
+			s.jump(next+int(in.Imm), f, sure)
 		case jumps:
-			if in.immSize > 0 {
-				s.jump(next+int(in.imm), f, sure)
+			if in.Opcode != 0xff { // which jumps to where an operand says
+				s.jump(next+int(in.Imm), f, sure)
 			}
 			reached = false
 		case ends:
@@ -135,11 +136,11 @@ func (s *sweep) run() {
 }
 
 // correct makes f what it is known to be at some places.
-func (s *sweep) correct(f *frame, at int, in *instruction) {
+func (s *sweep) correct(f *frame, at int, in *x86.Instruction) {
 	switch {
 	case s.kind == compiled && at == s.complete && s.size > 0 && f.form == bySP:
 		*f = s.whole()
-	case s.kind == compiled && in.opcode == 0xbb && in.wide && in.table == 0 && f.depth == s.size && s.callsStub(at+in.length):
+	case s.kind == compiled && in.Opcode == 0xbb && in.Wide && in.Table == 0 && f.depth == s.size && s.callsStub(at+in.Length):
 		*f = entryFrame
 	}
 }
@@ -149,15 +150,15 @@ func (s *sweep) correct(f *frame, at int, in *instruction) {
 func (s *sweep) callsStub(at int) bool { return at+5 <= len(s.code) && s.code[at] == 0xe9 }
 
 // step is f after an instruction that goes on.
-func (s *sweep) step(f frame, in *instruction) frame {
+func (s *sweep) step(f frame, in *x86.Instruction) frame {
 	if s.kind == interpreterEntry {
 		return s.enter(f, in)
 	}
-	if s.kind == adapter && f.form == bySender && f.loaded && in.opcode >= 0x50 && in.opcode <= 0x57 && in.rm == f.ra {
+	if s.kind == adapter && f.form == bySender && f.loaded && in.Opcode >= 0x50 && in.Opcode <= 0x57 && in.RM == f.ra {
 		return entryFrame // the adapter to compiled code has pushed the return address again
 	}
 	next := f.after(in, s.kind)
-	if s.kind == compiled && f.form == bySP && f.depth == s.size && f.depth > 2*wordSize && next.form == bySP && next.depth < f.depth && in.opcode != 0x81 && in.opcode != 0x83 {
+	if s.kind == compiled && f.form == bySP && f.depth == s.size && f.depth > 2*wordSize && next.form == bySP && next.depth < f.depth && in.Opcode != 0x81 && in.Opcode != 0x83 {
 		return f // it never pops of its frame: left over where C1 has put a jump over longer instructions
 	}
 	return next
@@ -166,11 +167,11 @@ func (s *sweep) step(f frame, in *instruction) frame {
 // enter is f after an instruction of code that makes an interpreted frame: it pops the
 // return address, makes room for variables, pushes it again, then rbp, and then the
 // caller's stack pointer, which is in r13.
-func (s *sweep) enter(f frame, in *instruction) frame {
+func (s *sweep) enter(f frame, in *x86.Instruction) frame {
 	if f == entryFrame {
 		f = frame{form: bySender, sender: r13, depth: wordSize}
 	}
-	if f.form == bySender && f.saved > 0 && in.opcode == 0x55 && in.rm == r13 {
+	if f.form == bySender && f.saved > 0 && in.Opcode == 0x55 && in.RM == r13 {
 		return frame{form: interpreted, sender: noRegister}
 	}
 	return f.after(in, s.kind)
@@ -186,25 +187,25 @@ const (
 	ends
 )
 
-func flow(in *instruction) flowKind {
+func flow(in *x86.Instruction) flowKind {
 	switch {
-	case in.vector:
+	case in.Vector:
 		return goesOn
-	case in.table == 1:
+	case in.Table == 1:
 		switch {
-		case in.opcode >= 0x80 && in.opcode <= 0x8f:
+		case in.Opcode >= 0x80 && in.Opcode <= 0x8f:
 			return branches
-		case in.opcode == 0x0b:
+		case in.Opcode == 0x0b:
 			return ends
 		}
 		return goesOn
-	case in.table != 0:
+	case in.Table != 0:
 		return goesOn
 	}
-	switch op := in.opcode; {
+	switch op := in.Opcode; {
 	case op >= 0x70 && op <= 0x7f, op >= 0xe0 && op <= 0xe3:
 		return branches
-	case op == 0xe9, op == 0xeb, op == 0xff && in.reg&7 == 4:
+	case op == 0xe9, op == 0xeb, op == 0xff && in.Reg&7 == 4:
 		return jumps
 	case op == 0xc3, op == 0xc2, op == 0xcc, op == 0xf4:
 		return ends

@@ -221,3 +221,21 @@ func TestLeftOver(t *testing.T) {
 		}
 	}
 }
+
+// FuzzSweep checks that rules come in order, and that there is an end.
+func FuzzSweep(f *testing.F) {
+	f.Add([]byte{0x62, 0xf1, 0x7c, 0x48, 0x58, 0xc1})
+	f.Add([]byte{0x66, 0x66, 0x66, 0x48, 0x89, 0x84, 0x24, 0, 0, 1, 0})
+	f.Fuzz(func(t *testing.T, code []byte) {
+		code = code[:min(len(code), 4096)]
+		for _, kind := range []kind{compiled, stub, adapter, interpreterCode, interpreterEntry} {
+			last := -1
+			for _, r := range (piece{kind: kind, code: code, size: 64, complete: len(code) / 4}).rules() {
+				if r.at <= last || r.at >= len(code) {
+					t.Fatalf("rule at %d behind one at %d", r.at, last)
+				}
+				last = r.at
+			}
+		}
+	})
+}

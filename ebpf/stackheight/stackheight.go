@@ -84,6 +84,12 @@ func (a *Analysis) Rules(g Gap, yield func(addr uint64, size int, r Rule) bool) 
 	}
 }
 
+// Begins reports whether, in the text last read, an instruction begins at addr.
+func (a *Analysis) Begins(addr uint64) bool {
+	at := addr - a.gap.Addr
+	return at < uint64(len(a.number)) && a.number[at] != 0
+}
+
 // decode reads the instructions one behind the other.
 func (a *Analysis) decode() {
 	a.code = a.code[:0]

@@ -148,13 +148,16 @@ func RuleByCode(machine elf.Machine, code []byte, start, addr, low, high uint64)
 	var a stackheight.Analysis
 	const longest = 15 // bytes of an instruction
 	// The code may begin within an instruction. Read from one of the next bytes on, it comes to addr.
-	for from := start; from <= addr && from-start <= min(longest, uint64(len(code))) && !ok; from++ {
+	for from := start; from <= addr && from-start <= min(longest, uint64(len(code))); from++ {
 		a.Rules(stackheight.Gap{Start: low, End: high, Addr: from, Text: code[from-start:]}, func(at uint64, _ int, r stackheight.Rule) bool {
 			if at == addr {
 				w, ok = ruleOfHeight(r)
 			}
 			return at < addr
 		})
+		if a.Begins(addr) {
+			break
+		}
 	}
 	return w, ok
 }

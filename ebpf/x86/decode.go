@@ -33,6 +33,7 @@ const maxLength = 15
 // Numbers of registers.
 const (
 	RAX = 0
+	RDX = 2
 	RBX = 3
 	RSP = 4
 	RBP = 5

@@ -80,3 +80,22 @@ func dubious(text string, first byte) bool {
 	last := fields[len(fields)-1]
 	return strings.HasPrefix(last, "rex") || last == "data16" || last == "lock" || strings.HasPrefix(last, "rep") || fields[0] == "jmpw" || fields[0] == "callw"
 }
+
+// FuzzDecode checks that an instruction is as long as what was read of it.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte{0x62, 0xf1, 0x7c, 0x48, 0x58, 0xc1})
+	f.Add([]byte{0x66, 0x66, 0x66, 0x48, 0x89, 0x84, 0x24, 0, 0, 1, 0})
+	f.Add([]byte{0x8f, 0xe8, 0x78, 0xc2, 0xec, 0x0e})
+	f.Fuzz(func(t *testing.T, code []byte) {
+		in, ok := Decode(code)
+		if ok && (in.Length < 1 || in.Length > min(len(code), maxLength)) {
+			t.Errorf("% x: %d bytes long", code, in.Length)
+		}
+		if !ok {
+			return
+		}
+		if _, ok := Decode(code[:in.Length-1]); ok {
+			t.Errorf("% x: an instruction without its last byte", code[:in.Length])
+		}
+	})
+}
