@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/pprof/profile"
 
@@ -48,7 +47,8 @@ type javaProgram struct {
 	session *Session
 }
 
-// startJava starts a program and a session, in this order if the VM is to run before.
+// startJava starts a program and a session, in this order if the VM is to run before:
+// it then prints a line.
 func startJava(t testing.TB, before bool, args ...string) *javaProgram {
 	t.Helper()
 	p := &javaProgram{}
@@ -59,12 +59,19 @@ func startJava(t testing.TB, before bool, args ...string) *javaProgram {
 	}
 	cmd := exec.Command("java", args...)
 	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	p.pid = uint32(cmd.Process.Pid)
-	if before {
-		time.Sleep(time.Second) // for the VM to be past its beginning
+	if before { // the VM is to be past its beginning
+		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			cmd.Process.Kill()
+			t.Fatalf("java: %q, %v, %v", line, err, cmd.Wait())
+		}
 		p.session = start(t, o)
 	}
 	p.stop = func() {
@@ -122,8 +129,8 @@ func TestJavaStacks(t *testing.T) {
 		{"compiled when hot", "-XX:+TieredCompilation", false, true},
 		{"compiled by C1", "-XX:TieredStopAtLevel=1", true, true},
 		{"compiled by C2", "-XX:-TieredCompilation", true, true},
-		{"compiled at once", "-Xcomp", false, true},
-		{"interpreted", "-Xint", false, false},
+		{"compiled at once", "-Xcomp", true, true},
+		{"interpreted", "-Xint", true, false},
 	} {
 		t.Run(mode.name, func(t *testing.T) {
 			trial.Run(t, func(t *trial.T) { tryJavaStacks(t, classes, mode.flag, mode.before, mode.names) })

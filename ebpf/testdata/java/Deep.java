@@ -23,6 +23,8 @@ class Deep {
 	}
 
 	public static void main(String[] arguments) {
+		sink = one(30);
+		System.out.println("at work");
 		for (;;) {
 			sink += one(30);
 		}
