@@ -55,6 +55,9 @@ func (t *Tracker) push(p *Process) {
 	if p.generation == 0 {
 		p.generation = t.generation
 	}
+	if p.replaced.generation == 0 {
+		p.replaced.generation = t.generation
+	}
 	t.findCode(p)
 	t.settle(p)
 	p.pushed = time.Now()

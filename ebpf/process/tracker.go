@@ -20,6 +20,7 @@ type Process struct {
 	started    uint64 // time of its last exec, or fork, 0: before the Tracker
 	ended      uint64 // time, 0: it lives
 	generation uint32 // of the mappings when started
+	replaced   change // the last time that another file came to a place that had one
 	relative   uint32 // PID of a process in the store that runs the same program, or 0
 
 	mappings mappings
@@ -33,6 +34,18 @@ type Process struct {
 
 	scanned time.Time     // when /proc was last read
 	pause   time.Duration // until it may be read again
+}
+
+// change is when mappings changed so that those of before are wrong.
+type change struct {
+	time       uint64 // 0: never
+	generation uint32 // of the first mappings that the store was told afterwards; 0: not yet
+}
+
+// after reports whether mappings of a generation are older than the change, though at
+// that time it had happened.
+func (c change) after(time uint64, generation uint32) bool {
+	return c.time != 0 && time >= c.time && (c.generation == 0 || generation < c.generation)
 }
 
 // program is what a process ran until it executed another one.
@@ -266,7 +279,11 @@ func (b *Batch) Map(time uint64, pid uint32, m procfs.Mapping, buildID string) {
 	if time < p.started {
 		return // of the program that ran before
 	}
+	old, ok := p.mappings.find(m.Start)
 	t.addMapping(p, m, buildID)
+	if ok && old.exe != p.added[len(p.added)-1].exe && (p.replaced.time == 0 || p.replaced.generation != 0) {
+		p.replaced = change{time: time}
+	}
 	t.touch(p)
 }
 
@@ -286,7 +303,7 @@ func (b *Batch) Exec(time uint64, pid uint32, comm string) {
 		p.mappings = nil
 	}
 	p.rename(time, comm)
-	p.started, p.generation, p.relative, p.ignored = time, 0, 0, false
+	p.started, p.generation, p.relative, p.ignored, p.replaced = time, 0, 0, false, change{}
 	p.vm = virtualMachine{}
 	b.t.touch(p)
 }
@@ -438,12 +455,16 @@ func (t *Tracker) Comm(pid uint32, time uint64) (string, bool) {
 }
 
 // Stale reports whether mappings of the given generation are not those that the
-// process had at a time: it had started another program by then.
+// process had at a time: it had started another program by then, or put another file
+// where there was one.
 func (t *Tracker) Stale(pid uint32, time uint64, generation uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.processes[pid]
-	return p != nil && generation != 0 && p.started != 0 && time >= p.started && generation < p.generation
+	if p == nil || generation == 0 {
+		return false
+	}
+	return p.started != 0 && time >= p.started && generation < p.generation || p.replaced.after(time, generation)
 }
 
 // Executable returns an executable by its ID, nil when it has been swept.

@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
@@ -362,5 +365,51 @@ func TestIgnore(t *testing.T) {
 	tracker.IgnoreNone()
 	if p, _ := store.process(10); p.Ignore {
 		t.Error("a process is still ignored")
+	}
+}
+
+// TestReplacedMapping: what was walked by the mappings of before is stale once another
+// file has come to a place that had one, until the store has been told.
+func TestReplacedMapping(t *testing.T) {
+	const start = 0x10_0000_0000
+	tracker, store := newTracker(t, procfs.Default)
+	pid := uint32(os.Getpid())
+	mapOf := func(path string, at uint64) procfs.Mapping {
+		f, err := elffile.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		var st unix.Stat_t
+		if err := unix.Stat(path, &st); err != nil {
+			t.Fatal(err)
+		}
+		s := f.TextSegments()[0]
+		return procfs.Mapping{Start: at, End: at + s.Filesz&^4095 + 4096, Offset: s.Offset &^ 4095, Inode: st.Ino, Path: path}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tracker.Update(func(b *Batch) {
+		b.Exec(100, pid, "self")
+		b.Map(110, pid, mapOf(self, start), "")
+		b.Map(120, pid, mapOf(self, start+1<<32), "")
+	})
+	first, _ := store.process(pid)
+	if tracker.Stale(pid, 200, first.Generation) {
+		t.Fatal("stale without a change")
+	}
+	tracker.Update(func(b *Batch) { b.Map(300, pid, mapOf("/bin/sh", start), "") })
+	second, _ := store.process(pid)
+	tracker.Update(func(b *Batch) { b.Map(400, pid, mapOf("/bin/sh", start+2<<32), "") })
+	for _, s := range []struct {
+		time       uint64
+		generation uint32
+		stale      bool
+	}{{299, first.Generation, false}, {301, first.Generation, true}, {301, second.Generation, false}, {401, second.Generation, false}} {
+		if got := tracker.Stale(pid, s.time, s.generation); got != s.stale {
+			t.Errorf("at %d, by generation %d: stale is %v", s.time, s.generation, got)
+		}
 	}
 }
