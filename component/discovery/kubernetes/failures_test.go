@@ -48,11 +48,26 @@ func newAPIServer(t *testing.T, status int64, pods string) *apiServer {
 			fmt.Fprintf(w, `{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": [%s]}`, s.pods)
 		}
 	}))
-	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
-	})
+	t.Cleanup(s.end)
 	return s
+}
+
+// end closes the server and the connections of clients, who connect again and watch
+// for as long as they can.
+func (s *apiServer) end() {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.Close()
+	}()
+	for {
+		s.CloseClientConnections()
+		select {
+		case <-closed:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 const onePod = `{"metadata": {"name": "shop-0", "namespace": "default"}, "status": {"podIP": "10.1.2.3"}, "spec": {"containers": [{"name": "main"}]}}`
@@ -119,8 +134,7 @@ func TestErrorsShowInHealth(t *testing.T) {
 
 	expired.status.Store(200)
 	eventually(t, without, component.HealthTypeHealthy, "1 targets")
-	well.CloseClientConnections()
-	well.Close()
+	well.end()
 	eventually(t, healthy, component.HealthTypeUnhealthy, "connection refused; the 1 targets found before stay")
 }
 
