@@ -42,10 +42,10 @@ func finish(t *process.Tracker, s *kernel.Sample) *process.Space {
 	s.Regs.ViaFP = s.User[len(s.User)-1].Flags&kernel.FramePointer != 0
 	s.User = s.User[:len(s.User)-1]
 	start := s.Regs
-	outcome := walkOn(space, s)
+	outcome, by := walkOn(space, s)
 	if !outcome.Complete() && recheck(t, s) {
 		s.Regs, s.User = start, s.User[:walked-1]
-		outcome = walkOn(space, s)
+		outcome, by = walkOn(space, s)
 	}
 	switch last := len(s.User) - 1; {
 	case outcome == unwind.UnreadableStack:
@@ -55,7 +55,7 @@ func finish(t *process.Tracker, s *kernel.Sample) *process.Space {
 		s.User, outcome = s.User[:last], unwind.NoRow
 	}
 	if s.Outcome != outcome || len(s.User) > walked {
-		s.Outcome, s.Finish = outcome, kernel.ByRows
+		s.Outcome, s.Finish = outcome, by
 	}
 	if outcome == unwind.UnsupportedRule && fromLeaf {
 		s.Regs = leaf
@@ -65,14 +65,16 @@ func finish(t *process.Tracker, s *kernel.Sample) *process.Space {
 }
 
 // walkOn walks from s.Regs, by rows and frame pointers and, where those end, by code.
-func walkOn(space *process.Space, s *kernel.Sample) unwind.Outcome {
+func walkOn(space *process.Space, s *kernel.Sample) (unwind.Outcome, kernel.Finish) {
+	by := kernel.ByRows
 	for {
 		outcome := unwind.Walk(machine(), space, &s.Regs, s.Stack, maxFrames-len(s.User), func(r *unwind.Regs) {
 			s.User = append(s.User, frameAt(space, r))
 		})
 		if outcome != unwind.NoRow || len(s.User) >= maxFrames || !stepByCode(space, s) {
-			return outcome
+			return outcome, by
 		}
+		by = kernel.ByCode
 	}
 }
 

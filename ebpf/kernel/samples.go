@@ -46,6 +46,7 @@ type Finish uint8
 const (
 	InKernel Finish = iota // nobody: the kernel walked it as far as it goes
 	ByRows                 // user space, by the rows that the kernel lacked
+	ByCode                 // user space, in part by what code does that a program has made
 	ByCFI                  // user space from the leaf, by complete call frame information
 )
 

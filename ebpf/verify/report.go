@@ -32,6 +32,7 @@ type Report struct {
 	Agreement     float64           `json:"agreement"`            // of frames, 0 to 1
 	InKernel      uint64            `json:"stacks_in_kernel"`     // of those compared: walked in the kernel alone
 	ByRows        uint64            `json:"stacks_by_rows"`       // finished in user space by the rows that the kernel lacked
+	ByCode        uint64            `json:"stacks_by_code"`       // finished in user space, in part by what code does that a program has made
 	ByCFI         uint64            `json:"stacks_by_cfi"`        // walked anew in user space by complete call frame information
 	FramesByCFI   uint64            `json:"frames_by_cfi"`        // their frames. The reference walks in the same way, so they are not in frames_compared
 	AgreedByCFI   uint64            `json:"frames_by_cfi_agreed"` // of these, equal
@@ -94,7 +95,7 @@ func (r *results) report(took time.Duration, t *process.Tracker) *Report {
 		Samples: r.samples, UserStacks: r.userStacks, Complete: share(r.complete, r.userStacks), Outcomes: r.outcomes,
 		Stacks: r.compared, StacksAgreed: r.whole, Frames: r.frames, FramesAgreed: r.agreed,
 		Agreement: share(r.agreed, r.frames), NotCheckable: r.uncheckable, ReferenceEnds: r.ends,
-		InKernel: r.finishes[kernel.InKernel], ByRows: r.finishes[kernel.ByRows], ByCFI: r.finishes[kernel.ByCFI],
+		InKernel: r.finishes[kernel.InKernel], ByRows: r.finishes[kernel.ByRows], ByCode: r.finishes[kernel.ByCode], ByCFI: r.finishes[kernel.ByCFI],
 		FramesByCFI: r.framesByCFI, AgreedByCFI: r.agreedByCFI,
 		NotCompared:   maps.Clone(r.skipped),
 		Disagreements: []Disagreement{}, Incomplete: []Incomplete{}, Examples: []Example{},

@@ -8,7 +8,7 @@ import (
 
 func TestWriteText(t *testing.T) {
 	r := &Report{
-		Seconds: 10, Samples: 1000, UserStacks: 900, Complete: 0.9999999, Stacks: 890, StacksAgreed: 889, Frames: 9000, FramesAgreed: 8999, Agreement: 8999. / 9000, NotCheckable: 12, Lost: 7, InKernel: 800, ByRows: 60, ByCFI: 30, FramesByCFI: 300, AgreedByCFI: 299,
+		Seconds: 10, Samples: 1000, UserStacks: 900, Complete: 0.9999999, Stacks: 890, StacksAgreed: 889, Frames: 9000, FramesAgreed: 8999, Agreement: 8999. / 9000, NotCheckable: 12, Lost: 7, InKernel: 800, ByRows: 60, ByCode: 5, ByCFI: 30, FramesByCFI: 300, AgreedByCFI: 299,
 		Outcomes: map[string]uint64{"complete": 899, "no_row": 1, "kernel_thread": 100}, ReferenceEnds: map[string]uint64{"outermost": 890}, NotCompared: map[string]uint64{"perf recorded no copy": 10},
 		Disagreements: []Disagreement{{OtherFrame, "/lib/x.so", 1}},
 		Incomplete:    []Incomplete{{"no_row", "/lib/y.so", 1, 1}},
@@ -25,7 +25,7 @@ func TestWriteText(t *testing.T) {
 		"1000 samples in 10.0 s, 900 with a user stack, of which 99.999 % are complete", // never 100 when it is not
 		"9000 frames compared: 8999 agree, 99.989 %",
 		"7 samples lost",
-		"890 stacks compared: 889 agree; 800 walked in the kernel, 60 finished in user space by the same rows, 30 by complete CFI",
+		"890 stacks compared: 889 agree; 800 walked in the kernel, 60 finished in user space by the same rows, 5 by what code does, 30 by complete CFI",
 		"300 frames more were found by complete CFI as the reference's are, 299 agree",
 		"12 frames more lie behind the end of the reference walk",
 		"1  other_frame  /lib/x.so",

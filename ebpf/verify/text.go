@@ -15,8 +15,8 @@ func (r *Report) WriteText(w io.Writer) error {
 	t := &text{w: w}
 	t.printf("%d samples in %.1f s, %d with a user stack, of which %s are complete\n", r.Samples, r.Seconds, r.UserStacks, percent(r.Complete))
 	t.printf("%d samples lost for want of room, %d stacks not copied for want of room or because of the limit\n", r.Lost, r.Uncopied)
-	t.printf("%d stacks compared: %d agree; %d walked in the kernel, %d finished in user space by the same rows, %d by complete CFI\n",
-		r.Stacks, r.StacksAgreed, r.InKernel, r.ByRows, r.ByCFI)
+	t.printf("%d stacks compared: %d agree; %d walked in the kernel, %d finished in user space by the same rows, %d by what code does, %d by complete CFI\n",
+		r.Stacks, r.StacksAgreed, r.InKernel, r.ByRows, r.ByCode, r.ByCFI)
 	t.printf("%d frames compared: %d agree, %s\n", r.Frames, r.FramesAgreed, percent(r.Agreement))
 	t.printf("%d frames more were found by complete CFI as the reference's are, %d agree\n", r.FramesByCFI, r.AgreedByCFI)
 	t.printf("%d frames more lie behind the end of the reference walk and cannot be checked\n", r.NotCheckable)
