@@ -1,37 +1,50 @@
-# Headwater. `make help` lists the targets; CI runs check and test.
+# Headwater. `make help` lists the targets; `make -C integration help` those that measure, or run for long.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build run test large race fuzz bench bench-peer resident generate check kernel-test kubernetes-test verify-mixed named-share soak fmt pyroscope grafana-agent-flow agent-test
+.PHONY: help build run unit test lint race fuzz bench generate check fresh kernel-test fmt cover release
 
 # The version is git's, unless git refuses to look into a checkout that belongs to somebody else.
 STAMP    := $(shell git status --short >/dev/null 2>&1 && echo true || echo false)
-UNIT      = $(shell go list ./... | grep -v '/integration$$')
+# make test runs the packages of UNIT first, several at once, then those of INTEGRATION one at a time: these profile the
+# host, some of them under load.
+INTEGRATION = $(addprefix ./integration/,stacks names python delivery hosts containers page endurance)
+UNIT      = $(shell go list ./... | grep -vxF "$$(go list $(INTEGRATION))")
 FUZZTIME ?= 20s
-SOAK     ?= 10m
-CRASHES  ?= 200
-OUTAGE   ?= 10m
-LOAD_SECONDS ?= 60
 ADDRESS  := 127.0.0.1:12345
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+	@echo "More, which measure or run for long: make -C integration help"
 
-build: ## build ./headwater (needs Go only: the BPF objects are in the tree)
-	CGO_ENABLED=0 go build -trimpath -buildvcs=$(STAMP) -o headwater .
+build: ## build ./headwater without symbols (needs Go only: the BPF objects are in the tree)
+	@CGO_ENABLED=0 integration/progress -trimpath -buildvcs=$(STAMP) -ldflags="-s -w" -o headwater .
 
 run: build ## profile this host and serve its flame graphs; needs root
 	@[ "$$(id -u)" = 0 ] || { echo "make run: profiling needs root" >&2; exit 1; }
 	@echo "The flame graph page: http://$(ADDRESS)/api/v0/component/pyroscope.ebpf.host/    (Ctrl-C ends)"
 	./headwater run --server.http.listen-addr=$(ADDRESS) river/examples/quickstart.river
 
-test: pyroscope ## run all tests, with the real kernel, Pyroscope and a browser; needs root
-	integration/packages test
-	REQUIRE_KERNEL=1 go test -count=1 -timeout 10m $(UNIT)
-	REQUIRE_KERNEL=1 go test -count=1 -timeout 30m -v ./integration
+unit: ## run the tests that need neither root nor packages nor the network, in two minutes
+	HEADWATER_UNIT=1 go test -timeout 10m -skip '^TestAdding$$' $(UNIT) # which builds copies of the tree for a minute
 
-large: ## compare whole unwind tables of libLLVM, node, chromium and others with readelf's
-	HEADWATER_LARGE=1 go test -count=1 -v -run 'Readelf' ./ebpf/unwind ./ebpf/ehframe
+test: export REQUIRE_KERNEL = 1
+test: export HEADWATER_RETRIES = $(CURDIR)/retries.log
+test: export HEADWATER_BINARY ?= $(CURDIR)/headwater
+test: build ## run all tests, with the real kernel, Pyroscope and a browser; needs root
+	@$(MAKE) --no-print-directory -C integration pyroscope
+	integration/packages test
+	@rm -f "$$HEADWATER_RETRIES"; touch "$$HEADWATER_RETRIES"
+	go test -count=1 -timeout 20m $(UNIT)
+	go test -count=1 -timeout 45m -v -p 1 $(INTEGRATION)
+	@cat "$$HEADWATER_RETRIES"; echo "retries: $$(grep -c 'attempt . of . has failed$$' "$$HEADWATER_RETRIES")"
+
+lint: ## check formatting, words, links and line lengths; with golangci-lint and clang-format-19 where they are installed
+	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted by gofmt:" $$unformatted >&2; exit 1; }
+	go vet ./...
+	go test ./integration/docs ./integration/need
+	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; else echo "lint: golangci-lint is not installed: left out"; fi
+	@if command -v clang-format-19 >/dev/null; then clang-format-19 --dry-run -Werror bpf/*.h bpf/*.c; else echo "lint: clang-format-19 is not installed: left out"; fi
 
 race: ## run the packages' tests under the race detector
 	integration/packages race
@@ -44,72 +57,38 @@ fuzz: ## fuzz each reader of foreign bytes for FUZZTIME (20s)
 		done; \
 	done
 
-bench: ## run the benchmarks, six times, as benchstat wants them, and the one of the whole profiler; needs root
+bench: ## run the benchmarks six times, as benchstat wants them, and the one of the whole profiler; needs root
 	go test -run '^$$' -bench . -benchmem -count 6 $(UNIT)
-	integration/packages bench
-	go run ./integration/bench
-	go run ./integration/dwarfbench $(DWARF)
-
-bench-peer: ## compare the whole profiler with the one at PEER, in alternation; needs root
-	@[ -x "$(PEER)" ] || { echo "make bench-peer: PEER=/path/to/ebpf-profiler is missing" >&2; exit 1; }
-	integration/packages bench
-	go run ./integration/bench -peer $(PEER)
-
-resident: ## show the unwind rows in memory and the heap, under clang and chromium, beside what whole tables take; needs root
-	integration/packages bench
-	go run ./integration/bench -resident
+	@$(MAKE) --no-print-directory -C integration bench
 
 generate: ## compile bpf/ into ebpf/kernel with clang-19
 	integration/packages generate
 	go generate ./ebpf/kernel
 
-check: ## formatting, vet, arm64, and that the BPF objects are those of bpf/
+check: ## check formatting, vet, arm64, and that the BPF objects are those of bpf/
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted by gofmt:" $$unformatted >&2; exit 1; }
 	go vet ./...
 	GOARCH=arm64 go build -buildvcs=false ./...
 	integration/reproducible
 
-grafana-agent-flow: ## build ./grafana-agent-flow: the real Grafana Agent with our pyroscope.ebpf
-	cd integration/agent && ./run-go build $(if $(ALL),-tags allcomponents) -o ../../grafana-agent-flow ./cmd/grafana-agent-flow
-
-agent-test: pyroscope grafana-agent-flow ## compare runtime and component with those of the real Grafana Agent; needs root
-	cd integration/agent && ./run-go test -count=1 -timeout 30m -parallel 32 ./... $(if $(UPDATE),-update)
-	integration/packages test
-	REQUIRE_KERNEL=1 HEADWATER_AGENT=$(CURDIR)/grafana-agent-flow go test -count=1 -timeout 30m -v -run '^TestBothHosts$$' ./integration
+fresh: ## run both commands of the README on a bare Debian with this Go, 15 to 40 minutes; needs root
+	integration/fresh
 
 kernel-test: ## load and run the BPF programs on kernels 5.10 to 7.2, on amd64 and arm64, emulated
 	integration/packages kernels
 	go run ./integration/kernels
 	go run ./integration/kernels -package ./ebpf -run TestSignalFrames
 
-kubernetes-test: pyroscope ## profile pods of a real kube-apiserver, which it builds from Go modules in 10 minutes or more; needs root
-	integration/packages test
-	cd integration/kubeapiserver && go run . env -C $(CURDIR) REQUIRE_KERNEL=1 go test -count=1 -timeout 30m -v -run '^TestKubernetes$$' ./integration
-
-verify-mixed: build ## compare stacks with full CFI for LOAD_SECONDS (60) under each of three sets of programs; needs root
-	integration/packages load
-	./headwater verify --duration $$(($(LOAD_SECONDS) + 30))s -- integration/load mixed $(LOAD_SECONDS)
-	./headwater verify --duration $$(($(LOAD_SECONDS) + 30))s -- integration/load other $(LOAD_SECONDS)
-	./headwater verify --duration $$(($(LOAD_SECONDS) + 30))s -- integration/load fresh $(LOAD_SECONDS)
-
-crash: ## kill a process with a queue of profiles CRASHES (200) times and see that none is lost
-	HEADWATER_CRASHES=$(CRASHES) go test -count=1 -timeout 0 -v -run '^TestCrash$$' ./component/pyroscope/write
-
-outage: pyroscope ## profile at 100 Hz while Pyroscope is away for OUTAGE (10m) and see that all arrives; needs root
-	integration/packages test
-	REQUIRE_KERNEL=1 HEADWATER_OUTAGE=$(OUTAGE) go test -count=1 -timeout 0 -v -run '^TestLosslessOutage$$' ./integration
-
-named-share: ## show which share of the frames of stripped programs has a name, next to perf's; needs root
-	integration/packages test
-	HEADWATER_PERF=1 go test -count=1 -timeout 0 -v -run '^TestNamedShare$$' ./integration
-
-soak: pyroscope ## run the profiler for SOAK (10m) and see that it levels off; needs root
-	integration/packages test
-	REQUIRE_KERNEL=1 HEADWATER_SOAK=$(SOAK) go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./integration
-
 fmt: ## format the Go files
 	gofmt -w .
 
-# The server is built before the tests, for go test would hold back the progress that is shown.
-pyroscope:
-	@[ -n "$$HEADWATER_PYROSCOPE" ] || integration/pyroscope/build >/dev/null
+cover: ## show which part of each package the unit tests run, and write cover.html
+	HEADWATER_UNIT=1 go test -timeout 20m -coverprofile=cover.out $(UNIT)
+	go tool cover -html=cover.out -o cover.html
+
+# Both have one build ID, by which debuggers find the second for the first. It is made from what was compiled.
+release: BUILD_ID = $(shell CGO_ENABLED=0 go list -trimpath -export -f '{{.BuildID}}' . | sha1sum | cut -c1-40)
+release: ## build ./headwater, and the same program with its symbols and DWARF data as ./headwater.debug
+	@CGO_ENABLED=0 integration/progress -trimpath -buildvcs=$(STAMP) -ldflags="-s -w -B 0x$(BUILD_ID)" -o headwater .
+	@CGO_ENABLED=0 integration/progress -trimpath -buildvcs=$(STAMP) -ldflags="-B 0x$(BUILD_ID)" -o headwater.debug .
+	@ls -l headwater headwater.debug

@@ -37,11 +37,13 @@ enum limits {
 	GENERAL_REGISTERS = 16,
 	COMM_LEN = 16,
 
-	MAX_FRAME_WORDS = 4096, /* a power of two above the words of all frames */
+	/* A power of two above the words of all frames, and of what a language runtime keeps of its own. */
+	MAX_FRAME_WORDS = 8192,
 	STACK_PAGE = 4096, /* a copied stack is read in pieces of this size, ... */
 	STACK_PAGES = 16,  /* ... this many at most */
 	MAX_STACK_BYTES = STACK_PAGE * STACK_PAGES, /* of a copied user stack */
-	MAX_COPIES = 256, /* of stacks, a second and CPU */
+	MAX_COPIES = 1200, /* of stacks, a second and CPU, ... */
+	MAX_COPIED_WORDS = 256 * MAX_STACK_BYTES / 8, /* ... and this many words of them */
 	MAX_PARTS = 32, /* of a deep stack, that follow the copy, ... */
 	MAX_PARTS_TO_UNKNOWN = 8, /* ... this many where its end is not known, ... */
 	MAX_ALL_PARTS = 1024, /* ... and this many of all stacks, a second and CPU */
@@ -50,11 +52,27 @@ enum limits {
 	MAX_PART_WORDS = STACK_PAGES * (PAIR_BITS_WORDS + STACK_PAGE / 8),
 	MAX_RECORDS_TO_OTHER_STACK = 64,
 	FRAMES_WITHOUT_POINTER = 32768, /* bytes that they may take at a thread's beginning */
-	LOG_WORDS = 65536, /* a sample begins in the first so many words of a CPU's log, ... */
-	SAMPLE_WORDS = 12800, /* ... and takes at most so many more */
-	LOG_RESERVE = LOG_WORDS / 4, /* words that copies of stacks leave to samples */
-	LOG_CALL = LOG_WORDS / 8, /* words in a log that user space is called for */
-	CALLS_BYTES = 4096, /* of memory for calls: a page */
+	RING_WORDS = 65536, /* of a CPU's ring, in which samples begin ... */
+	SAMPLE_WORDS = 16896, /* ... and most words that one may take beyond them */
+	RING_RESERVE = RING_WORDS / 4, /* words that copies of stacks leave to samples */
+	RING_WAKEUP = RING_WORDS / 8, /* words in a ring for which user space is woken */
+	WAKEUPS_BYTES = 4096, /* of memory for wakeups: a page */
+
+	MAX_INTERPRETERS = 256, /* known at a time, from 1 on */
+	MAX_PROGRAMS = 256,     /* files that are known to be one */
+	MAX_STEPS = 8,          /* to the first frame of a chain */
+	MAX_NODES = 1024,       /* of a list of threads that are searched */
+	MAX_CHAIN_FRAMES = 1024,
+	MAX_SLOTS = 256,        /* native frames of a sample that stand for frames of a language */
+	MAX_BLOCKS = 4,         /* that are read of a frame */
+	BLOCK_WORDS = 16,       /* of each at most */
+	MAX_LAYOUT_WORDS = 6,   /* of a frame that go with the sample, and its cookie */
+	MAX_COOKIE_WORDS = 8,
+	MAX_TEXTS = 3,          /* that name a code object, ... */
+	MAX_TEXT_BYTES = 192,   /* ... of at most this many bytes each */
+	MAX_SAMPLE_CODES = 32,  /* code objects that a sample names, ... */
+	MAX_CODES = 4096,       /* ... and a CPU in a second */
+	KNOWN_CODES = 16384,    /* that have been named */
 	RED_ZONE = 128, /* bytes below sp where a leaf of x86-64 may keep things, and epilogues have kept them */
 };
 
@@ -67,7 +85,7 @@ _Static_assert((__u64)MAX_SLABS << SLAB_SHIFT == 1ULL << WORD_BITS, "every word 
 enum outcome {
 	OUTCOME_UNSET = 0,
 	OUTCOME_COMPLETE = 1,          /* CFI says that the return address is undefined */
-	OUTCOME_COMPLETE_FP = 2,       /* the frame pointer chain ended in zero */
+	OUTCOME_COMPLETE_FP = 2,       /* frame pointer or return address is zero where the stack ends */
 	OUTCOME_NO_MAPPING = 3,        /* pc in no mapping that we know of */
 	OUTCOME_PROCESS_UNKNOWN = 4,   /* no mapping of the process known yet */
 	OUTCOME_PAGE_MISSING = 5,      /* rows of this page of text not resident */
@@ -80,7 +98,7 @@ enum outcome {
 	OUTCOME_KERNEL_THREAD = 12,    /* no user part exists */
 	OUTCOME_NO_USER_REGISTERS = 13, /* a worker, or a task between two programs */
 	OUTCOME_NOT_COLLECTED = 14,    /* user stacks are switched off */
-	OUTCOMES = 15,
+	OUTCOMES, /* how many there are */
 };
 
 /* Kinds of CFA rule; `off` is cfa_off of the row. */
@@ -122,10 +140,11 @@ enum ra_rule {
 	RA_RESTORE_RBX = 6, /* *(CFA + ra_off); wide rules only */
 	RA_AT_FP = 8,       /* *(fp + ra_off); wide rules only */
 	RA_AT_SP = 9,       /* *(sp + ra_off); wide rules only */
-	RA_CLONE = 7,       /* x86, leaf only: as RA_DEFAULT, but none where rax is 0: in a child of the system call clone */
+	/* x86, leaf only: as RA_DEFAULT, but none where rax is 0: in a child of the system call clone */
+	RA_CLONE = 7,
 };
 
-/* One unwind rule: in force from `off` to the next row of its page. One word. */
+/* One unwind rule, for the pcs from `off` to the next row of its page. One word. */
 struct row {
 	__u16 off; /* low bits of its first pc, an address in the file */
 	__u8 cfa;  /* enum cfa_kind */
@@ -135,7 +154,7 @@ struct row {
 };
 _Static_assert(sizeof(struct row) == 8, "a row is one word");
 
-/* A rule that does not fit a row. Two words, behind the rows of its page. */
+/* A rule that does not fit a row. Two words, after the rows of its page. */
 struct wide_rule {
 	__u8 cfa;
 	__u8 reg; /* DWARF number, for CFA_REG; words to add, for CFA_*_DEREF; else 0 */
@@ -147,27 +166,26 @@ struct wide_rule {
 };
 _Static_assert(sizeof(struct wide_rule) == 16, "a wide rule is two words");
 
-enum page_state {
-	PAGE_ABSENT = 0,   /* rows not built, or evicted */
-	PAGE_RESIDENT = 1, /* `count` rows at `rows`; none at all when count is 0 */
+enum row_page_state {
+	ROW_PAGE_ABSENT = 0,   /* rows not built, or evicted */
+	ROW_PAGE_RESIDENT = 1, /* `count` rows at `rows`; none at all when count is 0 */
 };
 
-enum page_mark {
-	PAGE_ACCESSED = 1,  /* looked up since user space last cleared the mark */
-	PAGE_REQUESTED = 2, /* looked up while absent */
+enum row_page_mark {
+	ROW_PAGE_ACCESSED = 1, /* looked up since user space last cleared the mark */
 };
 
 /*
  * Directory entry of one page of rows. User space writes it as one word; BPF
  * writes `mark` alone, so that the two never undo each other.
  */
-struct page {
+struct row_page {
 	__u32 rows;  /* word index of the first row */
 	__u16 count; /* rows; wide rules follow them */
 	__u8 state;
 	__u8 mark;
 };
-_Static_assert(sizeof(struct page) == 8, "a directory entry is one word");
+_Static_assert(sizeof(struct row_page) == 8, "a directory entry is one word");
 
 /* An executable mapping of a process: runs of these are sorted by start. */
 struct mapping {
@@ -175,7 +193,11 @@ struct mapping {
 	__u64 end;
 	__u64 bias;      /* addr - bias = vaddr in the ELF file */
 	__u32 exe;       /* executable ID; 0: no file */
-	__u32 directory; /* word index of the entry of page 0, modulo 2^WORD_BITS; above it the pages' shift - MIN_ROW_PAGE_SHIFT + 1; 0: no unwind tables */
+	/*
+	 * Word index of the entry of page 0, modulo 2^WORD_BITS; in the bits above, the pages' shift -
+	 * MIN_ROW_PAGE_SHIFT + 1. 0: no unwind tables.
+	 */
+	__u32 directory;
 };
 _Static_assert(sizeof(struct mapping) == 8 * MAPPING_WORDS, "mapping words");
 
@@ -188,15 +210,134 @@ enum process_flags {
 struct process {
 	__u32 mappings; /* word index of the first mapping */
 	__u32 count;
-	__u32 flags;
+	__u16 flags;
+	__u16 interpreter; /* index in the map `interpreters`; 0: none */
 	__u32 generation; /* of the mappings, for user space */
 	__u64 program; /* which program they belong to; BPF sets it when it is 0 */
+	__u64 bias; /* of the interpreter's file */
 };
-_Static_assert(sizeof(struct process) == 24, "process");
+_Static_assert(sizeof(struct process) == 32, "process");
+
+/* What a step of the path to the first frame of a chain does to the address `at`, which is 0 at first. */
+enum path_op {
+	PATH_NONE = 0,
+	PATH_GLOBAL = 1,         /* bias + offset */
+	PATH_THREAD_POINTER = 2, /* thread pointer + offset */
+	PATH_LOAD = 3,           /* *(at + offset) */
+	PATH_INDEX = 4,          /* at + scale * *(__u32 *)(bias + offset), which must be below limit */
+	PATH_ADD = 5,            /* at + offset */
+	PATH_ABSOLUTE = 6,       /* offset */
+};
+
+struct path_step {
+	__s64 offset;
+	__u32 scale;
+	__u32 limit;
+	__u64 op;
+};
+
+/* Memory that is read at once: the first block at the frame, others where a word of one before points to. */
+struct block {
+	__s64 offset;
+	__u64 mask; /* of the pointer */
+	__u32 bytes;
+	__u8 at; /* the pointer: a word of a block before */
+	__u8 carried; /* only read for a code object that is not known */
+	__u16 unused;
+};
+
+/* A word of those that were read: BLOCK_WORDS * block + its number there. */
+struct block_word {
+	__u64 mask;
+	__u64 at;
+};
+
+/* Bytes that name a code object. */
+struct text {
+	__s64 offset;
+	__u64 mask; /* of the pointer */
+	__u32 bytes;
+	__u32 at; /* the pointer */
+};
+
+/* What is read of a frame, or of a slot. */
+struct layout {
+	struct block blocks[MAX_BLOCKS];
+	struct block_word words[MAX_LAYOUT_WORDS];
+	struct block_word cookie[MAX_COOKIE_WORDS];
+	struct text texts[MAX_TEXTS];
+	__u64 code_mask;
+	__u8 block_count;
+	__u8 word_count;
+	__u8 cookie_count;
+	__u8 text_count;
+	__u8 code; /* which of words is the code object; NO_WORD: none */
+	__u8 unused[3];
+};
+
+enum { NO_WORD = 255 };
+
+enum thread_owner {
+	OWNER_NONE = 0, /* no list is searched */
+	OWNER_THREAD_POINTER = 1,
+	OWNER_TID = 2,
+};
+
+/* Value of the map `interpreters`: how the frames of a language are found that it keeps itself. */
+struct interpreter {
+	__u32 id; /* for user space: never used again */
+	__u8 start_count; /* steps before the list is searched */
+	__u8 step_count;
+	__u8 owner; /* enum thread_owner */
+	__u8 next; /* which of words is the pointer to the caller; NO_WORD: by stride */
+	struct path_step steps[MAX_STEPS];
+	__s64 node_word; /* of the list: where a node has what is its thread's, ... */
+	__s64 node_add; /* ... which is this more than the thread pointer */
+	__s64 node_next;
+	__u64 next_mask;
+	__s64 next_offset; /* or stride */
+	__u64 stop_mask; /* of word `stop`: the frame that has stop_value there is not taken */
+	__u64 stop_value;
+	__u64 stop; /* NO_WORD: none */
+	/*
+	 * Not 0: there is no chain. The frames are native ones, in no file or in [slots_low, slots_high) of one, and
+	 * the layout is at their frame pointers.
+	 */
+	__u64 slots;
+	__u64 slots_low;
+	__u64 slots_high;
+	struct layout frame;
+};
+_Static_assert(sizeof(struct interpreter) % 8 == 0, "interpreter");
+
+/* Key and value of the map `programs`: files whose processes have an interpreter that is the same in all of them. */
+struct program_key {
+	__u64 inode;
+	__u32 dev; /* as the kernel has it */
+	__u32 unused;
+};
+
+struct program {
+	__u64 start_code; /* mm->start_code, less the bias */
+	__u32 interpreter;
+	__u32 unused;
+};
+
+/* How the reading of a chain ended; ebpf/runtime has the same numbers. */
+enum chain_end {
+	CHAIN_NONE = 0, /* none was read */
+	CHAIN_WHOLE = 1, /* the last frame has no caller */
+	CHAIN_NO_THREAD = 2, /* the interpreter runs nothing in this thread: a zero on the way */
+	CHAIN_NO_START = 3, /* the way to the first frame cannot be read */
+	CHAIN_THREAD_NOT_FOUND = 4, /* in the list of threads */
+	CHAIN_UNREADABLE = 5, /* a frame */
+	CHAIN_TOO_LONG = 6, /* MAX_CHAIN_FRAMES, or no room in the sample */
+	CHAIN_ENDS,
+};
 
 enum frame_flags {
 	FRAME_RETURN_ADDRESS = 1, /* address is where the call returns to */
-	FRAME_POINTER = 2,        /* reached by frame pointer, not by CFI */
+	FRAME_POINTER = 2, /* reached by frame pointer, not by CFI */
 };
 
 /* A user frame. With exe 0, address is the process's own, else the file's. */
@@ -209,21 +350,21 @@ _Static_assert(sizeof(struct frame) == 8 * FRAME_WORDS, "frame words");
 
 enum sample_flags {
 	SAMPLE_EXACT_PC = 1, /* `pc` is no return address */
-	SAMPLE_IN_USER = 2,  /* the CPU was in user mode */
+	SAMPLE_IN_USER = 2, /* the CPU was in user mode */
 	SAMPLE_REGISTERS = 4, /* general registers follow the frames; they are those of pc */
-	SAMPLE_RBX = 8,       /* they do, and rbx alone is */
-	SAMPLE_PART = 32,     /* no sample: more of the stack of the one before, of the same CPU; packed */
+	SAMPLE_RBX = 8, /* they do, and rbx alone is */
+	SAMPLE_PART = 32, /* no sample: more of the stack of the one before, of the same CPU; packed */
 	SAMPLE_CONTINUED = 64, /* a part follows */
-	SAMPLE_FROM_LEAF = 16, /* pc, sp, ... are those of the leaf: the walk met a rule that needs more than it keeps */
+	SAMPLE_FROM_LEAF = 16, /* pc, sp, ... are the leaf's: the walk met a rule that needs more than it keeps */
 };
 
 /*
- * The head of a sample in a CPU's log. Behind it are kernel_frames addresses,
- * then user_frames frames, both leaf first, then general registers if a flag says so,
- * then stack_bytes of the user stack, from the page of sp - RED_ZONE upwards; those pages of it are valid
- * that stack_pages has a bit for. In a part, each of these is packed, and the others take no room:
- * PAIR_BITS_WORDS words with a bit for each pair of words that is not zero, then those pairs. pc, sp, fp
- * and lr are the registers where the walk stopped, for user space to go on from.
+ * The head of a sample in a CPU's ring. After it are kernel_frames addresses, then user_frames
+ * frames, both leaf first, then runtime_words words of a chain (see runtime.h), then general registers
+ * if a flag says so, then stack_bytes of the user stack, from the page of sp - RED_ZONE upwards; those
+ * pages of it are valid that stack_pages has a bit for. In a part, each of these is packed, and the
+ * others take no room: PAIR_BITS_WORDS words with a bit for each pair of words that is not zero, then
+ * those pairs. pc, sp, fp and lr are the registers where the walk stopped, for user space to go on from.
  */
 struct sample {
 	__u64 time; /* CLOCK_MONOTONIC, ns */
@@ -242,30 +383,42 @@ struct sample {
 	__u64 sp;
 	__u64 fp;
 	__u64 lr;
+	/* With a copy of the stack: where the region begins in which a frame can be the outermost one; 0: not known. */
+	__u64 last_frames;
+	__u32 interpreter; /* whose chain was read: id of it; 0: none */
+	__u16 runtime_words;
+	__u8 chain_end; /* enum chain_end */
+	__u8 codes; /* code objects that the sample names */
 	char comm[COMM_LEN]; /* of the thread */
 };
-_Static_assert(sizeof(struct sample) == 88, "sample");
-_Static_assert(MAX_KERNEL_FRAMES + MAX_USER_FRAMES * FRAME_WORDS + GENERAL_REGISTERS < MAX_FRAME_WORDS, "frames and registers end below the mask");
-_Static_assert(sizeof(struct sample) / 8 + MAX_FRAME_WORDS + MAX_STACK_BYTES / 8 <= SAMPLE_WORDS, "a deepest sample fits");
+_Static_assert(sizeof(struct sample) == 104, "sample");
+_Static_assert(MAX_KERNEL_FRAMES + MAX_USER_FRAMES * FRAME_WORDS + GENERAL_REGISTERS < MAX_FRAME_WORDS,
+	       "frames and registers end below the mask");
+_Static_assert(sizeof(struct sample) / 8 + MAX_FRAME_WORDS + MAX_STACK_BYTES / 8 <= SAMPLE_WORDS,
+	       "a deepest sample fits");
 _Static_assert(sizeof(struct sample) / 8 + MAX_PART_WORDS <= SAMPLE_WORDS, "a part of pages without a zero fits");
 
 /* Per-CPU counters. */
 struct counters {
-	__u64 ticks;   /* timer events seen */
-	__u64 idle;    /* of these, on the idle task */
+	__u64 ticks; /* timer events seen */
+	__u64 idle; /* of these, on the idle task */
 	__u64 ignored; /* of these, in a process that matches no target */
-	__u64 lost;    /* samples that found the log full */
-	__u64 copies;  /* samples that carry a copy of their stack */
+	__u64 lost; /* samples that found the ring full */
+	__u64 copies; /* samples that carry a copy of their stack */
 	__u64 copied_bytes;
 	__u64 uncopied; /* samples that should, but came too fast one after another */
 	__u64 outcomes[OUTCOMES];
+	__u64 chains[CHAIN_ENDS];
+	__u64 chain_frames; /* of those */
+	__u64 codes; /* code objects that samples name */
+	__u64 unnamed_codes; /* that they should, but there were too many */
 };
 
 enum config_flags {
 	CONFIG_USER_STACKS = 1,
 	CONFIG_KERNEL_STACKS = 2,
 	CONFIG_COPY_STACKS = 4, /* copy the stack of a walk that missed */
-	CONFIG_KEEP_EVENTS = 8, /* let the perf event write its own record beside the sample */
+	CONFIG_KEEP_EVENTS = 8, /* let the perf event write its own record next to the sample */
 };
 
 /* Never read: it takes the types into BTF, from where the Go constants come. */
@@ -275,12 +428,15 @@ struct abi_enums {
 	enum cfa_kind cfa_kind;
 	enum fp_rule fp_rule;
 	enum ra_rule ra_rule;
-	enum page_state page_state;
-	enum page_mark page_mark;
+	enum row_page_state row_page_state;
+	enum row_page_mark row_page_mark;
 	enum process_flags process_flags;
 	enum frame_flags frame_flags;
 	enum sample_flags sample_flags;
 	enum config_flags config_flags;
+	enum path_op path_op;
+	enum thread_owner thread_owner;
+	enum chain_end chain_end;
 	struct sample sample;
 };
 

@@ -20,14 +20,14 @@ enum {
 #define REGS_IN_USER_MODE(regs) (((regs)->pstate & PSR_MODE_MASK) == 0)
 #define REGS_ARE_64BIT(regs) (((regs)->pstate & PSR_MODE_32BIT) == 0)
 
-#define SET_REGISTERS(u, from)                                                                    \
-	do {                                                                                      \
-		(u)->regs.pc = (from)->pc;                                                        \
-		(u)->regs.sp = (from)->sp;                                                        \
-		(u)->regs.fp = (from)->regs[29];                                                  \
-		(u)->regs.lr = (from)->regs[30];                                                  \
-		(u)->lr_valid = 1;                                                                \
-		(u)->full = 0;                                                                    \
+#define SET_REGISTERS(u, from)                   \
+	do {                                     \
+		(u)->regs.pc = (from)->pc;       \
+		(u)->regs.sp = (from)->sp;       \
+		(u)->regs.fp = (from)->regs[29]; \
+		(u)->regs.lr = (from)->regs[30]; \
+		(u)->lr_valid = 1;               \
+		(u)->full = 0;                   \
 	} while (0)
 
 #endif

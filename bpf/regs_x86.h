@@ -20,30 +20,30 @@ enum {
 #define REGS_ARE_64BIT(regs) ((regs)->cs == CS_64BIT)
 
 /* A macro, since the sampled registers are context memory and others are not. */
-#define SET_REGISTERS(u, from)                                                                    \
-	do {                                                                                      \
-		(u)->regs.pc = (from)->ip;                                                        \
-		(u)->regs.sp = (from)->sp;                                                        \
-		(u)->regs.fp = (from)->bp;                                                        \
-		(u)->regs.lr = 0;                                                                 \
-		(u)->regs.general[0] = (from)->ax;                                                \
-		(u)->regs.general[1] = (from)->dx;                                                \
-		(u)->regs.general[2] = (from)->cx;                                                \
-		(u)->regs.general[3] = (from)->bx;                                                \
-		(u)->regs.general[4] = (from)->si;                                                \
-		(u)->regs.general[5] = (from)->di;                                                \
-		(u)->regs.general[6] = (from)->bp;                                                \
-		(u)->regs.general[7] = (from)->sp;                                                \
-		(u)->regs.general[8] = (from)->r8;                                                \
-		(u)->regs.general[9] = (from)->r9;                                                \
-		(u)->regs.general[10] = (from)->r10;                                              \
-		(u)->regs.general[11] = (from)->r11;                                              \
-		(u)->regs.general[12] = (from)->r12;                                              \
-		(u)->regs.general[13] = (from)->r13;                                              \
-		(u)->regs.general[14] = (from)->r14;                                              \
-		(u)->regs.general[15] = (from)->r15;                                              \
-		(u)->lr_valid = 0;                                                                \
-		(u)->full = 1;                                                                    \
+#define SET_REGISTERS(u, from)                       \
+	do {                                         \
+		(u)->regs.pc = (from)->ip;           \
+		(u)->regs.sp = (from)->sp;           \
+		(u)->regs.fp = (from)->bp;           \
+		(u)->regs.lr = 0;                    \
+		(u)->regs.general[0] = (from)->ax;   \
+		(u)->regs.general[1] = (from)->dx;   \
+		(u)->regs.general[2] = (from)->cx;   \
+		(u)->regs.general[3] = (from)->bx;   \
+		(u)->regs.general[4] = (from)->si;   \
+		(u)->regs.general[5] = (from)->di;   \
+		(u)->regs.general[6] = (from)->bp;   \
+		(u)->regs.general[7] = (from)->sp;   \
+		(u)->regs.general[8] = (from)->r8;   \
+		(u)->regs.general[9] = (from)->r9;   \
+		(u)->regs.general[10] = (from)->r10; \
+		(u)->regs.general[11] = (from)->r11; \
+		(u)->regs.general[12] = (from)->r12; \
+		(u)->regs.general[13] = (from)->r13; \
+		(u)->regs.general[14] = (from)->r14; \
+		(u)->regs.general[15] = (from)->r15; \
+		(u)->lr_valid = 0;                   \
+		(u)->full = 1;                       \
 	} while (0)
 
 #endif

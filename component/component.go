@@ -1,6 +1,6 @@
 // Package component is the contract between a component and the runtime that
 // hosts it. It has the shape of Grafana Agent v0.40's package of the same name,
-// so that one component runs in both hosts behind a thin adapter.
+// so that a thin adapter runs the same component in both hosts.
 //
 // The contract in short:
 //
@@ -34,7 +34,7 @@ type Exports interface{}
 // Component is the part that every component has.
 type Component interface {
 	// Run does the component's work until ctx is done, then cleans up and
-	// returns nil. An error tells why the component could not go on.
+	// returns nil. An error says why the component could not go on.
 	Run(ctx context.Context) error
 
 	// Update hands over new arguments. It returns an error when they cannot be

@@ -29,15 +29,20 @@ func TestLeastHealthy(t *testing.T) {
 		in   []Health
 		want Health
 	}{
-		"one":                           {[]Health{health(HealthTypeUnknown, older)}, health(HealthTypeUnknown, older)},
-		"unknown is worse than healthy": {[]Health{health(HealthTypeHealthy, newer), health(HealthTypeUnknown, older)}, health(HealthTypeUnknown, older)},
+		"one": {[]Health{health(HealthTypeUnknown, older)}, health(HealthTypeUnknown, older)},
+		"unknown is worse than healthy": {[]Health{health(HealthTypeHealthy, newer), health(HealthTypeUnknown, older)},
+			health(HealthTypeUnknown, older)},
 		"unhealthy is worse than unknown": {
 			[]Health{health(HealthTypeUnhealthy, older), health(HealthTypeUnknown, newer)}, health(HealthTypeUnhealthy, older)},
-		"exited is worst":          {[]Health{health(HealthTypeUnhealthy, newer), health(HealthTypeExited, older)}, health(HealthTypeExited, older)},
-		"of equals the newest":     {[]Health{health(HealthTypeHealthy, older), health(HealthTypeHealthy, newer)}, health(HealthTypeHealthy, newer)},
-		"of equals the newest (2)": {[]Health{health(HealthTypeHealthy, newer), health(HealthTypeHealthy, older)}, health(HealthTypeHealthy, newer)},
+		"exited is worst": {[]Health{health(HealthTypeUnhealthy, newer), health(HealthTypeExited, older)},
+			health(HealthTypeExited, older)},
+		"of equals the newest": {[]Health{health(HealthTypeHealthy, older), health(HealthTypeHealthy, newer)},
+			health(HealthTypeHealthy, newer)},
+		"of equals the newest (2)": {[]Health{health(HealthTypeHealthy, newer), health(HealthTypeHealthy, older)},
+			health(HealthTypeHealthy, newer)},
 		"three, worst in the middle": {
-			[]Health{health(HealthTypeHealthy, newer), health(HealthTypeExited, older), health(HealthTypeUnhealthy, newer)}, health(HealthTypeExited, older)},
+			[]Health{health(HealthTypeHealthy, newer), health(HealthTypeExited, older), health(HealthTypeUnhealthy, newer)},
+			health(HealthTypeExited, older)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,16 +87,22 @@ func TestNewRegistryRefuses(t *testing.T) {
 		change(&r)
 		return []Registration{r}
 	}
+	named := func(name string) func(*Registration) { return func(r *Registration) { r.Name = name } }
 	tests := map[string][]Registration{
-		`component name "a.b" is registered twice`:                             {good, good},
-		`component names "a.b.c" and "a.b" collide: one begins with the other`: append([]Registration{good}, with(func(r *Registration) { r.Name = "a.b.c" })...),
-		`component names "a" and "a.b" collide: one begins with the other`:     append([]Registration{good}, with(func(r *Registration) { r.Name = "a" })...),
-		`component name "a..b" is not made of identifiers`:                     with(func(r *Registration) { r.Name = "a..b" }),
-		`component name "" is not made of identifiers`:                         with(func(r *Registration) { r.Name = "" }),
-		`component "a.b": arguments are a *component.plainArgs, not a struct`:  with(func(r *Registration) { r.Args = &plainArgs{} }),
-		`component "a.b": arguments are a <nil>, not a struct`:                 with(func(r *Registration) { r.Args = nil }),
-		`component "a.b": exports are a *component.plainArgs, not a struct`:    with(func(r *Registration) { r.Exports = &plainArgs{} }),
-		`component "a.b" has no Build function`:                                with(func(r *Registration) { r.Build = nil }),
+		`component name "a.b" is registered twice`: {good, good},
+		`component names "a.b.c" and "a.b" collide: one begins with the other`: append([]Registration{good},
+			with(named("a.b.c"))...),
+		`component names "a" and "a.b" collide: one begins with the other`: append([]Registration{good}, with(named("a"))...),
+		`component name "a..b" is not made of identifiers`:                 with(named("a..b")),
+		`component name "" is not made of identifiers`:                     with(named("")),
+		`component "a.b": arguments are a *component.plainArgs, not a struct`: with(func(r *Registration) {
+			r.Args = &plainArgs{}
+		}),
+		`component "a.b": arguments are a <nil>, not a struct`: with(func(r *Registration) { r.Args = nil }),
+		`component "a.b": exports are a *component.plainArgs, not a struct`: with(func(r *Registration) {
+			r.Exports = &plainArgs{}
+		}),
+		`component "a.b" has no Build function`: with(func(r *Registration) { r.Build = nil }),
 	}
 	for want, regs := range tests {
 		_, err := NewRegistry(regs...)

@@ -34,7 +34,7 @@ type Options struct {
 	// component_id label while the component is loaded.
 	Registerer prometheus.Registerer
 
-	// Tracer takes the component's spans. Nil means that nobody wants them.
+	// Tracer takes the component's spans. Nil means that they are not recorded.
 	Tracer trace.TracerProvider
 }
 

@@ -15,14 +15,16 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/trial"
+	"github.com/headwater/headwater/ebpf/retrytest"
+	"github.com/headwater/headwater/integration/need"
 )
 
 // buildGo builds a program of testdata/golang with flags.
 func buildGo(t testing.TB, name string, env []string, flags ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	cmd := exec.Command("go", slices.Concat([]string{"build", "-o", path}, flags, []string{"./testdata/golang/" + name})...)
+	args := slices.Concat([]string{"build", "-o", path}, flags, []string{"./testdata/golang/" + name})
+	cmd := exec.Command("go", args...)
 	cmd.Env = slices.Concat(os.Environ(), []string{"GOFLAGS="}, env)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", cmd, err, out)
@@ -133,6 +135,7 @@ func runGo(t testing.TB, program string, args ...string) []Profile {
 // are called as its source says, those of the runtime as Go's own profiler says,
 // and stacks end where goroutines and threads begin.
 func TestGoStacks(t *testing.T) {
+	need.Root(t)
 	twin := buildGo(t, "plain", []string{"CGO_ENABLED=0"})
 	for name, c := range map[string]struct {
 		twin  string
@@ -140,9 +143,10 @@ func TestGoStacks(t *testing.T) {
 	}{
 		"with symbols": {twin, nil},
 		"stripped":     {twin, []string{"-ldflags=-s -w"}},
-		"pie":          {buildGo(t, "plain", []string{"CGO_ENABLED=0"}, "-buildmode=pie"), []string{"-buildmode=pie", "-ldflags=-s -w"}},
+		"pie": {buildGo(t, "plain", []string{"CGO_ENABLED=0"}, "-buildmode=pie"),
+			[]string{"-buildmode=pie", "-ldflags=-s -w"}},
 	} {
-		try := func(t *trial.T) {
+		try := func(t *retrytest.T) {
 			program := buildGo(t, "plain", []string{"CGO_ENABLED=0"}, c.flags...)
 			own := filepath.Join(t.TempDir(), "cpu.pprof")
 			stacks := goStacks(runGo(t, program, "4", own), program, symbolsOf(t, c.twin))
@@ -150,7 +154,7 @@ func TestGoStacks(t *testing.T) {
 			checkGoRoots(t, stacks)
 			compareOwn(t, stacks, own)
 		}
-		t.Run(name, func(t *testing.T) { trial.Run(t, try) })
+		t.Run(name, func(t *testing.T) { retrytest.Run(t, try) })
 	}
 }
 
@@ -260,7 +264,8 @@ func compareCallers(t testing.TB, whose string, counts, others map[string]int64)
 			t.Errorf("%.3f of %s is below these, which the other one does not have: %s", float64(n)/float64(all), whose, chain)
 		}
 	}
-	t.Logf("%s: %d chains of callers, %.3f of the samples in those that both have", whose, len(counts), float64(shared)/float64(all))
+	t.Logf("%s: %d chains of callers, %.3f of the samples in those that both have",
+		whose, len(counts), float64(shared)/float64(all))
 	if frequent < 2 {
 		t.Errorf("%s: %d frequent chains", whose, frequent)
 	}
@@ -268,15 +273,10 @@ func compareCallers(t testing.TB, whose string, counts, others map[string]int64)
 
 // TestGoCallback profiles a program whose stacks go from Go to C, through the
 // C library, and back to Go.
-func TestGoCallback(t *testing.T) { trial.Run(t, tryGoCallback) }
+func TestGoCallback(t *testing.T) { retrytest.Run(t, tryGoCallback) }
 
-func tryGoCallback(t *trial.T) {
-	if _, err := exec.LookPath("gcc"); err != nil {
-		if os.Getenv("REQUIRE_KERNEL") == "1" {
-			t.Fatal("REQUIRE_KERNEL=1 but gcc is not installed")
-		}
-		t.Skip("gcc is not installed")
-	}
+func tryGoCallback(t *retrytest.T) {
+	need.Tools(t, "gcc")
 	program := buildGo(t, "callback", []string{"CGO_ENABLED=1"})
 	stacks := goStacks(runGo(t, program, "3"), program, symbolsOf(t, program))
 	callers := []string{

@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,26 +16,21 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/trial"
+	"github.com/headwater/headwater/ebpf/retrytest"
+	"github.com/headwater/headwater/integration/need"
 )
 
 // compileJava compiles a program of testdata/java and returns where the classes are.
 func compileJava(t testing.TB, name string) (dir string) {
 	t.Helper()
+	need.Root(t)
 	if runtime.GOARCH != "amd64" {
 		t.Skip("code of Java VMs is known on x86-64 only")
 	}
-	for _, program := range []string{"java", "javac", "jcmd"} {
-		if _, err := exec.LookPath(program); err == nil {
-			continue
-		}
-		if os.Getenv("REQUIRE_KERNEL") == "1" {
-			t.Fatalf("REQUIRE_KERNEL=1 but %s is not installed", program)
-		}
-		t.Skipf("%s is not installed: run integration/packages test", program)
-	}
+	need.Tools(t, "java", "javac", "jcmd")
 	dir = t.TempDir()
-	if out, err := exec.Command("javac", "-d", dir, filepath.Join("testdata", "java", name+".java")).CombinedOutput(); err != nil {
+	source := filepath.Join("testdata", "java", name+".java")
+	if out, err := exec.Command("javac", "-d", dir, source).CombinedOutput(); err != nil {
 		t.Fatalf("javac: %v\n%s", err, out)
 	}
 	return dir
@@ -45,6 +41,7 @@ type javaProgram struct {
 	pid     uint32
 	stop    func()
 	session *Session
+	options Options // of the session
 }
 
 // startJava starts a program and a session, in this order if the VM is to run before:
@@ -54,6 +51,8 @@ func startJava(t testing.TB, before bool, args ...string) *javaProgram {
 	p := &javaProgram{}
 	o := DefaultOptions()
 	o.Comm, o.SampleRate, o.KernelStacks = CommNone, 197, false
+	o.PIDLabel = true // other Java VMs may run on this host
+	p.options = o
 	if !before {
 		p.session = start(t, o)
 	}
@@ -82,11 +81,35 @@ func startJava(t testing.TB, before bool, args ...string) *javaProgram {
 	return p
 }
 
+// samples are those of the program.
+func (j *javaProgram) samples(p Profile) (own []*profile.Sample) {
+	for _, s := range p.Pprof.Sample {
+		if slices.Equal(s.Label["pid"], []string{itoa(j.pid)}) {
+			own = append(own, s)
+		}
+	}
+	return own
+}
+
+// locations are the distinct ones of the program's samples.
+func (j *javaProgram) locations(p Profile) (own []*profile.Location) {
+	seen := map[*profile.Location]bool{}
+	for _, s := range j.samples(p) {
+		for _, l := range s.Location {
+			if !seen[l] {
+				seen[l] = true
+				own = append(own, l)
+			}
+		}
+	}
+	return own
+}
+
 // jitted are the frames of a stack that are in code made while the program runs, root first.
 func jitted(sample *profile.Sample) (frames []string) {
 	for _, l := range slices.Backward(sample.Location) {
-		if l.Mapping != nil && l.Mapping.File == jitFile {
-			frames = append(frames, l.Line[0].Function.Name)
+		if l.Mapping != nil && l.Mapping.File == "[jit]" {
+			frames = append(frames, l.Line[len(l.Line)-1].Function.Name) // that the code lies in
 		}
 	}
 	return frames
@@ -101,7 +124,7 @@ func deepChain() []string {
 	return append(chain, "Deep.work")
 }
 
-// fits tells whether the frames are the first ones of a chain. Where a method is
+// fits reports whether the frames are the first ones of a chain. Where a method is
 // interpreted, the interpreter has its frame; and a leaf may be a stub on the way.
 func fits(frames, chain []string) bool {
 	for i, f := range frames {
@@ -109,7 +132,7 @@ func fits(frames, chain []string) bool {
 		case i == 0 && strings.HasPrefix(f, "StubRoutines"):
 			return fits(frames[1:], chain)
 		case i < len(chain) && (f == chain[i] || f == "Interpreter"):
-		case i == len(frames)-1 && !strings.HasPrefix(f, "Deep.") && f != unknownFunction:
+		case i == len(frames)-1 && !strings.HasPrefix(f, "Deep.") && f != "[unknown]":
 		default:
 			return false
 		}
@@ -133,22 +156,23 @@ func TestJavaStacks(t *testing.T) {
 		{"interpreted", "-Xint", true, false},
 	} {
 		t.Run(mode.name, func(t *testing.T) {
-			trial.Run(t, func(t *trial.T) { tryJavaStacks(t, classes, mode.flag, mode.before, mode.names) })
+			retrytest.Run(t, func(t *retrytest.T) { tryJavaStacks(t, classes, mode.flag, mode.before, mode.names) })
 		})
 	}
 }
 
 const wantedSamples = 300
 
-func tryJavaStacks(t *trial.T, classes, flag string, before, names bool) {
-	java := startJava(t, before, flag, "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Deep.*", "-cp", classes, "Deep")
+func tryJavaStacks(t *retrytest.T, classes, flag string, before, names bool) {
+	java := startJava(t, before, flag, "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Deep.*",
+		"-cp", classes, "Deep")
 	defer java.stop()
 	chain := deepChain()
 	var all, wrong, whole, named uint64
 	var example []string
 	profiles := collect(t, java.session, java.pid, wantedSamples)
 	for _, p := range profiles {
-		for _, sample := range p.Pprof.Sample {
+		for _, sample := range java.samples(p) {
 			frames := jitted(sample)
 			if !slices.ContainsFunc(frames, func(f string) bool { return f == "Interpreter" || strings.HasPrefix(f, "Deep.") }) {
 				continue // a thread of the VM's own, or before main
@@ -182,76 +206,130 @@ func tryJavaStacks(t *trial.T, classes, flag string, before, names bool) {
 		t.Errorf("%d of %d stacks are whole", complete, samples)
 	}
 	if names {
-		comparePerfMap(t, java.pid, profiles)
+		checkUnnamed(t, java)
+		comparePerfMap(t, java)
 	}
 }
 
-// comparePerfMap compares names of methods with those that the VM itself tells perf.
-func comparePerfMap(t *trial.T, pid uint32, profiles []Profile) {
+// checkUnnamed: where methods are not to be named, stacks are as whole.
+func checkUnnamed(t *retrytest.T, java *javaProgram) {
+	t.Helper()
+	o := java.options
+	o.Hotspot = false
+	if err := java.session.Update(o); err != nil {
+		t.Fatal(err)
+	}
+	java.session.Collect() // what was sampled before
+	profiles := collect(t, java.session, java.pid, wantedSamples/3)
+	for _, p := range profiles {
+		for _, l := range java.locations(p) {
+			for _, line := range l.Line {
+				if strings.HasPrefix(line.Function.Name, "Deep.") {
+					t.Errorf("%s has a name", line.Function.Name)
+				}
+			}
+		}
+	}
+	if samples, complete := of(profiles, java.pid); complete*100 < samples*99 {
+		t.Errorf("%d of %d stacks are whole", complete, samples)
+	}
+	if err := java.session.Update(java.options); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// comparePerfMap compares names of methods with those that the VM itself gives to perf.
+// Only code that the VM has before and after the samples is judged: methods are
+// compiled again all the time, and other code comes to where they were.
+func comparePerfMap(t *retrytest.T, java *javaProgram) {
+	before := perfMap(t, java.pid)
+	profiles := collect(t, java.session, java.pid, wantedSamples)
+	after := perfMap(t, java.pid)
+	same, others, unjudged := 0, 0, 0
+	var example string
+	for _, p := range profiles {
+		for _, l := range java.locations(p) {
+			name := l.Line[len(l.Line)-1].Function.Name
+			if l.Mapping == nil || l.Mapping.File != "[jit]" || !strings.HasPrefix(name, "Deep.") {
+				continue
+			}
+			switch code := codeAt(before, l.Address); {
+			case code.end == 0 || code != codeAt(after, l.Address):
+				unjudged++
+			case strings.Contains(code.name, name+"("):
+				same++
+			default:
+				others++
+				example = fmt.Sprintf("%#x is %s, the VM says %s", l.Address, name, code.name)
+			}
+		}
+	}
+	t.Logf("the VM names %d addresses as we do, %d others not; %d are in code that has changed", same, others, unjudged)
+	if same < 4 || others*100 > same || unjudged > same {
+		t.Errorf("the VM names %d addresses as we do, %d others not, and %d are in code that has changed: %s",
+			same, others, unjudged, example)
+	}
+}
+
+// compiledCode is what a VM says of its code at [start, end).
+type compiledCode struct {
+	start, end uint64
+	name       string
+}
+
+// perfMap has the VM write its map for perf and returns it, sorted.
+func perfMap(t *retrytest.T, pid uint32) (codes []compiledCode) {
 	path := fmt.Sprintf("/tmp/perf-%d.map", pid)
 	defer os.Remove(path)
 	if out, err := exec.Command("jcmd", itoa(pid), "Compiler.perfmap").CombinedOutput(); err != nil {
 		t.Fatalf("jcmd: %v\n%s", err, out)
 	}
-	file, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
-	type code struct {
-		start, end uint64
-		name       string
-	}
-	var codes []code
-	for scanner := bufio.NewScanner(file); scanner.Scan(); {
-		fields := strings.SplitN(scanner.Text(), " ", 3)
+	for line := range strings.Lines(string(text)) {
+		fields := strings.SplitN(strings.TrimSpace(line), " ", 3)
 		if len(fields) < 3 {
 			continue
 		}
 		start, err1 := strconv.ParseUint(strings.TrimPrefix(fields[0], "0x"), 16, 64)
 		size, err2 := strconv.ParseUint(strings.TrimPrefix(fields[1], "0x"), 16, 64)
 		if err1 == nil && err2 == nil {
-			codes = append(codes, code{start, start + size, fields[2]})
+			codes = append(codes, compiledCode{start, start + size, fields[2]})
 		}
 	}
-	slices.SortFunc(codes, func(a, b code) int { return int(int64(a.start) - int64(b.start)) })
-	same, others := 0, 0
-	for _, p := range profiles {
-		for _, l := range p.Pprof.Location {
-			name := l.Line[0].Function.Name
-			if l.Mapping == nil || l.Mapping.File != jitFile || !strings.HasPrefix(name, "Deep.") {
-				continue
-			}
-			i := sort.Search(len(codes), func(i int) bool { return codes[i].end > l.Address })
-			if i < len(codes) && codes[i].start <= l.Address && strings.Contains(codes[i].name, name+"(") {
-				same++
-			} else {
-				others++ // compiled anew since, or wrong
-			}
-		}
-	}
-	if same == 0 || others > 3*same {
-		t.Errorf("the VM names %d addresses as we do, and %d others not", same, others)
-	}
+	slices.SortFunc(codes, func(a, b compiledCode) int { return cmp.Compare(a.start, b.start) })
+	return codes
 }
 
-// TestJavaChurn profiles a program whose code is thrown away and made anew in its place.
+// codeAt returns the code at an address, zero if there is none.
+func codeAt(codes []compiledCode, addr uint64) compiledCode {
+	i := sort.Search(len(codes), func(i int) bool { return codes[i].end > addr })
+	if i < len(codes) && codes[i].start <= addr {
+		return codes[i]
+	}
+	return compiledCode{}
+}
+
+// TestJavaChurn profiles a program whose code is thrown away and made again in its place.
 func TestJavaChurn(t *testing.T) {
 	classes := compileJava(t, "Churn")
-	trial.Run(t, func(t *trial.T) { tryJavaChurn(t, classes) })
+	retrytest.Run(t, func(t *retrytest.T) { tryJavaChurn(t, classes) })
 }
 
-func tryJavaChurn(t *trial.T, classes string) {
-	java := startJava(t, false, "-Xmx64m", "-XX:ReservedCodeCacheSize=8m", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Work*.*", "-cp", classes, "Churn", classes+"/")
+func tryJavaChurn(t *retrytest.T, classes string) {
+	java := startJava(t, false, "-Xmx64m", "-XX:ReservedCodeCacheSize=8m", "-XX:CompileCommand=quiet",
+		"-XX:CompileCommand=dontinline,Work*.*", "-cp", classes, "Churn", classes+"/")
 	defer java.stop()
 	profiles := collect(t, java.session, java.pid, 3*wantedSamples)
 	var all, wrong, unnamed uint64
 	var example []string
 	for _, p := range profiles {
-		for _, sample := range p.Pprof.Sample {
+		for _, sample := range java.samples(p) {
 			frames := jitted(sample)
 			n := uint64(sample.Value[0] / p.Pprof.Period)
-			if slices.Contains(frames, unknownFunction) {
+			if slices.Contains(frames, "[unknown]") {
 				unnamed += n
 			}
 			at := slices.Index(frames, "Work.step")
@@ -275,7 +353,7 @@ func tryJavaChurn(t *trial.T, classes string) {
 	t.Logf("%d samples, %d in methods, %d pages given up, %d resident", samples, all, stats.PagesEvicted, stats.Pages)
 }
 
-// isChurn tells whether the frames, root first, are of a call of Work.step at a position:
+// isChurn reports whether the frames, root first, are of a call of Work.step at a position:
 // by itself, Work.run or the interpreter, and then nothing else but Work and leaves.
 func isChurn(frames []string, at int) bool {
 	interpreted := func(f string) bool { return f == "Interpreter" }

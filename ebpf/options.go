@@ -8,26 +8,22 @@ package ebpf
 import (
 	"fmt"
 
+	"github.com/headwater/headwater/ebpf/profile"
+	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/symbol/debuginfod"
 )
 
 // CommMode says where a process's name (its comm) goes in the profile.
-type CommMode string
+type CommMode = profile.CommMode
 
 // The places for a process's name.
 const (
-	CommNone       CommMode = "none"       // nowhere
-	CommLabel      CommMode = "label"      // a sample label "comm"
-	CommStackframe CommMode = "stackframe" // the root frame of every stack
-	CommBoth       CommMode = "both"       // label and root frame
+	CommNone       = profile.CommNone       // nowhere
+	CommLabel      = profile.CommLabel      // a sample label "comm"
+	CommStackframe = profile.CommStackframe // the root frame of every stack
+	CommBoth       = profile.CommBoth       // label and root frame
 )
-
-// inFrames reports whether the name is the root frame.
-func (m CommMode) inFrames() bool { return m == CommStackframe || m == CommBoth }
-
-// inLabels reports whether the name is a sample label.
-func (m CommMode) inLabels() bool { return m == CommLabel || m == CommBoth }
 
 // Limits of Options.SampleRate, in samples per second and CPU.
 const (
@@ -59,6 +55,9 @@ type Options struct {
 	Demangle symbol.DemangleMode // how C++ and Rust names are shown
 
 	InlineFrames bool               // show functions that were inlined into others
+	Python       bool               // show functions of Python
+	Hotspot      bool               // name the methods that Java VMs compiled
+	V8           bool               // show functions of JavaScript
 	Debuginfod   debuginfod.Options // where to fetch missing debug files; without URLs from nowhere
 
 	// TableBytes limits the kernel memory of unwind tables. When it is short, pages
@@ -77,6 +76,9 @@ func DefaultOptions() Options {
 		Comm:                 CommStackframe,
 		Demangle:             symbol.DemangleNone,
 		InlineFrames:         true,
+		Python:               true,
+		Hotspot:              true,
+		V8:                   true,
 		TableBytes:           DefaultTableBytes,
 	}
 }
@@ -84,7 +86,8 @@ func DefaultOptions() Options {
 // Validate returns an error that names the first field out of range.
 func (o Options) Validate() error {
 	if o.SampleRate < MinSampleRate || o.SampleRate > MaxSampleRate {
-		return fmt.Errorf("sample rate must be between %d and %d samples per second, got %d", MinSampleRate, MaxSampleRate, o.SampleRate)
+		return fmt.Errorf("sample rate must be between %d and %d samples per second, got %d",
+			MinSampleRate, MaxSampleRate, o.SampleRate)
 	}
 	if o.TableBytes < MinTableBytes {
 		return fmt.Errorf("memory for unwind tables must be at least %d bytes, got %d", MinTableBytes, o.TableBytes)
@@ -98,4 +101,20 @@ func (o Options) Validate() error {
 		return fmt.Errorf("invalid comm mode %q, valid values are: none, label, stackframe, both", o.Comm)
 	}
 	return nil
+}
+
+// sampling are the options of the sampler.
+func (o Options) sampling() sampler.Config {
+	return sampler.Config{
+		SampleRate: o.SampleRate, UserStacks: o.UserStacks, KernelStacks: o.KernelStacks, TableBytes: o.TableBytes,
+	}
+}
+
+// profile are the options of profiles.
+func (o Options) profile() profile.Options {
+	return profile.Options{
+		SampleRate: o.SampleRate, Comm: o.Comm, PIDLabel: o.PIDLabel,
+		Demangle: o.Demangle, InlineFrames: o.InlineFrames, Debuginfod: o.Debuginfod,
+		Python: o.Python, Hotspot: o.Hotspot, V8: o.V8,
+	}
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/trial"
+	"github.com/headwater/headwater/ebpf/retrytest"
 )
 
 // flooding is the variable by which TestSignalFrames starts itself as the
@@ -28,7 +28,7 @@ func TestSignalFrames(t *testing.T) {
 		flood()
 		return
 	}
-	trial.Run(t, trySignalFrames)
+	retrytest.Run(t, trySignalFrames)
 }
 
 // flood has a goroutine, deep in calls, that sends signals to its own thread.
@@ -61,7 +61,7 @@ func floodedLeaf(end time.Time) (signals int) {
 	return signals
 }
 
-func trySignalFrames(t *trial.T) {
+func trySignalFrames(t *retrytest.T) {
 	o := DefaultOptions()
 	o.Comm, o.SampleRate = CommLabel, 249
 	const name = "hwflooded"
@@ -122,7 +122,7 @@ func trySignalFrames(t *trial.T) {
 	t.Logf("%d samples in a signal handler, %d of them with what it interrupted", handling, whole)
 	tolerated := int64(0)
 	if runtime.GOARCH == "arm64" {
-		tolerated = handling / 20 // there, frame records do not tell where the stack is that a first sample goes on in
+		tolerated = handling / 20 // there, frame records do not show on which stack a first sample goes on
 	}
 	if handling < 20 || handling-whole > tolerated {
 		t.Errorf("%d of %d samples in a signal handler are whole, want all but %d of 20 or more", whole, handling, tolerated)

@@ -1,102 +1,60 @@
 package ebpf
 
 import (
-	"cmp"
-	"fmt"
-	"maps"
-	"slices"
-
-	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/profile"
+	"github.com/headwater/headwater/ebpf/sampler"
 )
 
-// maxBinaries bounds the distinct places where incomplete stacks are counted.
-const maxBinaries = 4096
-
-// shownBinaries is how many of them Stats has.
-const shownBinaries = 50
-
-// binaryKey is where and why stacks ended early.
-type binaryKey struct {
-	exe     uint32
-	outcome unwind.Outcome
-}
-
-func newStats() Stats {
-	return Stats{
-		Outcomes:       map[string]uint64{},
-		KnownSymbols:   map[string]uint64{},
-		UnknownSymbols: map[string]uint64{},
-		UnknownModules: map[string]uint64{},
-	}
-}
-
-// countOutcome counts how a sample's user part ended.
-func (s *Session) countOutcome(sample *kernel.Sample) {
-	s.stats.Outcomes[sample.Outcome.String()]++
-	if !hasUserPart(sample.Outcome) || sample.Outcome.Complete() {
-		return
-	}
-	key := binaryKey{outcome: sample.Outcome}
-	if n := len(sample.User); n > 0 {
-		key.exe = sample.User[n-1].Exe
-	}
-	if _, ok := s.binary[key]; ok || len(s.binary) < maxBinaries {
-		s.binary[key]++
-	}
-}
-
-func (s *Session) countSymbols(service string, c symbolCounts) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stats.KnownSymbols[service] += c.known
-	s.stats.UnknownSymbols[service] += c.unknown
-	s.stats.UnknownModules[service] += c.noModule
-}
-
-// Stats returns counters since Start and gauges of the present state.
+// Stats returns counters since Start and gauges of the present state, which after Close is
+// that of the end.
 func (s *Session) Stats() Stats {
-	s.mu.Lock()
-	out := s.stats
-	out.Outcomes = maps.Clone(out.Outcomes)
-	out.KnownSymbols = maps.Clone(out.KnownSymbols)
-	out.UnknownSymbols = maps.Clone(out.UnknownSymbols)
-	out.UnknownModules = maps.Clone(out.UnknownModules)
-	binaries, unnamed := maps.Clone(s.binary), maps.Clone(s.unnamed)
-	s.mu.Unlock()
-
-	out.Binaries = s.describeBinaries(binaries)
-	out.Unnamed = s.describeUnnamed(unnamed, out.UnknownModules)
-	out.Errors = s.tracker.Errors()
-	out.Processes, out.Executables = s.tracker.Counts()
-	usage := s.kernel.Tables().Usage()
-	out.Pages, out.PagesEvicted = usage.Pages, usage.Evicted
-	out.Rows, out.RowBytes, out.UsedBytes, out.TableBytes = usage.Rows, usage.RowBytes, usage.Used, usage.Reserved
-	if err := s.symbolizer.KernelStatus().Err; err != nil {
-		out.Errors["kernel symbols: "+err.Error()]++
+	if last := s.last.Load(); last != nil {
+		return *last
 	}
-	for file, problem := range s.symbolizer.Problems() {
-		out.Errors[fmt.Sprintf("debug info of %s: %v", file, problem)]++
-	}
-	if c, err := s.kernel.Counters(); err == nil {
-		out.Expected, out.Idle, out.Ignored, out.Lost = c.Expected, c.Idle, c.Ignored, c.Lost
-		out.Copies, out.CopiedBytes, out.Uncopied = c.Copies, c.CopiedBytes, c.Uncopied
-		out.Delivered = c.Ticks - c.Idle - c.Lost
-	}
+	var out Stats
+	sampling, err := s.sampler.Stats()
+	out.addSampling(&sampling, err == nil)
+	profiles := s.profiles.Stats()
+	out.addProfiles(&profiles)
+	late, hanging, refused := s.files.Counts()
+	out.FilesLate, out.FilesHanging, out.FilesRefused = uint64(late), uint64(hanging), refused
+	out.Errors = errorsOf(&sampling, &profiles)
+	out.LimitHits = limitHits(sampling.LimitHits, profiles.LimitHits)
 	return out
 }
 
-func (s *Session) describeBinaries(counts map[binaryKey]uint64) []BinaryStats {
-	var out []BinaryStats
-	for key, n := range counts {
-		b := BinaryStats{File: unknownFunction, Outcome: key.outcome.String(), Samples: n}
-		if e := s.tracker.Executable(key.exe); e != nil {
-			b.File, b.BuildID = e.Path, e.BuildID
-		}
-		out = append(out, b)
+// keepStats keeps the figures of a session that ends. What nobody has collected is lost.
+func (s *Session) keepStats() {
+	last := s.Stats()
+	if used := last.profiled + last.Ignored; last.Delivered > used {
+		last.Lost[LostToTheEnd], last.Delivered = last.Delivered-used, used
 	}
-	slices.SortFunc(out, func(a, b BinaryStats) int {
-		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.File, b.File), cmp.Compare(a.Outcome, b.Outcome))
-	})
-	return out[:min(len(out), shownBinaries)]
+	s.last.Store(&last)
+}
+
+// maxErrors bounds the distinct errors of Stats.
+const maxErrors = 512
+
+// errorsOf returns what cost names or stacks, and how often.
+func errorsOf(sampling *sampler.Stats, profiles *profile.Stats) map[string]uint64 {
+	all := limit.Texts{Most: maxErrors}
+	for text, n := range sampling.Errors {
+		all.Add(text, n)
+	}
+	for _, text := range profiles.Errors {
+		all.Add(text, 1)
+	}
+	return all.Counts()
+}
+
+// limitHits adds up how often readers of foreign bytes stopped at a bound.
+func limitHits(parts ...map[limit.Reader]uint64) map[string]uint64 {
+	sum := map[string]uint64{}
+	for _, hits := range parts {
+		for reader, n := range hits {
+			sum[string(reader)] += n
+		}
+	}
+	return sum
 }

@@ -6,12 +6,13 @@ import (
 	"github.com/grafana/river/ast"
 	"github.com/grafana/river/encoding/riverjson"
 	"github.com/grafana/river/vm"
+
+	"github.com/headwater/headwater/component/common/config"
 )
 
-// codecMu is held while River's library turns text into Go values or these into
-// JSON. What it finds out about a Go type it keeps in a map of its own that has no
-// lock, so two of these at the same time can end the process ("concurrent map
-// writes").
+// codecMu is held while River's library turns text into Go values, or Go values into
+// JSON. The library caches what it learns about a Go type in a map without a lock, so
+// two calls at the same time can end the process ("concurrent map writes").
 var codecMu sync.Mutex
 
 // decodeBody evaluates body in scope and stores the result in the struct that
@@ -22,10 +23,11 @@ func decodeBody(body ast.Body, scope *vm.Scope, into interface{}) error {
 	return vm.New(body).Evaluate(scope, into)
 }
 
-// marshalBody returns a struct with River tags, or a map, in River's JSON. It
-// panics on anything else.
+// marshalBody returns a struct with River tags, or a map, in River's JSON, without the
+// passwords of URLs. It panics on anything else.
 func marshalBody(value interface{}) ([]byte, error) {
 	codecMu.Lock()
 	defer codecMu.Unlock()
-	return riverjson.MarshalBody(value)
+	body, err := riverjson.MarshalBody(value)
+	return config.HidePasswords(body), err
 }

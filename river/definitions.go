@@ -6,9 +6,9 @@ import (
 	"github.com/grafana/river/ast"
 )
 
-// definitions are the custom components that blocks of one configuration may
-// use: those that it declares, those that it imports under a name of its own,
-// and those of the configuration around it. It is not changed once built, but
+// definitions are the custom components that blocks of one configuration may use:
+// those that it declares, those that it imports under a namespace, and those of the
+// configuration around it. It is not changed once built, but
 // imports may get new content.
 type definitions struct {
 	parent   *definitions

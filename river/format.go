@@ -17,7 +17,7 @@ func Format(name string, text []byte) ([]byte, error) {
 	file, err := parser.ParseFile(name, text)
 	var diags diag.Diagnostics
 	if errors.As(err, &diags) {
-		return nil, &LoadError{Diagnostics: diags, files: map[string][]byte{name: text}}
+		return nil, &LoadError{Diagnostics: diags, Files: map[string][]byte{name: text}}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("parsing %s: %w", name, err)

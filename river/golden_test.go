@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestInvalid loads every testdata/invalid/*.river and compares what the user
 // sees with the .error file of the same name. The texts are those of Grafana

@@ -6,6 +6,9 @@ import (
 	"github.com/grafana/river/ast"
 	"github.com/grafana/river/diag"
 	"github.com/grafana/river/vm"
+
+	"github.com/headwater/headwater/river/internal/dag"
+	"github.com/headwater/headwater/river/internal/source"
 )
 
 // A node is what the runtime makes of one block.
@@ -21,14 +24,14 @@ type node interface {
 	// goroutines.
 	evaluate() error
 
-	// exported is what references to the node see: a value that River can
-	// encode, or nil if there is nothing to see.
+	// exported returns the value of references to the node, which River can encode, or
+	// nil if there is nothing to refer to.
 	exported() interface{}
 }
 
 // graph holds the nodes of one configuration. It is not changed once built.
 type graph struct {
-	*dag[node]
+	*dag.Graph[node]
 	byID        map[string]node
 	blocks      map[node]*ast.BlockStmt
 	standard    *vm.Scope
@@ -37,20 +40,20 @@ type graph struct {
 	definitions *definitions   // custom components that the blocks may use
 }
 
-func newGraph(m *module, source *Source, arguments map[string]any, outer *definitions) *graph {
+func newGraph(m *module, text *Source, arguments map[string]any, outer *definitions) *graph {
 	return &graph{
-		dag:       newDAG[node](),
+		Graph:     dag.New[node](),
 		byID:      map[string]node{},
 		blocks:    map[node]*ast.BlockStmt{},
-		standard:  scopeIn(m.r.standard, source.folder),
-		source:    source,
+		standard:  scopeIn(m.r.standard, text.Folder),
+		source:    text,
 		arguments: arguments,
 		definitions: &definitions{
 			parent:   outer,
 			declares: map[string]*ast.BlockStmt{},
 			imports:  map[string]*importNode{},
-			folder:   source.folder,
-			files:    source.files,
+			folder:   text.Folder,
+			files:    text.Files,
 		},
 	}
 }
@@ -61,7 +64,7 @@ func scopeIn(standard *vm.Scope, folder string) *vm.Scope {
 }
 
 func (g *graph) insert(n node, block *ast.BlockStmt) {
-	g.add(n)
+	g.Add(n)
 	g.byID[n.id()] = n
 	g.blocks[n] = block
 }
@@ -69,7 +72,7 @@ func (g *graph) insert(n node, block *ast.BlockStmt) {
 // runnables returns the nodes to run in the order of the text.
 func (g *graph) runnables() []runnable {
 	var found []runnable
-	for _, n := range g.nodes {
+	for _, n := range g.Nodes() {
 		if r, ok := n.(runnable); ok {
 			found = append(found, r)
 		}
@@ -80,7 +83,7 @@ func (g *graph) runnables() []runnable {
 // instances returns the nodes that are components in the order of the text.
 func (g *graph) instances() []instance {
 	var found []instance
-	for _, n := range g.nodes {
+	for _, n := range g.Nodes() {
 		if c, ok := n.(instance); ok {
 			found = append(found, c)
 		}
@@ -91,17 +94,17 @@ func (g *graph) instances() []instance {
 // wire connects every node with those that its block refers to.
 func (g *graph) wire() diag.Diagnostics {
 	var diags diag.Diagnostics
-	for _, n := range g.nodes {
+	for _, n := range g.Nodes() {
 		block := g.blocks[n]
 		switch n := n.(type) {
 		case *declareNode:
 			for _, used := range g.definitionsUsed(block.Body) {
-				g.connect(n, used)
+				g.Connect(n, used)
 			}
 			continue // nothing outside can be referred to
 		case *customNode:
 			for _, imported := range g.importsUsed(block) {
-				g.connect(n, imported)
+				g.Connect(n, imported)
 			}
 		}
 		if block == nil {
@@ -110,7 +113,7 @@ func (g *graph) wire() diag.Diagnostics {
 		references, unresolved := g.references(block.Body)
 		diags = append(diags, unresolved...)
 		for _, to := range references {
-			g.connect(n, to)
+			g.Connect(n, to)
 		}
 	}
 	return diags
@@ -130,7 +133,7 @@ func (g *graph) definitionsUsed(body ast.Body) []node {
 			continue
 		}
 		if declare := g.definitions.declares[block.Name[0]]; declare != nil {
-			used = append(used, g.byID[blockID(declare)])
+			used = append(used, g.byID[source.BlockID(declare)])
 		} else if imported := g.definitions.imports[block.Name[0]]; imported != nil {
 			used = append(used, imported)
 		}
@@ -165,7 +168,7 @@ func (g *graph) importsUsed(block *ast.BlockStmt) []node {
 
 func (g *graph) checkCycles() diag.Diagnostics {
 	var diags diag.Diagnostics
-	for _, cycle := range g.cycles() {
+	for _, cycle := range g.Cycles() {
 		ids := make([]string, len(cycle))
 		for i, n := range cycle {
 			ids[i] = n.id()
@@ -175,7 +178,7 @@ func (g *graph) checkCycles() diag.Diagnostics {
 			Message:  "cycle: " + strings.Join(ids, ", "),
 		})
 	}
-	for _, n := range g.selfReferences() {
+	for _, n := range g.SelfReferences() {
 		diags.Add(diag.Diagnostic{
 			Severity: diag.SeverityLevelError,
 			Message:  "self reference: " + n.id(),

@@ -7,16 +7,18 @@ import (
 
 	"github.com/grafana/river/ast"
 	"github.com/grafana/river/diag"
+
+	"github.com/headwater/headwater/river/internal/source"
 )
 
-// The names of the blocks that are no components.
+// The names of blocks that are not components.
 const (
 	argumentName = "argument"
 	exportName   = "export"
 	declareName  = "declare"
 )
 
-// graphBuilder makes the graph of a source.
+// graphBuilder makes the graph of a text.
 type graphBuilder struct {
 	*module
 	*graph
@@ -24,12 +26,12 @@ type graphBuilder struct {
 	diags    diag.Diagnostics
 }
 
-// buildGraph makes the graph of a source. Nodes of the graph in force that the
-// source still describes are taken over, but not touched: if there are
-// diagnostics, the graph in force stays as it is.
-func (m *module) buildGraph(source *Source, arguments map[string]any, outer *definitions) (*graph, diag.Diagnostics) {
-	b := &graphBuilder{module: m, graph: newGraph(m, source, arguments, outer), previous: m.graph.Load()}
-	components := b.insertConfigBlocks(source.blocks)
+// buildGraph makes the graph of a text. It takes over nodes of the current graph that
+// the text still describes, without changing them: if there are diagnostics, the
+// current graph stays as it is.
+func (m *module) buildGraph(text *Source, arguments map[string]any, outer *definitions) (*graph, diag.Diagnostics) {
+	b := &graphBuilder{module: m, graph: newGraph(m, text, arguments, outer), previous: m.graph.Load()}
+	components := b.insertConfigBlocks(text.Blocks)
 	b.checkArguments()
 	b.insertComponents(components)
 	b.diags = append(b.diags, b.wire()...)
@@ -38,8 +40,8 @@ func (m *module) buildGraph(source *Source, arguments map[string]any, outer *def
 	return b.graph, b.diags
 }
 
-// insertConfigBlocks adds all nodes that are no components, and returns the
-// blocks that are.
+// insertConfigBlocks adds the nodes of all blocks that are not components, and returns
+// the blocks of components.
 func (b *graphBuilder) insertConfigBlocks(blocks []*ast.BlockStmt) (components []*ast.BlockStmt) {
 	settings := map[string]*ast.BlockStmt{}
 	for _, block := range blocks {
@@ -54,7 +56,7 @@ func (b *graphBuilder) insertConfigBlocks(blocks []*ast.BlockStmt) (components [
 		case name == argumentName, name == exportName:
 			b.insertArgumentOrExport(block)
 		case refusedBlock(name) != "":
-			b.diags.Add(errorAt(block, "%s", refusedBlock(name)))
+			b.diags.Add(source.ErrorAt(block, "%s", refusedBlock(name)))
 		default:
 			components = append(components, block)
 		}
@@ -87,23 +89,23 @@ func (b *graphBuilder) noteSetting(settings map[string]*ast.BlockStmt, block *as
 	name := block.GetBlockName()
 	switch first := settings[name]; {
 	case b.module.parent != nil:
-		b.diags.Add(errorAt(block, "%s block not allowed inside a module", name))
+		b.diags.Add(source.ErrorAt(block, "%s block not allowed inside a module", name))
 	case first != nil:
-		b.diags.Add(errorAt(block, "%q block already declared at %s", name, ast.StartPos(first).Position()))
+		b.diags.Add(source.ErrorAt(block, "%q block already declared at %s", name, ast.StartPos(first).Position()))
 	default:
 		settings[name] = block
 	}
 }
 
 func (b *graphBuilder) insertDeclare(block *ast.BlockStmt) {
-	id := blockID(block)
+	id := source.BlockID(block)
 	switch {
 	case block.Label == declareName:
-		b.diags.Add(errorAt(block, "'declare' is not a valid label for a declare block"))
+		b.diags.Add(source.ErrorAt(block, "'declare' is not a valid label for a declare block"))
 	case block.Label == "":
-		b.diags.Add(errorAtName(block, len(id), "declare blocks must have a label, the name of the component"))
+		b.diags.Add(source.ErrorAtName(block, len(id), "declare blocks must have a label, the name of the component"))
 	case b.byID[id] != nil:
-		b.diags.Add(errorAtName(block, len(id), "cannot add declare node %q; node with same ID already exists", id))
+		b.diags.Add(source.ErrorAtName(block, len(id), "cannot add declare node %q; node with same ID already exists", id))
 	default:
 		b.definitions.declares[block.Label] = block
 		b.insert(&declareNode{nodeID: id}, block)
@@ -111,13 +113,14 @@ func (b *graphBuilder) insertDeclare(block *ast.BlockStmt) {
 }
 
 func (b *graphBuilder) insertImport(block *ast.BlockStmt) {
-	id := blockID(block)
+	id := source.BlockID(block)
 	switch {
 	case block.Label == "":
-		b.diags.Add(errorAtName(block, len(id), "%s blocks must have a label, the namespace of what is imported", id))
+		b.diags.Add(source.ErrorAtName(block, len(id), "%s blocks must have a label, the namespace of what is imported", id))
 	case b.declaredBefore(block):
 	case b.definitions.imports[block.Label] != nil:
-		b.diags.Add(errorAt(block, "the namespace %s is taken by %s already", block.Label, b.definitions.imports[block.Label].id()))
+		b.diags.Add(source.ErrorAt(block, "the namespace %s is taken by %s already", block.Label,
+			b.definitions.imports[block.Label].id()))
 	default:
 		n, ok := b.previous.byID[id].(*importNode)
 		if !ok {
@@ -132,7 +135,7 @@ func (b *graphBuilder) insertArgumentOrExport(block *ast.BlockStmt) {
 	name := block.GetBlockName()
 	switch {
 	case b.module.parent == nil:
-		b.diags.Add(errorAt(block, "%s blocks only allowed inside a module", name))
+		b.diags.Add(source.ErrorAt(block, "%s blocks only allowed inside a module", name))
 	case b.declaredBefore(block):
 	case name == argumentName:
 		b.insert(newArgumentNode(block), block)
@@ -143,10 +146,10 @@ func (b *graphBuilder) insertArgumentOrExport(block *ast.BlockStmt) {
 
 // declaredBefore notes a diagnostic if there is a node with the block's ID.
 func (b *graphBuilder) declaredBefore(block *ast.BlockStmt) bool {
-	id := blockID(block)
+	id := source.BlockID(block)
 	first := b.byID[id]
 	if first != nil {
-		b.diags.Add(errorAt(block, "%q block already declared at %s", id, ast.StartPos(b.blocks[first]).Position()))
+		b.diags.Add(source.ErrorAt(block, "%q block already declared at %s", id, ast.StartPos(b.blocks[first]).Position()))
 	}
 	return first != nil
 }
@@ -166,15 +169,16 @@ func (b *graphBuilder) checkArguments() {
 func (b *graphBuilder) insertComponents(blocks []*ast.BlockStmt) {
 	declared := make(map[string]*ast.BlockStmt, len(blocks))
 	for _, block := range blocks {
-		id, name := blockID(block), block.GetBlockName()
+		id, name := source.BlockID(block), block.GetBlockName()
 		if first := declared[id]; first != nil {
-			b.diags.Add(errorAtName(block, len(id), "Component %s already declared at %s", id, ast.StartPos(first).Position()))
+			b.diags.Add(source.ErrorAtName(block, len(id), "Component %s already declared at %s", id,
+				ast.StartPos(first).Position()))
 			continue
 		}
 		declared[id] = block
 		n, reason := b.componentFor(block)
 		if reason != "" {
-			b.diags.Add(errorAtName(block, len(name), "%s", reason))
+			b.diags.Add(source.ErrorAtName(block, len(name), "%s", reason))
 			continue
 		}
 		b.insert(n, block)
@@ -182,23 +186,24 @@ func (b *graphBuilder) insertComponents(blocks []*ast.BlockStmt) {
 	b.checkLabels(declared)
 }
 
-// checkLabels refuses a custom component without a label beside one of the same
-// name with a label: a reference such as name.x could mean either.
+// checkLabels refuses a custom component without a label if another one of the same
+// name has a label: a reference such as name.x could mean either.
 func (b *graphBuilder) checkLabels(declared map[string]*ast.BlockStmt) {
 	for id, block := range declared {
 		if block.Label == "" || !b.definitions.isCustom(block.Name[0]) {
 			continue
 		}
 		if plain := declared[block.GetBlockName()]; plain != nil {
-			b.diags.Add(errorAtName(block, len(id), "component %q is also used without a label at %s", block.GetBlockName(), ast.StartPos(plain).Position()))
+			b.diags.Add(source.ErrorAtName(block, len(id), "component %q is also used without a label at %s",
+				block.GetBlockName(), ast.StartPos(plain).Position()))
 		}
 	}
 }
 
-// componentFor returns the node of a component's block: that of the graph in
-// force if it is of the same kind.
+// componentFor returns the node of a component's block: the one of the current graph if
+// it is of the same kind.
 func (b *graphBuilder) componentFor(block *ast.BlockStmt) (n node, reason string) {
-	id, name := blockID(block), block.GetBlockName()
+	id, name := source.BlockID(block), block.GetBlockName()
 	known := b.previous.byID[id]
 	switch registration, found := b.r.options.Registry.Get(name); {
 	case b.definitions.isCustom(block.Name[0]):

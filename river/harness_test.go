@@ -65,7 +65,7 @@ func (h *host) load(text string) error {
 }
 
 // runs loads text, runs it until the test ends or the function returned is
-// called, and checks that no goroutine is left behind.
+// called, and checks that no goroutine is left.
 func (h *host) runs(text string) (stop func()) {
 	h.t.Helper()
 	before := goruntime.NumGoroutine()

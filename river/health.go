@@ -52,7 +52,7 @@ func (n *componentNode) currentHealth() component.Health {
 	var own component.Health
 	if err := protect(func() error { own = reporter.CurrentHealth(); return nil }); err != nil {
 		logPanic(n.logger, "component panicked in CurrentHealth", err)
-		own = healthNow(component.HealthTypeUnhealthy, fmt.Sprintf("component cannot tell its health: %s", err))
+		own = healthNow(component.HealthTypeUnhealthy, fmt.Sprintf("component cannot report its health: %s", err))
 	}
 	return component.LeastHealthy(worst, own)
 }

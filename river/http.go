@@ -24,16 +24,19 @@ const componentPath = "/api/v0/component/"
 // HTTPOptions configures a Handler.
 type HTTPOptions struct {
 	Gatherer prometheus.Gatherer // what /metrics shows
-	Reload   func() error        // loads the configuration anew
+	Reload   func() error        // loads the configuration again
 	PProf    bool                // serve /debug/pprof/
 	UIPrefix string              // where the pages and the web API are; "" means /
+
+	ListenAddr   string   // "host:port" that it is served on, a host name that is answered to
+	AllowedHosts []string // further host names; "*" stands for all
 }
 
-// Handler serves the runtime's state and API, behind the credentials that the
-// http block demands:
+// Handler serves the runtime's state and API, to clients that the http block lets in,
+// under this machine's names and addresses:
 //
 //	/-/ready /-/healthy         for probes
-//	/-/reload                   load the configuration anew
+//	/-/reload                   load the configuration again
 //	/metrics /debug/pprof/
 //	/api/v0/component/ID/       what components serve themselves
 //	PREFIX/api/v0/web/components[/ID]
@@ -63,7 +66,7 @@ func (r *Runtime) Handler(options HTTPOptions) http.Handler {
 	for _, page := range []string{"{$}", "graph", "graph/", "component/", "assets/"} {
 		mux.Handle("GET "+base+page, pages)
 	}
-	return r.authenticated(mux)
+	return newHostGuard(options.ListenAddr, options.AllowedHosts, r.authenticated(mux))
 }
 
 func handlePProf(mux *http.ServeMux) {

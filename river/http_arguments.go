@@ -30,8 +30,8 @@ type BasicAuthArguments struct {
 	Password rivertypes.Secret `river:"password,attr"`
 }
 
-// FilterArguments say which requests need the credentials: those whose path
-// begins with one of Paths, or all but those.
+// FilterArguments say which requests need the credentials: those whose path begins
+// with one of Paths, or, without Matching, all others.
 type FilterArguments struct {
 	Paths    []string `river:"paths,attr,optional"`
 	Matching bool     `river:"authenticate_matching_paths,attr,optional"`
@@ -41,7 +41,7 @@ type FilterArguments struct {
 // needs the credentials.
 func (f *FilterArguments) SetToDefault() { f.Matching = true }
 
-// httpSettings are the http block in force.
+// httpSettings are the current http block.
 type httpSettings struct {
 	tls  *tls.Config // nil: plain HTTP
 	auth *AuthArguments
@@ -88,7 +88,7 @@ func (a *AuthArguments) allows(req *http.Request) bool {
 		return true
 	}
 	username, password, ok := req.BasicAuth()
-	// Both are compared, and in constant time, so that the time tells nothing.
+	// Both are compared, and in constant time, so that the time gives nothing away.
 	rightName := equalSecrets(username, a.Basic.Username)
 	rightPassword := equalSecrets(password, string(a.Basic.Password))
 	return ok && rightName && rightPassword

@@ -37,8 +37,9 @@ func newAuthority(t *testing.T) *authority {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	require.NoError(t, err)
@@ -53,14 +54,17 @@ func (a *authority) issue(name string) (cert, key []byte) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(a.t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, private.Public(), a.key)
 	require.NoError(a.t, err)
 	encoded, err := x509.MarshalPKCS8PrivateKey(private)
 	require.NoError(a.t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
 }
 
 // serves serves the runtime's handler on a listener of its own.
@@ -68,7 +72,8 @@ func (h *host) serves() (addr string) {
 	h.t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(h.t, err)
-	server := &http.Server{Handler: h.Handler(HTTPOptions{Gatherer: prometheus.NewRegistry()}), ErrorLog: log.New(io.Discard, "", 0)}
+	server := &http.Server{Handler: h.Handler(HTTPOptions{Gatherer: prometheus.NewRegistry()}),
+		ErrorLog: log.New(io.Discard, "", 0)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -81,7 +86,8 @@ func (h *host) serves() (addr string) {
 // fetch makes one request on a connection of its own. It returns the answer's
 // status, its protocol, and the name in the server's certificate.
 func fetch(url string, config *tls.Config) (status int, proto, name string, err error) {
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, ForceAttemptHTTP2: true}}
+	client := &http.Client{Timeout: 10 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, ForceAttemptHTTP2: true}}
 	response, err := client.Get(url)
 	if err != nil {
 		return 0, "", "", err
@@ -115,7 +121,8 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 200, status)
 
-	block := fmt.Sprintf("http {\n tls {\n cert_file = %q\n key_file = %q\n min_version = \"TLS13\"\n %%s }\n}", certFile, keyFile)
+	block := fmt.Sprintf("http {\n tls {\n cert_file = %q\n key_file = %q\n min_version = \"TLS13\"\n %%s }\n}",
+		certFile, keyFile)
 	require.NoError(t, h.load(fmt.Sprintf(block, "")))
 	require.Equal(t, "https", h.Scheme())
 	status, proto, name, err := fetch("https://"+addr+"/-/ready", client)
@@ -142,18 +149,22 @@ func TestTLS(t *testing.T) {
 	write("cert", cert)
 
 	// A client without a certificate is sent away, one with is not.
-	require.NoError(t, h.load(fmt.Sprintf(block, fmt.Sprintf("client_ca_file = %q\n client_auth_type = \"RequireAndVerifyClientCert\"\n", caFile))))
+	require.NoError(t,
+		h.load(fmt.Sprintf(block,
+			fmt.Sprintf("client_ca_file = %q\n client_auth_type = \"RequireAndVerifyClientCert\"\n", caFile))))
 	_, _, _, err = fetch("https://"+addr+"/-/ready", client)
 	require.Error(t, err)
 	pair, err := tls.X509KeyPair(ca.issue("client"))
 	require.NoError(t, err)
-	status, _, _, err = fetch("https://"+addr+"/-/ready", &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}})
+	status, _, _, err = fetch("https://"+addr+"/-/ready",
+		&tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}})
 	require.NoError(t, err)
 	require.Equal(t, 200, status)
 
-	// What cannot be used leaves the last in force.
+	// Settings that cannot be used leave the last ones in place.
 	err = h.load("http {\n tls {\n cert_file = \"nowhere\"\n key_file = \"nowhere\"\n }\n}")
-	require.EqualError(t, err, "c.river:1:1: Failed to evaluate service: failed to read cert_file: open nowhere: no such file or directory")
+	require.EqualError(t, err,
+		"c.river:1:1: Failed to evaluate service: failed to read cert_file: open nowhere: no such file or directory")
 	require.Equal(t, "https", h.Scheme())
 	require.NoError(t, h.load(``))
 	require.Equal(t, "http", h.Scheme())
@@ -164,8 +175,12 @@ func TestTLSFromText(t *testing.T) {
 	ca := newAuthority(t)
 	cert, key := ca.issue("text")
 	addr := h.serves()
-	require.NoError(t, h.load(fmt.Sprintf("http {\n tls {\n cert_pem = `%s`\n key_pem = `%s`\n client_ca_pem = `%s`\n client_auth_type = \"VerifyClientCertIfGiven\"\n cipher_suites = [\"TLS_AES_128_GCM_SHA256\"]\n curve_preferences = [\"X25519\"]\n max_version = \"TLS13\"\n }\n}",
-		bytes.TrimSpace(cert), bytes.TrimSpace(key), bytes.TrimSpace(ca.pem))))
+	require.NoError(t,
+		h.load(fmt.Sprintf(
+			"http {\n tls {\n cert_pem = `%s`\n key_pem = `%s`\n client_ca_pem = `%s`\n client_auth_type = "+
+				"\"VerifyClientCertIfGiven\"\n cipher_suites = [\"TLS_AES_128_GCM_SHA256\"]\n curve_preferences = [\"X25519\"]\n "+
+				"max_version = \"TLS13\"\n }\n}",
+			bytes.TrimSpace(cert), bytes.TrimSpace(key), bytes.TrimSpace(ca.pem))))
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
 	_, _, name, err := fetch("https://"+addr+"/-/ready", &tls.Config{RootCAs: pool})
@@ -185,7 +200,8 @@ func TestAuth(t *testing.T) {
 	}{
 		{"", []string{"/-/ready", "/metrics", "/"}, nil},
 		{`filter { paths = ["/metrics", "/api"] }`, []string{"/metrics", "/api/v0/web/components"}, []string{"/-/ready"}},
-		{"filter {\n paths = [\"/-/\"]\n authenticate_matching_paths = false\n }", []string{"/metrics", "/"}, []string{"/-/ready"}},
+		{"filter {\n paths = [\"/-/\"]\n authenticate_matching_paths = false\n }", []string{"/metrics", "/"},
+			[]string{"/-/ready"}},
 	} {
 		h := newHost(t)
 		require.NoError(t, h.load("http {\n auth {\n"+basic+"\n"+test.filter+"\n}\n}"))

@@ -123,7 +123,8 @@ func TestComponentsAPI(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(body), &info))
 	updated := info["health"].(map[string]interface{})["updatedTime"].(string)
 	want := `{
-		"name": "test.value", "type": "block", "localID": "test.value.a", "moduleID": "", "label": "a", "pages": "/api/v0/component/test.value.a/",
+		"name": "test.value", "type": "block", "localID": "test.value.a", "moduleID": "", "label": "a",
+		"pages": "/api/v0/component/test.value.a/",
 		"referencesTo": [], "referencedBy": ["test.sink.b"],
 		"health": {"state": "unknown", "message": "component created", "updatedTime": "` + updated + `"},
 		"original": "",
@@ -155,7 +156,7 @@ func TestMisbehavingInfo(t *testing.T) {
 		}
 	}
 	_, message := s.health("test.value.c")
-	require.Equal(t, "component cannot tell its health: panic: health boom", message)
+	require.Equal(t, "component cannot report its health: panic: health boom", message)
 	code, body := s.get("/metrics")
 	require.Equal(t, 200, code)
 	require.Contains(t, body, `agent_component_controller_running_components{controller_id="",health_type="unhealthy"} 1`)
@@ -234,7 +235,8 @@ func TestPProf(t *testing.T) {
 func TestPages(t *testing.T) {
 	for prefix, base := range map[string]string{"/ui/": "/ui/", "/ui": "/ui/", "": "/", "/": "/"} {
 		s := newSite(t, HTTPOptions{UIPrefix: prefix})
-		for _, page := range []string{"", "graph", "graph/module.file.a", "component/test.value.a", "component/module.file.a/test.value.b"} {
+		for _, page := range []string{"", "graph", "graph/module.file.a", "component/test.value.a",
+			"component/module.file.a/test.value.b"} {
 			code, body := s.get(base + page)
 			require.Equal(t, 200, code, page)
 			require.True(t, strings.HasPrefix(body, "<!DOCTYPE html>"))
@@ -279,7 +281,8 @@ func TestModulePages(t *testing.T) {
 	code, body = s.get("/api/v0/web/modules/wrapper.w/components")
 	require.Equal(t, 200, code)
 	require.Contains(t, body, `"localID":"test.value.inner"`)
-	for _, path := range []string{"modules/wrapper.w", "modules/nowhere/components", "components/wrapper.w/test.value.gone", "components/nowhere/x"} {
+	for _, path := range []string{"modules/wrapper.w", "modules/nowhere/components",
+		"components/wrapper.w/test.value.gone", "components/nowhere/x"} {
 		code, _ := s.get("/api/v0/web/" + path)
 		require.Equal(t, 404, code, path)
 	}

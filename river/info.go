@@ -10,6 +10,7 @@ import (
 	"github.com/go-kit/log/level"
 
 	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/common/config"
 )
 
 // ComponentInfo describes a loaded component. Its JSON is that of the Grafana
@@ -156,11 +157,11 @@ func (m *module) describe(g *graph, n instance) ComponentInfo {
 		LocalID:      n.id(),
 		ModuleID:     m.id,
 		Label:        n.label(),
-		ReferencesTo: componentIDs(g.dependencies[n]),
-		ReferencedBy: componentIDs(g.dependants[n]),
+		ReferencesTo: componentIDs(g.Dependencies(n)),
+		ReferencedBy: componentIDs(g.Dependants(n)),
 		Health: ComponentInfoHealth{
 			State:       health.Health.String(),
-			Message:     health.Message,
+			Message:     string(config.HidePasswords([]byte(health.Message))),
 			UpdatedTime: health.UpdateTime,
 		},
 		Arguments: json.RawMessage("[]"),

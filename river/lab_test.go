@@ -106,7 +106,8 @@ func (l *lab) registry(t *testing.T) component.Registry {
 			}},
 		component.Registration{Name: "local.file", Args: textFileArgs{}, Exports: textFileExports{}, Build: l.buildTextFile},
 		git.Registration(),
-		component.Registration{Name: "test.spans", Args: spanSinkArgs{}, Exports: otelcol.ConsumerExports{}, Build: l.buildSpanSink},
+		component.Registration{Name: "test.spans", Args: spanSinkArgs{}, Exports: otelcol.ConsumerExports{},
+			Build: l.buildSpanSink},
 	)
 	require.NoError(t, err)
 	return registry

@@ -11,6 +11,7 @@ import (
 	"github.com/go-kit/log/level"
 
 	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/common/config"
 )
 
 // LogLevel is the least severe level that is logged: debug, info, warn or error.
@@ -28,7 +29,7 @@ func (l *LogLevel) UnmarshalText(text []byte) error {
 // MarshalText implements encoding.TextMarshaler.
 func (l LogLevel) MarshalText() ([]byte, error) { return []byte(l), nil }
 
-// severity ranks the names of levels; 0 means that the name is none.
+// severity ranks the names of levels; 0 means that the name is not a level.
 func severity(name string) int {
 	switch name {
 	case level.DebugValue().String():
@@ -100,8 +101,20 @@ type Logger struct {
 	pending [][]interface{}
 }
 
-// NewLogger returns a Logger that writes to w, one Write call a line.
-func NewLogger(w io.Writer) *Logger { return &Logger{out: w} }
+// NewLogger returns a Logger that writes to w, one Write call a line. Passwords in URLs
+// are left out.
+func NewLogger(w io.Writer) *Logger { return &Logger{out: hidingWriter{w}} }
+
+// hidingWriter leaves out the passwords of URLs in what it writes.
+type hidingWriter struct{ to io.Writer }
+
+// Write implements io.Writer. line is a whole one.
+func (h hidingWriter) Write(line []byte) (int, error) {
+	if _, err := h.to.Write(config.HidePasswords(line)); err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}
 
 // Configure sets level and format for this and all later lines, and writes the
 // lines kept so far.
@@ -115,7 +128,7 @@ func (l *Logger) Configure(arguments LoggingArguments) {
 		l.lines = log.NewLogfmtLogger(l.out)
 	}
 	for _, keyvals := range l.pending {
-		_ = l.write(keyvals) // standard error being gone is nothing to log
+		_ = l.write(keyvals) // without standard error there is nowhere to log it
 	}
 	l.pending = nil
 }

@@ -1,6 +1,7 @@
 package river
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
+	"github.com/grafana/river/diag"
+	"github.com/grafana/river/token"
 	"github.com/stretchr/testify/require"
 )
 
@@ -61,4 +64,34 @@ func TestPendingLinesAreBounded(t *testing.T) {
 	}
 	logger.Configure(LoggingArguments{Level: "info", Format: "logfmt"})
 	require.Equal(t, maxPending, strings.Count(out.String(), "\n"))
+}
+
+// TestPasswordsAreHidden: a password in a URL is in no log line, no details of a component
+// and no error about a configuration.
+func TestPasswordsAreHidden(t *testing.T) {
+	const secret = `tcp://me:secret@host:1/`
+	var out bytes.Buffer
+	logger := NewLogger(&out)
+	logger.Configure(LoggingArguments{Level: "info", Format: "json"})
+	require.NoError(t, logger.Log("err", "connecting to "+secret))
+	require.Contains(t, out.String(), "tcp://me:xxxxx@host:1/")
+	require.NotContains(t, out.String(), "secret")
+
+	body, err := marshalBody(map[string]any{"host": secret})
+	require.NoError(t, err)
+	require.Contains(t, string(body), "tcp://me:xxxxx@host:1/")
+
+	out.Reset()
+	text := "x {\n  url = \"" + secret + "\"\n}\n"
+	failed := &LoadError{
+		Diagnostics: diag.Diagnostics{{
+			Severity: diag.SeverityLevelError, Message: "no " + secret,
+			StartPos: token.Position{Filename: "a", Line: 2, Column: 3, Offset: 6},
+			EndPos:   token.Position{Filename: "a", Line: 2, Column: 5, Offset: 8},
+		}},
+		Files: map[string][]byte{"a": []byte(text)},
+	}
+	require.NoError(t, failed.Fprint(&out, false))
+	require.NotContains(t, out.String(), "secret")
+	require.Contains(t, out.String(), `url = "tcp://me:xxxxx@host:1/"`)
 }

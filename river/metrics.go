@@ -23,7 +23,7 @@ func ProcessMetrics() *prometheus.Registry {
 	return registry
 }
 
-// slowEvaluation is the duration from which on an evaluation counts as slow.
+// slowEvaluation is the least duration of an evaluation that counts as slow.
 const slowEvaluation = time.Minute
 
 // runtimeMetrics has the names of the Grafana Agent's metrics, so that its
@@ -56,16 +56,17 @@ func newRuntimeMetrics(r *Runtime) *runtimeMetrics {
 		Help: "Time that evaluating one block took."})
 	m.waits = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "agent_component_dependencies_wait_seconds", ConstLabels: controller, Buckets: seconds,
-		Help: "Time between a change of exports and the evaluation of those who use them."})
+		Help: "Time between a change of exports and the evaluation of the blocks that use them."})
 	m.slow = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "agent_component_evaluation_slow_seconds", ConstLabels: controller,
 		Help: fmt.Sprintf("Time spent in evaluations that took %s and more.", slowEvaluation)}, []string{"component_id"})
 	m.configHash = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "agent_config_hash", Help: "Checksum of the configuration in force."}, []string{"sha256"})
+		Name: "agent_config_hash", Help: "Checksum of the current configuration."}, []string{"sha256"})
 	m.loadGood = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "agent_config_last_load_successful", Help: "Whether the last load of the configuration succeeded."})
 	m.loadTime = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "agent_config_last_load_success_timestamp_seconds", Help: "When the configuration was last loaded successfully."})
+		Name: "agent_config_last_load_success_timestamp_seconds",
+		Help: "When the configuration was last loaded successfully."})
 	m.loadBad = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "agent_config_load_failures_total", Help: "Number of loads of the configuration that failed."})
 
@@ -122,8 +123,8 @@ func (m *runtimeMetrics) loadDone(source *Source, err error) {
 	m.loadTime.SetToCurrentTime()
 }
 
-// Describe implements prometheus.Collector. The components' metrics cannot be
-// told in advance.
+// Describe implements prometheus.Collector. The components' metrics are not known in
+// advance.
 func (m *runtimeMetrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.components
 	for _, c := range m.own {

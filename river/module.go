@@ -16,9 +16,11 @@ import (
 	"github.com/grafana/river/diag"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/headwater/headwater/river/internal/source"
 )
 
-// module is one configuration in force: that of the user, or the inside of a
+// module is one loaded configuration: that of the user, or the inside of a
 // custom component or of a module.* block. Modules nest; all of them share the
 // runtime's workers, logger and metrics.
 type module struct {
@@ -35,11 +37,11 @@ type module struct {
 	restart   atomic.Bool   // with the next token, restart what has exited
 
 	// loadMu is held while a configuration is loaded, and while dependants are
-	// looked up: a change of exports in the midst of a load must meet the new
-	// graph, not the old one.
+	// looked up: a change of exports during a load must use the new graph, not the
+	// old one.
 	loadMu  sync.Mutex
-	graph   atomic.Pointer[graph] // the configuration in force
-	loaded  atomic.Bool           // a configuration has been in force
+	graph   atomic.Pointer[graph] // the current configuration
+	loaded  atomic.Bool           // a configuration was loaded
 	exports map[string]any        // as last handed to onExports; guarded by loadMu
 }
 
@@ -60,17 +62,31 @@ func newModule(r *Runtime, id string, parent *module, onExports func(map[string]
 // globalID returns the ID of a block of the module, unique in the process.
 func (m *module) globalID(localID string) string { return path.Join(m.id, localID) }
 
-// maxDepth bounds how deep modules nest. Nobody writes that many levels; a
+// newContent returns what reads the text of an import.* or module.* block. making is
+// what errors call the making of its component.
+func (m *module) newContent(kind, globalID, making string) (*source.Content, error) {
+	return source.NewContent(source.ContentOptions{
+		Kind:     kind,
+		ID:       globalID,
+		Making:   making,
+		Registry: m.r.options.Registry,
+		Logger:   m.r.options.Logger,
+		DataPath: m.r.options.DataPath,
+		Tracer:   m.r.tracing,
+	})
+}
+
+// MaxDepth bounds how deep modules nest. Nobody writes that many levels; a
 // module.file block that loads its own file would go on for ever.
-const maxDepth = 16
+const MaxDepth = 16
 
 // checkNesting returns an error if a module with this body must not be put
 // inside m's block: it would hold itself without end.
 func (m *module) checkNesting(body ast.Body) error {
 	depth := 0
 	for outer := m; outer != nil; outer = outer.parent {
-		if depth++; depth > maxDepth {
-			return fmt.Errorf("modules are nested more than %d levels deep; does one load itself?", maxDepth)
+		if depth++; depth > MaxDepth {
+			return fmt.Errorf("modules are nested more than %d levels deep; does one load itself?", MaxDepth)
 		}
 		if len(body) > 0 && len(outer.body) > 0 && &body[0] == &outer.body[0] {
 			return errors.New("the component's declare block uses the component itself, without end")
@@ -79,20 +95,20 @@ func (m *module) checkNesting(body ast.Body) error {
 	return nil
 }
 
-// load puts a source in force, with values for its argument blocks and with the
+// load makes a text the current configuration, with values for its argument blocks and with the
 // definitions of the place where it was written. See Runtime.Load.
-func (m *module) load(source *Source, arguments map[string]any, outer *definitions) error {
+func (m *module) load(text *Source, arguments map[string]any, outer *definitions) error {
 	defer wake(m.changes.signal) // after the lock is free: changes have waited for it
 	m.loadMu.Lock()
 	defer m.loadMu.Unlock()
 
-	next, diags := m.buildGraph(source, arguments, outer)
+	next, diags := m.buildGraph(text, arguments, outer)
 	if len(diags) > 0 {
-		return &LoadError{Diagnostics: diags, files: source.files}
+		return &LoadError{Diagnostics: diags, Files: text.Files}
 	}
 	diags, files := m.evaluateAll(next)
 	if len(diags) > 0 && !m.loaded.Load() {
-		return &LoadError{Diagnostics: diags, files: files}
+		return &LoadError{Diagnostics: diags, Files: files}
 	}
 	m.graph.Store(next)
 	m.loaded.Store(true)
@@ -100,7 +116,7 @@ func (m *module) load(source *Source, arguments map[string]any, outer *definitio
 	m.restart.Store(true)
 	m.requestSchedule()
 	if len(diags) > 0 {
-		return &LoadError{Diagnostics: diags, Applied: true, files: files}
+		return &LoadError{Diagnostics: diags, Applied: true, Files: files}
 	}
 	return nil
 }
@@ -109,11 +125,12 @@ func (m *module) load(source *Source, arguments map[string]any, outer *definitio
 // returns the texts that the diagnostics are about.
 func (m *module) evaluateAll(g *graph) (diag.Diagnostics, map[string][]byte) {
 	started := time.Now()
-	ctx, span := m.r.tracing.Tracer("").Start(context.Background(), "GraphEvaluate", trace.WithAttributes(attribute.String("controller_id", m.id)))
+	ctx, span := m.r.tracing.Tracer("").Start(context.Background(), "GraphEvaluate",
+		trace.WithAttributes(attribute.String("controller_id", m.id)))
 	defer span.End()
 	var diags diag.Diagnostics
-	files := g.source.files
-	for _, n := range g.order() {
+	files := g.source.Files
+	for _, n := range g.Order() {
 		n.configure(g)
 		err := m.r.evaluate(ctx, n)
 		if err == nil {
@@ -125,7 +142,8 @@ func (m *module) evaluateAll(g *graph) (diag.Diagnostics, map[string][]byte) {
 			m.r.logFailure(n, err)
 		}
 	}
-	level.Debug(m.r.logger).Log("msg", "evaluated a whole configuration", "module", m.id, "blocks", len(g.nodes), "duration", time.Since(started))
+	level.Debug(m.r.logger).Log("msg", "evaluated a whole configuration", "module", m.id, "blocks", len(g.Nodes()),
+		"duration", time.Since(started))
 	sortDiagnostics(diags)
 	return diags, files
 }
@@ -147,7 +165,7 @@ func withFilesOf(files map[string][]byte, err error) map[string][]byte {
 	if !errors.As(err, &inner) {
 		return files
 	}
-	all := maps.Clone(inner.files)
+	all := maps.Clone(inner.Files)
 	if all == nil {
 		all = map[string][]byte{}
 	}
@@ -188,7 +206,7 @@ func (m *module) takeChanges() {
 		if _, ok := changed.(*exportNode); ok {
 			exported = true
 		}
-		for _, dependant := range g.dependants[changed] {
+		for _, dependant := range g.Dependants(changed) {
 			m.r.queue.put(dependant)
 		}
 	}
@@ -204,7 +222,7 @@ func (m *module) publishExports() {
 		return
 	}
 	exports := map[string]any{}
-	for _, n := range m.graph.Load().nodes {
+	for _, n := range m.graph.Load().Nodes() {
 		if e, ok := n.(*exportNode); ok {
 			exports[e.label] = e.current()
 		}

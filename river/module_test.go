@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/integration/need"
 )
 
 // textFile stands for local.file: its content is set by the test.
@@ -244,7 +245,7 @@ func TestModuleFileUpdates(t *testing.T) {
 	h.lab.write("m", `
 		argument "a" { }
 		export "out" { value = argument.a.value + "!" }`)
-	h.eventually("the new content is in force", func() bool { return h.out("test.value.sink") == "2!" })
+	h.eventually("the new content is used", func() bool { return h.out("test.value.sink") == "2!" })
 	h.eventually("the inner one has ended", h.has("end module.file.m/test.value.inner"))
 	require.Empty(t, h.Unhealthy())
 	stop()
@@ -285,11 +286,6 @@ func TestModulePath(t *testing.T) {
 	require.Equal(t, want, h.get("test.value.result").current().List)
 }
 
-func TestModulePathOfURL(t *testing.T) {
-	s := &contentSource{kind: "http", args: struct{ URL string }{"https://me:s3cret@host:8080/a/b/lib.river?token=s3cret#x"}}
-	require.Equal(t, "https://host:8080/a/b", s.folder())
-}
-
 func TestModuleFileMissing(t *testing.T) {
 	h := newHost(t)
 	require.EqualError(t, h.load(`module.file "m" { filename = "nowhere" }`),
@@ -309,13 +305,12 @@ func TestModuleLoadsItself(t *testing.T) {
 
 // TestGit: import.git and module.git read from a real repository.
 func TestGit(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("git is not installed")
-	}
+	need.Tools(t, "git")
 	dir := t.TempDir()
 	commit := func(text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "m.river"), []byte(text), 0o644))
-		for _, arguments := range [][]string{{"init", "--quiet"}, {"add", "."}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "-m", "x"}} {
+		for _, arguments := range [][]string{{"init", "--quiet"}, {"add", "."},
+			{"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "-m", "x"}} {
 			out, err := exec.Command("git", append([]string{"-C", dir}, arguments...)...).CombinedOutput()
 			require.NoError(t, err, "%s", out)
 		}
@@ -388,10 +383,12 @@ func TestModuleInfo(t *testing.T) {
 	require.Equal(t, "healthy", details.Health.State)
 
 	require.ElementsMatch(t, []string{
-		"{component_id=test.value.s} 0", "{component_id=wrapper.w/test.value.inner} 0", "{component_id=module.file.m/test.value.inner} 0",
+		"{component_id=test.value.s} 0", "{component_id=wrapper.w/test.value.inner} 0",
+		"{component_id=module.file.m/test.value.inner} 0",
 	}, h.metric("specimen_up"))
 	require.ElementsMatch(t, []string{
-		"{controller_id=,health_type=healthy} 3", "{controller_id=wrapper.w,health_type=healthy} 1", "{controller_id=module.file.m,health_type=healthy} 1",
+		"{controller_id=,health_type=healthy} 3", "{controller_id=wrapper.w,health_type=healthy} 1",
+		"{controller_id=module.file.m,health_type=healthy} 1",
 	}, h.metric("agent_component_controller_running_components"))
 	stop()
 }

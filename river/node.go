@@ -9,9 +9,10 @@ import (
 	"github.com/grafana/river/vm"
 
 	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/river/internal/source"
 )
 
-// A runnable is a node that does something by itself.
+// A runnable is a node that runs: a component, a module or an import.
 type runnable interface {
 	node
 
@@ -27,8 +28,7 @@ type runnable interface {
 	currentHealth() component.Health
 }
 
-// An instance is a node that is a component to those who look at the runtime
-// from the outside.
+// An instance is a node that the API and the pages show as a component.
 type instance interface {
 	runnable
 	name() string           // the block's name
@@ -57,7 +57,7 @@ type blockNode struct {
 }
 
 func newBlockNode(m *module, block *ast.BlockStmt) blockNode {
-	id := blockID(block)
+	id := source.BlockID(block)
 	return blockNode{
 		nodeID:     id,
 		globalID:   m.globalID(id),
@@ -78,7 +78,7 @@ func (n *blockNode) setGraph(g *graph, self node) {
 	n.block, n.standard = g.blocks[self], g.standard
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.dependencies = g.dependencies[self]
+	n.dependencies = g.Dependencies(self)
 }
 
 func (n *blockNode) references() []node {

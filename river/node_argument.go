@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/grafana/river/ast"
+
+	"github.com/headwater/headwater/river/internal/source"
 )
 
 // argumentNode is a value that a module gets from outside. A new one is made for
@@ -25,7 +27,7 @@ type argumentBlock struct {
 }
 
 func newArgumentNode(block *ast.BlockStmt) *argumentNode {
-	return &argumentNode{nodeID: blockID(block), label: block.Label}
+	return &argumentNode{nodeID: source.BlockID(block), label: block.Label}
 }
 
 func (n *argumentNode) id() string { return n.nodeID }
@@ -61,7 +63,7 @@ func (n *argumentNode) evaluate() error {
 // decodeIn evaluates a node's block in a graph.
 func decodeIn(g *graph, n node, into interface{}) error {
 	err := protect(func() error {
-		return decodeBody(g.blocks[n].Body, scopeOf(g.standard, g.dependencies[n]), into)
+		return decodeBody(g.blocks[n].Body, scopeOf(g.standard, g.Dependencies(n)), into)
 	})
 	if err != nil {
 		return fmt.Errorf("decoding River: %w", err)
@@ -93,7 +95,7 @@ type exportBlock struct {
 }
 
 func newExportNode(m *module, block *ast.BlockStmt) *exportNode {
-	return &exportNode{nodeID: blockID(block), label: block.Label, onChange: m.changes.put}
+	return &exportNode{nodeID: source.BlockID(block), label: block.Label, onChange: m.changes.put}
 }
 
 func (n *exportNode) id() string            { return n.nodeID }

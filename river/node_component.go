@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/river/internal/source"
 )
 
 // componentNode builds, updates and runs the component of one block.
@@ -35,7 +36,7 @@ type componentNode struct {
 }
 
 func newComponentNode(m *module, registration component.Registration, block *ast.BlockStmt) *componentNode {
-	id := m.globalID(blockID(block))
+	id := m.globalID(source.BlockID(block))
 	return &componentNode{
 		blockNode:    newBlockNode(m, block),
 		registration: registration,
@@ -94,8 +95,8 @@ func (n *componentNode) evaluateLocked() error {
 	return nil
 }
 
-// build makes the component. Every attempt has a registry of its own: a failed
-// one may have left metrics behind.
+// build makes the component. Every attempt has a registry of its own: a failed one may
+// have registered metrics.
 func (n *componentNode) build(args component.Arguments) error {
 	metrics := prometheus.NewRegistry()
 	managed, err := n.registration.Build(component.Options{
@@ -123,7 +124,8 @@ func (n *componentNode) build(args component.Arguments) error {
 func (n *componentNode) setExports(e component.Exports) {
 	want, got := reflect.TypeOf(n.registration.Exports), reflect.TypeOf(e)
 	if want == nil || want != got {
-		level.Error(n.logger).Log("msg", "component exported a value of the wrong type; ignored", "want", fmt.Sprint(want), "got", fmt.Sprint(got))
+		level.Error(n.logger).Log("msg", "component exported a value of the wrong type; ignored", "want", fmt.Sprint(want),
+			"got", fmt.Sprint(got))
 		return
 	}
 	n.mu.Lock()
@@ -181,7 +183,7 @@ func (n *componentNode) collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// debugInfo returns what the component tells about itself, or nil.
+// debugInfo returns what the component reports about itself, or nil.
 func (n *componentNode) debugInfo() (info interface{}) {
 	debugger, ok := n.component().(component.DebugComponent)
 	if !ok {

@@ -6,6 +6,8 @@ import (
 	"reflect"
 
 	"github.com/grafana/river/ast"
+
+	"github.com/headwater/headwater/river/internal/source"
 )
 
 // moduleHolder is the part of a node that holds a module and offers its exports.
@@ -25,7 +27,7 @@ func newModuleHolder(m *module, block *ast.BlockStmt) moduleHolder {
 	return moduleHolder{blockNode: newBlockNode(m, block), outer: m}
 }
 
-// hold makes the module. notify is told of new exports.
+// hold makes the module. It calls notify after each change of the exports.
 func (n *moduleHolder) hold(notify func()) {
 	n.onExports = notify
 	n.inner = newModule(n.outer.r, n.globalID, n.outer, n.setExports)
@@ -104,15 +106,17 @@ func (n *customNode) evaluateLocked() error {
 	namespace, name := splitCustomName(n.block)
 	definition, found := n.definitions.find(namespace, name)
 	if !found {
-		return fmt.Errorf("loading custom component controller: custom component config not found in the registry, namespace: %q, componentName: %q", namespace, name)
+		return fmt.Errorf(
+			"loading custom component controller: custom component config not found in the registry, namespace: %q, "+
+				"componentName: %q", namespace, name)
 	}
 	if err := n.outer.checkNesting(definition.body); err != nil {
 		return err
 	}
 	n.inner.body = definition.body
-	source, err := sourceOfBody(definition)
+	text, err := source.OfBody(definition.body, definition.scope.files, definition.scope.folder)
 	if err == nil {
-		err = n.inner.load(source, args, definition.scope)
+		err = n.inner.load(text, args, definition.scope)
 	}
 	if err != nil {
 		return fmt.Errorf("updating custom component: %w", err)

@@ -10,16 +10,15 @@ import (
 	"github.com/grafana/river/diag"
 
 	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/river/internal/source"
 )
 
 const importPrefix = "import."
 
 func isImport(name string) bool {
 	kind, ok := strings.CutPrefix(name, importPrefix)
-	return ok && isContentKind(kind)
+	return ok && source.IsKind(kind)
 }
-
-func isContentKind(kind string) bool { return kind == stringContent || contentComponents[kind] != "" }
 
 // importNode reads a text with declare and import blocks, and offers the custom
 // components that it declares.
@@ -29,8 +28,8 @@ type importNode struct {
 	onChange func(n node) // there are new definitions; does not block
 
 	// These are guarded by evalMu.
-	source *contentSource
-	loaded string // the text that the definitions come from, or the last that failed
+	content *source.Content
+	loaded  string // the text that the definitions come from, or the last that failed
 
 	// These are guarded by mu. What imports nested in the text have read is part
 	// of current.
@@ -50,6 +49,9 @@ func newImportNode(m *module, block *ast.BlockStmt, onChange func(n node)) *impo
 		changed:   make(chan struct{}, 1),
 	}
 }
+
+// kind is the second word of the block's name.
+func (n *importNode) kind() string { return strings.TrimPrefix(n.block.GetBlockName(), importPrefix) }
 
 func (n *importNode) exported() interface{} { return nil }
 
@@ -71,16 +73,14 @@ func (n *importNode) evaluate() error {
 }
 
 func (n *importNode) evaluateLocked() error {
-	if n.source == nil {
-		kind := strings.TrimPrefix(n.block.GetBlockName(), importPrefix)
-		source, err := newContentSource(n.outer, kind, n.globalID)
+	if n.content == nil {
+		content, err := n.outer.newContent(n.kind(), n.globalID, "creating "+n.kind()) // the Agent's words
 		if err != nil {
 			return err
 		}
-		source.making = "creating " + kind // the Agent's words
-		n.source = source
+		n.content = content
 	}
-	if err := n.source.evaluate(n.block.Body, n.decode); err != nil {
+	if err := n.content.Evaluate(n.block.Body, n.decode); err != nil {
 		return err
 	}
 	n.mu.Lock()
@@ -93,7 +93,7 @@ func (n *importNode) evaluateLocked() error {
 // takeContent makes definitions of the source's text, if it is a new one. If
 // they cannot be used, those of the text before stay. evalMu must be held.
 func (n *importNode) takeContent() error {
-	text := n.source.content()
+	text := n.content.Text()
 	if n.loaded == text && n.contentHealth().Health == component.HealthTypeHealthy {
 		return nil
 	}
@@ -115,41 +115,46 @@ func (n *importNode) takeContent() error {
 
 // define parses a text, and evaluates the import blocks in it.
 func (n *importNode) define(text string) (*definitions, error) {
-	if depth := strings.Count(n.globalID, "/"); depth > maxDepth {
-		return nil, fmt.Errorf("imports are nested more than %d levels deep; does one import itself?", maxDepth)
+	if depth := strings.Count(n.globalID, "/"); depth > MaxDepth {
+		return nil, fmt.Errorf("imports are nested more than %d levels deep; does one import itself?", MaxDepth)
 	}
 	name := n.blockLabel
-	source, err := Parse(map[string][]byte{name: []byte(text)})
+	parsed, err := source.Parse(map[string][]byte{name: []byte(text)})
 	if err != nil {
 		return nil, err
 	}
-	defined := &definitions{declares: map[string]*ast.BlockStmt{}, imports: map[string]*importNode{}, folder: n.importedFolder(), files: source.files}
+	defined := &definitions{
+		declares: map[string]*ast.BlockStmt{},
+		imports:  map[string]*importNode{},
+		folder:   n.importedFolder(),
+		files:    parsed.Files,
+	}
 	var diags diag.Diagnostics
-	for _, block := range source.blocks {
+	for _, block := range parsed.Blocks {
 		switch kind := block.GetBlockName(); {
 		case kind == declareName && defined.declares[block.Label] != nil:
-			diags.Add(errorAt(block, "declare block redefined %s", block.Label))
+			diags.Add(source.ErrorAt(block, "declare block redefined %s", block.Label))
 		case kind == declareName:
 			defined.declares[block.Label] = block
 		case isImport(kind) && defined.imports[block.Label] != nil:
-			diags.Add(errorAt(block, "import block redefined %s", block.Label))
+			diags.Add(source.ErrorAt(block, "import block redefined %s", block.Label))
 		case isImport(kind):
 			defined.imports[block.Label] = n.nested(block, defined.folder)
 		default:
-			diags.Add(errorAt(block, "only declare and import blocks are allowed in a module, got %s", kind))
+			diags.Add(source.ErrorAt(block, "only declare and import blocks are allowed in a module, got %s", kind))
 		}
 	}
 	if len(diags) > 0 {
-		return nil, &LoadError{Diagnostics: diags, files: source.files}
+		return nil, &LoadError{Diagnostics: diags, Files: parsed.Files}
 	}
-	for _, block := range source.blocks {
+	for _, block := range parsed.Blocks {
 		inner := defined.imports[block.Label]
 		if inner == nil || block.GetBlockName() == declareName {
 			continue
 		}
 		if err := inner.evaluate(); err != nil {
 			diags = append(diags, evaluationDiagnostics(block, "Failed to evaluate node for config block", err)...)
-			return nil, &LoadError{Diagnostics: diags, files: withFilesOf(source.files, err)}
+			return nil, &LoadError{Diagnostics: diags, Files: withFilesOf(parsed.Files, err)}
 		}
 	}
 	return defined, nil
@@ -158,12 +163,12 @@ func (n *importNode) define(text string) (*definitions, error) {
 // importedFolder returns where the imported text is: for a string, where the
 // import block is.
 func (n *importNode) importedFolder() string {
-	if n.source.kind == stringContent {
+	if n.kind() == source.KindString {
 		folder, _ := n.standard.Lookup("module_path")
 		text, _ := folder.(string)
 		return text
 	}
-	return n.source.folder()
+	return n.content.Folder()
 }
 
 // nested returns the node of an import block in the imported text. New content
@@ -186,19 +191,19 @@ func (n *importNode) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	n.evalMu.Lock()
-	source := n.source
+	content := n.content
 	n.evalMu.Unlock()
 	n.started()
 
 	ended := make(chan error, 1)
-	go func() { ended <- source.run(ctx) }()
+	go func() { ended <- protect(func() error { return content.Run(ctx) }) }()
 	inner := newScheduler(n.outer.r.options.Logger)
 	wake(n.changed)
 	for {
 		select {
 		case <-n.changed:
 			inner.synchronize(n.nestedRunnables(), false)
-		case <-source.changed:
+		case <-content.Changed():
 			n.contentChanged()
 		case err := <-ended:
 			inner.close(n.outer.r.options.StopTimeout)
@@ -215,7 +220,8 @@ func (n *importNode) contentChanged() {
 	n.evalMu.Lock()
 	defer n.evalMu.Unlock()
 	if err := protect(n.takeContent); err != nil {
-		level.Error(n.outer.r.logger).Log("msg", "new imported content cannot be used; the last one stays", "import", n.globalID, "err", err)
+		level.Error(n.outer.r.logger).Log("msg", "new imported content cannot be used; the last one stays",
+			"import", n.globalID, "err", err)
 	}
 }
 

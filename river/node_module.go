@@ -10,13 +10,14 @@ import (
 	"github.com/grafana/river/ast"
 
 	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/river/internal/source"
 )
 
 const modulePrefix = "module."
 
 func isModule(name string) bool {
 	kind, ok := strings.CutPrefix(name, modulePrefix)
-	return ok && isContentKind(kind)
+	return ok && source.IsKind(kind)
 }
 
 // moduleNode is a module.* block: it reads a text and runs it as a module.
@@ -25,15 +26,15 @@ type moduleNode struct {
 	blockName string
 
 	// These are guarded by evalMu.
-	source     *contentSource
+	content    *source.Content
 	loaded     bool
 	loadedText string
 	loadedArgs map[string]any
 
-	content component.Health // guarded by mu
+	loadHealth component.Health // guarded by mu
 }
 
-// moduleBlock is what all module.* blocks have beside what says where to read.
+// moduleBlock is the part of module.* blocks that does not say where to read.
 type moduleBlock struct {
 	Arguments map[string]any `river:"arguments,block,optional"`
 }
@@ -42,7 +43,7 @@ func newModuleNode(m *module, block *ast.BlockStmt) *moduleNode {
 	n := &moduleNode{
 		moduleHolder: newModuleHolder(m, block),
 		blockName:    block.GetBlockName(),
-		content:      healthNow(component.HealthTypeUnknown, "no content yet"),
+		loadHealth:   healthNow(component.HealthTypeUnknown, "no content yet"),
 	}
 	n.hold(func() { m.changes.put(n) })
 	return n
@@ -59,17 +60,17 @@ func (n *moduleNode) evaluate() error {
 }
 
 func (n *moduleNode) evaluateLocked() error {
-	if n.source == nil {
-		source, err := newContentSource(n.outer, strings.TrimPrefix(n.blockName, modulePrefix), n.globalID)
+	if n.content == nil {
+		content, err := n.outer.newContent(strings.TrimPrefix(n.blockName, modulePrefix), n.globalID, "building")
 		if err != nil {
 			return fmt.Errorf("building component: %w", err)
 		}
 		n.mu.Lock()
-		n.source = source
+		n.content = content
 		n.mu.Unlock()
 	}
 	place, arguments := splitArguments(n.block.Body)
-	if err := n.source.evaluate(place, n.decode); err != nil {
+	if err := n.content.Evaluate(place, n.decode); err != nil {
 		return err
 	}
 	var block moduleBlock
@@ -99,7 +100,7 @@ func splitArguments(body ast.Body) (place, arguments ast.Body) {
 
 // takeContent loads the source's text, if that or the arguments are new.
 func (n *moduleNode) takeContent() error {
-	text, args := n.source.content(), n.moduleArguments()
+	text, args := n.content.Text(), n.moduleArguments()
 	if n.loaded && text == n.loadedText && reflect.DeepEqual(args, n.loadedArgs) {
 		return nil
 	}
@@ -110,7 +111,7 @@ func (n *moduleNode) takeContent() error {
 	}
 	n.loaded, n.loadedText, n.loadedArgs = err == nil, text, args
 	n.mu.Lock()
-	n.content = health
+	n.loadHealth = health
 	n.mu.Unlock()
 	return err
 }
@@ -119,12 +120,12 @@ func (n *moduleNode) loadText(text string, args map[string]any) error {
 	if err := n.outer.checkNesting(nil); err != nil {
 		return err
 	}
-	source, err := Parse(map[string][]byte{n.globalID: []byte(text)})
+	parsed, err := source.Parse(map[string][]byte{n.globalID: []byte(text)})
 	if err != nil {
 		return err
 	}
-	source.folder = n.source.folder()
-	return n.inner.load(source, args, nil)
+	parsed.Folder = n.content.Folder()
+	return n.inner.load(parsed, args, nil)
 }
 
 // exported returns the values of the module's export blocks, under exports.
@@ -136,18 +137,16 @@ func (n *moduleNode) exported() interface{} {
 func (n *moduleNode) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	n.mu.RLock()
-	source := n.source
-	n.mu.RUnlock()
+	content := n.contentNow()
 	n.started()
 
 	ended := make(chan error, 1)
-	go func() { ended <- source.run(ctx) }()
+	go func() { ended <- protect(func() error { return content.Run(ctx) }) }()
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); n.inner.run(ctx) }()
 	for {
 		select {
-		case <-source.changed:
+		case <-content.Changed():
 			n.contentChanged()
 		case err := <-ended:
 			cancel() // a module whose text cannot be followed stops, as in the Agent
@@ -171,13 +170,20 @@ func (n *moduleNode) contentChanged() {
 
 func (n *moduleNode) currentHealth() component.Health {
 	n.mu.RLock()
-	content, source := n.content, n.source
+	loaded, content := n.loadHealth, n.content
 	n.mu.RUnlock()
-	worst := component.LeastHealthy(n.blockNode.currentHealth(), content)
-	if source == nil {
+	worst := component.LeastHealthy(n.blockNode.currentHealth(), loaded)
+	if content == nil {
 		return worst
 	}
-	return source.worst(worst)
+	return content.Worst(worst)
+}
+
+// contentNow returns what reads the text, or nil before the first evaluation.
+func (n *moduleNode) contentNow() *source.Content {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.content
 }
 
 func (n *moduleNode) name() string { return n.blockName }
@@ -188,31 +194,26 @@ func (n *moduleNode) moduleArguments() map[string]any {
 	return n.args
 }
 
-// arguments returns the arguments for the module. What says where to read it is
-// in place.
+// arguments returns the arguments for the module; place says where it is read.
 func (n *moduleNode) arguments() interface{} {
 	return moduleBlock{Arguments: n.moduleArguments()}
 }
 
 // place returns what says where the text is read, or nil.
 func (n *moduleNode) place() interface{} {
-	n.mu.RLock()
-	source := n.source
-	n.mu.RUnlock()
-	if source == nil {
+	content := n.contentNow()
+	if content == nil {
 		return nil
 	}
-	return source.arguments()
+	return content.Arguments()
 }
 
 func (n *moduleNode) debugInfo() interface{} {
-	n.mu.RLock()
-	source := n.source
-	n.mu.RUnlock()
-	if source == nil {
+	content := n.contentNow()
+	if content == nil {
 		return nil
 	}
-	if debugger, ok := source.component().(component.DebugComponent); ok {
+	if debugger, ok := content.Component().(component.DebugComponent); ok {
 		return debugger.DebugInfo()
 	}
 	return nil

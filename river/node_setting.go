@@ -5,8 +5,8 @@ import (
 	"github.com/grafana/river/ast"
 )
 
-// settingNode applies a block that configures the runtime itself, or the
-// defaults where there is none.
+// settingNode applies a block that configures the runtime itself, or the defaults if
+// the configuration does not have the block.
 type settingNode struct {
 	blockNode
 	apply   func(decode func(arguments interface{}) error) error
@@ -14,7 +14,7 @@ type settingNode struct {
 }
 
 // newSettingNode returns the node of the block of that name. apply decodes the
-// block and puts it in force.
+// block and applies it.
 func newSettingNode(r *Runtime, name string, apply func(decode func(arguments interface{}) error) error) *settingNode {
 	return &settingNode{
 		blockNode: blockNode{nodeID: name, globalID: name, standard: r.standard, health: newNodeHealth()},
@@ -49,7 +49,8 @@ func newLiveDebuggingNode(r *Runtime) *settingNode {
 			return err
 		}
 		if arguments.Enabled {
-			level.Warn(r.logger).Log("msg", "livedebugging is accepted without effect: the data of components is not streamed to the user interface")
+			level.Warn(r.logger).Log(
+				"msg", "livedebugging is accepted without effect: the data of components is not streamed to the user interface")
 		}
 		return nil
 	})
@@ -65,8 +66,8 @@ func (n *settingNode) evaluate() error {
 	return protect(func() error { return n.apply(n.decodeBlock) })
 }
 
-// decodeBlock decodes the block, or nothing if there is none, so that defaults
-// hold. It is the body that is decoded: a label is ignored, as in the Agent.
+// decodeBlock decodes the body of the block, or an empty one if there is no block, so
+// that the defaults hold. A label is ignored, as in the Agent.
 func (n *settingNode) decodeBlock(arguments interface{}) error {
 	if n.block == nil {
 		return decodeBody(ast.Body{}, n.standard, arguments)

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// changedNodes collects the nodes whose exports have changed until someone
-// takes them all. Putting never blocks, and a node that changes often is
-// there once: only its newest exports matter.
+// changedNodes collects the nodes whose exports have changed until take is called.
+// Putting never blocks. A node that changes often is there once: only its newest
+// exports matter.
 type changedNodes struct {
 	signal chan struct{} // holds a token while there is something to take
 
@@ -46,9 +46,9 @@ func wake(signal chan struct{}) {
 	}
 }
 
-// evaluationQueue hands nodes to workers. A node waits at most once, and is
-// never with two workers at a time; put again while a worker has it, it waits
-// for that worker. So the queue is bounded by the number of nodes.
+// evaluationQueue hands nodes to workers. Each node waits at most once, so the number
+// of nodes bounds the queue. Two workers never have the same node: if it is put again
+// while a worker has it, it waits for that worker.
 type evaluationQueue struct {
 	mu      sync.Mutex
 	ready   *sync.Cond

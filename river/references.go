@@ -5,6 +5,8 @@ import (
 
 	"github.com/grafana/river/ast"
 	"github.com/grafana/river/diag"
+
+	"github.com/headwater/headwater/river/internal/source"
 )
 
 // A traversal is an identifier and the names of the fields accessed through it
@@ -80,7 +82,7 @@ func (g *graph) references(body ast.Body) ([]node, diag.Diagnostics) {
 		n := g.resolve(t)
 		if n == nil {
 			first, last := ast.StartPos(t[0]), ast.StartPos(t[len(t)-1])
-			diags.Add(errorBetween(first, last, "component %q does not exist or is out of scope", t))
+			diags.Add(source.ErrorBetween(first, last, "component %q does not exist or is out of scope", t))
 			continue
 		}
 		if !seen[n] {

@@ -101,7 +101,8 @@ func TestReloadWithEvaluationErrors(t *testing.T) {
 	require.Equal(t, "1", h.out("test.value.c"), "a keeps its last exports")
 	require.Equal(t, []string{"test.value.a", "test.value.d"}, h.Unhealthy())
 	_, message := h.health("test.value.a")
-	require.Equal(t, `component evaluation failed: decoding River: c.river:2:29: "abc" should be number, got string`, message)
+	require.Equal(t,
+		`component evaluation failed: decoding River: c.river:2:29: "abc" should be number, got string`, message)
 
 	require.NoError(t, h.load(`test.value "a" { in = "3" }`))
 	require.Empty(t, h.Unhealthy())
@@ -121,7 +122,7 @@ func TestFirstLoadIsAllOrNothing(t *testing.T) {
 }
 
 // TestReplacedComponentWaits: a component that is removed and comes back at once
-// must not run beside its stopping namesake.
+// must not run while its namesake stops.
 func TestReplacedComponentWaits(t *testing.T) {
 	h := newHost(t)
 	config := `test.value "a" { behaviour = "stop slowly" }`

@@ -4,14 +4,14 @@
 //
 // The way of a configuration:
 //
-//	source       text, parsed to blocks
-//	module       one configuration in force: the root, or the inside of a custom
+//	source       text, parsed to blocks (internal/source)
+//	module       one loaded configuration: the root, or the inside of a custom
 //	             component (declare, import.*) or of a module.* block
-//	graph        blocks as nodes, references as edges; cycles found
+//	graph        blocks as nodes, references as edges (internal/dag); cycles found
 //	node_*       a node decodes its block in the scope of what it refers to,
 //	             builds its component the first time and updates it later
 //	scheduler    runs the components that were built
-//	queue        takes up changed exports, to evaluate those that refer to them
+//	queue        holds nodes to evaluate because what they refer to has changed
 //	info, http   what people and other programs see of it
 package river
 
@@ -43,7 +43,7 @@ type Options struct {
 	DataPath string
 
 	// Registerer takes the metrics of the runtime and, while they are loaded, of
-	// its components. Nil means none.
+	// its components. Nil means that there are no metrics.
 	Registerer prometheus.Registerer
 
 	// StopTimeout is how long stopping components may take to finish their work.
@@ -86,7 +86,7 @@ func New(options Options) *Runtime {
 	return r
 }
 
-// Ready reports whether a configuration is in force.
+// Ready reports whether a configuration was loaded.
 func (r *Runtime) Ready() bool { return r.root.loaded.Load() }
 
 // LoadPath reads the file or folder at path and loads it.
@@ -99,8 +99,8 @@ func (r *Runtime) LoadPath(path string) error {
 	return err
 }
 
-// Load puts a configuration in force. Blocks that were there before keep their
-// component. Components start and stop only while Run runs.
+// Load makes source the current configuration. Blocks that were there before keep
+// their component. Components start and stop only while Run runs.
 //
 // All errors are *LoadErrors. If the source cannot be made a graph, nothing
 // changes. If blocks cannot be evaluated, a first configuration is refused as a

@@ -71,7 +71,7 @@ func TestStopsInTimeWhateverComponentsDo(t *testing.T) {
 		t.Fatal("Run does not return")
 	}
 	require.True(t, h.has("end test.value.used")())
-	require.Contains(t, h.log.String(), "left behind")
+	require.Contains(t, h.log.String(), "ends without them")
 	require.Contains(t, h.log.String(), "components=test.value.stuck")
 	close(h.get("test.value.stuck").release)
 	h.eventually("the stuck one has ended", h.has("end test.value.stuck"))

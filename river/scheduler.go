@@ -149,7 +149,8 @@ func (s *scheduler) close(patience time.Duration) {
 		t.cancel()
 	}
 	if !waitFor(tasks, time.Second) {
-		level.Error(s.logger).Log("msg", "components do not stop and are left behind", "components", running(tasks))
+		level.Error(s.logger).Log("msg", "components do not stop; the program ends without them",
+			"components", running(tasks))
 	}
 }
 

@@ -40,7 +40,8 @@ func TestReadFolder(t *testing.T) {
 
 	source, err := ReadSource(folder)
 	require.NoError(t, err)
-	require.Equal(t, sha256.Sum256([]byte("test.value \"a\" {\n\tin = test.value.b.out\n}\ntest.value \"b\" { }\n")), source.SHA256())
+	require.Equal(t, sha256.Sum256([]byte("test.value \"a\" {\n\tin = test.value.b.out\n}\ntest.value \"b\" { }\n")),
+		source.SHA256())
 }
 
 func TestReadFolderReportsAllFiles(t *testing.T) {
@@ -88,7 +89,7 @@ func TestTextEncodings(t *testing.T) {
 }
 
 // FuzzLoad loads any text: it must be accepted or refused, without a panic, and
-// what is refused must not be in force.
+// what is refused must not be loaded.
 func FuzzLoad(f *testing.F) {
 	for _, pattern := range []string{"testdata/invalid/*.river", "testdata/valid/*.river"} {
 		paths, err := filepath.Glob(pattern)

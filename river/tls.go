@@ -57,8 +57,8 @@ func (a *TLSArguments) server() *config.ServerTLS {
 	return s
 }
 
-// Listener returns a listener that speaks TLS on inner's connections while the
-// http block says so. A change holds for connections that come after it.
+// Listener returns a listener that speaks TLS on inner's connections while the http
+// block says so. A change applies to later connections.
 func (r *Runtime) Listener(inner net.Listener) net.Listener {
 	return &tlsListener{Listener: inner, runtime: r}
 }
@@ -77,7 +77,7 @@ type tlsListener struct {
 }
 
 // Accept implements net.Listener. The handshake is left to the server, which
-// does it beside other connections.
+// does it while it serves other connections.
 func (l *tlsListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {

@@ -60,7 +60,8 @@ func newTracingNode(r *Runtime) *settingNode {
 			return err
 		}
 		if arguments.Sampler != nil && arguments.Sampler.JaegerRemote != nil {
-			level.Warn(r.logger).Log("msg", "the jaeger_remote sampler is accepted without effect; sampling_fraction is in force")
+			level.Warn(r.logger).Log(
+				"msg", "the jaeger_remote sampler is accepted without effect; sampling_fraction is used instead")
 		}
 		if arguments.SendTraceparent {
 			level.Warn(r.logger).Log("msg", "send_traceparent is accepted without effect: requests carry no traceparent header")
@@ -70,15 +71,15 @@ func newTracingNode(r *Runtime) *settingNode {
 	})
 }
 
-// tracing is a trace.TracerProvider that does nothing until the tracing block
-// names somebody to write to, and costs nothing until then.
+// tracing is a trace.TracerProvider that does nothing, and costs nothing, until the
+// tracing block names a consumer to write to.
 type tracing struct {
 	embedded.TracerProvider
 	logger log.Logger
 
 	mu       sync.RWMutex
 	current  trace.TracerProvider
-	sdk      *sdktrace.TracerProvider // nil while nobody is written to
+	sdk      *sdktrace.TracerProvider // nil without a consumer
 	settings TracingArguments
 }
 
@@ -143,7 +144,8 @@ type tracer struct {
 }
 
 // Start implements trace.Tracer.
-func (t *tracer) Start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+func (t *tracer) Start(ctx context.Context, name string,
+	options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	t.provider.mu.RLock()
 	current := t.provider.current
 	t.provider.mu.RUnlock()

@@ -87,6 +87,7 @@ func (c *Component[A]) use(config discovery.Config) error {
 	if err != nil {
 		return err
 	}
+	boundAnswers(discoverer)
 	c.next.Send(discoverer)
 	return nil
 }

@@ -29,7 +29,8 @@ type fakeConfig struct {
 	fakeArgs
 }
 
-func (c fakeConfig) NewDiscovererMetrics(prometheus.Registerer, discovery.RefreshMetricsInstantiator) discovery.DiscovererMetrics {
+func (c fakeConfig) NewDiscovererMetrics(prometheus.Registerer,
+	discovery.RefreshMetricsInstantiator) discovery.DiscovererMetrics {
 	return discovery.NewRefreshMetrics(prometheus.NewRegistry())
 }
 
@@ -114,7 +115,8 @@ func TestExports(t *testing.T) {
 	sends := make(chan []*targetgroup.Group)
 	r := newRig(t, fakeArgs{sends: sends}, time.Millisecond)
 	require.Equal(t, component.HealthTypeUnknown, r.CurrentHealth().Health)
-	sends <- []*targetgroup.Group{group("b", model.LabelSet{"x": "2"}, model.LabelSet{"x": "1", "group": "mine"}), nil, group("a", model.LabelSet{"x": "3"})}
+	sends <- []*targetgroup.Group{group("b", model.LabelSet{"x": "2"}, model.LabelSet{"x": "1", "group": "mine"}), nil,
+		group("a", model.LabelSet{"x": "3"})}
 	want := []Target{{"group": "a", "x": "3"}, {"group": "b", "x": "2"}, {"group": "mine", "x": "1"}}
 	require.Eventually(t, func() bool { return len(r.last()) == 3 }, patience, time.Millisecond)
 	require.Equal(t, want, r.last(), "sorted by source, and a target's labels win over its group's")
@@ -152,10 +154,12 @@ func TestFailureIsInHealth(t *testing.T) {
 	sends := make(chan []*targetgroup.Group)
 	r := newRig(t, fakeArgs{sends: sends}, time.Millisecond)
 	sends <- nil
-	require.Eventually(t, func() bool { return r.CurrentHealth().Health == component.HealthTypeUnhealthy }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return r.CurrentHealth().Health == component.HealthTypeUnhealthy }, patience,
+		time.Millisecond)
 	require.Equal(t, "unable to refresh: no route", r.CurrentHealth().Message)
 	sends <- []*targetgroup.Group{group("a", model.LabelSet{"x": "1"})}
-	require.Eventually(t, func() bool { return r.CurrentHealth().Health == component.HealthTypeHealthy }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return r.CurrentHealth().Health == component.HealthTypeHealthy }, patience,
+		time.Millisecond)
 }
 
 func TestLogger(t *testing.T) {

@@ -28,7 +28,7 @@ type handler struct {
 	failed func(string)
 }
 
-// Enabled implements slog.Handler. The logger behind decides by itself.
+// Enabled implements slog.Handler. The logger that takes the records decides.
 func (h *handler) Enabled(context.Context, slog.Level) bool { return true }
 
 // Handle implements slog.Handler.

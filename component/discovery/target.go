@@ -36,7 +36,7 @@ func (g groups) add(newer []*targetgroup.Group) {
 }
 
 // targets returns the targets of all groups with their groups' labels, always in
-// the same order, so that what has not changed is seen not to have changed.
+// the same order, so that equal targets compare equal.
 func (g groups) targets() []Target {
 	targets := []Target{}
 	for _, source := range slices.Sorted(maps.Keys(g)) {

@@ -11,18 +11,14 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// LabelNameDelta tells Pyroscope, with the value "false", that a profile's values
-// are differences to the profile before it already.
+// LabelNameDelta is a label whose value "false" says to Pyroscope that a profile's values are
+// already differences to the profile before it.
 const LabelNameDelta = "__delta__"
 
 // RawSample is one profile as it is sent.
 type RawSample struct {
 	ID         string // of the profile, as whoever made it named it; may be ""
 	RawProfile []byte // gzipped or plain protobuf of profile.proto; never changed once handed over
-
-	// WithinLimits says that the profile keeps to the limits of a Pyroscope server
-	// with its defaults, so that nobody has to look into it to find out.
-	WithinLimits bool
 }
 
 // IncomingProfile is a profile as a client sent it to Pyroscope's older API, POST
@@ -30,7 +26,7 @@ type RawSample struct {
 // changed.
 type IncomingProfile struct {
 	RawBody     []byte   // of the request
-	ContentType []string // the values of its header Content-Type, which tells the format
+	ContentType []string // the values of its header Content-Type, which says the format
 	URL         *url.URL // of the request: its path and query are sent on, except the query's "name"
 	Labels      labels.Labels
 }
@@ -47,8 +43,8 @@ type Appendable interface {
 type Appender interface {
 	// Append hands over profiles of one label set. The receiver keeps samples
 	// and labels, so the caller must not change them afterwards. An error says
-	// that the receiver, or one of those behind it, will not deliver them; the
-	// caller is not meant to try again.
+	// that the receiver, or one that it sends to, will not deliver them; the caller
+	// should not try again.
 	Append(ctx context.Context, labels labels.Labels, samples []*RawSample) error
 
 	// AppendIngest does the same for a profile of the older API.

@@ -90,10 +90,10 @@ func (a *fanoutAppender) AppendIngest(ctx context.Context, profile *IncomingProf
 	return a.all(ctx, 1, func(child Appender) error { return child.AppendIngest(ctx, profile) })
 }
 
-// all hands so many profiles to all children at the same time, so that a slow one holds
-// up none of the others (in Grafana Agent they wait for each other). It returns
-// when all have answered or ctx is done; a child that has not answered then goes
-// on by itself and counts as failed. The error joins those of all children.
+// all hands profiles to all children at the same time, so that a slow child does not
+// hold up the others (in Grafana Agent they wait for each other). It returns when all
+// have answered or ctx is done. A child that has not answered by then goes on by itself
+// and counts as failed. The error joins the errors of all children.
 func (a *fanoutAppender) all(ctx context.Context, profiles int, hand func(Appender) error) error {
 	start := time.Now()
 	defer func() { a.metrics.latency.Observe(time.Since(start).Seconds()) }()
@@ -113,7 +113,8 @@ func (a *fanoutAppender) all(ctx context.Context, profiles int, hand func(Append
 				a.metrics.forwarded.Add(float64(profiles))
 			}
 		case <-ctx.Done():
-			errs = append(errs, fmt.Errorf("%d of %d receivers have not answered: %w", waiting, len(a.children), context.Cause(ctx)))
+			errs = append(errs,
+				fmt.Errorf("%d of %d receivers have not answered: %w", waiting, len(a.children), context.Cause(ctx)))
 			return a.wrap(errors.Join(errs...))
 		}
 	}

@@ -59,7 +59,8 @@ func TestFanout(t *testing.T) {
 func TestFanoutOfIngest(t *testing.T) {
 	one, two := &recorder{}, &recorder{err: errors.New("two is full")}
 	f := NewFanout([]Appendable{one, nil, two, NoopAppendable{}}, "test.id", nil)
-	require.EqualError(t, f.Appender().AppendIngest(context.Background(), someIncoming), "test.id: forward profile: two is full")
+	require.EqualError(t, f.Appender().AppendIngest(context.Background(), someIncoming),
+		"test.id: forward profile: two is full")
 	require.EqualValues(t, 1, one.ingests.Load())
 	require.EqualValues(t, 1, two.ingests.Load())
 
@@ -96,7 +97,8 @@ func TestFanoutSlowChild(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- f.Appender().Append(ctx, someLabels, someSamples) }()
 
-	require.Eventually(t, func() bool { return fast.calls.Load() == 1 }, 5*time.Second, time.Millisecond, "does not wait for the slow one")
+	require.Eventually(t, func() bool { return fast.calls.Load() == 1 }, 5*time.Second, time.Millisecond,
+		"does not wait for the slow one")
 	cancel()
 	err := <-done
 	require.ErrorIs(t, err, context.Canceled)

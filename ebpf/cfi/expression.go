@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// ErrExpression says that a DWARF expression is invalid, or is none that call
+// ErrExpression says that a DWARF expression is invalid, or is not one that call
 // frame information may have.
 var ErrExpression = errors.New("bad DWARF expression")
 
@@ -325,7 +325,7 @@ func (e *evaluator) sleb() uint64 {
 	return v
 }
 
-// leb reads a LEB128 number and tells how many bits it was written with.
+// leb reads a LEB128 number and says how many bits it was written with.
 func (e *evaluator) leb() (v uint64, bits uint) {
 	for bits < 70 {
 		b := e.unsigned(1)

@@ -99,9 +99,11 @@ func TestOperations(t *testing.T) {
 		{"bra taken", a().Op(opBra).U16(1).Op(opLit0 + 1), []uint64{9, 1}, 9},
 		{"bra not taken", a().Op(opBra).U16(1).Op(opLit0 + 1), []uint64{9, 0}, 1},
 		// 5 + 4 + 3 + 2 + 1: sum, n; loop: swap over plus swap lit1 minus dup bra loop; drop
-		{"loop", a().Op(opSwap).Op(opOver).Op(opPlus).Op(opSwap).Op(opLit0 + 1).Op(opMinus).Op(opDup).Op(opBra).U16(0xfff6).Op(opDrop), []uint64{0, 5}, 15},
+		{"loop", a().Op(opSwap).Op(opOver).Op(opPlus).Op(opSwap).Op(opLit0 + 1).Op(opMinus).Op(opDup).Op(opBra).U16(0xfff6).
+			Op(opDrop), []uint64{0, 5}, 15},
 		// the PLT of x86-64 as GNU ld writes it, at its push (pc & 15 = 4)
-		{"plt", a().Op(opBreg0 + 7).Sleb(8).Op(opBreg0 + 16).Sleb(0).Op(opLit0 + 15).Op(opAnd).Op(opLit0 + 11).Op(opGe).Op(opLit0 + 3).Op(opShl).Op(opPlus), nil, 0x8008},
+		{"plt", a().Op(opBreg0 + 7).Sleb(8).Op(opBreg0 + 16).Sleb(0).Op(opLit0 + 15).Op(opAnd).Op(opLit0 + 11).Op(opGe).
+			Op(opLit0 + 3).Op(opShl).Op(opPlus), nil, 0x8008},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -17,7 +17,7 @@ type Frame struct {
 	Regs  Registers
 }
 
-// Lookup returns the address whose rules are in force: PC, or the last byte of
+// Lookup returns the address whose rules apply: PC, or the last byte of
 // the call before a return address.
 func (f *Frame) Lookup() uint64 {
 	if f.Exact {

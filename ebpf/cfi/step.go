@@ -8,16 +8,16 @@ import (
 	"github.com/headwater/headwater/ebpf/ehframe"
 )
 
-// Rules are those in force at one address.
+// Rules are those that apply at one address.
 type Rules struct {
 	Row            ehframe.Row
 	ReturnRegister uint16 // the column of the return address
 	Signal         bool   // of a signal trampoline: the caller was interrupted, it did not call
 }
 
-// Step returns the caller of a frame where the rules are in force. bias is what
+// Step returns the caller of a frame where the rules apply. bias is what
 // addresses in memory are above those in the file. The end is Unset if there is a
-// caller; otherwise err tells more, unless the frame is the outermost.
+// caller; otherwise err says more, unless the frame is the outermost.
 func (m Machine) Step(f *Frame, rules *Rules, bias uint64, memory Memory) (Frame, End, error) {
 	c := context{machine: m, frame: f, memory: memory, bias: bias}
 	caller, end, err := c.step(rules)

@@ -36,7 +36,8 @@ func table(augmentation string, program ehtest.Asm) *Table {
 
 // stepAt undoes a call in the function that a program describes, 4 bytes behind
 // its beginning.
-func stepAt(t *testing.T, augmentation string, program ehtest.Asm, regs map[uint16]uint64, memory words) (Frame, End, error) {
+func stepAt(t *testing.T, augmentation string, program ehtest.Asm, regs map[uint16]uint64,
+	memory words) (Frame, End, error) {
 	t.Helper()
 	rules, err := table(augmentation, program).Find(at + 4)
 	if err != nil {
@@ -64,12 +65,14 @@ func TestRules(t *testing.T) {
 	}{
 		{
 			name: "leaf: callee-saved registers keep their values, scratch registers are lost",
-			regs: map[uint16]uint64{rsp: 0x8000, rbp: 5, rbx: 6, rax: 7, r10: 8}, memory: words{0x8000: 0x1234}, pc: 0x1234,
+			regs: map[uint16]uint64{rsp: 0x8000, rbp: 5, rbx: 6, rax: 7, r10: 8}, memory: words{0x8000: 0x1234},
+			pc:   0x1234,
 			want: map[uint16]uint64{rsp: 0x8008, rbp: 5, rbx: 6, rax: lostValue, r10: lostValue},
 		}, {
 			name:    "offset",
 			program: a().Op(ehtest.DefCFAOffset).Uleb(32).Op(ehtest.OffsetReg | rbp).Uleb(2).Op(ehtest.OffsetReg | rbx).Uleb(3),
-			regs:    map[uint16]uint64{rsp: 0x8000}, memory: words{0x8018: 0x1234, 0x8010: 0xb, 0x8008: 0xc}, pc: 0x1234,
+			regs:    map[uint16]uint64{rsp: 0x8000}, memory: words{0x8018: 0x1234, 0x8010: 0xb, 0x8008: 0xc},
+			pc:   0x1234,
 			want: map[uint16]uint64{rsp: 0x8020, rbp: 0xb, rbx: 0xc},
 		}, {
 			name:    "CFA by a callee-saved register other than rbp",
@@ -102,9 +105,11 @@ func TestRules(t *testing.T) {
 			regs:    map[uint16]uint64{rsp: 0x8000}, memory: words{0x8000: 0x1234}, pc: 0x1234,
 			want: map[uint16]uint64{rbp: 0x8010},
 		}, {
-			name:    "CFA by an expression: a function that has realigned its stack (DRAP)",
-			program: a().Op(ehtest.DefCFAExpression).Block(a().Op(opBreg0 + rbp).Sleb(-8).Op(opDeref)).Op(ehtest.Expression).Uleb(rbp).Block(a().Op(opBreg0 + rbp).Sleb(0)),
-			regs:    map[uint16]uint64{rsp: 0x7000, rbp: 0x7f00}, memory: words{0x7ef8: 0x8000, 0x7f00: 0x99, 0x7ff8: 0x1234}, pc: 0x1234,
+			name: "CFA by an expression: a function that has realigned its stack (DRAP)",
+			program: a().Op(ehtest.DefCFAExpression).Block(a().Op(opBreg0 + rbp).Sleb(-8).Op(opDeref)).Op(ehtest.Expression).
+				Uleb(rbp).Block(a().Op(opBreg0 + rbp).Sleb(0)),
+			regs:   map[uint16]uint64{rsp: 0x7000, rbp: 0x7f00},
+			memory: words{0x7ef8: 0x8000, 0x7f00: 0x99, 0x7ff8: 0x1234}, pc: 0x1234,
 			want: map[uint16]uint64{rsp: 0x8000, rbp: 0x99},
 		}, {
 			name:    "an unreadable slot of another register does not end the walk",
@@ -117,7 +122,8 @@ func TestRules(t *testing.T) {
 				Op(ehtest.Expression).Uleb(rsp).Block(a().Op(opBreg0 + rsp).Sleb(160)).
 				Op(ehtest.Expression).Uleb(rax).Block(a().Op(opBreg0 + rsp).Sleb(144)).
 				Op(ehtest.Expression).Uleb(ripColumn).Block(a().Op(opBreg0 + rsp).Sleb(168)),
-			regs: map[uint16]uint64{rsp: 0x8000, r10: 4}, memory: words{0x80a0: 0x6000, 0x8090: 0xaa, 0x80a8: 0x1234}, pc: 0x1234,
+			regs: map[uint16]uint64{rsp: 0x8000, r10: 4}, memory: words{0x80a0: 0x6000, 0x8090: 0xaa, 0x80a8: 0x1234},
+			pc:   0x1234,
 			want: map[uint16]uint64{rsp: 0x6000, rax: 0xaa, r10: 4},
 		},
 	}
@@ -155,10 +161,14 @@ func TestEnds(t *testing.T) {
 		{"return address undefined", a().Op(ehtest.Undefined).Uleb(ripColumn), nil, nil, Outermost},
 		{"return address zero", a(), map[uint16]uint64{rsp: 0x8000}, words{0x8000: 0}, ZeroReturn},
 		{"return address not in the copy", a(), map[uint16]uint64{rsp: 0x8000}, nil, Unreadable},
-		{"CFA by a register that is lost", a().Op(ehtest.DefCFA).Uleb(r10).Uleb(0), map[uint16]uint64{rsp: 0x8000}, nil, RegisterLost},
-		{"bad expression", a().Op(ehtest.DefCFAExpression).Block(a().Op(0x9c)), map[uint16]uint64{rsp: 0x8000}, nil, BadCFI},
-		{"no rule for the return address", a().Op(ehtest.SameValue).Uleb(ripColumn), map[uint16]uint64{rsp: 0x8000}, nil, BadCFI},
-		{"its own caller", a().Op(ehtest.DefCFA).Uleb(rsp).Uleb(0), map[uint16]uint64{rsp: 0x8000}, words{0x7ff8: 0x400000 + at + 4}, NoProgress},
+		{"CFA by a register that is lost", a().Op(ehtest.DefCFA).Uleb(r10).Uleb(0), map[uint16]uint64{rsp: 0x8000}, nil,
+			RegisterLost},
+		{"bad expression", a().Op(ehtest.DefCFAExpression).Block(a().Op(0x9c)), map[uint16]uint64{rsp: 0x8000}, nil,
+			BadCFI},
+		{"no rule for the return address", a().Op(ehtest.SameValue).Uleb(ripColumn), map[uint16]uint64{rsp: 0x8000},
+			nil, BadCFI},
+		{"its own caller", a().Op(ehtest.DefCFA).Uleb(rsp).Uleb(0), map[uint16]uint64{rsp: 0x8000},
+			words{0x7ff8: 0x400000 + at + 4}, NoProgress},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -174,7 +184,8 @@ func TestAArch64(t *testing.T) {
 	const x29, x30, sp = 29, 30, 31
 	m, _ := MachineOf(elf.EM_AARCH64)
 	f := &ehtest.Frames{Addr: 0x9000}
-	cie := f.CIE(ehtest.CIE{Augmentation: "zR", Return: x30, CodeAlign: 4, Program: ehtest.Asm{}.Op(ehtest.DefCFA).Uleb(sp).Uleb(0)})
+	cie := f.CIE(ehtest.CIE{Augmentation: "zR", Return: x30, CodeAlign: 4,
+		Program: ehtest.Asm{}.Op(ehtest.DefCFA).Uleb(sp).Uleb(0)})
 	// paciasp; stp x29, x30, [sp, -32]!
 	f.FDE(cie, at, 0x100, ehtest.Asm{}.Op(ehtest.AdvanceLoc|1).Op(ehtest.AArch64NegateRAState).Op(ehtest.AdvanceLoc|1).
 		Op(ehtest.DefCFAOffset).Uleb(32).Op(ehtest.OffsetReg|x29).Uleb(4).Op(ehtest.OffsetReg|x30).Uleb(3))
@@ -202,13 +213,14 @@ func TestAArch64(t *testing.T) {
 		gotSP, _ := caller.Regs.Get(sp)
 		gotFP, _ := caller.Regs.Get(x29)
 		if _, known := caller.Regs.Get(x30); caller.PC != test.pc || gotSP != test.sp || gotFP != test.fp || known {
-			t.Errorf("at %#x: pc %#x sp %#x x29 %#x, x30 known %t; want %#x %#x %#x", test.vaddr, caller.PC, gotSP, gotFP, known, test.pc, test.sp, test.fp)
+			t.Errorf("at %#x: pc %#x sp %#x x29 %#x, x30 known %t; want %#x %#x %#x", test.vaddr, caller.PC, gotSP,
+				gotFP, known, test.pc, test.sp, test.fp)
 		}
 	}
 }
 
 // TestFind: .eh_frame counts before .debug_frame, which fills its gaps; rows are
-// those in force at the address.
+// those that apply at the address.
 func TestFind(t *testing.T) {
 	eh, debug := &ehtest.Frames{Addr: 0x9000}, &ehtest.Frames{Debug: true}
 	cie := eh.CIE(ehtest.CIE{Augmentation: "zR", Program: initial()})

@@ -62,7 +62,7 @@ func (t *Table) Add(s *ehframe.Section) {
 	t.sections = append(t.sections, &section{index: index, reader: ehframe.NewReader(s)})
 }
 
-// Find returns the rules in force at an ELF virtual address. The error is
+// Find returns the rules that apply at an ELF virtual address. The error is
 // ErrNoCFI where there are none.
 func (t *Table) Find(vaddr uint64) (*Rules, error) {
 	for _, s := range t.sections {

@@ -18,6 +18,7 @@ const (
 	fieldSpecification
 	fieldCallFile
 	fieldCallLine
+	fieldDeclLine
 	fieldStmtList
 	fieldCompDir
 	fieldDwoName
@@ -40,7 +41,7 @@ const (
 	attrGNUAddrBase     dwarf.Attr = 0x2133
 )
 
-// fieldOf tells which attributes to keep of entries with that tag.
+// fieldOf returns which attributes to keep of entries with that tag.
 func fieldOf(tag dwarf.Tag, attr dwarf.Attr) field {
 	switch tag {
 	case dwarf.TagSubprogram, dwarf.TagInlinedSubroutine:
@@ -71,6 +72,8 @@ func functionField(attr dwarf.Attr) field {
 		return fieldCallFile
 	case dwarf.AttrCallLine:
 		return fieldCallLine
+	case dwarf.AttrDeclLine:
+		return fieldDeclLine
 	}
 	return fieldNone
 }
@@ -163,7 +166,8 @@ func (t *abbrevTable) put(code uint64, a abbrev) {
 
 // readAbbrevs reads the abbreviations at an offset of .debug_abbrev (section
 // 7.5.3), up to the one with code only; 0 for all of them.
-func readAbbrevs(data []byte, order binary.ByteOrder, at uint64, e encoding, only uint64, w *work) (*abbrevTable, error) {
+func readAbbrevs(data []byte, order binary.ByteOrder, at uint64, e encoding, only uint64,
+	w *work) (*abbrevTable, error) {
 	c := newCursor(".debug_abbrev", data, order, at)
 	t := &abbrevTable{}
 	kept := 0
@@ -187,6 +191,9 @@ func readAbbrevs(data []byte, order binary.ByteOrder, at uint64, e encoding, onl
 			}
 			if keep {
 				a.add(e, fieldOf(tag, attr), f, implicit)
+			}
+			if len(a.steps) > maxAbbrevSteps {
+				c.fail("more attributes than any compiler writes")
 			}
 		}
 		if kept += len(a.steps) + 1; kept > maxAbbrevSteps {
@@ -230,6 +237,9 @@ type entry struct {
 
 func (d *entry) get(f field) (value, bool) { return d.values[f], d.has&(1<<f) != 0 }
 
+// bytesPerStep is how many bytes of an entry, blocks and strings, count as a step.
+const bytesPerStep = 256
+
 // readEntry reads the entry at c. A null entry, which ends a list of children,
 // has tag 0. It returns the number of steps taken.
 func (t *abbrevTable) readEntry(c *cursor, e encoding, d *entry) (steps int) {
@@ -260,5 +270,5 @@ func (t *abbrevTable) readEntry(c *cursor, e encoding, d *entry) (steps int) {
 			d.has |= 1 << s.field
 		}
 	}
-	return 1 + len(a.steps)
+	return 1 + len(a.steps) + int((c.at-d.at)/bytesPerStep)
 }

@@ -13,14 +13,13 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/integration/need"
 )
 
 // run runs a tool in a folder.
 func run(t testing.TB, dir, name string, args ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		skip(t, "%s is not installed", name)
-	}
+	need.Tools(t, name)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -56,9 +55,7 @@ var programs = struct {
 // built is build for those who only read the program: each is compiled once.
 func built(t testing.TB, source, compiler string, flags ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath(compiler); err != nil {
-		skip(t, "%s is not installed", compiler)
-	}
+	need.Tools(t, compiler)
 	args := append(slices.Clone(flags), "-o", "program")
 	programs.mu.Lock()
 	once := programs.byID[fmt.Sprint(compiler, source, args)]
@@ -178,8 +175,8 @@ func TestSplit(t *testing.T) {
 			twin := built(t, tt.source, tt.compiler, "-O2", "-gdwarf-4")
 			split := build(t, tt.source, tt.compiler, "-O2", tt.version, "-gsplit-dwarf")
 			addrs := codeAddresses(t, split, 1000, 1)
-			beside := compare(t, split, twin, addrs)
-			beside.check(t)
+			unpackaged := compare(t, split, twin, addrs)
+			unpackaged.check(t)
 			if tt.dwp == "" {
 				return
 			}
@@ -195,8 +192,9 @@ func TestSplit(t *testing.T) {
 			}
 			packaged := compare(t, split, twin, addrs)
 			packaged.check(t)
-			if packaged.equal != beside.equal {
-				t.Errorf("%d addresses equal with the .dwp file, %d with the .dwo file", packaged.equal, beside.equal)
+			if packaged.equal != unpackaged.equal {
+				t.Errorf("%d addresses equal with the .dwp file, %d with the .dwo file", packaged.equal,
+					unpackaged.equal)
 			}
 		})
 	}
@@ -250,7 +248,7 @@ func TestDebugPackage(t *testing.T) {
 	t.Parallel()
 	found, _ := filepath.Glob("/lib/*/libc.so.6")
 	if len(found) == 0 {
-		skip(t, "no C library found")
+		need.Missing(t, "no C library found")
 	}
 	f, err := elffile.Open(found[0])
 	if err != nil {
@@ -259,11 +257,11 @@ func TestDebugPackage(t *testing.T) {
 	id := f.BuildID()
 	f.Close()
 	if len(id) < 3 {
-		skip(t, "the C library has no build ID")
+		need.Missing(t, "the C library has no build ID")
 	}
 	debug := filepath.Join("/usr/lib/debug/.build-id", id[:2], id[2:]+".debug")
 	if _, err := os.Stat(debug); err != nil {
-		skip(t, "the package libc6-dbg is not installed: %v", err)
+		need.Missing(t, "the package libc6-dbg is not installed: %v", err)
 	}
 	compare(t, debug, debug, codeAddresses(t, debug, 3000, 1)).check(t)
 }

@@ -2,7 +2,7 @@ package dwarfline
 
 // eachArange calls use for the ranges in .debug_aranges (DWARF 5 section 6.1.2),
 // with the offset in .debug_info of the unit they belong to.
-func (f *file) eachArange(use func(unitAt uint64, r addressRange)) error {
+func (f *file) eachArange(w *work, use func(unitAt uint64, r addressRange)) error {
 	for at := uint64(0); at < uint64(len(f.Aranges)); {
 		c := newCursor(".debug_aranges", f.Aranges, f.Order, at)
 		offsetSize := c.unitLength()
@@ -15,7 +15,13 @@ func (f *file) eachArange(use func(unitAt uint64, r addressRange)) error {
 		if tuple := 2 * uint64(size); c.err == nil && (c.at-at)%tuple != 0 {
 			c.skip(tuple - (c.at-at)%tuple)
 		}
+		steps := 1
 		for c.more() {
+			if steps++; steps%stepsAtOnce == 0 {
+				if err := w.spend(stepsAtOnce); err != nil {
+					return err
+				}
+			}
 			low, length := c.fixed(size), c.fixed(size)
 			if low == 0 && length == 0 {
 				break
@@ -24,8 +30,8 @@ func (f *file) eachArange(use func(unitAt uint64, r addressRange)) error {
 				use(unitAt, addressRange{low, low + length})
 			}
 		}
-		if c.err != nil {
-			return c.err
+		if err := firstError(c.err, w.spend(steps%stepsAtOnce)); err != nil {
+			return err
 		}
 		at = uint64(len(c.data))
 	}

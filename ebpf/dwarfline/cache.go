@@ -1,6 +1,9 @@
 package dwarfline
 
-import "container/list"
+import (
+	"container/list"
+	"errors"
+)
 
 // hitUnit is a unit that an address was looked up in.
 type hitUnit struct {
@@ -52,6 +55,7 @@ type cached struct {
 	place
 	unit  *unit    // unless hit
 	whole *hitUnit // if hit
+	err   error    // why there is neither
 	bytes int
 }
 
@@ -97,10 +101,13 @@ func (c *unitCache) clear() {
 func (c *unitCache) unit(f *file, at uint64, w *work) (*unit, error) {
 	p := place{file: f, at: at}
 	if e := c.get(p); e != nil {
-		return e.unit, nil
+		return e.unit, e.err
 	}
 	u, err := readUnit(f, at, false, w)
 	if err != nil {
+		if !errors.Is(err, ErrTooMuchWork) { // it may be that of what came before
+			c.put(&cached{place: p, err: err, bytes: unitSize})
+		}
 		return nil, err
 	}
 	c.put(&cached{place: p, unit: u, bytes: u.bytes()})
@@ -112,10 +119,11 @@ func (c *unitCache) unit(f *file, at uint64, w *work) (*unit, error) {
 func (d *Data) hit(at uint64, w *work) (*hitUnit, error) {
 	p := place{file: d.main, at: at, hit: true}
 	if e := d.cache.get(p); e != nil {
-		return e.whole, nil
+		return e.whole, e.err
 	}
 	h, err := d.load(at, w)
 	if err != nil {
+		d.cache.put(&cached{place: p, err: err, bytes: unitSize})
 		return nil, err
 	}
 	d.cache.put(&cached{place: p, whole: h, bytes: h.bytes()})

@@ -30,7 +30,7 @@ func readSymbols(t testing.TB, file string) symbolNames {
 	return symbols
 }
 
-// names tells whether the symbol table has that name at or around an address.
+// names reports whether the symbol table has that name at or around an address.
 func (s symbolNames) names(addr uint64, name string) bool {
 	i := sort.Search(len(s), func(i int) bool { return s[i].Value > addr })
 	for i--; i >= 0 && addr-s[i].Value < 1<<20; i-- {
@@ -67,14 +67,15 @@ func compare(t testing.TB, file, twin string, addrs []uint64) *comparison {
 			t.Errorf("%s: %#x: %v", file, addr, err)
 		}
 		got[i] = asSymbolized(frames, want[i], addr, symbols)
-		if slices.Equal(withoutLinkage(got[i]), want[i]) {
+		if slices.Equal(asPrinted(got[i]), want[i]) {
 			c.equal++
 		} else {
 			odd = append(odd, i)
 		}
 	}
 	c.explain(t, twin, d, odd, addrs, got, want)
-	t.Logf("%s: %d addresses, %d equal, explained: %v, unexplained: %d", file, c.addresses, c.equal, c.explained, len(c.unexplained))
+	t.Logf("%s: %d addresses, %d equal, explained: %v, unexplained: %d", file, c.addresses, c.equal, c.explained,
+		len(c.unexplained))
 	for _, text := range c.unexplained[:min(len(c.unexplained), 8)] {
 		t.Log(text)
 	}
@@ -103,10 +104,11 @@ func asSymbolized(frames, want []Frame, addr uint64, symbols symbolNames) []Fram
 	return frames
 }
 
-func withoutLinkage(frames []Frame) []Frame {
+// asPrinted is what addr2line prints of frames.
+func asPrinted(frames []Frame) []Frame {
 	out := slices.Clone(frames)
 	for i := range out {
-		out[i].Linkage = false
+		out[i].Linkage, out[i].StartLine = false, 0
 	}
 	return out
 }
@@ -143,7 +145,8 @@ func (c *comparison) explain(t testing.TB, file string, d *Data, odd []int, addr
 }
 
 func difference(addr uint64, got, want, elfutils, llvm []Frame) string {
-	return fmt.Sprintf("%#x\n      ours: %s\n addr2line: %s\n  elfutils: %s\n      LLVM: %s", addr, text(got), text(want), text(elfutils), text(llvm))
+	return fmt.Sprintf("%#x\n      ours: %s\n addr2line: %s\n  elfutils: %s\n      LLVM: %s", addr, text(got),
+		text(want), text(elfutils), text(llvm))
 }
 
 func text(frames []Frame) string {
@@ -165,7 +168,7 @@ const (
 )
 
 func causeOf(d *Data, addr uint64, got, want []Frame, agreed bool) string {
-	got = withoutLinkage(got)
+	got = asPrinted(got)
 	if len(got) == len(want) {
 		other := slices.Clone(want)
 		other[0].File = got[0].File
@@ -202,11 +205,15 @@ func samePlaces(a, b []Frame) bool {
 	})
 }
 
-// beginsWithFile1 tells whether the row of an address has file 1 of a DWARF 5
+// beginsWithFile1 reports whether the row of an address has file 1 of a DWARF 5
 // table, and file 0 is the other one.
 func (d *Data) beginsWithFile1(addr uint64, other string) bool {
-	w := &work{left: maxWork}
-	h, err := d.unitAt(addr, w)
+	w := &work{left: MaxWork}
+	number, ok := d.unitNumber(addr)
+	if !ok {
+		return false
+	}
+	h, err := d.hit(d.main.units[number], w)
 	if err != nil || h == nil || h.lines == nil || h.lines.version < 5 {
 		return false
 	}

@@ -96,6 +96,13 @@ func (c *cursor) fixed(size uint8) uint64 {
 	return 0
 }
 
+// maxLEB bounds the bytes of a LEB128 number: linkers pad them, to 10 bytes at most.
+const (
+	maxLEB        = 16
+	maxLEBShift   = 7 * (maxLEB - 1)
+	endlessNumber = "a number without end"
+)
+
 // uleb reads an unsigned LEB128 number. Bits above 64 are dropped.
 func (c *cursor) uleb() uint64 {
 	var v uint64
@@ -106,6 +113,9 @@ func (c *cursor) uleb() uint64 {
 		}
 		if b < 0x80 {
 			return v
+		}
+		if shift == maxLEBShift {
+			c.fail(endlessNumber)
 		}
 	}
 }
@@ -118,6 +128,9 @@ func (c *cursor) sleb() int64 {
 		if shift < 64 {
 			v |= int64(b&0x7f) << shift
 		}
+		if b >= 0x80 && shift == maxLEBShift {
+			c.fail(endlessNumber)
+		}
 		shift += 7
 		if b < 0x80 {
 			if b&0x40 != 0 && shift < 64 {
@@ -129,16 +142,24 @@ func (c *cursor) sleb() int64 {
 }
 
 func (c *cursor) skipLEB() {
-	for c.u8() >= 0x80 {
+	for shift := 0; c.u8() >= 0x80; shift += 7 {
+		if shift == maxLEBShift {
+			c.fail(endlessNumber)
+		}
 	}
 }
+
+// maxString bounds the bytes of a string among others; those of names with templates
+// take some 100 KiB.
+const maxString = 1 << 20
 
 // cstring returns the bytes up to the next zero, which it skips.
 func (c *cursor) cstring() []byte {
 	if c.err != nil {
 		return nil
 	}
-	n := bytes.IndexByte(c.data[c.at:], 0)
+	rest := c.data[c.at:]
+	n := bytes.IndexByte(rest[:min(len(rest), maxString)], 0)
 	if n < 0 {
 		c.fail("a string without end")
 		return nil

@@ -4,15 +4,18 @@ import (
 	"errors"
 	"runtime/debug"
 	"sync"
+	"time"
 )
 
 // Frame is a function at an address.
 type Frame struct {
-	Function string // its linkage name, which is mangled, or else its name; "" if no entry tells
+	Function string // its linkage name, which is mangled, or else its name; "" if no entry says
 	File     string // joined with its directories, not cleaned; "" if unknown
 	Line     int    // 0 if unknown
 
-	// Linkage tells that Function is what the linker calls it. It is false for
+	StartLine int // where Function is declared; 0 if unknown
+
+	// Linkage says that Function is what the linker calls it. It is false for
 	// functions of C++ that no other file can call: their symbol, if there is
 	// one, has the name in full.
 	Linkage bool
@@ -33,6 +36,8 @@ type Data struct {
 	sup, pkg *other
 	packages *cuIndex // of pkg
 	closed   bool
+
+	allowance allowance
 }
 
 // other is a file that is opened when it is needed.
@@ -66,7 +71,8 @@ func New(s *Sections, opts Options) (*Data, error) {
 	}
 	return &Data{
 		opts: opts, main: &file{Sections: s}, cache: newUnitCache(opts.CacheBytes),
-		sup: &other{open: opts.Supplementary}, pkg: &other{open: opts.Package},
+		allowance: allowance{left: MaxFileWork, at: time.Now()},
+		sup:       &other{open: opts.Supplementary}, pkg: &other{open: opts.Package},
 	}, nil
 }
 
@@ -86,7 +92,15 @@ func (d *Data) Close() {
 	}
 }
 
-// Bytes returns the memory held beside the sections: the index and the units
+// Empty reports whether a lookup has shown that no unit covers any address, or none that
+// could be read.
+func (d *Data) Empty() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.index != nil && len(d.index.ranges) == 0 && len(d.index.unranged) == 0
+}
+
+// Bytes returns the memory held besides the sections: the index and the units
 // that were hit.
 func (d *Data) Bytes() int {
 	d.mu.Lock()
@@ -107,7 +121,7 @@ func (d *Data) Bytes() int {
 // inlined into: the innermost first, with the file and line of the address, then
 // the callers with those of the calls. None if no unit covers the address.
 //
-// An error tells what is damaged or missing; the frames hold what could be read
+// An error says what is damaged or missing; the frames hold what could be read
 // in spite of it.
 func (d *Data) Frames(addr uint64) (frames []Frame, err error) {
 	d.mu.Lock()
@@ -122,14 +136,18 @@ func (d *Data) Frames(addr uint64) (frames []Frame, err error) {
 		}
 	}()
 	defer recoverFault(&err)
-	w := &work{left: maxWork}
 	defer d.dropPages()
-	h, err := d.unitAt(addr, w)
-	if h == nil {
-		return nil, err
+	number, ok := d.unitNumber(addr)
+	if !ok {
+		return nil, d.err
 	}
-	frames, lookupErr := d.framesIn(h, addr, w)
-	return frames, firstError(err, lookupErr)
+	tooMuch := d.allowance.work(time.Now(), func(w *work) {
+		var h *hitUnit
+		if h, err = d.hit(d.main.units[number], w); h != nil {
+			frames, err = d.framesIn(h, addr, w)
+		}
+	})
+	return frames, firstError(tooMuch, err)
 }
 
 // pagesOfFrame is what is mapped for the names and ranges of a frame: the kernel maps
@@ -140,9 +158,9 @@ const pagesOfFrame = 128 << 10
 // given back.
 const maxResident = 32 << 20
 
-// Rest gives back the memory that is only needed while names are asked for: what was
+// Trim gives back the memory that is only needed while names are asked for: what was
 // read of mapped sections. It is read again when it is wanted.
-func (d *Data) Rest() {
+func (d *Data) Trim() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.closed && d.read > 0 {
@@ -182,25 +200,28 @@ func recoverFault(err *error) {
 	panic(p)
 }
 
-// unitAt returns the unit that covers an address, nil if there is none.
-func (d *Data) unitAt(addr uint64, w *work) (*hitUnit, error) {
+// unitNumber returns the number of the unit that covers an address. What it reads for
+// that is read once.
+func (d *Data) unitNumber(addr uint64) (number uint32, ok bool) {
 	if d.index == nil {
 		d.index = &index{} // should the reading of it fault
-		d.index, d.err = newIndex(d.main, &work{left: maxWork})
+		tooMuch := d.allowance.work(time.Now(), func(w *work) { d.index, d.err = newIndex(d.main, w) })
+		d.err = firstError(d.err, tooMuch)
 		d.read = maxResident
 	}
-	number, ok := d.index.find(addr)
+	number, ok = d.index.find(addr)
 	if !ok && len(d.index.unranged) > 0 {
-		d.err = firstError(d.err, d.index.addFunctions(d.main, w))
+		tooMuch := d.allowance.work(time.Now(), func(w *work) {
+			d.err = firstError(d.err,
+				d.index.addFunctions(d.main, w))
+		})
+		d.err = firstError(d.err, tooMuch)
 		number, ok = d.index.find(addr)
 	}
-	if !ok {
-		return nil, d.err
-	}
-	return d.hit(d.main.units[number], w)
+	return number, ok
 }
 
-// framesIn tells what a unit says of an address.
+// framesIn returns what a unit says of an address.
 func (d *Data) framesIn(h *hitUnit, addr uint64, w *work) ([]Frame, error) {
 	var at Frame
 	first := h.err
@@ -213,7 +234,8 @@ func (d *Data) framesIn(h *hitUnit, addr uint64, w *work) ([]Frame, error) {
 			first = firstError(first, err)
 		}
 	}
-	function, ok := functionAt(h.functions, addr)
+	function, ok, err := functionAt(h.functions, addr, w)
+	first = firstError(first, err)
 	if !ok {
 		if at == (Frame{}) {
 			return nil, first
@@ -227,10 +249,9 @@ func (d *Data) framesIn(h *hitUnit, addr uint64, w *work) ([]Frame, error) {
 	for _, call := range calls {
 		var e entry
 		c := h.entries.cursor(call)
-		h.entries.abbrevs.readEntry(&c, h.entries.encoding, &e)
-		first = firstError(first, c.err)
-		at.Function, at.Linkage, err = d.functionName(h.entries, &e, w)
-		first = firstError(first, err)
+		steps := h.entries.abbrevs.readEntry(&c, h.entries.encoding, &e)
+		first = firstError(first, firstError(c.err, w.spend(steps)))
+		first = firstError(first, d.describe(&at, h.entries, &e, w))
 		frames = append(frames, at)
 		at, err = d.callSite(h, &e)
 		first = firstError(first, err)

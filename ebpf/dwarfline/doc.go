@@ -1,11 +1,11 @@
-// Package dwarfline tells for an ELF virtual address what DWARF 2 to 5 says of
+// Package dwarfline reports for an ELF virtual address what DWARF 2 to 5 says of
 // it: function, source file and line, and the callers it was inlined into, the
 // same as addr2line -i -f.
 //
 // Only what an address needs is read. The headers and root entries of all units
 // are looked at once, for an index of the addresses that each covers; a unit's entries are
 // walked once when it is first hit, and only where its functions lie is kept.
-// The inlined calls are read anew for each address from the entries of its
+// The inlined calls are read again for each address from the entries of its
 // function alone, and the line by running the one sequence of the line program
 // that covers it: a sequence starts from a known state wherever it stands.
 //

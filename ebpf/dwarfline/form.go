@@ -97,7 +97,8 @@ func (e encoding) skip(c *cursor, f form) {
 		return
 	}
 	switch f {
-	case formUdata, formSdata, formRefUdata, formStrx, formAddrx, formLoclistx, formRnglistx, formGNUAddrIndex, formGNUStrIndex:
+	case formUdata, formSdata, formRefUdata, formStrx, formAddrx, formLoclistx, formRnglistx, formGNUAddrIndex,
+		formGNUStrIndex:
 		c.skipLEB()
 	case formString:
 		c.cstring()
@@ -145,7 +146,8 @@ func (e encoding) read(c *cursor, f form) value {
 		at := c.at
 		c.cstring()
 		return value{f, at}
-	case f == formUdata, f == formRefUdata, f == formStrx, f == formAddrx, f == formRnglistx, f == formGNUAddrIndex, f == formGNUStrIndex:
+	case f == formUdata, f == formRefUdata, f == formStrx, f == formAddrx, f == formRnglistx, f == formGNUAddrIndex,
+		f == formGNUStrIndex:
 		return value{f, c.uleb()}
 	default:
 		e.skip(c, f)

@@ -6,20 +6,6 @@ import (
 	"slices"
 )
 
-// work bounds the steps of one lookup.
-type work struct{ left int }
-
-// maxWork is about a second's worth, of 25 million entries: a unit of half a
-// gigabyte, many times as large as that of a program linked with -flto.
-const maxWork = 1 << 26
-
-func (w *work) spend(steps int) error {
-	if w.left -= steps; w.left < 0 {
-		return ErrTooMuchWork
-	}
-	return nil
-}
-
 // piece is a contiguous part of a function.
 type piece struct {
 	low, high uint64
@@ -67,7 +53,7 @@ func sortPieces(pieces []piece) []piece {
 
 // functionAt returns the entry of the function at an address: that with the
 // smallest piece there, the last one if there are several.
-func functionAt(pieces []piece, addr uint64) (entryAt uint64, ok bool) {
+func functionAt(pieces []piece, addr uint64, w *work) (entryAt uint64, ok bool, err error) {
 	i, _ := slices.BinarySearchFunc(pieces, addr, func(p piece, addr uint64) int {
 		if p.low <= addr {
 			return -1
@@ -75,13 +61,14 @@ func functionAt(pieces []piece, addr uint64) (entryAt uint64, ok bool) {
 		return 1
 	})
 	best := uint64(1<<64 - 1)
+	from := i
 	for i--; i >= 0 && pieces[i].highest > addr; i-- {
 		p := &pieces[i]
 		if size := p.high - p.low; addr < p.high && (size < best || size == best && p.entry > entryAt) {
 			best, entryAt, ok = size, p.entry, true
 		}
 	}
-	return entryAt, ok
+	return entryAt, ok, w.spend(from - i)
 }
 
 // call is the entry of a function, or of one that was inlined below it.
@@ -176,7 +163,7 @@ func (t *callTree) add(d *entry, depth int32, size uint64) error {
 	return nil
 }
 
-// leave tells that the children of the entries at a depth have ended.
+// leave notes that the children of the entries at a depth have ended.
 func (t *callTree) leave(depth int32) {
 	for t.inside > 0 && t.calls[t.inside].depth >= depth {
 		t.inside = t.calls[t.inside].parent

@@ -8,13 +8,15 @@ import (
 // FuzzFrames looks up addresses in sections of any content. The corpus has those
 // of small programs of gcc and clang in DWARF 2 to 5.
 func FuzzFrames(f *testing.F) {
-	f.Add([]byte("\x0c\x00\x00\x00\x04\x00\x00\x00\x00\x00\x08\x01\x00\x00\x00\x00"), []byte(circleAbbrevs), []byte{}, []byte{}, []byte{}, uint64(0x1010))
+	f.Add([]byte("\x0c\x00\x00\x00\x04\x00\x00\x00\x00\x00\x08\x01\x00\x00\x00\x00"), []byte(circleAbbrevs), []byte{},
+		[]byte{}, []byte{}, uint64(0x1010))
 	f.Fuzz(func(t *testing.T, info, abbrev, line, ranges, str []byte, addr uint64) {
 		s := &Sections{
 			Order: binary.LittleEndian, Info: info, Abbrev: abbrev, Line: line, LineStr: str, Str: str, StrOffsets: str,
 			Addr: ranges, Ranges: ranges, RngLists: ranges, Aranges: ranges,
 		}
-		d, err := New(s, Options{CacheBytes: 1 << 20, Supplementary: func() (*Sections, error) { same := *s; return &same, nil }})
+		d, err := New(s, Options{CacheBytes: 1 << 20,
+			Supplementary: func() (*Sections, error) { same := *s; return &same, nil }})
 		if err != nil {
 			return
 		}

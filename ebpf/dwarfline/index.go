@@ -20,11 +20,11 @@ const dropEvery = 256
 // for one range.
 const padding = 64
 
-// index tells which unit covers an address.
+// index says which unit covers an address.
 type index struct {
 	ranges   []unitRange // disjoint, by address
-	partial  []uint32    // while it is made: units that may have more ranges than their root tells
-	unranged []uint32    // units that do not tell their ranges
+	partial  []uint32    // while it is made: units that may have more ranges than their root states
+	unranged []uint32    // units that do not state their ranges
 }
 
 // unitRange is addresses of the unit with that number in file.units.
@@ -34,19 +34,22 @@ type unitRange struct {
 }
 
 // indexUnits finds all units of a file.
-func indexUnits(f *file) error {
+func indexUnits(f *file, w *work) error {
 	f.units = []uint64{}
+	padding := 0
 	for at := uint64(0); at < uint64(len(f.Info)); {
 		c := newCursor(".debug_info", f.Info, f.Order, at)
 		c.unitLength()
-		if c.err != nil {
-			return c.err
+		if err := firstError(c.err, w.spend(1)); err != nil {
+			return err
 		}
 		if len(f.units) == maxUnits {
 			return fmt.Errorf("%w: more than %d units", ErrTooMuchWork, maxUnits)
 		}
 		if uint64(len(c.data)) > c.at { // no padding
 			f.units = append(f.units, at)
+		} else if padding++; padding > maxUnits { // a sparse file
+			return fmt.Errorf("%w: more than %d empty units", ErrTooMuchWork, maxUnits)
 		}
 		at = uint64(len(c.data))
 	}
@@ -65,7 +68,7 @@ func (f *file) unitOf(at uint64) (int, bool) {
 // newIndex reads the roots of all units of a file. What is damaged is left out,
 // and the first error returned.
 func newIndex(f *file, w *work) (*index, error) {
-	first := indexUnits(f)
+	first := indexUnits(f, w)
 	x := &index{}
 	for i, at := range f.units {
 		u, err := readUnit(f, at, true, w)
@@ -84,19 +87,19 @@ func newIndex(f *file, w *work) (*index, error) {
 			break
 		}
 	}
-	first = firstError(first, x.addAranges(f))
+	first = firstError(first, x.addAranges(f, w))
 	x.sort()
 	return x, first
 }
 
-// addAranges adds what .debug_aranges has of units that do not tell their
-// ranges, or of which DWARF 2 could tell only one.
-func (x *index) addAranges(f *file) error {
+// addAranges adds what .debug_aranges has of units that do not state their
+// ranges, or of which DWARF 2 could state only one.
+func (x *index) addAranges(f *file, w *work) error {
 	if len(x.partial) == 0 {
 		return nil
 	}
 	told := map[uint32]bool{}
-	err := f.eachArange(func(unitAt uint64, r addressRange) {
+	err := f.eachArange(w, func(unitAt uint64, r addressRange) {
 		i, found := slices.BinarySearch(f.units, unitAt)
 		if _, partial := slices.BinarySearch(x.partial, uint32(i)); found && partial {
 			x.add(r, uint32(i))
@@ -108,7 +111,7 @@ func (x *index) addAranges(f *file) error {
 	return err
 }
 
-// addUnit adds the ranges that a unit's root tells.
+// addUnit adds the ranges that a unit's root states.
 func (x *index) addUnit(number uint32, u *unit, w *work) error {
 	before := len(x.ranges)
 	steps, err := u.eachRange(&u.root, func(r addressRange) { x.add(r, number) })
@@ -180,7 +183,8 @@ func (x *index) sort() {
 
 // find returns the number of the unit that covers an address.
 func (x *index) find(addr uint64) (uint32, bool) {
-	i, found := slices.BinarySearchFunc(x.ranges, addr, func(r unitRange, addr uint64) int { return cmp.Compare(r.low, addr) })
+	i, found := slices.BinarySearchFunc(x.ranges, addr,
+		func(r unitRange, addr uint64) int { return cmp.Compare(r.low, addr) })
 	if !found {
 		i--
 	}
@@ -194,13 +198,16 @@ const unitRangeSize = 24
 
 func (x *index) bytes() int { return cap(x.ranges)*unitRangeSize + cap(x.unranged)*4 }
 
-// addFunctions adds the functions of the units that do not tell their ranges, as
+// addFunctions adds the functions of the units that do not state their ranges, as
 // old compilers made them.
 func (x *index) addFunctions(f *file, w *work) error {
 	var first error
 	units := x.unranged
 	x.unranged = nil
 	for _, number := range units {
+		if w.left < 0 {
+			break
+		}
 		u, err := readUnit(f, f.units[number], false, w)
 		if err == nil {
 			var functions []piece

@@ -90,14 +90,14 @@ func readLineTable(u *unit, at uint64) (*lineTable, error) {
 // readOldEntries notes where directories and files stand, before version 5.
 func (t *lineTable) readOldEntries(c *cursor) {
 	t.dirFormat, t.fileFormat = oldFormat[:1], oldFormat
-	for c.more() {
+	for c.more() && len(t.dirs) <= maxFiles {
 		at := c.at
 		if len(c.cstring()) == 0 {
 			break
 		}
 		t.dirs = append(t.dirs, uint32(at))
 	}
-	for c.more() {
+	for c.more() && len(t.files) <= maxFiles {
 		at := c.at
 		if len(c.cstring()) == 0 {
 			break
@@ -146,7 +146,8 @@ func (t *lineTable) readEntryList(c *cursor) (formats []entryFormat, entries []u
 }
 
 // entryAt reads the entry at an offset of data.
-func (t *lineTable) entryAt(at uint32, formats []entryFormat, sup func() (*file, error)) (name string, dir uint64, err error) {
+func (t *lineTable) entryAt(at uint32, formats []entryFormat,
+	sup func() (*file, error)) (name string, dir uint64, err error) {
 	c := newCursor(".debug_line", t.data, t.unit.Order, uint64(at))
 	for _, f := range formats {
 		v := t.read(&c, f.form)

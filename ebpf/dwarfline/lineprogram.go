@@ -2,6 +2,7 @@ package dwarfline
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 )
 
@@ -13,6 +14,9 @@ type sequence struct {
 }
 
 const sequenceSize = 24
+
+// maxSequences bounds the memory of one unit's sequences.
+const maxSequences = 2 << 20
 
 // Opcodes of the line program (DWARF 5 sections 6.2.5.2 and 6.2.5.3).
 const (
@@ -39,12 +43,13 @@ type row struct {
 // calls use for each row, that which ends it not counted. It returns the address
 // at the end, and where the next sequence starts.
 func (t *lineTable) run(start uint64, w *work, define func(at uint64), use func(*row)) (end, next uint64, err error) {
+	steps := 0
+	defer func() { err = firstError(err, w.spend(steps%stepsAtOnce)) }()
 	c := newCursor(".debug_line", t.data, t.unit.Order, start)
 	r := row{file: 1, line: 1}
-	steps := 0
 	for c.more() {
-		if steps++; steps&0xfff == 0 {
-			if err := w.spend(0x1000); err != nil {
+		if steps++; steps%stepsAtOnce == 0 {
+			if err := w.spend(stepsAtOnce); err != nil {
 				return r.addr, c.at, err
 			}
 		}
@@ -94,7 +99,7 @@ func (t *lineTable) advance(r *row, operations uint64) {
 	r.op = n % uint64(t.maxOperations)
 }
 
-// extended executes an extended opcode and tells whether it ends the sequence.
+// extended executes an extended opcode and reports whether it ends the sequence.
 func (t *lineTable) extended(c *cursor, r *row, define func(at uint64)) (ends bool) {
 	length := c.uleb()
 	if length > uint64(len(c.data))-c.at {
@@ -140,6 +145,10 @@ func (t *lineTable) findSequences(w *work) error {
 			rows++
 		})
 		if rows > 0 && low < end && low != 0 {
+			if len(t.sequences) == maxSequences {
+				first = fmt.Errorf("%w: more than %d sequences of lines", ErrTooMuchWork, maxSequences)
+				break
+			}
 			t.sequences = append(t.sequences, sequence{low: low, high: end, start: uint32(at)})
 		}
 		if first = err; err != nil {
@@ -173,7 +182,8 @@ func (t *lineTable) sortSequences() {
 // rowAt returns the row that covers an address: the last one of those with the
 // highest address that is not above it.
 func (t *lineTable) rowAt(addr uint64, w *work) (found row, ok bool, err error) {
-	i, exact := slices.BinarySearchFunc(t.sequences, addr, func(s sequence, addr uint64) int { return cmp.Compare(s.low, addr) })
+	i, exact := slices.BinarySearchFunc(t.sequences, addr,
+		func(s sequence, addr uint64) int { return cmp.Compare(s.low, addr) })
 	if !exact {
 		i--
 	}

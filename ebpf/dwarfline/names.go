@@ -9,7 +9,7 @@ import (
 // damaged data may be a circle.
 const maxReferences = 32
 
-// errNoSupplementary tells that entries are in a file that was not found.
+// errNoSupplementary says that entries are in a file that was not found.
 var errNoSupplementary = errors.New("the supplementary DWARF file is missing")
 
 // supplementary returns the file that dwz moved common entries to.
@@ -24,46 +24,49 @@ func (d *Data) supplementary() (*file, error) {
 	return f, nil
 }
 
-// functionName returns the linkage name of a function's entry or of one that it
-// refers to as its abstract origin or specification, or else the name nearest in
-// that chain.
-//
-// linkage tells that the linker knows the function by that name, too.
-func (d *Data) functionName(u *unit, e *entry, w *work) (name string, linkage bool, err error) {
+// describe sets in a frame what the entry of a function says, or those that it refers to
+// as its abstract origin or specification: the linkage name, or else the name nearest in
+// that chain; and the line nearest in it.
+func (d *Data) describe(f *Frame, u *unit, e *entry, w *work) error {
+	f.Function, f.Linkage, f.StartLine = "", false, 0
+	whole := false // Function is the linkage name
 	for range maxReferences {
-		if v, ok := e.get(fieldLinkageName); ok {
+		if v, ok := e.get(fieldDeclLine); ok && f.StartLine == 0 {
+			f.StartLine = lineNumber(v.n)
+		}
+		if v, ok := e.get(fieldLinkageName); ok && !whole {
 			text, err := u.text(v, d.supplementary)
 			if err == nil && text != "" {
-				return text, true, nil
+				f.Function, f.Linkage, whole = text, true, true
 			}
 		}
-		if v, ok := e.get(fieldName); ok && name == "" {
+		if v, ok := e.get(fieldName); ok && f.Function == "" {
 			text, err := u.text(v, d.supplementary)
 			if err != nil {
-				return "", false, err
+				return err
 			}
-			name, linkage = text, !u.manglesNames()
+			f.Function, f.Linkage = text, !u.manglesNames()
 		}
 		ref, ok := e.get(fieldAbstractOrigin)
 		if !ok {
 			ref, ok = e.get(fieldSpecification)
 		}
-		if !ok {
-			return name, linkage, nil
+		if !ok || whole && f.StartLine != 0 {
+			return nil
 		}
 		next, at, err := d.follow(u, ref, w)
 		if err != nil {
-			return name, linkage, err
+			return err
 		}
 		e = &entry{}
 		c := next.cursor(at)
-		next.abbrevs.readEntry(&c, next.encoding, e)
-		if c.err != nil {
-			return name, linkage, c.err
+		steps := next.abbrevs.readEntry(&c, next.encoding, e)
+		if err := firstError(c.err, w.spend(steps)); err != nil {
+			return err
 		}
 		u = next
 	}
-	return name, linkage, &FormatError{".debug_info", e.at, "entries refer to each other in a circle"}
+	return &FormatError{".debug_info", e.at, "entries refer to each other in a circle"}
 }
 
 // follow returns the unit and offset of the entry that a reference means.
@@ -72,7 +75,8 @@ func (d *Data) follow(u *unit, ref value, w *work) (*unit, uint64, error) {
 	switch ref.form {
 	case formRef1, formRef2, formRef4, formRef8, formRefUdata:
 		if at >= u.end-u.at {
-			return nil, 0, &FormatError{".debug_info", u.at, fmt.Sprintf("a reference to %#x, behind the unit's end", at)}
+			return nil, 0, &FormatError{".debug_info", u.at,
+				fmt.Sprintf("a reference to %#x, behind the unit's end", at)}
 		}
 		return u, u.at + at, nil
 	case formRefAddr:
@@ -82,13 +86,14 @@ func (d *Data) follow(u *unit, ref value, w *work) (*unit, uint64, error) {
 			return nil, 0, err
 		}
 	default:
-		return nil, 0, &FormatError{".debug_info", u.at, fmt.Sprintf("form %#x is no reference that is known", uint16(ref.form))}
+		return nil, 0, &FormatError{".debug_info", u.at,
+			fmt.Sprintf("form %#x is no reference that is known", uint16(ref.form))}
 	}
 	if f == u.file && at >= u.first && at < u.end {
 		return u, at, nil
 	}
 	if f.units == nil {
-		d.err = firstError(d.err, indexUnits(f))
+		d.err = firstError(d.err, indexUnits(f, w))
 	}
 	number, ok := f.unitOf(at)
 	if !ok {

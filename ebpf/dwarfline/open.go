@@ -4,14 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"runtime/debug"
 
 	"github.com/headwater/headwater/ebpf/elffile"
 )
 
-// OpenOptions tell Open where the file is and how to reach others.
+// OpenOptions say where the file is and how to reach others.
 type OpenOptions struct {
 	// Paths of the executable and of its debug file: .dwo and .dwp files and a
-	// supplementary file are looked for beside them.
+	// supplementary file are looked for next to them.
 	Paths []string
 	// OpenFile opens a file that the data names. nil: there are no other files.
 	OpenFile   func(path string) (*elffile.File, error)
@@ -20,17 +21,38 @@ type OpenOptions struct {
 	CacheBytes int            // see Options
 }
 
-// sectionsOf lists where the sections of a file go.
-func sectionsOf(s *Sections) map[string]*[]byte {
-	return map[string]*[]byte{
-		".debug_info": &s.Info, ".debug_abbrev": &s.Abbrev, ".debug_line": &s.Line, ".debug_line_str": &s.LineStr,
-		".debug_str": &s.Str, ".debug_str_offsets": &s.StrOffsets, ".debug_addr": &s.Addr,
-		".debug_ranges": &s.Ranges, ".debug_rnglists": &s.RngLists, ".debug_cu_index": &s.CUIndex, ".debug_aranges": &s.Aranges,
+// sectionPlace is where a section of a file goes.
+type sectionPlace struct {
+	name string
+	data *[]byte
+}
+
+// sectionsOf lists where the sections of a file go. Without units in the first the others
+// say nothing.
+func sectionsOf(s *Sections) []sectionPlace {
+	return []sectionPlace{
+		{".debug_info", &s.Info}, {".debug_abbrev", &s.Abbrev}, {".debug_line", &s.Line},
+		{".debug_line_str", &s.LineStr},
+		{".debug_str", &s.Str}, {".debug_str_offsets", &s.StrOffsets}, {".debug_addr", &s.Addr},
+		{".debug_ranges", &s.Ranges}, {".debug_rnglists", &s.RngLists}, {".debug_cu_index", &s.CUIndex},
+		{".debug_aranges", &s.Aranges},
 	}
 }
 
+// checkUnits returns the error of .debug_info if no unit can be found in it.
+func (s *Sections) checkUnits() (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer recoverFault(&err)
+	f := &file{Sections: s}
+	if err = indexUnits(f, &work{left: MaxWork}); len(f.units) > 0 {
+		return nil // the rest is left out
+	}
+	return firstError(err, ErrNoInfo)
+}
+
 // MapSections maps the DWARF sections of a file; suffix is ".dwo" for those of a
-// .dwo or .dwp file. The file may be closed before them.
+// .dwo or .dwp file. The file may be closed before them. If .debug_info has no units, as
+// zeros have none, the error says so, and the other sections are not decompressed.
 func MapSections(f *elffile.File, suffix string, spill *elffile.Spill) (*Sections, error) {
 	s := &Sections{Order: f.ByteOrder()}
 	var maps []*elffile.Mapped
@@ -44,7 +66,8 @@ func MapSections(f *elffile.File, suffix string, spill *elffile.Spill) (*Section
 			m.Drop()
 		}
 	}
-	for name, data := range sectionsOf(s) {
+	for _, place := range sectionsOf(s) {
+		name := place.name
 		if name != ".debug_cu_index" {
 			name += suffix
 		}
@@ -57,7 +80,13 @@ func MapSections(f *elffile.File, suffix string, spill *elffile.Spill) (*Section
 			return nil, err
 		}
 		maps = append(maps, m)
-		*data = m.Data
+		*place.data = m.Data
+		if place.data == &s.Info && len(m.Data) > 0 {
+			if err := s.checkUnits(); err != nil {
+				s.Close()
+				return nil, err
+			}
+		}
 	}
 	return s, nil
 }
@@ -91,9 +120,9 @@ func Open(f *elffile.File, o OpenOptions) (*Data, error) {
 }
 
 // supplementary opens the file that dwz moved common entries to. It must have
-// the build ID that the link tells.
+// the build ID that the link says.
 func (o *OpenOptions) supplementary(name, id string) (*Sections, error) {
-	candidates := o.beside(name)
+	candidates := o.nextTo(name)
 	if len(id) > 2 {
 		for _, dir := range o.DebugDirs {
 			candidates = append(candidates, path.Join(dir, ".build-id", id[:2], id[2:]+".debug"))
@@ -114,9 +143,9 @@ func (o *OpenOptions) supplementary(name, id string) (*Sections, error) {
 	return nil, fmt.Errorf("%s, build ID %s: %w", name, id, errNoSupplementary)
 }
 
-// beside returns a path as it is, or relative to the folders of the executable
+// nextTo returns a path as it is, or relative to the folders of the executable
 // and of its debug file.
-func (o *OpenOptions) beside(name string) []string {
+func (o *OpenOptions) nextTo(name string) []string {
 	if path.IsAbs(name) {
 		return []string{name}
 	}
@@ -139,14 +168,14 @@ func (o *OpenOptions) dwp() (*Sections, error) {
 	return nil, nil
 }
 
-// dwo opens the file of a split unit: where the compiler wrote it, or beside the
+// dwo opens the file of a split unit: where the compiler wrote it, or next to the
 // executable.
 func (o *OpenOptions) dwo(u SplitUnit) (*Sections, error) {
 	candidates := []string{u.Name}
 	if !path.IsAbs(u.Name) {
-		candidates = append(o.beside(u.Name), path.Join(u.CompDir, u.Name))
+		candidates = append(o.nextTo(u.Name), path.Join(u.CompDir, u.Name))
 	}
-	candidates = append(candidates, o.beside(path.Base(u.Name))...)
+	candidates = append(candidates, o.nextTo(path.Base(u.Name))...)
 	for _, candidate := range candidates {
 		if f, err := o.OpenFile(candidate); err == nil {
 			s, err := MapSections(f, ".dwo", o.Spill)

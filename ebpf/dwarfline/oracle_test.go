@@ -5,7 +5,6 @@ import (
 	"debug/elf"
 	"fmt"
 	"math/rand"
-	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -13,24 +12,14 @@ import (
 	"testing"
 
 	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/integration/need"
 )
-
-// skip skips the test, or fails it where everything must be there.
-func skip(t testing.TB, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("REQUIRE_KERNEL") == "1" {
-		t.Fatalf("REQUIRE_KERNEL=1 but "+format, args...)
-	}
-	t.Skipf(format, args...)
-}
 
 // addr2line asks a tool with the options of addr2line for the frames at
 // addresses.
 func addr2line(t testing.TB, tool, file string, addrs []uint64) [][]Frame {
 	t.Helper()
-	if _, err := exec.LookPath(tool); err != nil {
-		skip(t, "%s is not installed", tool)
-	}
+	need.Tools(t, tool)
 	var in strings.Builder
 	for _, a := range addrs {
 		fmt.Fprintf(&in, "%#x\n", a)
@@ -52,7 +41,7 @@ func addr2line(t testing.TB, tool, file string, addrs []uint64) [][]Frame {
 // elfutils' does.
 var placePattern = regexp.MustCompile(`^(.*?):(\d+|\?)(:\d+)?( \(discriminator.*)?$`)
 
-// parseAddr2line takes apart lines: the address, then function and place of each
+// parseAddr2line decodes lines: the address, then function and place of each
 // frame.
 func parseAddr2line(t testing.TB, out string) (answers [][]Frame) {
 	t.Helper()
@@ -63,7 +52,7 @@ func parseAddr2line(t testing.TB, out string) (answers [][]Frame) {
 			answers = append(answers, nil)
 			continue
 		}
-		function, _, _ := strings.Cut(s.Text(), " inlined at ") // as elfutils tells
+		function, _, _ := strings.Cut(s.Text(), " inlined at ") // as elfutils writes
 		if !s.Scan() || len(answers) == 0 {
 			t.Fatalf("cannot understand what addr2line prints:\n%.1000s", out)
 		}

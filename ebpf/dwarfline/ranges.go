@@ -5,6 +5,9 @@ import "fmt"
 // addressRange is the addresses [low, high).
 type addressRange struct{ low, high uint64 }
 
+// maxRangeList bounds the entries of one list.
+const maxRangeList = maxRanges
+
 // eachRange calls use for the address ranges of an entry that are not empty:
 // those of DW_AT_ranges, or that of DW_AT_low_pc and DW_AT_high_pc. It returns the
 // number of steps taken.
@@ -35,7 +38,7 @@ func (u *unit) eachRange(d *entry, use func(addressRange)) (steps int, err error
 	return 1, err
 }
 
-// real tells whether a range has addresses. Linkers give the code that they left
+// real reports whether a range has addresses. Linkers give the code that they left
 // out address 0 or one of the highest.
 func (u *unit) real(r addressRange) bool {
 	highest := uint64(1)<<(8*u.addressSize-1)<<1 - 1
@@ -73,7 +76,9 @@ func (u *unit) oldRangeList(at uint64, use func(addressRange)) (steps int, err e
 	base := u.base
 	for {
 		low, high := c.fixed(u.addressSize), c.fixed(u.addressSize)
-		steps++
+		if steps++; steps > maxRangeList {
+			return steps, ErrTooMuchWork
+		}
 		switch {
 		case c.err != nil:
 			return steps, c.err
@@ -137,7 +142,10 @@ func (u *unit) newRangeList(at uint64, use func(addressRange)) (steps int, err e
 		if c.err != nil {
 			return steps, c.err
 		}
-		if steps++; u.real(r) {
+		if steps++; steps > maxRangeList {
+			return steps, ErrTooMuchWork
+		}
+		if u.real(r) {
 			use(r)
 		}
 	}

@@ -19,9 +19,9 @@ func sectionsFrom(t testing.TB, file string) *Sections {
 	}
 	defer f.Close()
 	s := &Sections{Order: f.ByteOrder()}
-	for name, data := range sectionsOf(s) {
-		if section, err := f.Section(name); err == nil {
-			*data = section.Data
+	for _, place := range sectionsOf(s) {
+		if section, err := f.Section(place.name); err == nil {
+			*place.data = section.Data
 		}
 	}
 	return s
@@ -34,7 +34,8 @@ func TestDamaged(t *testing.T) {
 	program := built(t, "plain.c", "gcc", "-O2", "-g")
 	addrs := codeAddresses(t, program, 20, 1)
 	whole := sectionsFrom(t, program)
-	for name, section := range sectionsOf(whole) {
+	for _, place := range sectionsOf(whole) {
+		name, section := place.name, place.data
 		original := *section
 		step := max(1, len(original)/400)
 		for i := 0; i < len(original); i += step {
@@ -101,7 +102,8 @@ func TestCircle(t *testing.T) {
 // TestHugeCounts wants errors, not memory, of counts that no data stands behind.
 func TestHugeCounts(t *testing.T) {
 	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}
-	u := &unit{file: &file{Sections: &Sections{Order: binary.LittleEndian}}, header: header{encoding: encoding{version: 5, addressSize: 8, offsetSize: 4}}}
+	u := &unit{file: &file{Sections: &Sections{Order: binary.LittleEndian}},
+		header: header{encoding: encoding{version: 5, addressSize: 8, offsetSize: 4}}}
 	table := []byte{0, 0, 0, 0, 5, 0, 8, 0, 0, 0, 0, 0, 1, 1, 1, 0xfb, 14, 1, 1, 1, 8}
 	table = append(table, huge...)
 	binary.LittleEndian.PutUint32(table, uint32(len(table)-4))

@@ -20,9 +20,9 @@ type Sections struct {
 	Str, StrOffsets, Addr []byte
 	Ranges, RngLists      []byte // before and since DWARF 5
 	CUIndex               []byte // .debug_cu_index of a .dwp file
-	Aranges               []byte // used where units do not tell their ranges
+	Aranges               []byte // used where units do not state their ranges
 
-	// Close releases the memory when it is no longer read. Drop tells that what
+	// Close releases the memory when it is no longer read. Drop says that what
 	// was read so far is not needed soon, so that mapped pages may go. Both may be nil.
 	Close, Drop func()
 }
@@ -47,7 +47,7 @@ type SplitUnit struct {
 	ID      uint64
 }
 
-// Options tell where other files are found. The zero value knows none.
+// Options say where other files are found. The zero value knows none.
 type Options struct {
 	// Supplementary returns the sections of the file that dwz moved common
 	// entries to (.gnu_debugaltlink, .debug_sup). It is called once, when the first
@@ -67,16 +67,16 @@ const DefaultCacheBytes = 16 << 20
 
 // Errors that callers tell apart.
 var (
-	// ErrNoInfo tells that there is no .debug_info, or no .debug_abbrev for it.
+	// ErrNoInfo says that there is no .debug_info, or no .debug_abbrev for it.
 	ErrNoInfo = errors.New("no DWARF entries")
-	// ErrTooMuchWork tells that a lookup was given up since the data asks for more
+	// ErrTooMuchWork says that a lookup was given up since the data asks for more
 	// steps than any compiler's output needs.
 	ErrTooMuchWork = errors.New("DWARF data asks for too much work")
-	// ErrFault tells that a mapped file has become shorter while it was read.
+	// ErrFault says that a mapped file has become shorter while it was read.
 	ErrFault = errors.New("the file was truncated while it was read")
 )
 
-// FormatError tells what is wrong in the data.
+// FormatError says what is wrong in the data.
 type FormatError struct {
 	Section string // ".debug_info"
 	Offset  uint64 // in the section

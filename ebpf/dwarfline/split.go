@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// errNoSplit tells that a unit's entries are in a file that was not found.
+// errNoSplit says that a unit's entries are in a file that was not found.
 var errNoSplit = errors.New("the .dwo file is missing")
 
 // splitOf returns the unit whose skeleton is root.
@@ -51,7 +51,7 @@ func (d *Data) splitOf(root *unit, w *work) (*unit, error) {
 
 // splitUnit finds the unit with that ID in a .dwo file.
 func splitUnit(f *file, skeleton *unit, id uint64, w *work) (*unit, error) {
-	if err := indexUnits(f); err != nil {
+	if err := indexUnits(f, w); err != nil {
 		return nil, err
 	}
 	for _, at := range f.units {
@@ -86,7 +86,7 @@ func (d *Data) packaged(root *unit, id uint64, w *work) (*unit, error) {
 		return nil, err
 	}
 	if d.packages == nil {
-		x, err := readCUIndex(f.Sections)
+		x, err := readCUIndex(f.Sections, w)
 		if err != nil {
 			d.pkg.err = err
 			return nil, err
@@ -121,9 +121,12 @@ const (
 	dwpRngLists   = 8
 )
 
+// maxSlots bounds the slots of an index, which are twice as many as units.
+const maxSlots = 2 * maxUnits
+
 // readCUIndex reads the index: version, numbers of columns, units and slots; the
 // slots' IDs; their rows, from 1; the columns' sections; offsets; sizes.
-func readCUIndex(s *Sections) (*cuIndex, error) {
+func readCUIndex(s *Sections, w *work) (*cuIndex, error) {
 	c := newCursor(".debug_cu_index", s.CUIndex, s.Order, 0)
 	version := c.fixed(2) // GNU's has 32 bits, DWARF 5 has 16 and padding
 	if second := c.fixed(2); version == 0 {
@@ -137,11 +140,14 @@ func readCUIndex(s *Sections) (*cuIndex, error) {
 	if columns > 16 || slots > size/12 || units > size/8 {
 		c.fail("the table is larger than the section")
 	}
+	if slots > maxSlots {
+		c.fail("more slots than any package needs")
+	}
 	ids, rows := c.take(slots*8), c.take(slots*4)
 	names := c.take(columns * 4)
 	offsets, sizes := c.take(units*columns*4), c.take(units*columns*4)
-	if c.err != nil {
-		return nil, c.err
+	if err := firstError(c.err, w.spend(int(slots))); err != nil {
+		return nil, err
 	}
 	table := func(b []byte) numberTable {
 		return func(row, column int) uint64 { return uint64(s.Order.Uint32(b[(row*int(columns)+column)*4:])) }
@@ -168,7 +174,8 @@ func (x *cuIndex) part(s *Sections, id uint64) *Sections {
 	part.Close, part.CUIndex = nil, nil
 	for i, column := range x.columns {
 		target := map[uint32]*[]byte{
-			dwpInfo: &part.Info, dwpAbbrev: &part.Abbrev, dwpLine: &part.Line, dwpStrOffsets: &part.StrOffsets, dwpRngLists: &part.RngLists,
+			dwpInfo: &part.Info, dwpAbbrev: &part.Abbrev, dwpLine: &part.Line, dwpStrOffsets: &part.StrOffsets,
+			dwpRngLists: &part.RngLists,
 		}[column]
 		if target == nil {
 			continue

@@ -160,7 +160,7 @@ func (u *unit) addressAt(index uint64) (uint64, error) {
 	return c.fixed(u.addressSize), c.err
 }
 
-// isAddress tells whether DW_AT_high_pc is an address, and not the number of
+// isAddress reports whether DW_AT_high_pc is an address, and not the number of
 // bytes from DW_AT_low_pc.
 func isAddress(f form) bool {
 	switch f {
@@ -201,13 +201,13 @@ func (u *unit) text(v value, sup func() (*file, error)) (string, error) {
 	return "", &FormatError{".debug_info", u.at, fmt.Sprintf("form %#x is no string", uint16(v.form))}
 }
 
-// isCode tells whether the unit is one that may have functions with addresses of
+// isCode reports whether the unit is one that may have functions with addresses of
 // its own: no type unit, and not part of others.
 func (u *unit) isCode() bool {
 	return u.root.tag == dwarf.TagCompileUnit || u.root.tag == dwarf.TagSkeletonUnit
 }
 
-// manglesNames tells whether the linker knows the functions of the unit's
+// manglesNames reports whether the linker knows the functions of the unit's
 // language by other names than the source does (DWARF 5 table 7.17).
 func (u *unit) manglesNames() bool {
 	v, _ := u.root.get(fieldLanguage)

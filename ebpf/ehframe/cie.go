@@ -26,9 +26,9 @@ type CIE struct {
 	hasLength       bool     // augmentation z: FDEs state the length of their augmentation data
 }
 
-// maxCIE bounds the length of a CIE: those of compilers are below 64 bytes. A
+// MaxCIE bounds the length of a CIE: those of compilers are below 64 bytes. A
 // reader may have to read one again for every FDE.
-const maxCIE = 4 << 10
+const MaxCIE = 4 << 10
 
 // CIE reads the common information entry at section offset off. The result
 // does not refer to the section's bytes.
@@ -40,8 +40,8 @@ func (s *Section) CIE(off uint64) (*CIE, error) {
 	if !h.isCIE {
 		return nil, fmt.Errorf("%w: no CIE at offset %#x", ErrInvalid, off)
 	}
-	if h.end-h.off > maxCIE {
-		return nil, fmt.Errorf("CIE at offset %#x: %w: %d bytes long", off, ErrUnsupported, h.end-h.off)
+	if h.end-h.off > MaxCIE {
+		return nil, fmt.Errorf("CIE at offset %#x: %w", off, tooLong(h.end-h.off))
 	}
 	r, err := s.body(h)
 	if err != nil {

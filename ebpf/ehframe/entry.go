@@ -1,6 +1,10 @@
 package ehframe
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/headwater/headwater/ebpf/limit"
+)
 
 // header is the beginning of an entry: what kind it is and where it ends.
 type header struct {
@@ -14,12 +18,17 @@ type header struct {
 // headerLen is the longest beginning of an entry: a 64-bit length and ID.
 const headerLen = 4 + 8 + 8
 
-// maxEntry bounds the length of one entry. The longest seen in practice, of a
+// MaxEntry bounds the length of one entry. The longest seen in practice, of a
 // generated parser, is under 1 MB.
-const maxEntry = 16 << 20
+const MaxEntry = 16 << 20
 
 // zeroLength is the header of a terminator.
 func (h header) zeroLength() bool { return h.end == h.off+4 }
+
+// tooLong says that an entry has more bytes than its bound allows.
+func tooLong(length uint64) error {
+	return limit.Hit(limit.CFI, fmt.Errorf("%w: %d bytes long", ErrUnsupported, length))
+}
 
 // header reads the beginning of the entry at off.
 func (s *Section) header(off uint64) (header, error) {
@@ -44,8 +53,8 @@ func (s *Section) header(off uint64) (header, error) {
 	if length == 0 {
 		return h, nil
 	}
-	if length > maxEntry {
-		return h, fmt.Errorf("entry at offset %#x: %w: %d bytes long", off, ErrUnsupported, length)
+	if length > MaxEntry {
+		return h, fmt.Errorf("entry at offset %#x: %w", off, tooLong(length))
 	}
 	s.id(r, &h, wide)
 	h.body = off + uint64(r.pos)

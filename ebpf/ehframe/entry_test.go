@@ -35,18 +35,21 @@ func TestPointerEncodings(t *testing.T) {
 		write func(at uint64) ehtest.Asm // the pointer, which will be at the address at
 		size  ehtest.Asm
 	}{
-		"absptr":         {0x00, func(uint64) ehtest.Asm { return ehtest.Asm{}.U64(want) }, ehtest.Asm{}.U64(16)},
-		"uleb128":        {0x01, func(uint64) ehtest.Asm { return ehtest.Asm{}.Uleb(want) }, ehtest.Asm{}.Uleb(16)},
-		"udata4":         {0x03, func(uint64) ehtest.Asm { return ehtest.Asm{}.U32(want) }, ehtest.Asm{}.U32(16)},
-		"udata8":         {0x04, func(uint64) ehtest.Asm { return ehtest.Asm{}.U64(want) }, ehtest.Asm{}.U64(16)},
-		"sleb128":        {0x09, func(uint64) ehtest.Asm { return ehtest.Asm{}.Sleb(want) }, ehtest.Asm{}.Sleb(16)},
-		"sdata4":         {0x0b, func(uint64) ehtest.Asm { return ehtest.Asm{}.U32(want) }, ehtest.Asm{}.U32(16)},
-		"sdata8":         {0x0c, func(uint64) ehtest.Asm { return ehtest.Asm{}.U64(want) }, ehtest.Asm{}.U64(16)},
-		"pcrel sdata4":   {0x1b, func(at uint64) ehtest.Asm { return ehtest.Asm{}.U32(uint32(want - at)) }, ehtest.Asm{}.U32(16)},
-		"pcrel absptr":   {0x10, func(at uint64) ehtest.Asm { return ehtest.Asm{}.U64(want - at) }, ehtest.Asm{}.U64(16)},
+		"absptr":  {0x00, func(uint64) ehtest.Asm { return ehtest.Asm{}.U64(want) }, ehtest.Asm{}.U64(16)},
+		"uleb128": {0x01, func(uint64) ehtest.Asm { return ehtest.Asm{}.Uleb(want) }, ehtest.Asm{}.Uleb(16)},
+		"udata4":  {0x03, func(uint64) ehtest.Asm { return ehtest.Asm{}.U32(want) }, ehtest.Asm{}.U32(16)},
+		"udata8":  {0x04, func(uint64) ehtest.Asm { return ehtest.Asm{}.U64(want) }, ehtest.Asm{}.U64(16)},
+		"sleb128": {0x09, func(uint64) ehtest.Asm { return ehtest.Asm{}.Sleb(want) }, ehtest.Asm{}.Sleb(16)},
+		"sdata4":  {0x0b, func(uint64) ehtest.Asm { return ehtest.Asm{}.U32(want) }, ehtest.Asm{}.U32(16)},
+		"sdata8":  {0x0c, func(uint64) ehtest.Asm { return ehtest.Asm{}.U64(want) }, ehtest.Asm{}.U64(16)},
+		"pcrel sdata4": {0x1b, func(at uint64) ehtest.Asm { return ehtest.Asm{}.U32(uint32(want - at)) },
+			ehtest.Asm{}.U32(16)},
+		"pcrel absptr": {0x10, func(at uint64) ehtest.Asm { return ehtest.Asm{}.U64(want - at) },
+			ehtest.Asm{}.U64(16)},
 		"textrel udata2": {0x22, func(uint64) ehtest.Asm { return ehtest.Asm{}.U16(0x1000) }, ehtest.Asm{}.U16(16)},
-		"datarel sdata4": {0x3b, func(uint64) ehtest.Asm { return ehtest.Asm{}.U32(0xffffffff & (want - 0x600000 + 1<<32)) }, ehtest.Asm{}.U32(16)},
-		"aligned":        {0x50, func(uint64) ehtest.Asm { return ehtest.Asm{}.U64(want) }, ehtest.Asm{}.U64(16)},
+		"datarel sdata4": {0x3b, func(uint64) ehtest.Asm { return ehtest.Asm{}.U32(0xffffffff & (want - 0x600000 + 1<<32)) },
+			ehtest.Asm{}.U32(16)},
+		"aligned": {0x50, func(uint64) ehtest.Asm { return ehtest.Asm{}.U64(want) }, ehtest.Asm{}.U64(16)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := cieBytes("zR", ehtest.Asm{}.Op(c.enc))
@@ -233,7 +236,8 @@ func TestHeaderEncodings(t *testing.T) {
 			if h.EHFrame != sectionAddr || h.Len() != len(starts) {
 				t.Fatalf(".eh_frame at %#x, %d entries", h.EHFrame, h.Len())
 			}
-			for pc, want := range map[uint64]int{textStart - 1: -1, textStart: 0, textStart + 63: 0, textStart + 64: 1, textStart + 5000: 2} {
+			for pc, want := range map[uint64]int{textStart - 1: -1, textStart: 0, textStart + 63: 0, textStart + 64: 1,
+				textStart + 5000: 2} {
 				if got, err := ehframe.Find(h, pc); got != want || err != nil {
 					t.Errorf("pc %#x: entry %d, %v, want %d", pc, got, err, want)
 				}
@@ -251,5 +255,18 @@ func TestHeaderCountIsBounded(t *testing.T) {
 	h, err := ehframe.ParseHeader(section(b, false))
 	if err != nil || h.Len() != 1 {
 		t.Errorf("%d entries, %v, want 1", h.Len(), err)
+	}
+}
+
+// zeros is a section of a sparse file.
+type zeros struct{}
+
+func (zeros) Slice(_ uint64, n int) ([]byte, error) { return make([]byte, n), nil }
+
+// TestScanIsBounded wants an end in .debug_frame of a sparse file: terminators without end.
+func TestScanIsBounded(t *testing.T) {
+	sparse := &ehframe.Section{Source: zeros{}, Size: 1 << 41, Order: binary.LittleEndian, AddrSize: 8, Debug: true}
+	if x, bad := ehframe.Scan(sparse); x.Len() > 0 || bad > 0 {
+		t.Errorf("%d entries, %d bad", x.Len(), bad)
 	}
 }

@@ -1,6 +1,11 @@
 package ehframe
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/headwater/headwater/ebpf/limit"
+)
 
 // FDE is a frame description entry: how to unwind from one range of text.
 type FDE struct {
@@ -115,13 +120,28 @@ func (f *FDE) augment(data *reader) {
 	}
 }
 
+// Bounds of a walk over all entries. Chromium has some 1.5 million FDEs in 70 MB.
+const (
+	MaxScan        = 512 << 20 // bytes of the section
+	MaxScanEntries = 4 << 20   // entries of all kinds, terminators too
+)
+
+// errScan says that a walk ended before the section did.
+var errScan = errors.New("too many or too large entries to read them all")
+
 // FDEs calls yield for every FDE of the section in the order of the bytes,
 // until yield returns false. An entry that cannot be read is passed with its
 // Offset and an error; the walk goes on behind it if its length makes sense.
 // A terminator ends .eh_frame, which may be followed by something else where
-// the file has no section headers.
+// the file has no section headers. The walk ends with an error at MaxScan and
+// MaxScanEntries.
 func (r *Reader) FDEs(yield func(FDE, error) bool) {
-	for off := uint64(0); off < r.sec.Size; {
+	entries := 0
+	for off := uint64(0); off < r.sec.Size; entries++ {
+		if off >= MaxScan || entries >= MaxScanEntries {
+			yield(FDE{Offset: off}, fmt.Errorf("entry at offset %#x: %w", off, limit.Hit(limit.CFI, errScan)))
+			return
+		}
 		h, err := r.sec.header(off)
 		if err != nil && h.end <= off { // where the next entry begins is unknown
 			yield(FDE{Offset: off}, err)

@@ -12,11 +12,13 @@ import (
 func FuzzSection(f *testing.F) {
 	frames := &ehtest.Frames{Addr: sectionAddr}
 	cie := frames.CIE(ehtest.CIE{Augmentation: "zR", Program: initial()})
-	frames.FDE(cie, textStart, 64, ehtest.Asm{}.Op(ehtest.RememberState).Op(ehtest.AdvanceLoc|1).Op(ehtest.OffsetReg|6).Uleb(2).
-		Op(ehtest.AdvanceLoc|1).Op(ehtest.RestoreState).Op(ehtest.DefCFAExpression).Block(ehtest.Asm{}.Op(0x77).Sleb(-8).Op(6)))
+	frames.FDE(cie, textStart, 64, ehtest.Asm{}.Op(ehtest.RememberState).Op(ehtest.AdvanceLoc|1).Op(ehtest.OffsetReg|6).
+		Uleb(2).Op(ehtest.AdvanceLoc|1).Op(ehtest.RestoreState).Op(ehtest.DefCFAExpression).
+		Block(ehtest.Asm{}.Op(0x77).Sleb(-8).Op(6)))
 	f.Add([]byte(frames.Bytes), false)
 	debug := &ehtest.Frames{Debug: true}
-	debug.FDE(debug.CIE(ehtest.CIE{Program: initial()}), textStart, 64, ehtest.Asm{}.Op(ehtest.ValOffsetSF).Uleb(6).Sleb(-2))
+	debug.FDE(debug.CIE(ehtest.CIE{Program: initial()}), textStart, 64,
+		ehtest.Asm{}.Op(ehtest.ValOffsetSF).Uleb(6).Sleb(-2))
 	f.Add([]byte(debug.Bytes), true)
 
 	f.Fuzz(func(t *testing.T, b []byte, debug bool) {

@@ -2,6 +2,7 @@ package ehframe
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -42,7 +43,11 @@ func stepAbove(n int) int { return 1 << bits.Len(uint(n)) / 2 }
 
 // Scanned is an index made by reading the whole section once, for sections
 // without a binary search table. It takes 16 bytes for each FDE.
-type Scanned struct{ entries []scannedEntry }
+type Scanned struct {
+	Beyond error // a *limit.Error if the section goes on after MaxScan or MaxScanEntries
+
+	entries []scannedEntry
+}
 
 type scannedEntry struct{ start, fde uint64 }
 
@@ -60,6 +65,8 @@ func Scan(s *Section) (x *Scanned, bad int) {
 	x = new(Scanned)
 	NewReader(s).FDEs(func(f FDE, err error) bool {
 		switch {
+		case errors.Is(err, errScan):
+			x.Beyond = err
 		case err != nil:
 			bad++
 		case f.Start < f.End:
@@ -101,7 +108,8 @@ func ParseHeader(s *Section) (*Header, error) {
 	r := &reader{b: b, addr: s.Addr, order: s.Order}
 	version, ptrEnc, countEnc, tableEnc := r.u8(), Encoding(r.u8()), Encoding(r.u8()), Encoding(r.u8())
 	if r.err == nil && (version != 1 || !ptrEnc.direct()) {
-		return nil, fmt.Errorf(".eh_frame_hdr: %w: version %d, pointer encoding %#02x", ErrUnsupported, version, uint8(ptrEnc))
+		return nil, fmt.Errorf(".eh_frame_hdr: %w: version %d, pointer encoding %#02x", ErrUnsupported, version,
+			uint8(ptrEnc))
 	}
 	h := &Header{hdr: *s, enc: tableEnc}
 	h.hdr.DataAddr = s.Addr // in this section, data-relative means relative to its beginning

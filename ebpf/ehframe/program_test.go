@@ -85,37 +85,56 @@ func TestInstructions(t *testing.T) {
 		program ehtest.Asm
 		want    []string
 	}{
-		"nothing":           {asm(), []string{"0-256 cfa=r7+8 r16=c-8"}},
-		"advance_loc":       {asm().Op(ehtest.AdvanceLoc | 3).Op(ehtest.DefCFAOffset).Uleb(16), []string{"0-3 cfa=r7+8 r16=c-8", "3-256 cfa=r7+16 r16=c-8"}},
-		"advance_loc 0":     {asm().Op(ehtest.AdvanceLoc).Op(ehtest.DefCFAOffset).Uleb(16), []string{"0-256 cfa=r7+16 r16=c-8"}},
-		"advance_loc1":      {asm().Op(ehtest.AdvanceLoc1).Op(200).Op(ehtest.DefCFAOffset).Uleb(16), []string{"0-200 cfa=r7+8 r16=c-8", "200-256 cfa=r7+16 r16=c-8"}},
-		"advance_loc2":      {asm().Op(ehtest.AdvanceLoc2).U16(255).Op(ehtest.DefCFAOffset).Uleb(16), []string{"0-255 cfa=r7+8 r16=c-8", "255-256 cfa=r7+16 r16=c-8"}},
-		"advance_loc4":      {asm().Op(ehtest.AdvanceLoc4).U32(5).Op(ehtest.DefCFAOffset).Uleb(16), []string{"0-5 cfa=r7+8 r16=c-8", "5-256 cfa=r7+16 r16=c-8"}},
-		"advance_loc8":      {asm().Op(ehtest.MIPSAdvanceLoc8).U64(6).Op(ehtest.DefCFAOffset).Uleb(16), []string{"0-6 cfa=r7+8 r16=c-8", "6-256 cfa=r7+16 r16=c-8"}},
-		"advance to end":    {asm().Op(ehtest.AdvanceLoc2).U16(256).Op(ehtest.DefCFAOffset).Uleb(16), []string{"0-256 cfa=r7+8 r16=c-8"}},
+		"nothing": {asm(), []string{"0-256 cfa=r7+8 r16=c-8"}},
+		"advance_loc": {asm().Op(ehtest.AdvanceLoc | 3).Op(ehtest.DefCFAOffset).Uleb(16),
+			[]string{"0-3 cfa=r7+8 r16=c-8", "3-256 cfa=r7+16 r16=c-8"}},
+		"advance_loc 0": {asm().Op(ehtest.AdvanceLoc).Op(ehtest.DefCFAOffset).Uleb(16),
+			[]string{"0-256 cfa=r7+16 r16=c-8"}},
+		"advance_loc1": {asm().Op(ehtest.AdvanceLoc1).Op(200).Op(ehtest.DefCFAOffset).Uleb(16),
+			[]string{"0-200 cfa=r7+8 r16=c-8", "200-256 cfa=r7+16 r16=c-8"}},
+		"advance_loc2": {asm().Op(ehtest.AdvanceLoc2).U16(255).Op(ehtest.DefCFAOffset).Uleb(16),
+			[]string{"0-255 cfa=r7+8 r16=c-8", "255-256 cfa=r7+16 r16=c-8"}},
+		"advance_loc4": {asm().Op(ehtest.AdvanceLoc4).U32(5).Op(ehtest.DefCFAOffset).Uleb(16),
+			[]string{"0-5 cfa=r7+8 r16=c-8", "5-256 cfa=r7+16 r16=c-8"}},
+		"advance_loc8": {asm().Op(ehtest.MIPSAdvanceLoc8).U64(6).Op(ehtest.DefCFAOffset).Uleb(16),
+			[]string{"0-6 cfa=r7+8 r16=c-8", "6-256 cfa=r7+16 r16=c-8"}},
+		"advance to end": {asm().Op(ehtest.AdvanceLoc2).U16(256).Op(ehtest.DefCFAOffset).Uleb(16),
+			[]string{"0-256 cfa=r7+8 r16=c-8"}},
 		"def_cfa":           {asm().Op(ehtest.DefCFA).Uleb(6).Uleb(300), []string{"0-256 cfa=r6+300 r16=c-8"}},
 		"def_cfa_sf":        {asm().Op(ehtest.DefCFASF).Uleb(6).Sleb(-2), []string{"0-256 cfa=r6+16 r16=c-8"}},
 		"def_cfa_register":  {asm().Op(ehtest.DefCFARegister).Uleb(6), []string{"0-256 cfa=r6+8 r16=c-8"}},
 		"def_cfa_offset_sf": {asm().Op(ehtest.DefCFAOffsetSF).Sleb(3), []string{"0-256 cfa=r7-24 r16=c-8"}},
 		"def_cfa_expression": {asm().Op(ehtest.DefCFAExpression).Block(asm().Op(0x77).Sleb(-8).Op(6)),
 			[]string{"0-256 cfa=exp[777806] r16=c-8"}},
-		"offset":                       {asm().Op(ehtest.OffsetReg | 6).Uleb(2), []string{"0-256 cfa=r7+8 r6=c-16 r16=c-8"}},
-		"offset_extended":              {asm().Op(ehtest.OffsetExtended).Uleb(70).Uleb(2), []string{"0-256 cfa=r7+8 r16=c-8 r70=c-16"}},
-		"offset_extended_sf":           {asm().Op(ehtest.OffsetExtendedSF).Uleb(6).Sleb(-2), []string{"0-256 cfa=r7+8 r6=c+16 r16=c-8"}},
-		"GNU_negative_offset_extended": {asm().Op(ehtest.GNUNegativeOffsetExtended).Uleb(6).Uleb(2), []string{"0-256 cfa=r7+8 r6=c+16 r16=c-8"}},
-		"val_offset":                   {asm().Op(ehtest.ValOffset).Uleb(6).Uleb(2), []string{"0-256 cfa=r7+8 r6=v-16 r16=c-8"}},
-		"val_offset_sf":                {asm().Op(ehtest.ValOffsetSF).Uleb(6).Sleb(-2), []string{"0-256 cfa=r7+8 r6=v+16 r16=c-8"}},
-		"expression":                   {asm().Op(ehtest.Expression).Uleb(6).Block(asm().Op(0x76).Sleb(0)), []string{"0-256 cfa=r7+8 r6=exp[7600] r16=c-8"}},
-		"val_expression":               {asm().Op(ehtest.ValExpression).Uleb(6).Block(asm().Op(0x76).Sleb(0)), []string{"0-256 cfa=r7+8 r6=vexp[7600] r16=c-8"}},
-		"register":                     {asm().Op(ehtest.Register).Uleb(16).Uleb(5), []string{"0-256 cfa=r7+8 r16=r5"}},
-		"undefined":                    {asm().Op(ehtest.Undefined).Uleb(16), []string{"0-256 cfa=r7+8 r16=undefined"}},
-		"same_value":                   {asm().Op(ehtest.SameValue).Uleb(3), []string{"0-256 cfa=r7+8 r3=s r16=c-8"}},
-		"GNU_args_size":                {asm().Op(ehtest.GNUArgsSize).Uleb(32), []string{"0-256 cfa=r7+8 r16=c-8 args=32"}},
-		"restore goes back to the CIE's rule": {asm().Op(ehtest.OffsetReg | 16).Uleb(3).Op(ehtest.AdvanceLoc | 1).Op(ehtest.RestoreReg | 16),
+		"offset": {asm().Op(ehtest.OffsetReg | 6).Uleb(2),
+			[]string{"0-256 cfa=r7+8 r6=c-16 r16=c-8"}},
+		"offset_extended": {asm().Op(ehtest.OffsetExtended).Uleb(70).Uleb(2),
+			[]string{"0-256 cfa=r7+8 r16=c-8 r70=c-16"}},
+		"offset_extended_sf": {asm().Op(ehtest.OffsetExtendedSF).Uleb(6).Sleb(-2),
+			[]string{"0-256 cfa=r7+8 r6=c+16 r16=c-8"}},
+		"GNU_negative_offset_extended": {asm().Op(ehtest.GNUNegativeOffsetExtended).Uleb(6).Uleb(2),
+			[]string{"0-256 cfa=r7+8 r6=c+16 r16=c-8"}},
+		"val_offset": {asm().Op(ehtest.ValOffset).Uleb(6).Uleb(2),
+			[]string{"0-256 cfa=r7+8 r6=v-16 r16=c-8"}},
+		"val_offset_sf": {asm().Op(ehtest.ValOffsetSF).Uleb(6).Sleb(-2),
+			[]string{"0-256 cfa=r7+8 r6=v+16 r16=c-8"}},
+		"expression": {asm().Op(ehtest.Expression).Uleb(6).Block(asm().Op(0x76).Sleb(0)),
+			[]string{"0-256 cfa=r7+8 r6=exp[7600] r16=c-8"}},
+		"val_expression": {asm().Op(ehtest.ValExpression).Uleb(6).Block(asm().Op(0x76).Sleb(0)),
+			[]string{"0-256 cfa=r7+8 r6=vexp[7600] r16=c-8"}},
+		"register":   {asm().Op(ehtest.Register).Uleb(16).Uleb(5), []string{"0-256 cfa=r7+8 r16=r5"}},
+		"undefined":  {asm().Op(ehtest.Undefined).Uleb(16), []string{"0-256 cfa=r7+8 r16=undefined"}},
+		"same_value": {asm().Op(ehtest.SameValue).Uleb(3), []string{"0-256 cfa=r7+8 r3=s r16=c-8"}},
+		"GNU_args_size": {asm().Op(ehtest.GNUArgsSize).Uleb(32),
+			[]string{"0-256 cfa=r7+8 r16=c-8 args=32"}},
+		"restore goes back to the CIE's rule": {asm().Op(ehtest.OffsetReg | 16).Uleb(3).Op(ehtest.AdvanceLoc | 1).
+			Op(ehtest.RestoreReg | 16),
 			[]string{"0-1 cfa=r7+8 r16=c-24", "1-256 cfa=r7+8 r16=c-8"}},
-		"restore of a register that the CIE does not mention": {asm().Op(ehtest.OffsetReg | 6).Uleb(2).Op(ehtest.AdvanceLoc | 1).Op(ehtest.RestoreReg | 6),
+		"restore of a register that the CIE does not mention": {asm().Op(ehtest.OffsetReg | 6).Uleb(2).
+			Op(ehtest.AdvanceLoc | 1).Op(ehtest.RestoreReg | 6),
 			[]string{"0-1 cfa=r7+8 r6=c-16 r16=c-8", "1-256 cfa=r7+8 r16=c-8"}},
-		"restore_extended": {asm().Op(ehtest.Undefined).Uleb(16).Op(ehtest.AdvanceLoc | 1).Op(ehtest.RestoreExtended).Uleb(16),
+		"restore_extended": {asm().Op(ehtest.Undefined).Uleb(16).Op(ehtest.AdvanceLoc | 1).Op(ehtest.RestoreExtended).
+			Uleb(16),
 			[]string{"0-1 cfa=r7+8 r16=undefined", "1-256 cfa=r7+8 r16=c-8"}},
 		"remember and restore nest": {
 			asm().Op(ehtest.RememberState).Op(ehtest.DefCFAOffset).Uleb(16).
@@ -127,10 +146,13 @@ func TestInstructions(t *testing.T) {
 			asm().Op(ehtest.RememberState).Op(ehtest.DefCFAOffset).Uleb(16).Op(ehtest.AdvanceLoc | 1).
 				Op(ehtest.RestoreState).Op(ehtest.RememberState).Op(ehtest.AdvanceLoc | 1).Op(ehtest.DefCFAOffset).Uleb(24).
 				Op(ehtest.AdvanceLoc | 1).Op(ehtest.RestoreState),
-			[]string{"0-1 cfa=r7+16 r16=c-8", "1-2 cfa=r7+8 r16=c-8", "2-3 cfa=r7+24 r16=c-8", "3-256 cfa=r7+8 r16=c-8"}},
-		"AARCH64_negate_ra_state": {asm().Op(ehtest.AArch64NegateRAState).Op(ehtest.AdvanceLoc | 4).Op(ehtest.AArch64NegateRAState),
+			[]string{"0-1 cfa=r7+16 r16=c-8", "1-2 cfa=r7+8 r16=c-8", "2-3 cfa=r7+24 r16=c-8",
+				"3-256 cfa=r7+8 r16=c-8"}},
+		"AARCH64_negate_ra_state": {asm().Op(ehtest.AArch64NegateRAState).Op(ehtest.AdvanceLoc | 4).
+			Op(ehtest.AArch64NegateRAState),
 			[]string{"0-4 cfa=r7+8 r16=c-8 signed", "4-256 cfa=r7+8 r16=c-8"}},
-		"AARCH64_negate_ra_state_with_pc": {asm().Op(ehtest.AArch64NegateRAStatePC), []string{"0-256 cfa=r7+8 r16=c-8 signed with pc"}},
+		"AARCH64_negate_ra_state_with_pc": {asm().Op(ehtest.AArch64NegateRAStatePC),
+			[]string{"0-256 cfa=r7+8 r16=c-8 signed with pc"}},
 		"set_loc": {asm().Op(ehtest.SetLoc).U32(setLoc(9)).Op(ehtest.DefCFAOffset).Uleb(16),
 			[]string{"0-9 cfa=r7+8 r16=c-8", "9-256 cfa=r7+16 r16=c-8"}},
 	} {
@@ -179,11 +201,12 @@ func TestInvalidInstructions(t *testing.T) {
 		"unknown":                  {before().Op(0x3f), ehframe.ErrUnsupported},
 		"restore without remember": {before().Op(ehtest.RestoreState), ehframe.ErrInvalid},
 		"expression too long":      {before().Op(ehtest.DefCFAExpression).Uleb(100), ehframe.ErrTruncated},
-		"offset overflows":         {before().Op(ehtest.OffsetExtended).Uleb(6).Uleb(math.MaxInt64), ehframe.ErrInvalid},
-		"offset beyond int64":      {before().Op(ehtest.DefCFAOffset).Uleb(math.MaxUint64), ehframe.ErrInvalid},
-		"register too large":       {before().Op(ehtest.Undefined).Uleb(1 << 20), ehframe.ErrUnsupported},
-		"set_loc goes back":        {before().Op(ehtest.SetLoc).U32(setLoc(0) - 4), ehframe.ErrInvalid},
-		"location overflows":       {before().Op(ehtest.MIPSAdvanceLoc8).U64(math.MaxUint64), ehframe.ErrInvalid},
+		"offset overflows": {before().Op(ehtest.OffsetExtended).Uleb(6).Uleb(math.MaxInt64),
+			ehframe.ErrInvalid},
+		"offset beyond int64": {before().Op(ehtest.DefCFAOffset).Uleb(math.MaxUint64), ehframe.ErrInvalid},
+		"register too large":  {before().Op(ehtest.Undefined).Uleb(1 << 20), ehframe.ErrUnsupported},
+		"set_loc goes back":   {before().Op(ehtest.SetLoc).U32(setLoc(0) - 4), ehframe.ErrInvalid},
+		"location overflows":  {before().Op(ehtest.MIPSAdvanceLoc8).U64(math.MaxUint64), ehframe.ErrInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := rowsOf(t, ehtest.CIE{Augmentation: "zR", Program: initial()}, c.program)
@@ -212,7 +235,8 @@ func TestProgramIsReusable(t *testing.T) {
 	frames := &ehtest.Frames{Addr: 0x500000}
 	good := frames.CIE(ehtest.CIE{Augmentation: "zR", Program: initial()})
 	bad := frames.CIE(ehtest.CIE{Augmentation: "zR", Program: ehtest.Asm{}.Op(ehtest.RestoreReg | 6)})
-	offs := []uint64{frames.FDE(good, textStart, 256, nil), frames.FDE(bad, textStart, 256, nil), frames.FDE(good, textStart, 256, nil)}
+	offs := []uint64{frames.FDE(good, textStart, 256, nil), frames.FDE(bad, textStart, 256, nil),
+		frames.FDE(good, textStart, 256, nil)}
 	reader := ehframe.NewReader(frames.Section())
 	var p ehframe.Program
 	for i, off := range offs {

@@ -64,7 +64,8 @@ func compareFDEs(t *testing.T, reader *ehframe.Reader, fdes []ehtest.FDE) {
 			t.Fatal(err)
 		}
 		if fde.Start != want.Start || fde.End != want.End {
-			t.Fatalf("FDE %#x is about %#x-%#x, readelf says %#x-%#x", want.Offset, fde.Start, fde.End, want.Start, want.End)
+			t.Fatalf("FDE %#x is about %#x-%#x, readelf says %#x-%#x", want.Offset, fde.Start, fde.End, want.Start,
+				want.End)
 		}
 		rows += compareRows(t, &program, &fde, want)
 	}
@@ -87,7 +88,8 @@ func compareRows(t *testing.T, program *ehframe.Program, fde *ehframe.FDE, want 
 		}
 		for c, cell := range w.Cells {
 			if g := cellOf(got, want.Columns[c]); g != cell {
-				t.Fatalf("FDE %#x row %#x column %s: %s, readelf says %s", want.Offset, got.Start, want.Columns[c], g, cell)
+				t.Fatalf("FDE %#x row %#x column %s: %s, readelf says %s", want.Offset, got.Start, want.Columns[c], g,
+					cell)
 			}
 		}
 		i++

@@ -44,11 +44,11 @@ const (
 type CFA struct {
 	Kind   CFAKind
 	Reg    uint16
-	Offset int64  // kept, as libgcc does, while an expression is in force
+	Offset int64  // kept, as libgcc does, while an expression applies
 	Expr   []byte // refers to the section's bytes
 }
 
-// Row is the rules in force for the text from Start to before End.
+// Row is the rules that apply to the text from Start to before End.
 type Row struct {
 	Start, End uint64         // ELF virtual addresses
 	CFA        CFA            // how to find the CFA

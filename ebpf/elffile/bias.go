@@ -42,7 +42,8 @@ func (f *File) OpenText() []*SectionReader {
 func (f *File) CodeRanges() [][2]uint64 {
 	var code [][2]uint64
 	for _, s := range f.elf.Sections {
-		if s.Flags&(elf.SHF_ALLOC|elf.SHF_EXECINSTR) == elf.SHF_ALLOC|elf.SHF_EXECINSTR && s.Type == elf.SHT_PROGBITS && s.Addr+s.Size > s.Addr {
+		if s.Flags&(elf.SHF_ALLOC|elf.SHF_EXECINSTR) == elf.SHF_ALLOC|elf.SHF_EXECINSTR && s.Type == elf.SHT_PROGBITS &&
+			s.Addr+s.Size > s.Addr {
 			code = append(code, [2]uint64{s.Addr, s.Addr + s.Size})
 		}
 	}
@@ -86,7 +87,7 @@ func (f *File) Bias(mapStart, mapEnd, mapOffset uint64) (bias uint64, ok bool) {
 	return bias, best > 0
 }
 
-// mappingFit tells how well a mapping of size bytes at file offset offset fits a
+// mappingFit says how well a mapping of size bytes at file offset offset fits a
 // segment; 0 is not at all. The kernel maps whole pages, so that the page where
 // one segment ends and the next begins belongs to both: then an executable
 // segment, one that begins with the mapping, and one that holds all of it win.

@@ -75,7 +75,7 @@ func TestBiasOfSharedLibrary(t *testing.T) {
 }
 
 // checkBias compares the address that the program printed for a function with
-// the one that nm tells.
+// the one that nm says.
 func checkBias(t *testing.T, path, output, function string) (bias uint64) {
 	t.Helper()
 	f := open(t, path)
@@ -136,7 +136,8 @@ func parseHex(t *testing.T, s string) uint64 {
 // lld starts segments in the middle of a page, and maps that page with both.
 func TestBiasWhereSegmentsShareAPage(t *testing.T) {
 	load := func(flags elf.ProgFlag, off, vaddr, size uint64) *elf.Prog {
-		return &elf.Prog{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Flags: flags, Off: off, Vaddr: vaddr, Filesz: size, Memsz: size}}
+		return &elf.Prog{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Flags: flags, Off: off, Vaddr: vaddr,
+			Filesz: size, Memsz: size}}
 	}
 	f := &File{elf: &elf.File{Progs: []*elf.Prog{
 		load(elf.PF_R, 0, 0x200000, 0x1800),

@@ -5,23 +5,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-)
 
-// skip skips the test, or fails it where everything must be there.
-func skip(t testing.TB, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("REQUIRE_KERNEL") == "1" {
-		t.Fatalf("REQUIRE_KERNEL=1 but "+format, args...)
-	}
-	t.Skipf(format, args...)
-}
+	"github.com/headwater/headwater/integration/need"
+)
 
 // run runs a tool and returns what it prints.
 func run(t testing.TB, name string, args ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		skip(t, "%s is not installed", name)
-	}
+	need.Tools(t, name)
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
@@ -59,6 +50,6 @@ func libc(t testing.TB) string {
 			return found[0]
 		}
 	}
-	skip(t, "no libc.so.6 found")
+	need.Missing(t, "no libc.so.6 found")
 	return ""
 }

@@ -26,7 +26,7 @@ func (f *File) DebugLink() (name string, crc uint32, ok bool) {
 	return parseDebugLink(data, f.elf.ByteOrder)
 }
 
-// parseDebugLink takes apart a file name, its terminator and padding to four
+// parseDebugLink decodes a file name, its terminator and padding to four
 // bytes, and a CRC.
 func parseDebugLink(data []byte, bo binary.ByteOrder) (name string, crc uint32, ok bool) {
 	end := bytes.IndexByte(data, 0)
@@ -69,7 +69,7 @@ func (f *File) AltLink() (name, buildID string, ok bool) {
 	return parseDebugSup(data, f.elf.ByteOrder)
 }
 
-// parseDebugSup takes apart a version, 5, a flag that is set in the
+// parseDebugSup decodes a version, 5, a flag that is set in the
 // supplementary file itself, its name, and a block that identifies it (DWARF 5
 // section 7.3.6).
 func parseDebugSup(data []byte, bo binary.ByteOrder) (name, id string, ok bool) {

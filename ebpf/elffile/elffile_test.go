@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/headwater/headwater/integration/need"
 )
 
 const helloProgram = `#include <stdio.h>
@@ -82,7 +84,8 @@ func TestFindNote(t *testing.T) {
 		want  []byte
 	}{
 		{"alone", note("GNU", 3, id, 4), 4, id},
-		{"after others", join(note("GNU", 5, []byte{9, 9, 9}, 4), note("stapsdt", 3, id[:2], 4), note("GNU", 3, id, 4)), 4, id},
+		{"after others", join(note("GNU", 5, []byte{9, 9, 9}, 4), note("stapsdt", 3, id[:2], 4), note("GNU", 3, id, 4)),
+			4, id},
 		{"padded to 8", join(note("GNU", 5, []byte{9, 9, 9}, 8), note("GNU", 3, id, 8)), 8, id},
 		{"empty one first", join(note("GNU", 3, nil, 4), note("GNU", 3, id, 4)), 4, id},
 		{"only an empty one", note("GNU", 3, nil, 4), 4, nil},
@@ -105,7 +108,8 @@ func TestNoteWithWrongAlignment(t *testing.T) {
 			data := append(note("GNU", 5, []byte{1, 2, 3}, padded), note("GNU", 3, []byte{0xab}, padded)...)
 			f := &File{r: bytes.NewReader(data), size: uint64(len(data)), elf: &elf.File{
 				FileHeader: elf.FileHeader{ByteOrder: binary.LittleEndian},
-				Progs:      []*elf.Prog{{ProgHeader: elf.ProgHeader{Type: elf.PT_NOTE, Filesz: uint64(len(data)), Align: stated}}},
+				Progs: []*elf.Prog{{ProgHeader: elf.ProgHeader{Type: elf.PT_NOTE, Filesz: uint64(len(data)),
+					Align: stated}}},
 			}}
 			if got := f.BuildID(); got != "ab" {
 				t.Errorf("padded to %d, stated %d: build ID %q", padded, stated, got)
@@ -150,7 +154,8 @@ func TestSectionlessFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Addr != want.Addr || got.Name != want.Name || !bytes.HasPrefix(got.Data, want.Data) {
-			t.Errorf("%s at %#x, %d bytes; with sections at %#x, %d bytes", got.Name, got.Addr, len(got.Data), want.Addr, len(want.Data))
+			t.Errorf("%s at %#x, %d bytes; with sections at %#x, %d bytes", got.Name, got.Addr, len(got.Data),
+				want.Addr, len(want.Data))
 		}
 	}
 	if _, err := bare.Symbols(); !errors.Is(err, ErrNoSection) {
@@ -169,11 +174,13 @@ func TestDebugFileHasNoUnwindSections(t *testing.T) {
 }
 
 func TestCompressedSections(t *testing.T) {
+	need.Tools(t, "objcopy")
 	plain := compile(t, helloProgram, "-g", "-gz=none")
 	for _, form := range []string{"zlib", "zlib-gnu", "zstd"} {
 		path := filepath.Join(t.TempDir(), form)
-		if out, err := exec.Command("objcopy", "--compress-debug-sections="+form, plain, path).CombinedOutput(); err != nil {
-			skip(t, "objcopy cannot compress with %s: %s", form, out)
+		if out, err := exec.Command("objcopy", "--compress-debug-sections="+form, plain,
+			path).CombinedOutput(); err != nil {
+			need.Missing(t, "objcopy cannot compress with %s: %s", form, out)
 		}
 		f := open(t, path)
 		for _, name := range []string{".debug_info", ".debug_line", ".debug_str"} {
@@ -193,7 +200,8 @@ func TestCompressedSections(t *testing.T) {
 // are the ones that objcopy extracts.
 func TestOpenSection(t *testing.T) {
 	f := open(t, libc(t))
-	for name, open := range map[string]func() (*SectionReader, error){".eh_frame": f.OpenEHFrame, ".eh_frame_hdr": f.OpenEHFrameHdr} {
+	for name, open := range map[string]func() (*SectionReader, error){".eh_frame": f.OpenEHFrame,
+		".eh_frame_hdr": f.OpenEHFrameHdr} {
 		var s *SectionReader
 		var err error
 		if used := allocatedBytes(func() { s, err = open() }); err != nil || used > 4096 {

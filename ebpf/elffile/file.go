@@ -17,20 +17,25 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
+	"sync/atomic"
 	"time"
+
+	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/procfs"
 )
 
 // Errors that callers act on.
 var (
-	// ErrNoSection tells that the file has no such section, or one without bytes.
+	// ErrNoSection says that the file has no such section, or one without bytes.
 	ErrNoSection = errors.New("no such section")
-	// ErrTooLarge tells that a part of the file exceeds this package's limits.
+	// ErrTooLarge says that a part of the file exceeds this package's limits.
 	ErrTooLarge = errors.New("exceeds the size limit")
-	// ErrTruncated tells that a header points past the end of the file.
+	// ErrBusy says that so much was read or decompressed lately that this has to wait.
+	ErrBusy = errors.New("too much was read at once, this file's turn comes later")
+	// ErrTruncated says that a header points past the end of the file.
 	ErrTruncated = errors.New("reaches past the end of the file")
-	// ErrNotRegular tells that a path names a directory, device, pipe or socket.
-	ErrNotRegular = errors.New("not a regular file")
+	// ErrNotRegular says that a path names a directory, device, pipe or socket.
+	ErrNotRegular = procfs.ErrNotRegular
 )
 
 // File is an open ELF image. Its methods may be called concurrently, Close
@@ -41,13 +46,13 @@ type File struct {
 	size   uint64 // bytes in the image; math.MaxInt64 when unknown
 	closer io.Closer
 
-	modified time.Time // of the file, when it was opened
+	modified time.Time    // of the file, when it was opened
+	spilled  atomic.Int64 // bytes that were decompressed into a Spill
 }
 
 // Open opens the image at path. The caller closes it.
 func Open(path string) (*File, error) {
-	// O_NONBLOCK: a pipe in the place of a library must not stop us.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	f, err := procfs.OpenRegular(path) // not a pipe in the place of a library
 	if err != nil {
 		return nil, err // names the operation and the path already
 	}
@@ -135,8 +140,33 @@ func (f *File) IsLoader() bool {
 			return false
 		}
 	}
-	names, err := f.elf.DynString(elf.DT_SONAME)
-	return err == nil && len(names) > 0 && strings.HasPrefix(names[0], "ld-linux")
+	return strings.HasPrefix(f.soname(), "ld-linux")
+}
+
+// soname returns the name that the image gives itself as a library, "" without one.
+func (f *File) soname() string {
+	if found := f.dynamicStrings(elf.DT_SONAME); len(found) > 0 {
+		return found[0]
+	}
+	return ""
+}
+
+// dynamicStrings returns the strings of a tag of the dynamic section.
+func (f *File) dynamicStrings(tag elf.DynTag) []string {
+	dynamic := f.elf.SectionByType(elf.SHT_DYNAMIC)
+	if dynamic == nil || int(dynamic.Link) >= len(f.elf.Sections) {
+		return nil
+	}
+	// debug/elf reads all of both sections.
+	names := f.elf.Sections[dynamic.Link]
+	if packed(dynamic) || packed(names) || dynamic.Size > maxDynamic || names.Size > maxDynamicSymbols {
+		return nil
+	}
+	found, err := f.elf.DynString(tag)
+	if err != nil {
+		return nil
+	}
+	return found
 }
 
 // IsCLibrary reports whether the image is glibc's C library: of that name, with a
@@ -147,21 +177,20 @@ func (f *File) IsCLibrary() bool {
 	if f.elf.Type != elf.ET_DYN || !hasLoader || f.size > most {
 		return false
 	}
-	names, err := f.elf.DynString(elf.DT_SONAME)
-	return err == nil && len(names) > 0 && names[0] == "libc.so.6"
+	return f.soname() == "libc.so.6"
 }
 
 // Class returns whether the image is 32 or 64 bit.
 func (f *File) Class() elf.Class { return f.elf.Class }
 
 // readRange returns the size bytes at offset off of the image. It allocates no
-// more than the image holds and never more than limit.
-func (f *File) readRange(off, size, limit uint64) ([]byte, error) {
+// more than the image holds and never more than most.
+func (f *File) readRange(off, size, most uint64) ([]byte, error) {
 	if off > f.size || size > f.size-off {
 		return nil, ErrTruncated
 	}
-	if size > limit {
-		return nil, ErrTooLarge
+	if size > most {
+		return nil, limit.Hit(limit.ELF, ErrTooLarge)
 	}
 	return readAll(io.NewSectionReader(f.r, int64(off), int64(size)), size)
 }

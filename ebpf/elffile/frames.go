@@ -48,7 +48,7 @@ func (f *File) debugOnly(vaddr uint64) bool {
 
 // OpenEHFrame finds .eh_frame. In a file without sections it is found through the
 // eh_frame_ptr of .eh_frame_hdr; its end is then unknown and Size goes on to the
-// end of the segment: the section's zero terminator tells where it ends.
+// end of the segment: the section's zero terminator says where it ends.
 func (f *File) OpenEHFrame() (*SectionReader, error) {
 	const name = ".eh_frame"
 	s, err := f.OpenSection(name)

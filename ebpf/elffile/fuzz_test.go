@@ -21,6 +21,13 @@ func exercise(f *File) {
 	f.Section(".debug_info")
 	f.Symbols()
 	f.Stubs()
+	f.IsLoader()
+	f.IsCLibrary()
+	f.IsGo()
+	f.IsMusl()
+	f.DynamicSymbol("f")
+	f.AltLink()
+	f.Objects("f")
 	f.RelativeRelocations(func(at, _ uint64) bool { f.ReadVaddr(make([]byte, 16), at); return true })
 	f.LoadRanges()
 	f.SectionRange(".text")
@@ -56,8 +63,8 @@ func FuzzFile(f *testing.F) {
 			return
 		}
 		used := allocatedBytes(func() { exercise(file) })
-		// deflate expands up to 1,032 times, and a buffer grows in steps
-		if limit := uint64(32<<20 + 4096*len(data)); used > limit {
+		// compressed sections expand up to MaxRatio times, and a buffer grows in steps
+		if limit := uint64(32<<20 + 8*MaxRatio*len(data)); used > limit {
 			t.Errorf("%d bytes allocated for an image of %d", used, len(data))
 		}
 		if _, err := hex.DecodeString(file.BuildID()); err != nil {

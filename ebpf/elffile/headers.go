@@ -52,9 +52,11 @@ type headerLayout struct {
 
 func layoutOf(class elf.Class) headerLayout {
 	if class == elf.ELFCLASS32 {
-		return headerLayout{word: 4, ehsize: 52, shoff: 32, shentsize: 46, shnum: 48, shstrndx: 50, shFlags: 8, shSize: 20, shentMin: 40, shLink: 24}
+		return headerLayout{word: 4, ehsize: 52, shoff: 32, shentsize: 46, shnum: 48, shstrndx: 50, shFlags: 8,
+			shSize: 20, shentMin: 40, shLink: 24}
 	}
-	return headerLayout{word: 8, ehsize: 64, shoff: 40, shentsize: 58, shnum: 60, shstrndx: 62, shFlags: 8, shSize: 32, shentMin: 64, shLink: 40}
+	return headerLayout{word: 8, ehsize: 64, shoff: 40, shentsize: 58, shnum: 60, shstrndx: 62, shFlags: 8, shSize: 32,
+		shentMin: 64, shLink: 40}
 }
 
 func (l *headerLayout) readWord(bo binary.ByteOrder, b []byte) uint64 {

@@ -3,6 +3,8 @@ package elffile
 import (
 	"debug/elf"
 	"fmt"
+
+	"github.com/headwater/headwater/ebpf/limit"
 )
 
 // SectionRange returns the ELF virtual addresses [start, end) of a loaded section
@@ -103,7 +105,7 @@ func (f *File) relaTable() (addr, size uint64, err error) {
 		return 0, 0, nil
 	}
 	if size > maxRelocations {
-		return 0, 0, fmt.Errorf("relocations: %w", ErrTooLarge)
+		return 0, 0, fmt.Errorf("relocations: %w", limit.Hit(limit.ELF, ErrTooLarge))
 	}
 	return addr, size - size%relaSize, nil
 }

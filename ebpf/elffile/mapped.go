@@ -1,7 +1,6 @@
 package elffile
 
 import (
-	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +8,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/procfs"
 )
 
 // Mapped is the content of a section that is mapped into memory, so that only
@@ -27,33 +32,64 @@ type Mapped struct {
 // into files without name, so that they too can be mapped. The zero value is
 // useful. Its methods may be called concurrently.
 type Spill struct {
-	Dir   string // "": /var/tmp, or where that cannot be written, as in small containers, the folder that TMPDIR names
-	Limit int64  // bytes of all sections at once; 0: DefaultSpill
+	// "": /var/tmp, or where that cannot be written, as in small containers, the folder that TMPDIR names
+	Dir       string
+	Limit     int64         // bytes of all sections at once; 0: DefaultSpill
+	FileLimit int64         // bytes of one file's sections, each time that they are decompressed; 0: DefaultFileSpill
+	Rate      *rate.Limiter // of bytes decompressed; nil: no limit
 
-	used atomic.Int64
+	used  atomic.Int64
+	ended atomic.Bool
 }
 
-// DefaultSpill is the default of Spill.Limit.
-const DefaultSpill = 4 << 30
+// Defaults of Spill. The debug info of a large C++ program has some 300 MiB. Never is
+// more than half of the free space of the file system taken.
+const (
+	DefaultSpill     = 2 << 30
+	DefaultFileSpill = 1 << 30
+)
+
+// errEnded says that nothing is decompressed any more.
+var errEnded = errors.New("decompressing has ended")
 
 // Used returns the bytes of the sections that are open now.
 func (s *Spill) Used() int64 { return s.used.Load() }
 
-func (s *Spill) reserve(n int64) error {
-	limit := s.Limit
-	if limit == 0 {
-		limit = DefaultSpill
+// End stops what is being decompressed, with an error, and all that comes later.
+// Sections that are open stay so.
+func (s *Spill) End() { s.ended.Store(true) }
+
+// reserve takes n bytes for a section of f, or says why it may not have them.
+func (s *Spill) reserve(f *File, n uint64) error {
+	all, file := int64(DefaultSpill), int64(DefaultFileSpill)
+	if s.Limit != 0 {
+		all = s.Limit
 	}
-	if n > limit || s.used.Add(n) > limit {
-		if n <= limit {
-			s.used.Add(-n)
+	if s.FileLimit != 0 {
+		file = s.FileLimit
+	}
+	beyond := func(bound int64, of string) error {
+		err := fmt.Errorf("%d bytes more than the limit of %d for decompressed sections of %s: %w", n, bound, of, ErrTooLarge)
+		return limit.Hit(limit.Decompressed, err)
+	}
+	switch {
+	case n > uint64(file) || f.spilled.Load() > file-int64(n):
+		return beyond(file, "one file")
+	case n > uint64(all) || s.used.Add(int64(n)) > all:
+		if n <= uint64(all) {
+			s.used.Add(-int64(n))
 		}
-		return fmt.Errorf("%d bytes more than the limit of %d for decompressed sections: %w", n, limit, ErrTooLarge)
+		return beyond(all, "all files")
+	case s.Rate != nil && !s.Rate.AllowN(time.Now(), int(n)):
+		s.used.Add(-int64(n))
+		return limit.Hit(limit.Decompressed, fmt.Errorf("%d bytes: %w", n, ErrBusy))
 	}
+	f.spilled.Add(int64(n))
 	return nil
 }
 
-// MapSection maps a section. One that is compressed is decompressed into spill.
+// MapSection maps a section. One that is compressed is decompressed into spill, and one
+// of a file that is not on this host is copied there: see procfs.Local.
 // Forms and errors are those of Section. The File may be closed before the section.
 func (f *File) MapSection(name string, spill *Spill) (*Mapped, error) {
 	m, err := f.mapSection(name, spill)
@@ -76,31 +112,22 @@ func (f *File) mapSection(name string, spill *Spill) (*Mapped, error) {
 	case err != nil:
 		return nil, err
 	case content != nil:
-		return spill.write(content, size)
+		return spill.take(f, content, size)
 	case s.Offset > f.size || s.Size > f.size-s.Offset:
 		return nil, ErrTruncated
 	case !isFile:
 		data, err := f.readRange(s.Offset, s.Size, MaxSection)
 		return &Mapped{Data: data}, err
 	}
+	if !procfs.Local(file) {
+		return spill.take(f, newTimed(io.NewSectionReader(file, int64(s.Offset), int64(s.Size))), s.Size)
+	}
 	return mapRange(file, s.Offset, s.Size)
 }
 
-// decompressor returns the content of a compressed section and its size; nil if
-// it is not compressed.
-func (f *File) decompressor(s *elf.Section) (r io.Reader, size uint64, err error) {
-	defer recoverAs(&err)
-	switch {
-	case s.Flags&elf.SHF_COMPRESSED != 0:
-		if s.Offset > f.size || s.FileSize > f.size-s.Offset {
-			return nil, 0, ErrTruncated
-		}
-		return s.Open(), s.Size, nil
-	case strings.HasPrefix(s.Name, ".zdebug_"):
-		return f.openGNU(s)
-	}
-	return nil, 0, nil
-}
+// MaxMapped bounds the bytes of a section that is mapped as it is. The debug info of
+// a browser has some 4 GiB.
+const MaxMapped = 16 << 30
 
 // mapRange maps a range of a file. Pages are read one by one: most of a section
 // is never looked at.
@@ -108,8 +135,8 @@ func mapRange(file *os.File, off, size uint64) (*Mapped, error) {
 	if size == 0 {
 		return &Mapped{}, nil
 	}
-	if size > 1<<46 {
-		return nil, ErrTooLarge
+	if size > MaxMapped {
+		return nil, limit.Hit(limit.ELF, ErrTooLarge)
 	}
 	lead := off % uint64(os.Getpagesize())
 	region, err := syscall.Mmap(int(file.Fd()), int64(off-lead), int(size+lead), syscall.PROT_READ, syscall.MAP_SHARED)
@@ -120,19 +147,23 @@ func mapRange(file *os.File, off, size uint64) (*Mapped, error) {
 	return &Mapped{Data: region[lead : lead+size : lead+size], region: region}, nil
 }
 
-// write copies size bytes to a file without name and maps it.
-func (s *Spill) write(r io.Reader, size uint64) (m *Mapped, err error) {
-	if size > 1<<40 {
-		return nil, ErrTooLarge
-	}
-	if err := s.reserve(int64(size)); err != nil {
+// take maps a copy of the size bytes of a section of f.
+func (s *Spill) take(f *File, content *timed, size uint64) (*Mapped, error) {
+	if err := s.reserve(f, size); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			s.used.Add(-int64(size))
-		}
-	}()
+	content.ended = s.ended.Load
+	m, err := s.write(content, size)
+	if err != nil {
+		s.used.Add(-int64(size))
+		return nil, err
+	}
+	m.spill = s
+	return m, nil
+}
+
+// write copies size bytes to a file without name and maps it.
+func (s *Spill) write(r io.Reader, size uint64) (*Mapped, error) {
 	dirs := []string{s.Dir}
 	if s.Dir == "" {
 		dirs = []string{"/var/tmp", os.TempDir()} // not first /tmp, which is often in memory
@@ -145,13 +176,27 @@ func (s *Spill) write(r io.Reader, size uint64) (m *Mapped, err error) {
 	if err := os.Remove(file.Name()); err != nil {
 		return nil, err
 	}
+	if err := leavesRoom(file, size); err != nil {
+		return nil, err
+	}
 	if err := copyExactly(file, r, int64(size)); err != nil {
 		return nil, err
 	}
-	if m, err = mapRange(file, 0, size); err == nil {
-		m.spill = s
+	return mapRange(file, 0, size)
+}
+
+// leavesRoom returns an error if size bytes would take more than half of what is
+// free where file is.
+func leavesRoom(file *os.File, size uint64) error {
+	var stat syscall.Statfs_t
+	if err := syscall.Fstatfs(int(file.Fd()), &stat); err != nil {
+		return nil // writing will show it
 	}
-	return m, err
+	if free := stat.Bavail * uint64(stat.Bsize); size > free/2 {
+		return limit.Hit(limit.Decompressed, fmt.Errorf("%d bytes for a decompressed section, where %d are free: %w",
+			size, free, ErrTooLarge))
+	}
+	return nil
 }
 
 // createIn creates a file in the first of the folders that takes one.
@@ -185,9 +230,9 @@ func (m *Mapped) Drop() {
 func (m *Mapped) Close() {
 	if len(m.region) > 0 {
 		_ = syscall.Munmap(m.region)
-		if m.spill != nil {
-			m.spill.used.Add(-int64(len(m.Data)))
-		}
 	}
-	m.region, m.Data = nil, nil
+	if m.spill != nil {
+		m.spill.used.Add(-int64(len(m.Data)))
+	}
+	m.region, m.Data, m.spill = nil, nil, nil
 }

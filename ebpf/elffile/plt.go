@@ -4,6 +4,8 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+
+	"github.com/headwater/headwater/ebpf/limit"
 )
 
 // Stub is an entry of the procedure linkage table: code that jumps to a function
@@ -188,7 +190,7 @@ func (f *File) relocations(name string, yield func(at, info, addend uint64) bool
 		return ErrTruncated
 	}
 	if s.Size > maxRelocations {
-		return ErrTooLarge
+		return limit.Hit(limit.ELF, ErrTooLarge)
 	}
 	bo, size := f.elf.ByteOrder, s.Size-s.Size%relaSize
 	buf := make([]byte, min(1024*relaSize, size))

@@ -68,7 +68,8 @@ func TestStubsOfAArch64(t *testing.T) {
 		0x10, 0x02, 0x00, 0x91, // add x16, x16, 0
 		0x20, 0x02, 0x1f, 0xd6, // br x17
 	}
-	want := []stub{{start: 0x10020, size: 20, slot: 0x11018, index: -1}, {start: 0x10034, size: 16, slot: 0xf000, index: -1}}
+	want := []stub{{start: 0x10020, size: 20, slot: 0x11018, index: -1},
+		{start: 0x10034, size: 16, slot: 0xf000, index: -1}}
 	if got := stubsArm64(code, 0x10020); !slices.Equal(got, want) {
 		t.Errorf("%+x, want %+x", got, want)
 	}

@@ -1,20 +1,37 @@
 package elffile
 
 import (
+	"errors"
 	"fmt"
 	"os"
 )
 
-// Reopen opens the same image anew, even if its path has been deleted or
-// replaced since. The caller closes it.
+// Reopen opens the same image again, even if its path has been deleted or replaced
+// since. The caller closes it. The error is ErrChanged if the file was written to.
 func (f *File) Reopen() (*File, error) {
 	file, ok := f.r.(*os.File)
 	if !ok {
 		return newFile(f.r, f.size)
 	}
 	again, err := Open(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
+	if err == nil && f.Changed() {
+		again.Close()
+		err = ErrChanged
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reopen %s: %w", file.Name(), err)
 	}
 	return again, nil
 }
+
+// Stat describes the file that was opened.
+func (f *File) Stat() (os.FileInfo, error) {
+	file, ok := f.r.(*os.File)
+	if !ok {
+		return nil, errors.New("this image is in no file")
+	}
+	return file.Stat()
+}
+
+// ReadAt reads the bytes of the file, as io.ReaderAt does.
+func (f *File) ReadAt(b []byte, off int64) (int, error) { return f.r.ReadAt(b, off) }

@@ -1,16 +1,16 @@
 package elffile
 
 import (
-	"bytes"
-	"compress/zlib"
 	"debug/elf"
 	"fmt"
 	"io"
 	"strings"
 	"sync"
+
+	"github.com/headwater/headwater/ebpf/limit"
 )
 
-// MaxSection bounds the bytes of a section in memory, decompressed.
+// MaxSection bounds the bytes of a section that is read as a whole.
 const MaxSection = 512 << 20
 
 // Section is a section's content.
@@ -41,7 +41,7 @@ type SectionReader struct {
 	Size uint64      // bytes
 	Data io.ReaderAt // of Size bytes; usable until the File is closed
 
-	inflated *inflated // Data, if the section is compressed
+	inflated inflated // Data, if the section is compressed
 }
 
 // OpenSection finds a section and checks that the file holds it. Nothing is read.
@@ -56,42 +56,17 @@ func (f *File) OpenSection(name string) (*SectionReader, error) {
 	if s == nil {
 		return nil, fmt.Errorf("section %s: %w", name, ErrNoSection)
 	}
-	if s.Flags&elf.SHF_COMPRESSED == 0 && !strings.HasPrefix(s.Name, ".zdebug_") {
-		return f.openRange(name, s.Addr, s.Offset, s.Size)
-	}
 	content, size, err := f.decompressor(s)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("section %s: %w", name, err)
 	case content == nil:
 		return f.openRange(name, s.Addr, s.Offset, s.Size)
-	case size > MaxSection:
-		return nil, fmt.Errorf("section %s: %w", name, ErrTooLarge)
+	case size > MaxInflated:
+		return nil, fmt.Errorf("section %s: %w", name, limit.Hit(limit.Decompressed, ErrTooLarge))
 	}
-	data := &inflated{read: func() ([]byte, error) { return f.sectionData(s, MaxSection) }}
+	data := inflated(sync.OnceValues(func() ([]byte, error) { return f.sectionData(s, MaxInflated) }))
 	return &SectionReader{Name: name, Addr: s.Addr, Size: size, Data: data, inflated: data}, nil
-}
-
-// inflated is the content of a compressed section from when it is first read.
-type inflated struct {
-	read func() ([]byte, error)
-	once sync.Once
-	data []byte
-	err  error
-}
-
-func (i *inflated) bytes() ([]byte, error) {
-	i.once.Do(func() { i.data, i.err = i.read() })
-	return i.data, i.err
-}
-
-// ReadAt implements io.ReaderAt.
-func (i *inflated) ReadAt(p []byte, off int64) (int, error) {
-	data, err := i.bytes()
-	if err != nil {
-		return 0, err
-	}
-	return bytes.NewReader(data).ReadAt(p, off)
 }
 
 // openRange returns the size bytes at offset off of the image as a section.
@@ -99,7 +74,8 @@ func (f *File) openRange(name string, addr, off, size uint64) (*SectionReader, e
 	if off > f.size || size > f.size-off {
 		return nil, fmt.Errorf("section %s: %w", name, ErrTruncated)
 	}
-	return &SectionReader{Name: name, Addr: addr, Size: size, Data: io.NewSectionReader(f.r, int64(off), int64(size))}, nil
+	return &SectionReader{Name: name, Addr: addr, Size: size, Data: io.NewSectionReader(f.r, int64(off), int64(size))},
+		nil
 }
 
 // load reads the whole section.
@@ -108,9 +84,9 @@ func (s *SectionReader) load() (*Section, error) {
 	var err error
 	switch {
 	case s.inflated != nil:
-		data, err = s.inflated.bytes()
+		data, err = s.inflated()
 	case s.Size > MaxSection:
-		err = ErrTooLarge
+		err = limit.Hit(limit.ELF, ErrTooLarge)
 	default:
 		data, err = readAll(io.NewSectionReader(s.Data, 0, int64(s.Size)), s.Size)
 	}
@@ -132,61 +108,5 @@ func loaded(s *SectionReader, err error) (*Section, error) {
 	return s.load()
 }
 
-// sectionData reads at most limit bytes of s.
-func (f *File) sectionData(s *elf.Section, limit uint64) ([]byte, error) {
-	switch {
-	case s.Flags&elf.SHF_COMPRESSED != 0:
-		return f.inflate(s, limit)
-	case strings.HasPrefix(s.Name, ".zdebug_"):
-		return f.inflateGNU(s, limit)
-	}
-	return f.readRange(s.Offset, s.Size, limit)
-}
-
-// inflateGNU reads a section in the form that preceded SHF_COMPRESSED.
-func (f *File) inflateGNU(s *elf.Section, limit uint64) ([]byte, error) {
-	z, size, err := f.openGNU(s)
-	switch {
-	case err != nil:
-		return nil, err
-	case z == nil:
-		return f.readRange(s.Offset, s.Size, limit)
-	case size > limit:
-		return nil, ErrTooLarge
-	}
-	return readAll(z, size)
-}
-
-// openGNU returns the content of a section in the form that preceded
-// SHF_COMPRESSED: "ZLIB", the size as a big endian uint64, then a zlib stream. nil
-// if it has another form.
-func (f *File) openGNU(s *elf.Section) (content io.Reader, size uint64, err error) {
-	const headerSize = 12
-	head, err := f.readRange(s.Offset, min(s.Size, headerSize), headerSize)
-	if err != nil {
-		return nil, 0, err
-	}
-	if len(head) < headerSize || string(head[:4]) != "ZLIB" {
-		return nil, 0, nil
-	}
-	for _, b := range head[4:] {
-		size = size<<8 | uint64(b)
-	}
-	z, err := zlib.NewReader(io.NewSectionReader(f.r, int64(s.Offset)+headerSize, int64(s.Size)-headerSize))
-	if err != nil {
-		return nil, 0, err
-	}
-	return z, size, nil
-}
-
-// inflate decompresses an SHF_COMPRESSED section.
-func (f *File) inflate(s *elf.Section, limit uint64) (data []byte, err error) {
-	defer recoverAs(&err)
-	if s.Offset > f.size || s.FileSize > f.size-s.Offset {
-		return nil, ErrTruncated
-	}
-	if s.Size > limit {
-		return nil, ErrTooLarge
-	}
-	return readAll(s.Open(), s.Size)
-}
+// sectionData reads at most most bytes of s, decompressed if it is compressed.
+func (f *File) sectionData(s *elf.Section, most uint64) ([]byte, error) { return f.inflate(s, most) }

@@ -9,13 +9,15 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/headwater/headwater/ebpf/limit"
 )
 
 // Limits on symbol tables. Chromium with symbols has about 1.5 million functions
 // whose names take 250 MB.
 const (
-	maxSymbolTable = 1 << 30   // bytes of a table, data symbols included
-	maxSymbols     = 8 << 20   // functions of one file
+	maxSymbolTable = 256 << 20 // bytes of a table, data symbols included
+	maxSymbols     = 4 << 20   // functions of one file
 	maxSymbolNames = 512 << 20 // bytes of their names
 	maxSymbolName  = 64 << 10  // bytes of one name; longer ones are cut
 )
@@ -133,7 +135,7 @@ func (f *File) eachFunction(table *elf.Section, yield func(*rawSymbol) bool) err
 		entry = elf.Sym32Size
 	}
 	if table.Size > maxSymbolTable {
-		return ErrTooLarge
+		return limit.Hit(limit.ELF, ErrTooLarge)
 	}
 	var s rawSymbol
 	functions := 0
@@ -149,7 +151,7 @@ func (f *File) eachFunction(table *elf.Section, yield func(*rawSymbol) bool) err
 				continue
 			}
 			if functions++; functions > maxSymbols {
-				return ErrTooLarge
+				return limit.Hit(limit.ELF, ErrTooLarge)
 			}
 			if !yield(&s) {
 				return nil
@@ -212,7 +214,7 @@ func (f *File) nameSymbols(raw []rawSymbol, strtab *elf.Section) ([]Symbol, erro
 			return nil, fmt.Errorf("read names: %w", err)
 		}
 		if pool.Len()+len(name) > maxSymbolNames {
-			return nil, fmt.Errorf("names: %w", ErrTooLarge)
+			return nil, fmt.Errorf("names: %w", limit.Hit(limit.ELF, ErrTooLarge))
 		}
 		start := pool.Len()
 		pool.Write(name)

@@ -34,7 +34,8 @@ func readelfFunctions(t *testing.T, path string) []string {
 }
 
 func TestSymbolsMatchReadelf(t *testing.T) {
-	paths := []string{libc(t), compile(t, helloProgram), compile(t, helloProgram, "-static"), onlyKeepDebug(t, compile(t, helloProgram, "-static"))}
+	paths := []string{libc(t), compile(t, helloProgram), compile(t, helloProgram, "-static"),
+		onlyKeepDebug(t, compile(t, helloProgram, "-static"))}
 	if more, _ := filepath.Glob("/usr/lib/x86_64-linux-gnu/libstdc++.so.6"); more != nil {
 		paths = append(paths, more[0])
 	}
@@ -51,12 +52,14 @@ func TestSymbolsMatchReadelf(t *testing.T) {
 			}
 			name, _, _ := strings.Cut(s.Name, "@")
 			typ := map[elf.SymType]string{elf.STT_FUNC: "FUNC", elf.STT_GNU_IFUNC: "IFUNC"}[s.Type]
-			bind := map[elf.SymBind]string{elf.STB_LOCAL: "LOCAL", elf.STB_GLOBAL: "GLOBAL", elf.STB_WEAK: "WEAK", elf.STB_LOOS: "UNIQUE"}[s.Bind]
+			bind := map[elf.SymBind]string{elf.STB_LOCAL: "LOCAL", elf.STB_GLOBAL: "GLOBAL", elf.STB_WEAK: "WEAK",
+				elf.STB_LOOS: "UNIQUE"}[s.Bind]
 			got = append(got, fmt.Sprintf("%016x %s %s %s", s.Value, typ, bind, name))
 		}
 		want := readelfFunctions(t, path)
 		if len(want) == 0 || !slices.Equal(got, want) {
-			t.Errorf("%s: %d functions, readelf shows %d; first difference: %s", path, len(got), len(want), firstDifference(got, want))
+			t.Errorf("%s: %d functions, readelf shows %d; first difference: %s", path, len(got), len(want),
+				firstDifference(got, want))
 		}
 	}
 }

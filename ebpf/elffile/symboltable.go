@@ -42,7 +42,8 @@ func (f *File) SymbolTable(typ elf.SectionType) (*SymbolTable, error) {
 // assembler's own are among them; see Label.
 func (t *SymbolTable) Functions(yield func(Function) bool) error {
 	err := t.file.eachFunction(t.table, func(s *rawSymbol) bool {
-		return yield(Function{Value: s.Value, Size: s.Size, Name: s.name, Section: s.Section, Type: s.Type, Bind: s.Bind})
+		return yield(Function{Value: s.Value, Size: s.Size, Name: s.name, Section: s.Section, Type: s.Type,
+			Bind: s.Bind})
 	})
 	if err != nil {
 		return fmt.Errorf("symbol table %s: %w", t.table.Name, err)

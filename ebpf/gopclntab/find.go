@@ -51,14 +51,14 @@ func check(image Image, s span) (*Table, error) {
 
 // Limits on a search by magic.
 const (
-	maxScan       = 1 << 30  // bytes
+	MaxScan       = 1 << 30  // bytes
 	scanChunk     = 64 << 10 // bytes read at a time
-	maxCandidates = 64       // places that look like a header
+	MaxCandidates = 64       // places that look like a header
 )
 
 // scan searches s for a table.
 func scan(image Image, s span) (*Table, error) {
-	s.end = min(s.end, s.start+maxScan)
+	s.end = min(s.end, s.start+MaxScan)
 	buf := make([]byte, scanChunk)
 	candidates := 0
 	for at := s.start; at < s.end && s.end-at >= headerSize; at += scanChunk - headerSize {
@@ -71,7 +71,7 @@ func scan(image Image, s span) (*Table, error) {
 			if err == nil {
 				return t, nil
 			}
-			if candidates++; candidates == maxCandidates {
+			if candidates++; candidates == MaxCandidates {
 				return nil, ErrNoTable
 			}
 		}

@@ -30,6 +30,7 @@ type Func struct {
 	pcfile uint32 // offset of its table of files; 0: none
 	pcline uint32 // offset of its table of lines; 0: none
 	unit   uint32 // its compilation unit's first entry in the table's units, since Go 1.16
+	line   int32  // of its declaration, since Go 1.20
 
 	tables uint32 // number of offsets of other tables of values, which follow
 	tail   int    // bytes between at and those offsets
@@ -49,6 +50,7 @@ const (
 	offPCLine  = 20
 	offTables  = 24
 	offUnit    = 28 // since Go 1.16
+	offLine    = 32 // since Go 1.20
 	offFuncID  = 28 // before Go 1.16; funcID, flags, a zero byte, number of references to data
 	recordSize = 40 // bytes at most behind the entry
 )
@@ -91,6 +93,9 @@ func (r *Reader) describe(f *Func, off uint64) error {
 		f.unit = t.order.Uint32(b[offUnit:])
 		f.Flags, f.HasFlags = Flags(b[last+1]), t.version >= go118
 	}
+	if t.version >= go120 {
+		f.line = int32(t.order.Uint32(b[offLine:]))
+	}
 	return nil
 }
 
@@ -106,8 +111,8 @@ func (r *Reader) storedEntry(f *Func) (uint64, error) {
 	return r.t.pointer(b), nil
 }
 
-// maxName bounds names; those of generic functions have some hundred bytes.
-const maxName = 64 << 10
+// MaxName bounds names; those of generic functions have some hundred bytes.
+const MaxName = 64 << 10
 
 // Name returns the name of f as the linker wrote it, with its package:
 // "runtime.mcall", "main.(*T).M", "main.F[...]".
@@ -120,7 +125,7 @@ func (r *Reader) Name(f *Func) (string, error) {
 		if end := bytes.IndexByte(b, 0); end >= 0 {
 			return strings.ToValidUTF8(string(b[:end]), "\uFFFD"), nil
 		}
-		if n >= maxName || len(b) < n {
+		if n >= MaxName || len(b) < n {
 			return "", fmt.Errorf("name of the function at %#x: %w", f.Entry, ErrInvalid)
 		}
 	}

@@ -2,7 +2,7 @@ package gopclntab
 
 // A function's tree of inlined calls is an array of records, one for each call
 // that the compiler replaced by the called function's body. A table of values
-// tells for each instruction the record of the innermost call that it belongs
+// says for each instruction the record of the innermost call that it belongs
 // to, -1 for none; the record names the called function and an instruction of
 // the caller, for which file and line are those of the call, and which may
 // belong to an inlined call in turn (runtime.inlinedCall).
@@ -13,12 +13,15 @@ const (
 )
 
 // inlinedLayout is the form of a record.
-type inlinedLayout struct{ data, size, name, parent int }
+type inlinedLayout struct {
+	data, size, name, parent int
+	line                     int // of the called function's declaration; 0: it is not there
+}
 
 // inlinedCalls returns the form of the records; ok is false where it is unknown.
 func (t *Table) inlinedCalls() (l inlinedLayout, ok bool) {
 	if t.version >= go120 {
-		return inlinedLayout{data: dataInlined, size: 16, name: 4, parent: 8}, true
+		return inlinedLayout{data: dataInlined, size: 16, name: 4, parent: 8, line: 12}, true
 	}
 	if t.version == go12 {
 		// Go 1.13 was the first one to write this section, and with these numbers.
@@ -43,7 +46,7 @@ func (r *Reader) inlined(f *Func, pc uint64) (frames []Frame, at uint64, err err
 	if err != nil || tree == 0 {
 		return nil, pc, err
 	}
-	for range maxInlined {
+	for range MaxInlined {
 		index, ok, err := r.value(f, table, pc)
 		if err != nil {
 			return frames, pc, err
@@ -58,6 +61,9 @@ func (r *Reader) inlined(f *Func, pc uint64) (frames []Frame, at uint64, err err
 		call := Func{Entry: f.Entry, name: r.t.order.Uint32(b[layout.name:])}
 		parent := f.Entry + uint64(r.t.order.Uint32(b[layout.parent:]))
 		frame := Frame{}
+		if layout.line != 0 {
+			frame.StartLine = max(int(int32(r.t.order.Uint32(b[layout.line:]))), 0)
+		}
 		if frame.Function, err = r.Name(&call); err != nil {
 			return frames, pc, err
 		}

@@ -8,13 +8,14 @@ import (
 
 // Frame is a function at an address, with its place in the source.
 type Frame struct {
-	Function string // as Name gives it
-	File     string // path as the compiler was given it, "" if unknown
-	Line     int    // 0 if unknown
+	Function  string // as Name gives it
+	File      string // path as the compiler was given it, "" if unknown
+	StartLine int    // of Function's declaration; 0 if unknown, as before Go 1.20
+	Line      int    // 0 if unknown
 }
 
-// maxInlined bounds how deep functions are inlined into another.
-const maxInlined = 64
+// MaxInlined bounds how deep functions are inlined into another.
+const MaxInlined = 64
 
 // Frames returns the functions at the ELF virtual address pc: the innermost
 // first, then those that it was inlined into, each with the line of the call;
@@ -34,7 +35,7 @@ func (r *Reader) Frames(pc uint64) ([]Frame, error) {
 		return nil, err
 	}
 	frames, at, err := r.inlined(&f, pc)
-	outer := Frame{Function: name}
+	outer := Frame{Function: name, StartLine: max(int(f.line), 0)}
 	if err == nil {
 		outer.File, outer.Line, err = r.line(&f, at)
 	}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/headwater/headwater/integration/need"
 )
 
 // file is an Image by debug/elf.
@@ -202,7 +204,8 @@ func compareNames(t *testing.T, tab *Table, want map[uint64][]string) {
 		case len(names) > 0 && !strings.HasPrefix(name, "go:") && !strings.Contains(name, "[...]"):
 			t.Errorf("%#x: %s, nm says %v", f.Entry, name, names)
 		}
-		if mid, at, ok, err := r.Find(f.Entry + (f.End-f.Entry)/2); f.End > f.Entry && (!ok || err != nil || at != i || mid != f) {
+		if mid, at, ok, err := r.Find(f.Entry + (f.End-f.Entry)/2); f.End > f.Entry &&
+			(!ok || err != nil || at != i || mid != f) {
 			t.Fatalf("Find(middle of %s) = %d, %v, %v", name, at, ok, err)
 		}
 	}
@@ -232,12 +235,7 @@ func compareTables(t *testing.T, a, b *Table) {
 // pointer before the call.
 func compareDeltas(t *testing.T, tab *Table, path string, arm bool) {
 	t.Helper()
-	if _, err := exec.LookPath("readelf"); err != nil {
-		if os.Getenv("REQUIRE_KERNEL") == "1" {
-			t.Fatal("REQUIRE_KERNEL=1 but readelf is not installed")
-		}
-		t.Skip("readelf is not installed")
-	}
+	need.Tools(t, "readelf")
 	cmd := exec.Command("readelf", "--debug-dump=frames-interp", path)
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -15,8 +15,8 @@ type Reader struct {
 	data  window // what functions refer to; in the whole image
 }
 
-// markEvery is so many functions that the index of those between two marks is some
-// 2 KiB: one or two reads after the first lookups.
+// markEvery is the number of functions between two marks: their part of the index is some
+// 2 KiB, one or two reads after the first lookups.
 const markEvery = 256
 
 // NewReader returns a Reader of t.
@@ -26,7 +26,8 @@ func (t *Table) NewReader() *Reader {
 		w    *window
 		span span
 		size int
-	}{{&r.index, t.funcs, 2 << 10}, {&r.funcs, t.funcs, 8 << 10}, {&r.pcs, t.pcs, 8 << 10}, {&r.names, t.names, 4 << 10},
+	}{{&r.index, t.funcs, 2 << 10}, {&r.funcs, t.funcs, 8 << 10}, {&r.pcs, t.pcs, 8 << 10},
+		{&r.names, t.names, 4 << 10},
 		{&r.units, t.units, 64}, {&r.files, t.files, 256}, {&r.data, span{0, 1<<64 - 1}, 512}} {
 		*w.w = window{image: t.image, span: w.span, size: w.size}
 	}

@@ -166,7 +166,8 @@ func (t *Table) layOut(b []byte, end uint64) bool {
 		t.names, t.units, t.files, t.pcs, t.funcs = part(3), part(4), part(5), part(6), part(7)
 	}
 	count := word(0)
-	if count == 0 || t.funcs.size() < uint64(t.field()) || count > (t.funcs.size()-uint64(t.field()))/uint64(2*t.field()) {
+	if count == 0 || t.funcs.size() < uint64(t.field()) ||
+		count > (t.funcs.size()-uint64(t.field()))/uint64(2*t.field()) {
 		return false
 	}
 	t.count = int(count)

@@ -62,7 +62,8 @@ func TestLayouts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const end = 0x4a0
 			table := a.table(functions(), end)
-			image := &memory{base: tableStart, data: table, sections: map[string][2]uint64{".gopclntab": {tableStart, tableStart + uint64(len(table))}}}
+			image := &memory{base: tableStart, data: table,
+				sections: map[string][2]uint64{".gopclntab": {tableStart, tableStart + uint64(len(table))}}}
 			tab, err := Open(image)
 			if err != nil {
 				t.Fatal(err)
@@ -73,8 +74,10 @@ func TestLayouts(t *testing.T) {
 			r, q := tab.NewReader(), uint64(a.quantum)
 			wantDeltas := [][]delta{
 				{{textStart, textStart + 8*q, 0}},
-				{{textStart + 0x20, textStart + 0x20 + 4*q, 0}, {textStart + 0x20 + 4*q, textStart + 0x20 + 24*q, 16}, {textStart + 0x20 + 24*q, textStart + 0x20 + 28*q, 0}},
-				{{textStart + 0x40, textStart + 0x40 + 8*q, 0}, {textStart + 0x40 + 8*q, textStart + 0x40 + 136*q, 128}},
+				{{textStart + 0x20, textStart + 0x20 + 4*q, 0}, {textStart + 0x20 + 4*q, textStart + 0x20 + 24*q, 16},
+					{textStart + 0x20 + 24*q, textStart + 0x20 + 28*q, 0}},
+				{{textStart + 0x40, textStart + 0x40 + 8*q, 0},
+					{textStart + 0x40 + 8*q, textStart + 0x40 + 136*q, 128}},
 			}
 			starts := []uint64{textStart, textStart + 0x20, textStart + 0x40, textStart + end}
 			for i, want := range functions() {
@@ -109,7 +112,8 @@ func checkFunc(t *testing.T, r *Reader, f *Func, want source, a *assembler) {
 	if name, err := r.Name(f); err != nil || name != want.name {
 		t.Errorf("name %q, %v; want %q", name, err, want.name)
 	}
-	if a.version >= go116 && f.Flags != want.flags || a.version == go12 && f.Flags != 0 || f.HasFlags != (a.version >= go118) {
+	if a.version >= go116 && f.Flags != want.flags || a.version == go12 && f.Flags != 0 ||
+		f.HasFlags != (a.version >= go118) {
 		t.Errorf("%s: flags %v, %v", want.name, f.Flags, f.HasFlags)
 	}
 	if !f.HasSPDeltas() {
@@ -127,7 +131,8 @@ func program(a assembler) *memory {
 	m := &memory{base: tableStart, data: make([]byte, moduleAt-tableStart+moduleWords*8+64)}
 	copy(m.data, table)
 	namesAt := tableStart + 8 + 8*8
-	for i, v := range map[int]uint64{moduleHeader: tableStart, moduleNames: uint64(namesAt), moduleMinPC: textStart, moduleMaxPC: textStart + 0x4a0, moduleText: textStart} {
+	for i, v := range map[int]uint64{moduleHeader: tableStart, moduleNames: uint64(namesAt), moduleMinPC: textStart,
+		moduleMaxPC: textStart + 0x4a0, moduleText: textStart} {
 		a.order.PutUint64(m.data[moduleAt-tableStart+8*i:], v)
 		m.relative = append(m.relative, [2]uint64{uint64(moduleAt + 8*i), v})
 	}
@@ -147,12 +152,15 @@ func TestTextStart(t *testing.T) {
 			m.sections = map[string][2]uint64{".gopclntab": section, ".go.module": {moduleAt, moduleAt + 0x200}}
 			m.relative = nil
 		}, nil},
-		"somewhere":           {func(m *memory) { m.relative = nil; m.sections = map[string][2]uint64{".gopclntab": section} }, nil},
-		"no sections":         {func(m *memory) { m.relative = nil }, nil},
-		"relocated":           {blank, nil},
-		"header relocated":    {func(m *memory) { blank(m); m.relative = [][2]uint64{{tableStart + 24, textStart}} }, nil},
-		"nowhere":             {func(m *memory) { blank(m); m.relative = nil; m.sections = map[string][2]uint64{".gopclntab": section} }, ErrTextStart},
-		"of another table":    {func(m *memory) { m.relative = nil; m.data[moduleAt-tableStart+8*moduleMaxPC]++ }, ErrNoTable},
+		"somewhere":   {func(m *memory) { m.relative = nil; m.sections = map[string][2]uint64{".gopclntab": section} }, nil},
+		"no sections": {func(m *memory) { m.relative = nil }, nil},
+		"relocated":   {blank, nil},
+		"header relocated": {func(m *memory) { blank(m); m.relative = [][2]uint64{{tableStart + 24, textStart}} },
+			nil},
+		"nowhere": {func(m *memory) { blank(m); m.relative = nil; m.sections = map[string][2]uint64{".gopclntab": section} },
+			ErrTextStart},
+		"of another table": {func(m *memory) { m.relative = nil; m.data[moduleAt-tableStart+8*moduleMaxPC]++ },
+			ErrNoTable},
 		"in no Go program":    {func(m *memory) { m.foreign = true }, ErrNoTable},
 		"sections but not it": {func(m *memory) { m.sections = map[string][2]uint64{} }, ErrNoTable},
 		"merged by GNU ld": {func(m *memory) {
@@ -196,7 +204,8 @@ func TestInvalidValues(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := tab.NewReader().SPDeltas(&f, func(uint64, uint64, int64) bool { return true }); !errors.Is(err, ErrInvalid) {
+			if err := tab.NewReader().SPDeltas(&f,
+				func(uint64, uint64, int64) bool { return true }); !errors.Is(err, ErrInvalid) {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -209,7 +218,8 @@ func FuzzTable(f *testing.F) {
 		f.Add(append(make([]byte, 40), a.table(functions(), 0x4a0)...), false)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, section bool) {
-		m := &memory{base: tableStart, data: data, relative: [][2]uint64{{moduleAt, tableStart}, {tableStart + 24, textStart}}}
+		m := &memory{base: tableStart, data: data,
+			relative: [][2]uint64{{moduleAt, tableStart}, {tableStart + 24, textStart}}}
 		if section {
 			m.sections = map[string][2]uint64{".gopclntab": {tableStart, tableStart + uint64(len(data))}}
 		}

@@ -160,7 +160,7 @@ func (t *Table) tryScan() bool {
 // scanModule finds module data in a range of addresses.
 func (t *Table) scanModule(start, end uint64) bool {
 	buf := make([]byte, scanChunk)
-	end = min(end, start+maxScan)
+	end = min(end, start+MaxScan)
 	for at := (start + 7) &^ 7; at < end; at += scanChunk {
 		chunk := buf[:min(scanChunk, end-at)]
 		if t.image.ReadVaddr(chunk, at) != nil {

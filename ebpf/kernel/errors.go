@@ -19,11 +19,13 @@ type PermissionError struct {
 }
 
 func (e *PermissionError) Error() string {
-	return fmt.Sprintf("profiling needs capabilities that this process lacks: %s (run it as root, or grant them)", strings.Join(e.Missing, ", "))
+	return fmt.Sprintf("profiling needs capabilities that this process lacks: %s (run it as root, or grant them)",
+		strings.Join(e.Missing, ", "))
 }
 
 // errPIDNamespace says that /proc shows other PIDs than samples have.
-var errPIDNamespace = errors.New("profiling needs the host's PID namespace: in a container, run it with --pid=host or hostPID: true")
+var errPIDNamespace = errors.New("profiling needs the host's PID namespace: " +
+	"in a container, run it with --pid=host or hostPID: true")
 
 // initialPIDNamespace is the inode of the host's PID namespace, PROC_PID_INIT_INO
 // in the kernel's include/linux/proc_ns.h.

@@ -7,15 +7,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headwater/headwater/integration/need"
 )
 
-// TestKernelSymbolRecords loads BPF programs and compares what perf tells of
+// TestKernelSymbolRecords loads BPF programs and compares what perf records of
 // their code with kallsyms.
 func TestKernelSymbolRecords(t *testing.T) {
+	need.Root(t)
 	side, err := OpenSideBand()
 	var denied *PermissionError
-	if errors.As(err, &denied) && os.Getenv("REQUIRE_KERNEL") != "1" {
-		t.Skip(err)
+	if errors.As(err, &denied) {
+		need.Missing(t, "%v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +30,8 @@ func TestKernelSymbolRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	same, seen := 0, []string{}
-	for deadline := time.Now().Add(30 * time.Second); same == 0 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	deadline := time.Now().Add(30 * time.Second)
+	for ; same == 0 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		records, err := side.Read()
 		if err != nil {
 			t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/rlimit"
 
-	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -20,32 +20,40 @@ import (
 type Profiler struct {
 	objects profilerObjects
 	tables  *Tables
-	slabs   *slabs
-	calls   *calls
+	wakeups *wakeups
 	samples *sampleReader
 
-	mu       sync.Mutex
-	logs     *logs                 // nil: not open
-	clocks   map[int]*perfEvent    // by CPU
-	copies   *copies               // nil: none are kept
-	settled  map[int]time.Duration // busy time of a CPU at the last change of the period
-	period   time.Duration
-	expected uint64 // samples due until the last change of the period
+	mu        sync.Mutex
+	rings     *sampleRings       // nil: not open
+	clocks    map[int]*perfEvent // by CPU
+	snapshots *snapshots         // nil: none are kept
+	accounted map[int]cpuTime    // at the last change of the period
+	period    time.Duration
+	due       due    // until the last change of the period
+	skipped   uint64 // Counters.Skipped of the last time
 }
 
 // Counters are totals since the programs were loaded.
 type Counters struct {
-	Expected uint64 // samples due: time that CPUs were busy over the period
-	Ticks    uint64 // timer events seen
-	Idle     uint64 // of these, on the idle task; not every idle CPU has any
-	Ignored  uint64 // of these, in processes to be ignored
-	Lost     uint64 // of these, dropped because the CPU's log was full
+	Expected  uint64 // samples due: time that CPUs were busy over the period
+	Throttled uint64 // of these, due while the kernel had stopped the clock
+	Skipped   uint64 // of these, due in periods in which the timer did not run
 
-	Copies      uint64 // samples that carry a copy of their stack, because the walk missed a table
-	CopiedBytes uint64
-	Uncopied    uint64 // samples that should, but came too fast one after another
+	Ticks   uint64 // timer events seen
+	Idle    uint64 // of these, on the idle task; not every idle CPU has any
+	Ignored uint64 // of these, in processes to be ignored
+	Lost    uint64 // of these, dropped because the CPU's ring was full
+
+	StackCopies    uint64 // samples that carry a copy of their stack, because the walk missed a table
+	StackCopyBytes uint64
+	StacksUncopied uint64 // samples that should, but came too fast one after another
 
 	Outcomes [unwind.NumOutcomes]uint64
+
+	Chains       [runtime.NumChainEnds]uint64 // of frames that interpreters keep, by how they ended
+	ChainFrames  uint64
+	CodesNamed   uint64 // code objects that samples carry the names of, as they are new
+	CodesUnnamed uint64 // that are new, but came too fast one after another
 }
 
 // Options configure a Profiler.
@@ -75,7 +83,7 @@ func Load(o Options) (*Profiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Profiler{clocks: map[int]*perfEvent{}, settled: map[int]time.Duration{}}
+	p := &Profiler{clocks: map[int]*perfEvent{}, accounted: map[int]cpuTime{}}
 	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
 		return nil, fmt.Errorf("load BPF programs: %w", err)
 	}
@@ -90,9 +98,9 @@ func sizeMaps(spec *ebpf.CollectionSpec) (cpus int, err error) {
 	if cpus, err = ebpf.PossibleCPU(); err != nil {
 		return 0, fmt.Errorf("count CPUs: %w", err)
 	}
-	spec.Maps[profilerMapLogs].MaxEntries = uint32(cpus)
+	spec.Maps[profilerMapSampleRings].MaxEntries = uint32(cpus)
 	// A ring buffer is made of whole pages of memory.
-	spec.Maps[profilerMapCalls].MaxEntries = max(uint32(profilerLimitsCALLS_BYTES), uint32(os.Getpagesize()))
+	spec.Maps[profilerMapWakeups].MaxEntries = max(uint32(profilerLimitsWAKEUPS_BYTES), uint32(os.Getpagesize()))
 	if noPreallocAllowed() {
 		spec.Maps[profilerMapProcesses].Flags |= preallocOff
 	} else {
@@ -114,17 +122,16 @@ func noPreallocAllowed() bool {
 
 func (p *Profiler) open(inner *ebpf.MapSpec, cpus int, o Options) error {
 	var err error
-	if p.slabs, err = newSlabs(p.objects.Slabs, inner, o.TableBytes); err != nil {
+	if p.tables, err = newTables(&p.objects, inner, o.TableBytes); err != nil {
 		return err
 	}
-	p.tables = newTables(p.slabs, p.objects.Processes)
-	if p.logs, err = openLogs(p.objects.Logs, cpus); err != nil {
+	if p.rings, err = openRings(p.objects.SampleRings, cpus); err != nil {
 		return err
 	}
-	if p.calls, err = openCalls(p.objects.Calls); err != nil {
+	if p.wakeups, err = openWakeups(p.objects.Wakeups); err != nil {
 		return err
 	}
-	p.samples = newSampleReader(p.calls, p.logs)
+	p.samples = newSampleReader(p.wakeups, p.rings)
 	return nil
 }
 
@@ -146,7 +153,7 @@ func (p *Profiler) SetStacks(user, kernel, copyMissed bool) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.copies != nil {
+	if p.snapshots != nil {
 		flags |= profilerConfigFlagsCONFIG_KEEP_EVENTS
 	}
 	if err := p.objects.Config.Set(uint32(flags)); err != nil {
@@ -156,7 +163,8 @@ func (p *Profiler) SetStacks(user, kernel, copyMissed bool) error {
 }
 
 // Start begins to sample every online CPU at the given rate, in samples per
-// second, or changes the rate. CPUs that came online since are added.
+// second, or changes the rate. CPUs that came online since are added. An error of one
+// CPU leaves none of the others out, so that a second call can undo the first.
 func (p *Profiler) Start(rate int) error {
 	cpus, err := onlineCPUs()
 	if err != nil {
@@ -166,16 +174,15 @@ func (p *Profiler) Start(rate int) error {
 	defer p.mu.Unlock()
 	period := time.Second / time.Duration(rate)
 	if period != p.period {
-		p.settle()
+		p.accountPeriod()
 	}
 	p.period = period
 	p.dropOffline(cpus)
+	var errs []error
 	for _, cpu := range cpus {
-		if err := p.startCPU(cpu); err != nil {
-			return err
-		}
+		errs = append(errs, p.startCPU(cpu))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (p *Profiler) startCPU(cpu int) error {
@@ -190,8 +197,8 @@ func (p *Profiler) startCPU(cpu int) error {
 		return errors.Join(err, p.closeClock(clock))
 	}
 	p.clocks[cpu] = clock
-	if busy, ok := p.busyTimes()[cpu]; ok {
-		p.settled[cpu] = busy
+	if now, ok := p.cpuTimes()[cpu]; ok {
+		p.accounted[cpu] = now
 	}
 	return nil
 }
@@ -203,63 +210,36 @@ func (p *Profiler) dropOffline(online []int) {
 		}
 		p.closeClock(clock)
 		delete(p.clocks, cpu)
-		delete(p.settled, cpu)
+		delete(p.accounted, cpu)
 	}
 }
 
-// settle adds what was due at the present period to expected, and begins anew.
-func (p *Profiler) settle() {
-	busy := p.busyTimes()
-	p.expected += p.due(busy)
-	p.settled = busy
-}
-
-// busyTimes is for how long each CPU that is sampled has been busy, since some
-// time in the past.
-func (p *Profiler) busyTimes() map[int]time.Duration {
-	busy := map[int]time.Duration{}
-	idle, err := procfs.Default.IdleTimes()
-	if err != nil {
-		return busy
-	}
-	for cpu, clock := range p.clocks {
-		if running, err := clock.runningTime(); err == nil {
-			busy[cpu] = running - idle[cpu]
-		}
-	}
-	return busy
-}
-
-// due is the number of samples that busy CPUs should have had since settle.
-func (p *Profiler) due(busy map[int]time.Duration) uint64 {
-	var due uint64
-	for cpu, now := range busy {
-		if since, ok := p.settled[cpu]; ok && now > since {
-			due += uint64((now - since) / p.period)
-		}
-	}
-	return due
-}
-
-// ReadSamples hands every sample that is there or arrives before the deadline to
-// f. One goroutine may call it. It returns ErrClosed after StopReading. flushed
-// tells that it has ended early, with all samples taken before a call of Flush.
+// ReadSamples hands every sample that is there or arrives before the deadline to f. One
+// goroutine may call it. flushed says that it ended early, with all samples taken before a
+// call of Flush.
 func (p *Profiler) ReadSamples(deadline time.Time, f func(*Sample)) (flushed bool, err error) {
 	return p.samples.read(deadline, f)
 }
 
 // Flush makes ReadSamples return once it has read what there is now.
-func (p *Profiler) Flush() error { return p.calls.flush() }
+func (p *Profiler) Flush() error { return p.wakeups.flush() }
 
 // Counters reads the totals.
 func (p *Profiler) Counters() (Counters, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.logs == nil {
+	if p.rings == nil {
 		return Counters{}, fmt.Errorf("read counters: %w", ErrClosed)
 	}
-	c := p.logs.counters()
-	c.Expected = p.expected + p.due(p.busyTimes())
+	c := p.rings.counters()
+	now := p.due.plus(p.dueSince(p.cpuTimes()))
+	c.Expected, c.Throttled = now.samples, now.throttled
+	// The clocks themselves are right, which is how the samples are known that they did not
+	// take. Both sides are read one after the other, and idle times have steps.
+	if taken := c.Ticks - c.Idle + now.throttled; now.samples > taken {
+		p.skipped = max(p.skipped, now.samples-taken)
+	}
+	c.Skipped = p.skipped
 	return c, nil
 }
 
@@ -267,33 +247,30 @@ func (p *Profiler) Counters() (Counters, error) {
 func (p *Profiler) Stop() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.settle()
+	p.accountPeriod()
 	var errs []error
 	for _, clock := range p.clocks {
 		errs = append(errs, p.closeClock(clock))
 	}
 	clear(p.clocks)
-	clear(p.settled)
+	clear(p.accounted)
 	return errors.Join(errs...)
 }
-
-// StopReading ends the present and every later ReadSamples with ErrClosed.
-func (p *Profiler) StopReading() error { return p.calls.stop() }
 
 // Close stops sampling and unloads everything. Nobody may be reading.
 func (p *Profiler) Close() error {
 	errs := []error{p.Stop()}
-	if p.calls != nil {
-		errs = append(errs, p.calls.close())
+	if p.wakeups != nil {
+		errs = append(errs, p.wakeups.close())
 	}
-	if p.slabs != nil {
-		errs = append(errs, p.slabs.close())
+	if p.tables != nil {
+		errs = append(errs, p.tables.Close())
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.logs != nil {
-		errs = append(errs, p.logs.close())
-		p.logs = nil
+	if p.rings != nil {
+		errs = append(errs, p.rings.close())
+		p.rings = nil
 	}
 	return errors.Join(append(errs, p.objects.Close())...)
 }

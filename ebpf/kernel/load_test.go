@@ -8,15 +8,17 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/integration/need"
 )
 
 // load loads the real programs, or skips where this process may not.
 func load(t testing.TB) *Profiler {
 	t.Helper()
+	need.Root(t)
 	p, err := Load(Options{TableBytes: 64 << 20})
 	var denied *PermissionError
-	if errors.As(err, &denied) && os.Getenv("REQUIRE_KERNEL") != "1" {
-		t.Skip(err)
+	if errors.As(err, &denied) {
+		need.Missing(t, "%v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -65,9 +67,9 @@ func TestSamplesOfThisProcess(t *testing.T) {
 			}
 			mine++
 			if s.Outcome != unwind.ProcessUnknown {
-				t.Errorf("outcome %s of a process that nobody told about, want %s", s.Outcome, unwind.ProcessUnknown)
+				t.Errorf("outcome %s of a process that is not in the tables, want %s", s.Outcome, unwind.ProcessUnknown)
 			}
-			if len(s.User) != 1 || s.User[0].Exe != 0 || s.User[0].Address != s.Regs.PC {
+			if len(s.User) != 1 || s.User[0].Exe != 0 || s.User[0].Vaddr != s.Regs.PC {
 				t.Errorf("frames %+v, want the sampled pc 0x%x alone", s.User, s.Regs.PC)
 			}
 			if s.Stack.Len() > 0 {

@@ -52,20 +52,22 @@ func (e *perfEvent) attach(program int) error {
 
 // setPeriod changes the sampling period.
 func (e *perfEvent) setPeriod(period time.Duration) error {
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(e.fd), unix.PERF_EVENT_IOC_PERIOD, uintptr(unsafe.Pointer(&period))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(e.fd), unix.PERF_EVENT_IOC_PERIOD,
+		uintptr(unsafe.Pointer(&period))); errno != 0 {
 		return fmt.Errorf("set the period of CPU %d's clock to %s: %w", e.cpu, period, errno)
 	}
 	return nil
 }
 
-// runningTime is for how long the event has been counting.
-func (e *perfEvent) runningTime() (time.Duration, error) {
+// times returns what a clock has counted and for how long it was to count. The kernel stops
+// a clock for the rest of a tick that takes too many samples: it counts nothing meanwhile.
+func (e *perfEvent) times() (counted, running time.Duration, err error) {
 	var b [24]byte // value, time enabled, time running
 	n, err := unix.Read(e.fd, b[:])
 	if err != nil || n != len(b) {
-		return 0, fmt.Errorf("read the clock of CPU %d: %d bytes, %w", e.cpu, n, err)
+		return 0, 0, fmt.Errorf("read the clock of CPU %d: %d bytes, %w", e.cpu, n, err)
 	}
-	return time.Duration(binary.NativeEndian.Uint64(b[16:])), nil
+	return time.Duration(binary.NativeEndian.Uint64(b[:])), time.Duration(binary.NativeEndian.Uint64(b[16:])), nil
 }
 
 func (e *perfEvent) close() error { return unix.Close(e.fd) }

@@ -18,6 +18,7 @@ type perfRing struct {
 	data  []byte
 	meta  *unix.PerfEventMmapPage
 	buf   []byte // of a record that wraps around
+	last  uint64 // time of the last record that was of interest, 0 if none was
 }
 
 func newPerfRing(event *perfEvent, pages int) (*perfRing, error) {
@@ -26,7 +27,8 @@ func newPerfRing(event *perfEvent, pages int) (*perfRing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("map %d pages of perf buffer: %w", pages, err)
 	}
-	return &perfRing{event: event, mem: mem, data: mem[page:], meta: (*unix.PerfEventMmapPage)(unsafe.Pointer(&mem[0]))}, nil
+	return &perfRing{event: event, mem: mem, data: mem[page:],
+		meta: (*unix.PerfEventMmapPage)(unsafe.Pointer(&mem[0]))}, nil
 }
 
 // filled returns the bytes that are there to be read.
@@ -39,7 +41,7 @@ func (r *perfRing) filled() uint64 {
 const recordHeader = 8
 
 // read hands every record that is there to f: its type, its misc flags and the
-// bytes behind the header, valid for the call.
+// bytes after the header, valid for the call.
 func (r *perfRing) read(f func(kind uint32, misc uint16, body []byte)) error {
 	head := atomic.LoadUint64(&r.meta.Data_head)
 	tail := r.meta.Data_tail

@@ -20,13 +20,15 @@ type profilerAbiEnums struct {
 	CfaKind      uint32
 	FpRule       uint32
 	RaRule       uint32
-	PageState    uint32
-	PageMark     uint32
+	RowPageState uint32
+	RowPageMark  uint32
 	ProcessFlags uint32
 	FrameFlags   uint32
 	SampleFlags  uint32
 	ConfigFlags  uint32
-	_            [4]byte
+	PathOp       uint32
+	ThreadOwner  uint32
+	ChainEnd     uint32
 	Sample       struct {
 		_            structs.HostLayout
 		Time         uint64
@@ -45,6 +47,11 @@ type profilerAbiEnums struct {
 		Sp           uint64
 		Fp           uint64
 		Lr           uint64
+		LastFrames   uint64
+		Interpreter  uint32
+		RuntimeWords uint16
+		ChainEnd     uint8
+		Codes        uint8
 		Comm         [16]int8
 	}
 }
@@ -68,6 +75,19 @@ const (
 	profilerCfaKindCFA_ABSENT      profilerCfaKind = 13
 )
 
+type profilerChainEnd uint32
+
+const (
+	profilerChainEndCHAIN_NONE             profilerChainEnd = 0
+	profilerChainEndCHAIN_WHOLE            profilerChainEnd = 1
+	profilerChainEndCHAIN_NO_THREAD        profilerChainEnd = 2
+	profilerChainEndCHAIN_NO_START         profilerChainEnd = 3
+	profilerChainEndCHAIN_THREAD_NOT_FOUND profilerChainEnd = 4
+	profilerChainEndCHAIN_UNREADABLE       profilerChainEnd = 5
+	profilerChainEndCHAIN_TOO_LONG         profilerChainEnd = 6
+	profilerChainEndCHAIN_ENDS             profilerChainEnd = 7
+)
+
 type profilerConfigFlags uint32
 
 const (
@@ -78,15 +98,19 @@ const (
 )
 
 type profilerCounters struct {
-	_           structs.HostLayout
-	Ticks       uint64
-	Idle        uint64
-	Ignored     uint64
-	Lost        uint64
-	Copies      uint64
-	CopiedBytes uint64
-	Uncopied    uint64
-	Outcomes    [15]uint64
+	_            structs.HostLayout
+	Ticks        uint64
+	Idle         uint64
+	Ignored      uint64
+	Lost         uint64
+	Copies       uint64
+	CopiedBytes  uint64
+	Uncopied     uint64
+	Outcomes     [15]uint64
+	Chains       [7]uint64
+	ChainFrames  uint64
+	Codes        uint64
+	UnnamedCodes uint64
 }
 
 type profilerFpRule uint32
@@ -106,6 +130,74 @@ const (
 	profilerFrameFlagsFRAME_POINTER        profilerFrameFlags = 2
 )
 
+type profilerInterpreter struct {
+	_          structs.HostLayout
+	Id         uint32
+	StartCount uint8
+	StepCount  uint8
+	Owner      uint8
+	Next       uint8
+	Steps      [8]struct {
+		_      structs.HostLayout
+		Offset int64
+		Scale  uint32
+		Limit  uint32
+		Op     uint64
+	}
+	NodeWord   int64
+	NodeAdd    int64
+	NodeNext   int64
+	NextMask   uint64
+	NextOffset int64
+	StopMask   uint64
+	StopValue  uint64
+	Stop       uint64
+	Slots      uint64
+	SlotsLow   uint64
+	SlotsHigh  uint64
+	Frame      struct {
+		_      structs.HostLayout
+		Blocks [4]struct {
+			_       structs.HostLayout
+			Offset  int64
+			Mask    uint64
+			Bytes   uint32
+			At      uint8
+			Carried uint8
+			Unused  uint16
+		}
+		Words [6]struct {
+			_    structs.HostLayout
+			Mask uint64
+			At   uint64
+		}
+		Cookie [8]struct {
+			_    structs.HostLayout
+			Mask uint64
+			At   uint64
+		}
+		Texts [3]struct {
+			_      structs.HostLayout
+			Offset int64
+			Mask   uint64
+			Bytes  uint32
+			At     uint32
+		}
+		CodeMask    uint64
+		BlockCount  uint8
+		WordCount   uint8
+		CookieCount uint8
+		TextCount   uint8
+		Code        uint8
+		Unused      [3]uint8
+	}
+}
+
+type profilerKnownCodes struct {
+	_    structs.HostLayout
+	Keys [16384]uint64
+}
+
 type profilerLimits uint32
 
 const (
@@ -124,11 +216,12 @@ const (
 	profilerLimitsFRAME_WORDS                profilerLimits = 2
 	profilerLimitsGENERAL_REGISTERS          profilerLimits = 16
 	profilerLimitsCOMM_LEN                   profilerLimits = 16
-	profilerLimitsMAX_FRAME_WORDS            profilerLimits = 4096
+	profilerLimitsMAX_FRAME_WORDS            profilerLimits = 8192
 	profilerLimitsSTACK_PAGE                 profilerLimits = 4096
 	profilerLimitsSTACK_PAGES                profilerLimits = 16
 	profilerLimitsMAX_STACK_BYTES            profilerLimits = 65536
-	profilerLimitsMAX_COPIES                 profilerLimits = 256
+	profilerLimitsMAX_COPIES                 profilerLimits = 1200
+	profilerLimitsMAX_COPIED_WORDS           profilerLimits = 2097152
 	profilerLimitsMAX_PARTS                  profilerLimits = 32
 	profilerLimitsMAX_PARTS_TO_UNKNOWN       profilerLimits = 8
 	profilerLimitsMAX_ALL_PARTS              profilerLimits = 1024
@@ -137,31 +230,178 @@ const (
 	profilerLimitsMAX_PART_WORDS             profilerLimits = 8256
 	profilerLimitsMAX_RECORDS_TO_OTHER_STACK profilerLimits = 64
 	profilerLimitsFRAMES_WITHOUT_POINTER     profilerLimits = 32768
-	profilerLimitsLOG_WORDS                  profilerLimits = 65536
-	profilerLimitsSAMPLE_WORDS               profilerLimits = 12800
-	profilerLimitsLOG_RESERVE                profilerLimits = 16384
-	profilerLimitsLOG_CALL                   profilerLimits = 8192
-	profilerLimitsCALLS_BYTES                profilerLimits = 4096
+	profilerLimitsRING_WORDS                 profilerLimits = 65536
+	profilerLimitsSAMPLE_WORDS               profilerLimits = 16896
+	profilerLimitsRING_RESERVE               profilerLimits = 16384
+	profilerLimitsRING_WAKEUP                profilerLimits = 8192
+	profilerLimitsWAKEUPS_BYTES              profilerLimits = 4096
+	profilerLimitsMAX_INTERPRETERS           profilerLimits = 256
+	profilerLimitsMAX_PROGRAMS               profilerLimits = 256
+	profilerLimitsMAX_STEPS                  profilerLimits = 8
+	profilerLimitsMAX_NODES                  profilerLimits = 1024
+	profilerLimitsMAX_CHAIN_FRAMES           profilerLimits = 1024
+	profilerLimitsMAX_SLOTS                  profilerLimits = 256
+	profilerLimitsMAX_BLOCKS                 profilerLimits = 4
+	profilerLimitsBLOCK_WORDS                profilerLimits = 16
+	profilerLimitsMAX_LAYOUT_WORDS           profilerLimits = 6
+	profilerLimitsMAX_COOKIE_WORDS           profilerLimits = 8
+	profilerLimitsMAX_TEXTS                  profilerLimits = 3
+	profilerLimitsMAX_TEXT_BYTES             profilerLimits = 192
+	profilerLimitsMAX_SAMPLE_CODES           profilerLimits = 32
+	profilerLimitsMAX_CODES                  profilerLimits = 4096
+	profilerLimitsKNOWN_CODES                profilerLimits = 16384
 	profilerLimitsRED_ZONE                   profilerLimits = 128
 )
 
-type profilerLog struct {
-	_          structs.HostLayout
-	Head       uint64
-	Tail       uint64
-	Next       uint64
-	Counters   profilerCounters
-	CopySecond uint64
-	Copies     uint64
-	AllParts   uint64
-	Part       uint64
-	Parts      uint64
-	PartTime   uint64
-	Packed     uint64
-	OtherStack uint64
-	StackEnd   uint64
-	OtherEnd   uint64
-	Unwinder   struct {
+type profilerOutcome uint32
+
+const (
+	profilerOutcomeOUTCOME_UNSET             profilerOutcome = 0
+	profilerOutcomeOUTCOME_COMPLETE          profilerOutcome = 1
+	profilerOutcomeOUTCOME_COMPLETE_FP       profilerOutcome = 2
+	profilerOutcomeOUTCOME_NO_MAPPING        profilerOutcome = 3
+	profilerOutcomeOUTCOME_PROCESS_UNKNOWN   profilerOutcome = 4
+	profilerOutcomeOUTCOME_PAGE_MISSING      profilerOutcome = 5
+	profilerOutcomeOUTCOME_NO_ROW            profilerOutcome = 6
+	profilerOutcomeOUTCOME_UNSUPPORTED_RULE  profilerOutcome = 7
+	profilerOutcomeOUTCOME_UNREADABLE_STACK  profilerOutcome = 8
+	profilerOutcomeOUTCOME_NO_PROGRESS       profilerOutcome = 9
+	profilerOutcomeOUTCOME_DEPTH_LIMIT       profilerOutcome = 10
+	profilerOutcomeOUTCOME_TASK_32BIT        profilerOutcome = 11
+	profilerOutcomeOUTCOME_KERNEL_THREAD     profilerOutcome = 12
+	profilerOutcomeOUTCOME_NO_USER_REGISTERS profilerOutcome = 13
+	profilerOutcomeOUTCOME_NOT_COLLECTED     profilerOutcome = 14
+	profilerOutcomeOUTCOMES                  profilerOutcome = 15
+)
+
+type profilerPathOp uint32
+
+const (
+	profilerPathOpPATH_NONE           profilerPathOp = 0
+	profilerPathOpPATH_GLOBAL         profilerPathOp = 1
+	profilerPathOpPATH_THREAD_POINTER profilerPathOp = 2
+	profilerPathOpPATH_LOAD           profilerPathOp = 3
+	profilerPathOpPATH_INDEX          profilerPathOp = 4
+	profilerPathOpPATH_ADD            profilerPathOp = 5
+	profilerPathOpPATH_ABSOLUTE       profilerPathOp = 6
+)
+
+type profilerProcess struct {
+	_           structs.HostLayout
+	Mappings    uint32
+	Count       uint32
+	Flags       uint16
+	Interpreter uint16
+	Generation  uint32
+	Program     uint64
+	Bias        uint64
+}
+
+type profilerProcessFlags uint32
+
+const (
+	profilerProcessFlagsPROCESS_IGNORED    profilerProcessFlags = 1
+	profilerProcessFlagsPROCESS_MAKES_CODE profilerProcessFlags = 2
+)
+
+type profilerProgram struct {
+	_           structs.HostLayout
+	StartCode   uint64
+	Interpreter uint32
+	Unused      uint32
+}
+
+type profilerProgramKey struct {
+	_      structs.HostLayout
+	Inode  uint64
+	Dev    uint32
+	Unused uint32
+}
+
+type profilerRaRule uint32
+
+const (
+	profilerRaRuleRA_DEFAULT     profilerRaRule = 0
+	profilerRaRuleRA_UNDEFINED   profilerRaRule = 1
+	profilerRaRuleRA_LR          profilerRaRule = 2
+	profilerRaRuleRA_AT_CFA      profilerRaRule = 3
+	profilerRaRuleRA_REG         profilerRaRule = 4
+	profilerRaRuleRA_KEEP_RBX    profilerRaRule = 5
+	profilerRaRuleRA_RESTORE_RBX profilerRaRule = 6
+	profilerRaRuleRA_AT_FP       profilerRaRule = 8
+	profilerRaRuleRA_AT_SP       profilerRaRule = 9
+	profilerRaRuleRA_CLONE       profilerRaRule = 7
+)
+
+type profilerRowPageMark uint32
+
+const (
+	profilerRowPageMarkROW_PAGE_ACCESSED profilerRowPageMark = 1
+)
+
+type profilerRowPageState uint32
+
+const (
+	profilerRowPageStateROW_PAGE_ABSENT   profilerRowPageState = 0
+	profilerRowPageStateROW_PAGE_RESIDENT profilerRowPageState = 1
+)
+
+type profilerSample struct {
+	_            structs.HostLayout
+	Time         uint64
+	Pid          uint32
+	Tid          uint32
+	Cpu          uint32
+	KernelFrames uint16
+	UserFrames   uint16
+	StackBytes   uint32
+	Outcome      uint8
+	Flags        uint8
+	Size         uint16
+	Generation   uint32
+	StackPages   uint32
+	Pc           uint64
+	Sp           uint64
+	Fp           uint64
+	Lr           uint64
+	LastFrames   uint64
+	Interpreter  uint32
+	RuntimeWords uint16
+	ChainEnd     uint8
+	Codes        uint8
+	Comm         [16]int8
+}
+
+type profilerSampleFlags uint32
+
+const (
+	profilerSampleFlagsSAMPLE_EXACT_PC  profilerSampleFlags = 1
+	profilerSampleFlagsSAMPLE_IN_USER   profilerSampleFlags = 2
+	profilerSampleFlagsSAMPLE_REGISTERS profilerSampleFlags = 4
+	profilerSampleFlagsSAMPLE_RBX       profilerSampleFlags = 8
+	profilerSampleFlagsSAMPLE_PART      profilerSampleFlags = 32
+	profilerSampleFlagsSAMPLE_CONTINUED profilerSampleFlags = 64
+	profilerSampleFlagsSAMPLE_FROM_LEAF profilerSampleFlags = 16
+)
+
+type profilerSampleRing struct {
+	_           structs.HostLayout
+	Head        uint64
+	Tail        uint64
+	Next        uint64
+	Counters    profilerCounters
+	CopySecond  uint64
+	Copies      uint64
+	CopiedWords uint64
+	AllParts    uint64
+	Part        uint64
+	Parts       uint64
+	PartTime    uint64
+	Packed      uint64
+	OtherStack  uint64
+	StackEnd    uint64
+	OtherEnd    uint64
+	Unwinder    struct {
 		_    structs.HostLayout
 		Regs struct {
 			_       structs.HostLayout
@@ -190,120 +430,56 @@ type profilerLog struct {
 		WindowBase   uint64
 		Window       [64]uint64
 	}
-	_     [3080]byte
-	Words [78336]uint64
+	Chain struct {
+		_           structs.HostLayout
+		At          uint64
+		Bias        uint64
+		Interpreter uint64
+		Blocks      struct {
+			_     structs.HostLayout
+			Read  uint64
+			Words [64]uint64
+		}
+	}
+	SlotsWanted uint64
+	SlotsLow    uint64
+	SlotsHigh   uint64
+	SlotCount   uint64
+	Slots       [256]struct {
+		_     structs.HostLayout
+		Fp    uint64
+		Frame uint64
+	}
+	CodeSecond   uint64
+	Codes        uint64
+	UnknownCount uint64
+	Unknown      [32]uint64
+	_            [2136]byte
+	Words        [82432]uint64
 }
 
-type profilerOutcome uint32
+type profilerThreadOwner uint32
 
 const (
-	profilerOutcomeOUTCOME_UNSET             profilerOutcome = 0
-	profilerOutcomeOUTCOME_COMPLETE          profilerOutcome = 1
-	profilerOutcomeOUTCOME_COMPLETE_FP       profilerOutcome = 2
-	profilerOutcomeOUTCOME_NO_MAPPING        profilerOutcome = 3
-	profilerOutcomeOUTCOME_PROCESS_UNKNOWN   profilerOutcome = 4
-	profilerOutcomeOUTCOME_PAGE_MISSING      profilerOutcome = 5
-	profilerOutcomeOUTCOME_NO_ROW            profilerOutcome = 6
-	profilerOutcomeOUTCOME_UNSUPPORTED_RULE  profilerOutcome = 7
-	profilerOutcomeOUTCOME_UNREADABLE_STACK  profilerOutcome = 8
-	profilerOutcomeOUTCOME_NO_PROGRESS       profilerOutcome = 9
-	profilerOutcomeOUTCOME_DEPTH_LIMIT       profilerOutcome = 10
-	profilerOutcomeOUTCOME_TASK_32BIT        profilerOutcome = 11
-	profilerOutcomeOUTCOME_KERNEL_THREAD     profilerOutcome = 12
-	profilerOutcomeOUTCOME_NO_USER_REGISTERS profilerOutcome = 13
-	profilerOutcomeOUTCOME_NOT_COLLECTED     profilerOutcome = 14
-	profilerOutcomeOUTCOMES                  profilerOutcome = 15
-)
-
-type profilerPageMark uint32
-
-const (
-	profilerPageMarkPAGE_ACCESSED  profilerPageMark = 1
-	profilerPageMarkPAGE_REQUESTED profilerPageMark = 2
-)
-
-type profilerPageState uint32
-
-const (
-	profilerPageStatePAGE_ABSENT   profilerPageState = 0
-	profilerPageStatePAGE_RESIDENT profilerPageState = 1
-)
-
-type profilerProcess struct {
-	_          structs.HostLayout
-	Mappings   uint32
-	Count      uint32
-	Flags      uint32
-	Generation uint32
-	Program    uint64
-}
-
-type profilerProcessFlags uint32
-
-const (
-	profilerProcessFlagsPROCESS_IGNORED    profilerProcessFlags = 1
-	profilerProcessFlagsPROCESS_MAKES_CODE profilerProcessFlags = 2
-)
-
-type profilerRaRule uint32
-
-const (
-	profilerRaRuleRA_DEFAULT     profilerRaRule = 0
-	profilerRaRuleRA_UNDEFINED   profilerRaRule = 1
-	profilerRaRuleRA_LR          profilerRaRule = 2
-	profilerRaRuleRA_AT_CFA      profilerRaRule = 3
-	profilerRaRuleRA_REG         profilerRaRule = 4
-	profilerRaRuleRA_KEEP_RBX    profilerRaRule = 5
-	profilerRaRuleRA_RESTORE_RBX profilerRaRule = 6
-	profilerRaRuleRA_AT_FP       profilerRaRule = 8
-	profilerRaRuleRA_AT_SP       profilerRaRule = 9
-	profilerRaRuleRA_CLONE       profilerRaRule = 7
-)
-
-type profilerSample struct {
-	_            structs.HostLayout
-	Time         uint64
-	Pid          uint32
-	Tid          uint32
-	Cpu          uint32
-	KernelFrames uint16
-	UserFrames   uint16
-	StackBytes   uint32
-	Outcome      uint8
-	Flags        uint8
-	Size         uint16
-	Generation   uint32
-	StackPages   uint32
-	Pc           uint64
-	Sp           uint64
-	Fp           uint64
-	Lr           uint64
-	Comm         [16]int8
-}
-
-type profilerSampleFlags uint32
-
-const (
-	profilerSampleFlagsSAMPLE_EXACT_PC  profilerSampleFlags = 1
-	profilerSampleFlagsSAMPLE_IN_USER   profilerSampleFlags = 2
-	profilerSampleFlagsSAMPLE_REGISTERS profilerSampleFlags = 4
-	profilerSampleFlagsSAMPLE_RBX       profilerSampleFlags = 8
-	profilerSampleFlagsSAMPLE_PART      profilerSampleFlags = 32
-	profilerSampleFlagsSAMPLE_CONTINUED profilerSampleFlags = 64
-	profilerSampleFlagsSAMPLE_FROM_LEAF profilerSampleFlags = 16
+	profilerThreadOwnerOWNER_NONE           profilerThreadOwner = 0
+	profilerThreadOwnerOWNER_THREAD_POINTER profilerThreadOwner = 1
+	profilerThreadOwnerOWNER_TID            profilerThreadOwner = 2
 )
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	profilerMapCalls      = "calls"
-	profilerMapLogs       = "logs"
-	profilerMapProcesses  = "processes"
-	profilerMapSlabs      = "slabs"
-	profilerProgSampleCpu = "sample_cpu"
-	profilerVarAbiEnums   = "abi_enums"
-	profilerVarConfig     = "config"
+	profilerMapInterpreters = "interpreters"
+	profilerMapKnownCodes   = "known_codes"
+	profilerMapProcesses    = "processes"
+	profilerMapPrograms     = "programs"
+	profilerMapSampleRings  = "sample_rings"
+	profilerMapSlabs        = "slabs"
+	profilerMapWakeups      = "wakeups"
+	profilerProgSampleCpu   = "sample_cpu"
+	profilerVarAbiEnums     = "abi_enums"
+	profilerVarConfig       = "config"
 )
 
 // loadProfiler returns the embedded CollectionSpec for profiler.
@@ -355,10 +531,13 @@ type profilerProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type profilerMapSpecs struct {
-	Calls     *ebpf.MapSpec `ebpf:"calls"`
-	Logs      *ebpf.MapSpec `ebpf:"logs"`
-	Processes *ebpf.MapSpec `ebpf:"processes"`
-	Slabs     *ebpf.MapSpec `ebpf:"slabs"`
+	Interpreters *ebpf.MapSpec `ebpf:"interpreters"`
+	KnownCodes   *ebpf.MapSpec `ebpf:"known_codes"`
+	Processes    *ebpf.MapSpec `ebpf:"processes"`
+	Programs     *ebpf.MapSpec `ebpf:"programs"`
+	SampleRings  *ebpf.MapSpec `ebpf:"sample_rings"`
+	Slabs        *ebpf.MapSpec `ebpf:"slabs"`
+	Wakeups      *ebpf.MapSpec `ebpf:"wakeups"`
 }
 
 // profilerVariableSpecs contains global variables before they are loaded into the kernel.
@@ -389,18 +568,24 @@ func (o *profilerObjects) Close() error {
 //
 // It can be passed to loadProfilerObjects or ebpf.CollectionSpec.LoadAndAssign.
 type profilerMaps struct {
-	Calls     *ebpf.Map `ebpf:"calls"`
-	Logs      *ebpf.Map `ebpf:"logs"`
-	Processes *ebpf.Map `ebpf:"processes"`
-	Slabs     *ebpf.Map `ebpf:"slabs"`
+	Interpreters *ebpf.Map `ebpf:"interpreters"`
+	KnownCodes   *ebpf.Map `ebpf:"known_codes"`
+	Processes    *ebpf.Map `ebpf:"processes"`
+	Programs     *ebpf.Map `ebpf:"programs"`
+	SampleRings  *ebpf.Map `ebpf:"sample_rings"`
+	Slabs        *ebpf.Map `ebpf:"slabs"`
+	Wakeups      *ebpf.Map `ebpf:"wakeups"`
 }
 
 func (m *profilerMaps) Close() error {
 	return _ProfilerClose(
-		m.Calls,
-		m.Logs,
+		m.Interpreters,
+		m.KnownCodes,
 		m.Processes,
+		m.Programs,
+		m.SampleRings,
 		m.Slabs,
+		m.Wakeups,
 	)
 }
 

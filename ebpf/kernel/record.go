@@ -3,7 +3,6 @@ package kernel
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/hex"
 
 	"golang.org/x/sys/unix"
 
@@ -20,7 +19,7 @@ const (
 	RecordComm                               // a process was renamed
 	RecordFork                               // a process was born
 	RecordExit                               // a process ended
-	RecordLost                               // records were lost: look everything up anew
+	RecordLost                               // records were lost, after Since: look everything up again
 	RecordKernelSymbol                       // the kernel made code, such as of a BPF program, or dropped it
 )
 
@@ -32,8 +31,9 @@ type Record struct {
 	Parent  uint32         // RecordFork: the parent's PID
 	Comm    string         // RecordExec, RecordComm
 	Mapping procfs.Mapping // RecordMap
-	BuildID string         // RecordMap: hex, "" when the kernel gave none; then Mapping has device and inode
 	Symbol  KernelSymbol   // RecordKernelSymbol
+	Since   uint64         // RecordLost: time of the last record before, 0 if none is known
+	Count   uint64         // RecordLost: records; 0: not known yet, the buffer is full
 }
 
 // KernelSymbol is code that the kernel made while it runs.
@@ -57,7 +57,7 @@ func parseRecord(out []Record, kind uint32, misc uint16, b []byte) []Record {
 	ok := false
 	switch kind {
 	case unix.PERF_RECORD_MMAP2:
-		ok = r.parseMap(misc, body)
+		ok = r.parseMap(body)
 	case unix.PERF_RECORD_COMM:
 		ok = r.parseComm(misc, body)
 	case unix.PERF_RECORD_FORK, unix.PERF_RECORD_EXIT:
@@ -65,7 +65,9 @@ func parseRecord(out []Record, kind uint32, misc uint16, b []byte) []Record {
 	case unix.PERF_RECORD_KSYMBOL:
 		ok = r.parseKernelSymbol(body)
 	case unix.PERF_RECORD_LOST:
-		r.Kind, ok = RecordLost, true
+		if ok = len(body) >= 16; ok { // u64 id, lost
+			r.Kind, r.Count = RecordLost, binary.NativeEndian.Uint64(body[8:])
+		}
 	}
 	if !ok {
 		return out
@@ -73,32 +75,21 @@ func parseRecord(out []Record, kind uint32, misc uint16, b []byte) []Record {
 	return append(out, r)
 }
 
-// parseMap reads: u32 pid, tid; u64 addr, len, pgoff; 24 bytes of device and
-// inode or build ID; u32 prot, flags; char filename[].
-func (r *Record) parseMap(misc uint16, b []byte) bool {
-	const (
-		fixed        = 8 + 24 + 24 + 8
-		miscBuildID  = 1 << 14 // PERF_RECORD_MISC_MMAP_BUILD_ID
-		buildIDBytes = 20
-	)
+// parseMap reads: u32 pid, tid; u64 addr, len, pgoff; u32 maj, min; u64 ino,
+// ino_generation; u32 prot, flags; char filename[].
+func (r *Record) parseMap(b []byte) bool {
+	const fixed = 8 + 24 + 24 + 8
 	if len(b) < fixed {
 		return false
 	}
 	u32, u64 := binary.NativeEndian.Uint32, binary.NativeEndian.Uint64
 	r.Kind, r.PID = RecordMap, u32(b)
 	start, length := u64(b[8:]), u64(b[16:])
-	r.Mapping = procfs.Mapping{Start: start, End: start + length, Offset: u64(b[24:]), Path: cString(b[fixed:])}
-	if r.Mapping.End < start {
-		return false
+	r.Mapping = procfs.Mapping{
+		Start: start, End: start + length, Offset: u64(b[24:]), Path: cString(b[fixed:]),
+		Dev: unix.Mkdev(u32(b[32:]), u32(b[36:])), Inode: u64(b[40:]), Generation: u64(b[48:]),
 	}
-	if misc&miscBuildID != 0 {
-		n := min(int(b[32]), buildIDBytes)
-		r.BuildID = hex.EncodeToString(b[36:][:n])
-	} else {
-		r.Mapping.Dev = unix.Mkdev(u32(b[32:]), u32(b[36:]))
-		r.Mapping.Inode = u64(b[40:])
-	}
-	return u32(b[56:])&unix.PROT_EXEC != 0
+	return r.Mapping.End >= start && u32(b[56:])&unix.PROT_EXEC != 0
 }
 
 // parseComm reads: u32 pid, tid; char comm[].

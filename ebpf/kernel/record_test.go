@@ -16,7 +16,7 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// body builds the bytes of a record behind its header.
+// body builds the bytes of a record after its header.
 type body []byte
 
 func (b body) u32(v ...uint32) body {
@@ -41,8 +41,7 @@ func (b body) text(s string, size int) body {
 func TestParseRecord(t *testing.T) {
 	const exec, read = unix.PROT_EXEC | unix.PROT_READ, unix.PROT_READ
 	mapped := procfs.Mapping{Start: 0x1000, End: 0x3000, Offset: 0x4000, Path: "/lib/x.so"}
-	withInode := mapped
-	withInode.Dev, withInode.Inode = unix.Mkdev(8, 1), 77
+	mapped.Dev, mapped.Inode, mapped.Generation = unix.Mkdev(8, 1), 77, 3
 	for _, c := range []struct {
 		name string
 		kind uint32
@@ -51,18 +50,15 @@ func TestParseRecord(t *testing.T) {
 		want []Record
 	}{
 		{
-			"mapping with inode", unix.PERF_RECORD_MMAP2, 0,
-			body{}.u32(5, 6).u64(0x1000, 0x2000, 0x4000).u32(8, 1).u64(77, 3).u32(exec, 0).text("/lib/x.so", 16).u64(99),
-			[]Record{{Kind: RecordMap, Time: 99, PID: 5, Mapping: withInode}},
-		},
-		{
-			"mapping with build ID", unix.PERF_RECORD_MMAP2, 1 << 14,
-			body{}.u32(5, 6).u64(0x1000, 0x2000, 0x4000).u32(4).u32(0xddccbbaa).u64(0, 0).u32(exec, 0).text("/lib/x.so", 16).u64(99),
-			[]Record{{Kind: RecordMap, Time: 99, PID: 5, Mapping: mapped, BuildID: "aabbccdd"}},
+			"mapping", unix.PERF_RECORD_MMAP2, 0,
+			body{}.u32(5, 6).u64(0x1000, 0x2000, 0x4000).u32(8, 1).u64(77, 3).u32(exec, 0).
+				text("/lib/x.so", 16).u64(99),
+			[]Record{{Kind: RecordMap, Time: 99, PID: 5, Mapping: mapped}},
 		},
 		{
 			"data", unix.PERF_RECORD_MMAP2, 0,
-			body{}.u32(5, 6).u64(0x1000, 0x2000, 0x4000).u32(8, 1).u64(77, 3).u32(read, 0).text("/lib/x.so", 16).u64(99),
+			body{}.u32(5, 6).u64(0x1000, 0x2000, 0x4000).u32(8, 1).u64(77, 3).u32(read, 0).
+				text("/lib/x.so", 16).u64(99),
 			nil,
 		},
 		{
@@ -70,14 +66,18 @@ func TestParseRecord(t *testing.T) {
 			body{}.u32(5, 6).u64(1<<63, 1<<63, 0).u32(8, 1).u64(77, 3).u32(exec, 0).text("x", 8).u64(99),
 			nil,
 		},
-		{"program", unix.PERF_RECORD_COMM, unix.PERF_RECORD_MISC_COMM_EXEC, body{}.u32(5, 5).text("cat", 8).u64(99), []Record{{Kind: RecordExec, Time: 99, PID: 5, Comm: "cat"}}},
-		{"name", unix.PERF_RECORD_COMM, 0, body{}.u32(5, 5).text("cat", 8).u64(99), []Record{{Kind: RecordComm, Time: 99, PID: 5, Comm: "cat"}}},
+		{"program", unix.PERF_RECORD_COMM, unix.PERF_RECORD_MISC_COMM_EXEC, body{}.u32(5, 5).text("cat", 8).u64(99),
+			[]Record{{Kind: RecordExec, Time: 99, PID: 5, Comm: "cat"}}},
+		{"name", unix.PERF_RECORD_COMM, 0, body{}.u32(5, 5).text("cat", 8).u64(99),
+			[]Record{{Kind: RecordComm, Time: 99, PID: 5, Comm: "cat"}}},
 		{"name of a thread", unix.PERF_RECORD_COMM, 0, body{}.u32(5, 6).text("cat", 8).u64(99), nil},
-		{"fork", unix.PERF_RECORD_FORK, 0, body{}.u32(7, 5, 7, 6).u64(1).u64(99), []Record{{Kind: RecordFork, Time: 99, PID: 7, Parent: 5}}},
+		{"fork", unix.PERF_RECORD_FORK, 0, body{}.u32(7, 5, 7, 6).u64(1).u64(99),
+			[]Record{{Kind: RecordFork, Time: 99, PID: 7, Parent: 5}}},
 		{"new thread", unix.PERF_RECORD_FORK, 0, body{}.u32(5, 5, 7, 6).u64(1).u64(99), nil},
-		{"exit", unix.PERF_RECORD_EXIT, 0, body{}.u32(7, 5, 7, 5).u64(1).u64(99), []Record{{Kind: RecordExit, Time: 99, PID: 7, Parent: 5}}},
+		{"exit", unix.PERF_RECORD_EXIT, 0, body{}.u32(7, 5, 7, 5).u64(1).u64(99),
+			[]Record{{Kind: RecordExit, Time: 99, PID: 7, Parent: 5}}},
 		{"end of a thread", unix.PERF_RECORD_EXIT, 0, body{}.u32(7, 7, 8, 7).u64(1).u64(99), nil},
-		{"lost", unix.PERF_RECORD_LOST, 0, body{}.u64(1, 2).u64(99), []Record{{Kind: RecordLost, Time: 99}}},
+		{"lost", unix.PERF_RECORD_LOST, 0, body{}.u64(1, 2).u64(99), []Record{{Kind: RecordLost, Time: 99, Count: 2}}},
 		{"cut", unix.PERF_RECORD_MMAP2, 0, body{}.u32(5, 6).u64(99), nil},
 		{"of another kind", unix.PERF_RECORD_THROTTLE, 0, body{}.u64(1, 2, 3).u64(99), nil},
 	} {
@@ -88,7 +88,8 @@ func TestParseRecord(t *testing.T) {
 }
 
 func FuzzParseRecord(f *testing.F) {
-	f.Add(uint32(unix.PERF_RECORD_MMAP2), uint16(1<<14), []byte(body{}.u32(5, 6).u64(0x1000, 0x2000, 0).u32(255, 2, 3, 4, 5, 6).u32(4, 0).text("x", 8).u64(9)))
+	f.Add(uint32(unix.PERF_RECORD_MMAP2), uint16(1<<14),
+		[]byte(body{}.u32(5, 6).u64(0x1000, 0x2000, 0).u32(255, 2, 3, 4, 5, 6).u32(4, 0).text("x", 8).u64(9)))
 	f.Fuzz(func(t *testing.T, kind uint32, misc uint16, b []byte) {
 		for _, r := range parseRecord(nil, kind, misc, b) {
 			if r.Kind == RecordMap && r.Mapping.End < r.Mapping.Start {
@@ -113,7 +114,7 @@ func program(t *testing.T) *exec.Cmd {
 }
 
 // TestSideBand starts a program and expects its life in the records, with
-// libc's build ID as readelf prints it.
+// libc's device and inode as stat(2) has them.
 func TestSideBand(t *testing.T) {
 	load(t) // for its skip without privileges
 	s, err := OpenSideBand()
@@ -128,9 +129,10 @@ func TestSideBand(t *testing.T) {
 	}
 	pid := uint32(cmd.Process.Pid)
 	seen := map[RecordKind]int{}
-	libc := ""
+	var libc procfs.Mapping
 	var last uint64
-	for deadline := time.Now().Add(10 * time.Second); seen[RecordExit] == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	deadline := time.Now().Add(10 * time.Second)
+	for ; seen[RecordExit] == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		records, err := s.Read()
 		if err != nil {
 			t.Fatal(err)
@@ -148,18 +150,22 @@ func TestSideBand(t *testing.T) {
 				t.Errorf("program is called %q, want %s", r.Comm, name)
 			}
 			if strings.Contains(r.Mapping.Path, "/libc.so") {
-				libc = r.BuildID
+				libc = r.Mapping
 			}
 		}
 	}
 	if seen[RecordExec] != 1 || seen[RecordMap] < 1 || seen[RecordExit] != 1 {
 		t.Errorf("records by kind %v, want one exec, some mappings, one exit", seen)
 	}
-	if name != "ls" || !s.buildID {
+	if name != "ls" {
 		return
 	}
-	if want := readelfBuildID(t, "libc.so.6"); libc != want {
-		t.Errorf("libc's build ID %q, readelf says %q", libc, want)
+	var want unix.Stat_t
+	if err := unix.Stat(libc.Path, &want); err != nil {
+		t.Fatal(err)
+	}
+	if libc.Inode != want.Ino || libc.Dev != want.Dev && unix.Major(want.Dev) != 0 { // overlayfs may have two
+		t.Errorf("libc is %+v, stat says device 0x%x, inode %d", libc, want.Dev, want.Ino)
 	}
 }
 
@@ -175,7 +181,8 @@ func TestSideBandWait(t *testing.T) {
 	go func() { waited <- s.Wait() }()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		for range 100 { // each makes a record
-			code, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+			code, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_EXEC,
+				unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -194,19 +201,6 @@ func TestSideBandWait(t *testing.T) {
 	t.Error("nobody was woken")
 	s.Stop()
 	<-waited
-}
-
-// readelfBuildID asks readelf for the build ID of a library of ours.
-func readelfBuildID(t *testing.T, name string) string {
-	t.Helper()
-	out, err := exec.Command("sh", "-c", "readelf -n $(ldd /bin/ls | awk '/"+name+"/{print $3}') | awk '/Build ID/{print $3}'").Output()
-	if err != nil {
-		if os.Getenv("REQUIRE_KERNEL") != "1" {
-			t.Skip("readelf is not installed: ", err)
-		}
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(out))
 }
 
 func TestParseCPUs(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -36,6 +37,8 @@ type Sample struct {
 	Stack    Stack
 	Finish   Finish // set by who finishes it
 
+	Chain Chain // of the thread's interpreter
+
 	buffer []byte // of a copy: for that of a stack
 }
 
@@ -44,19 +47,21 @@ type Finish uint8
 
 // The finishes.
 const (
-	InKernel Finish = iota // nobody: the kernel walked it as far as it goes
-	ByRows                 // user space, by the rows that the kernel lacked
-	ByCode                 // user space, in part by what code does that a program has made
-	ByCFI                  // user space from the leaf, by complete call frame information
+	InKernel   Finish = iota // nobody: the kernel walked it as far as it goes
+	ByRows                   // user space, by the rows that the kernel lacked
+	ByAnalysis               // user space, in part by what code does that a program has made
+	ByCFI                    // user space from the leaf, by complete call frame information
 )
 
 // CopyFrom makes s a copy of from that stays valid. It reuses the memory that s has
 // for frames and for a copy of a stack.
 func (s *Sample) CopyFrom(from *Sample) {
-	frames, user, buffer, more := s.Kernel[:0], s.User[:0], slices.Grow(s.buffer[:0], from.Stack.Len()), s.Stack.more[:0]
+	frames, user, more, chain := s.Kernel[:0], s.User[:0], s.Stack.more[:0], s.Chain
+	buffer := slices.Grow(s.buffer[:0], from.Stack.Len())
 	*s = *from
 	s.Kernel, s.User = append(frames, from.Kernel...), append(user, from.User...)
-	s.buffer, s.Stack.more = buffer, more
+	s.buffer, s.Stack.more, s.Chain = buffer, more, chain
+	s.Chain.CopyFrom(&from.Chain)
 	s.Stack.stackPart = s.keep(from.Stack.stackPart)
 	for _, part := range from.Stack.more {
 		s.Stack.more = append(s.Stack.more, s.keep(part))
@@ -77,38 +82,50 @@ func (s *Sample) Buffer() int { return cap(s.buffer) }
 // DropStack gives up the copy of the stack, and the memory for one.
 func (s *Sample) DropStack() { s.Stack, s.buffer = Stack{}, nil }
 
-// Frame is a user frame. With Exe 0, Address is one of the process, else an ELF
-// virtual address of that executable.
+// Frame is a user frame.
 type Frame struct {
-	Address uint64
-	Exe     uint32
-	Flags   FrameFlags
+	Vaddr uint64        // an ELF virtual address of the executable; with Exe 0 an address in the process
+	Exe   unwind.ExeID  // 0: it is in no file
+	Code  unwind.CodeID // in code that a language runtime has made; set by who completes the stack
+	Flags FrameFlags
+}
+
+// Lookup returns the address that says in which function the frame is: of the call, if
+// Vaddr is where it returns to.
+func (f Frame) Lookup() uint64 {
+	if f.Flags&ReturnAddress != 0 && f.Vaddr > 0 {
+		return f.Vaddr - 1
+	}
+	return f.Vaddr
 }
 
 // FrameFlags say what a frame's address is and how it was found.
-type FrameFlags uint32
+type FrameFlags uint8
 
 // Frame flags, see enum frame_flags in bpf/abi.h.
 const (
 	ReturnAddress FrameFlags = FrameFlags(profilerFrameFlagsFRAME_RETURN_ADDRESS)
 	FramePointer  FrameFlags = FrameFlags(profilerFrameFlagsFRAME_POINTER)
+	// Interpreted is a function that an interpreter runs: Exe stands for the functions of that,
+	// Code is its number, and Vaddr says where in the function.
+	Interpreted FrameFlags = 1 << 6
 )
 
-// sampleReader reads the CPUs' logs when a while has passed, or when it is called.
+// sampleReader reads the CPUs' rings when a while has passed, or when BPF wakes it.
 type sampleReader struct {
-	calls  *calls
-	logs   *logs
-	sample Sample
-	comms  map[string]string
+	wakeups *wakeups
+	rings   *sampleRings
+	sample  Sample
+	comms   map[string]string
 
-	part      bool               // sample is none: it has more of the stack of the one before
+	part      bool               // sample is not one itself: it has more of the stack of the one before
 	continued bool               // a part follows
-	waiting   map[uint32]*Sample // by CPU: samples of which more is to come
+	waiting   map[uint32]*Sample // by CPU: samples whose parts are not all there
 	spare     *Sample            // for the next one that waits
 }
 
-func newSampleReader(calls *calls, logs *logs) *sampleReader {
-	return &sampleReader{calls: calls, logs: logs, comms: map[string]string{}, waiting: map[uint32]*Sample{}}
+func newSampleReader(wakeups *wakeups, rings *sampleRings) *sampleReader {
+	return &sampleReader{wakeups: wakeups, rings: rings, comms: map[string]string{}, waiting: map[uint32]*Sample{}}
 }
 
 // read hands every sample that is there or arrives before the deadline, or
@@ -120,7 +137,7 @@ func (r *sampleReader) read(deadline time.Time, f func(*Sample)) (flushed bool, 
 		}
 	}()
 	for {
-		flushed, err := r.calls.wait(deadline)
+		flushed, err := r.wakeups.wait(deadline)
 		ended := errors.Is(err, os.ErrDeadlineExceeded)
 		if err != nil && !ended {
 			return false, fmt.Errorf("read samples: %w", err)
@@ -134,10 +151,10 @@ func (r *sampleReader) read(deadline time.Time, f func(*Sample)) (flushed bool, 
 	}
 }
 
-// drain hands over what the logs hold.
+// drain hands over what the rings hold.
 func (r *sampleReader) drain(f func(*Sample)) error {
-	for cpu, log := range r.logs.byCPU {
-		err := drain(log, func(b []byte) error {
+	for cpu, ring := range r.rings.byCPU {
+		err := drain(ring, func(b []byte) error {
 			if err := r.decode(b); err != nil {
 				return err
 			}
@@ -206,8 +223,10 @@ func (r *sampleReader) decode(b []byte) error {
 	if flags&(profilerSampleFlagsSAMPLE_REGISTERS|profilerSampleFlagsSAMPLE_RBX) != 0 {
 		registers = 8 * len(unwind.Regs{}.General)
 	}
-	if 8*kernelFrames+16*userFrames+registers+stackBytes > len(body) {
-		return fmt.Errorf("record of %d bytes is too short for %d + %d frames and %d bytes of stack", len(b), kernelFrames, userFrames, stackBytes)
+	runtimeBytes := 8 * int(le.Uint16(b[unsafe.Offsetof(s.RuntimeWords):]))
+	if 8*kernelFrames+16*userFrames+runtimeBytes+registers+stackBytes > len(body) {
+		return fmt.Errorf("record of %d bytes is too short for %d + %d frames and %d + %d bytes of stack", len(b),
+			kernelFrames, userFrames, runtimeBytes, stackBytes)
 	}
 
 	out := &r.sample
@@ -226,19 +245,16 @@ func (r *sampleReader) decode(b []byte) error {
 		Exact: flags&profilerSampleFlagsSAMPLE_EXACT_PC != 0,
 	}
 	out.Regs.LRKnown = out.Regs.LR != 0
-	out.Regs.Full, out.Regs.RBX = flags&profilerSampleFlagsSAMPLE_REGISTERS != 0, flags&profilerSampleFlagsSAMPLE_RBX != 0
+	out.Regs.Full = flags&profilerSampleFlagsSAMPLE_REGISTERS != 0
+	out.Regs.RBX = flags&profilerSampleFlagsSAMPLE_RBX != 0
 	out.FromLeaf, out.Finish = flags&profilerSampleFlagsSAMPLE_FROM_LEAF != 0, InKernel
-	out.Kernel = out.Kernel[:0]
-	for i := range kernelFrames {
-		out.Kernel = append(out.Kernel, le.Uint64(body[8*i:]))
+	body = out.readFrames(body, kernelFrames, userFrames)
+	out.Chain.Interpreter = u32(unsafe.Offsetof(s.Interpreter))
+	out.Chain.End = runtime.ChainEnd(b[unsafe.Offsetof(s.ChainEnd)])
+	if err := out.Chain.decode(body[:runtimeBytes], int(b[unsafe.Offsetof(s.Codes)])); err != nil {
+		return err
 	}
-	body = body[8*kernelFrames:]
-	out.User = out.User[:0]
-	for i := range userFrames {
-		f := body[16*i:]
-		out.User = append(out.User, Frame{Address: le.Uint64(f), Exe: le.Uint32(f[8:]), Flags: FrameFlags(le.Uint32(f[12:]))})
-	}
-	body = body[16*userFrames:]
+	body = body[runtimeBytes:]
 	for i := range registers / 8 {
 		out.Regs.General[i] = le.Uint64(body[8*i:])
 	}
@@ -248,8 +264,27 @@ func (r *sampleReader) decode(b []byte) error {
 		base:   (out.Regs.SP - uint64(profilerLimitsRED_ZONE)) &^ (stackPage - 1),
 		pages:  u32(unsafe.Offsetof(s.StackPages)),
 		packed: r.part,
-	}}
+	}, lastFrames: u64(unsafe.Offsetof(s.LastFrames))}
 	return out.Stack.check()
+}
+
+// readFrames reads a number of kernel frames, then one of user frames, from body, which has
+// them, and returns what follows.
+func (s *Sample) readFrames(body []byte, kernel, user int) []byte {
+	le := binary.LittleEndian
+	s.Kernel = s.Kernel[:0]
+	for i := range kernel {
+		s.Kernel = append(s.Kernel, le.Uint64(body[8*i:]))
+	}
+	body = body[8*kernel:]
+	s.User = s.User[:0]
+	for i := range user {
+		f := body[16*i:]
+		s.User = append(s.User, Frame{
+			Vaddr: le.Uint64(f), Exe: unwind.ExeID(le.Uint32(f[8:])), Flags: FrameFlags(le.Uint32(f[12:])),
+		})
+	}
+	return body[16*user:]
 }
 
 // comm returns the name in a NUL-terminated buffer. Names repeat, so they are

@@ -24,17 +24,15 @@ const (
 	waitShare = 4
 )
 
-// SideBand reads what perf tells beside samples: processes' new mappings, program
+// SideBand reads what perf records besides samples: processes' new mappings, program
 // starts, forks and exits, and code that the kernel makes while it runs, of every
-// CPU. One goroutine may wait while
-// others read, one at a time.
+// CPU. One goroutine may wait while others read, one at a time.
 type SideBand struct {
-	epoll   int     // of the rings' events
-	ready   *waiter // for epoll; nobody asks it which events there are
-	mu      sync.Mutex
-	rings   []*perfRing
-	buildID bool
-	batch   []Record
+	epoll int     // of the rings' events
+	ready *waiter // for epoll; nobody asks it which events there are
+	mu    sync.Mutex
+	rings []*perfRing
+	batch []Record
 }
 
 // OpenSideBand opens a dummy event on every online CPU.
@@ -47,7 +45,7 @@ func OpenSideBand() (*SideBand, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &SideBand{epoll: epoll, ready: ready, buildID: true}
+	s := &SideBand{epoll: epoll, ready: ready}
 	if err := s.AddCPUs(); err != nil {
 		s.Close()
 		return nil, err
@@ -74,7 +72,8 @@ func (s *SideBand) AddCPUs() error {
 }
 
 func (s *SideBand) watch(fd int) error {
-	if err := unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
+	if err := unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd,
+		&unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
 		return fmt.Errorf("side-band: epoll: %w", err)
 	}
 	return nil
@@ -83,9 +82,8 @@ func (s *SideBand) watch(fd int) error {
 // perfBitKSymbol asks for PERF_RECORD_KSYMBOL (attr.ksymbol, 5.1).
 const perfBitKSymbol = 1 << 29
 
-// perfBitBuildID asks for build IDs in PERF_RECORD_MMAP2 (attr.build_id, 5.12).
-const perfBitBuildID = 1 << 34
-
+// add opens the events of a CPU. Mappings come with device and inode, not with a build
+// ID (attr.build_id): that does not say which file it is.
 func (s *SideBand) add(cpu int) error {
 	attr := unix.PerfEventAttr{
 		Type:        unix.PERF_TYPE_SOFTWARE,
@@ -96,14 +94,7 @@ func (s *SideBand) add(cpu int) error {
 		Wakeup:  uint32(sideBandPages * os.Getpagesize() / wakeShare),
 		Clockid: unix.CLOCK_MONOTONIC,
 	}
-	if s.buildID {
-		attr.Bits |= perfBitBuildID
-	}
 	event, err := openPerfEvent(&attr, cpu)
-	if errors.Is(err, unix.EINVAL) && s.buildID {
-		s.buildID = false
-		return s.add(cpu)
-	}
 	if err != nil {
 		return fmt.Errorf("side-band: %w", err)
 	}
@@ -117,13 +108,14 @@ func (s *SideBand) add(cpu int) error {
 	return s.watch(event.fd)
 }
 
-// Wait returns when so much has come that it should be read lest some be lost, or
+// Wait returns when so much has come that it should be read before some is lost, or
 // ErrClosed after Stop.
 func (s *SideBand) Wait() error {
 	_, err := s.ready.wait(time.Time{}, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return slices.ContainsFunc(s.rings, func(r *perfRing) bool { return r.filled() >= uint64(len(r.data)/waitShare) })
+		return slices.ContainsFunc(s.rings,
+			func(r *perfRing) bool { return r.filled() >= uint64(len(r.data)/waitShare) })
 	})
 	if err != nil {
 		return fmt.Errorf("side-band: wait: %w", err)
@@ -131,16 +123,31 @@ func (s *SideBand) Wait() error {
 	return nil
 }
 
+// maxRecord is about the size of the largest record, in bytes: one with a path. A buffer with
+// less room than that has lost records, or may have.
+const maxRecord = unix.PathMax + 256
+
 // Read returns what is there, in order of time, without waiting. The slice is
-// valid until the next call.
+// valid until the next call. The kernel reports lost records when it has room for the
+// next one, so a buffer that is full is said to have lost some right away.
 func (s *SideBand) Read() ([]Record, error) {
 	s.batch = s.batch[:0]
 	for _, r := range s.rings {
+		from, full := len(s.batch), r.filled()+maxRecord > uint64(len(r.data))
 		err := r.read(func(kind uint32, misc uint16, body []byte) {
 			s.batch = parseRecord(s.batch, kind, misc, body)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("side-band: CPU %d: %w", r.event.cpu, err)
+		}
+		for i := from; i < len(s.batch); i++ {
+			if s.batch[i].Kind == RecordLost {
+				s.batch[i].Since = r.last
+			}
+			r.last = s.batch[i].Time
+		}
+		if full {
+			s.batch = append(s.batch, Record{Kind: RecordLost, Time: monotonic(), Since: r.last})
 		}
 	}
 	slices.SortStableFunc(s.batch, func(a, b Record) int { return cmp.Compare(a.Time, b.Time) })
@@ -158,4 +165,13 @@ func (s *SideBand) Close() {
 	}
 	s.rings = nil
 	s.ready.close()
+}
+
+// monotonic is the time on the clock of records.
+func monotonic() uint64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0 // cannot be: the clock exists
+	}
+	return uint64(ts.Nano())
 }

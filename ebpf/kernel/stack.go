@@ -19,7 +19,8 @@ const (
 // It is an unwind.Memory.
 type Stack struct {
 	stackPart
-	more []stackPart
+	more       []stackPart
+	lastFrames uint64 // where the region begins in which a frame can be the outermost one; 0: not known
 }
 
 // stackPart is a copy of a piece of a stack, with holes where pages could not be read.
@@ -51,6 +52,12 @@ func (s Stack) ReadU64(addr uint64) (uint64, bool) {
 		}
 	}
 	return 0, false
+}
+
+// EndsAt reports whether a frame at addr can be the outermost one of the first piece.
+func (s Stack) EndsAt(addr uint64) bool {
+	const region = stackPage // what a thread has between its descriptor and its frames, at most
+	return s.lastFrames != 0 && addr >= s.lastFrames && addr-s.lastFrames <= region
 }
 
 func (s stackPart) readU64(addr uint64) (uint64, bool) {
@@ -133,7 +140,8 @@ func (s stackPart) check() error {
 	for range bits.OnesCount32(s.pages) {
 		size, ok := packedPage(rest)
 		if !ok {
-			return fmt.Errorf("a packed part of a stack of %d bytes is too short for its %d pages", len(s.bytes), bits.OnesCount32(s.pages))
+			return fmt.Errorf("a packed part of a stack of %d bytes is too short for its %d pages", len(s.bytes),
+				bits.OnesCount32(s.pages))
 		}
 		rest = rest[size:]
 	}

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/headwater/headwater/integration/need"
 )
 
 func TestStack(t *testing.T) {
@@ -20,7 +22,8 @@ func TestStack(t *testing.T) {
 		ok bool
 	}{
 		0x7008: {1, true}, 0x7ff8: {0, true}, 0x9000: {2, true}, 0x9ff8: {0, true},
-		0x6ff8: {}, 0x7ffc: {}, 0x8000: {}, 0x8ffc: {}, 0x9ffc: {}, 0xa000: {}, 0x20010: {3, true}, 0x21000: {}, 1<<64 - 8: {},
+		0x6ff8: {}, 0x7ffc: {}, 0x8000: {}, 0x8ffc: {}, 0x9ffc: {}, 0xa000: {}, 0x20010: {3, true}, 0x21000: {},
+		1<<64 - 8: {},
 	} {
 		if v, ok := s.ReadU64(addr); v != want.v || ok != want.ok {
 			t.Errorf("0x%x reads as %d, %v, want %+v", addr, v, ok, want)
@@ -45,12 +48,11 @@ func buildPack(t *testing.T) string {
 	if _, err := os.Stat("../../bpf"); err != nil {
 		t.Skip(err) // the machines of integration/kernels have this test, and neither sources nor a compiler
 	}
+	need.Tools(t, "gcc")
 	program := filepath.Join(t.TempDir(), "pack")
-	cmd := exec.Command("gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover", "-I../../bpf", "-o", program, "testdata/pack.c")
+	cmd := exec.Command("gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover",
+		"-I../../bpf", "-o", program, "testdata/pack.c")
 	if text, err := cmd.CombinedOutput(); err != nil {
-		if _, missing := exec.LookPath("gcc"); missing != nil && os.Getenv("REQUIRE_KERNEL") != "1" {
-			t.Skip("gcc is not installed")
-		}
 		t.Fatalf("%v: %v\n%s", cmd, err, text)
 	}
 	return program
@@ -89,7 +91,8 @@ func TestPackedStack(t *testing.T) {
 			}
 			var want [8]byte
 			copy(want[:], memory[at:])
-			ok := pages>>(at/stackPage)&1 != 0 && (at+7)/stackPage < uint64(stackPages) && pages>>((at+7)/stackPage)&1 != 0
+			ok := pages>>(at/stackPage)&1 != 0 && (at+7)/stackPage < uint64(stackPages) &&
+				pages>>((at+7)/stackPage)&1 != 0
 			got, gotOK := part.readU64(base + at)
 			if gotOK != ok || ok && got != binary.LittleEndian.Uint64(want[:]) {
 				t.Fatalf("pages %#x, offset %#x reads as %#x, %v, want %x, %v", pages, at, got, gotOK, want, ok)
@@ -102,7 +105,8 @@ func TestPackedStack(t *testing.T) {
 				{bytes: part.bytes, pages: pages | 1<<stackPages, packed: true},
 			} {
 				if bad.check() == nil {
-					t.Errorf("a part of %d bytes with pages %#x is taken, that with %d bytes and %#x is right", len(bad.bytes), bad.pages, len(part.bytes), pages)
+					t.Errorf("a part of %d bytes with pages %#x is taken, that with %d bytes and %#x is right",
+						len(bad.bytes), bad.pages, len(part.bytes), pages)
 				}
 			}
 		}

@@ -31,6 +31,14 @@ func named(file, function string, address uint64) *Location {
 	}
 }
 
+// Profiles returns the profile, if there is one.
+func (b *Builder) Profiles() []*profile.Profile {
+	if p := b.Profile(); p != nil {
+		return []*profile.Profile{p}
+	}
+	return nil
+}
+
 // roundTrip encodes profiles and reads them back with google/pprof.
 func roundTrip(t *testing.T, profiles []*profile.Profile) []*profile.Profile {
 	t.Helper()
@@ -121,7 +129,8 @@ func TestStackWithoutFrames(t *testing.T) {
 func TestInlinedAndUnnamed(t *testing.T) {
 	file := &Mapping{File: "/bin/app", BuildID: "ab"}
 	inlined := &Location{Mapping: file, Address: 1, Lines: []Line{
-		{Function: "inner()", SystemName: "_Z5innerv", File: "a.cc", Line: 3}, {Function: "outer", File: "a.cc", Line: 9},
+		{Function: "inner()", SystemName: "_Z5innerv", File: "a.cc", Line: 3},
+		{Function: "outer", File: "a.cc", Line: 9},
 	}}
 	unnamed := &Location{Mapping: file, Address: 2}
 	b := NewBuilder(testOptions())
@@ -187,44 +196,6 @@ func TestCleanBuildID(t *testing.T) {
 	}
 }
 
-func TestDeepStack(t *testing.T) {
-	var deep []*Location
-	for i := range 3000 { // leaf first
-		deep = append(deep, pseudoFrame(fmt.Sprintf("f%04d", i)))
-	}
-	b := NewBuilder(testOptions())
-	b.Add(deep[:1000], 1, nil)
-	b.Add(deep, 1, nil)
-	p := roundTrip(t, b.Profiles())[0]
-
-	require.Len(t, p.Sample[0].Location, 1000, "just deep enough: untouched")
-	cut := p.Sample[1].Location
-	require.Len(t, cut, 1000)
-	name := func(i int) string { return cut[i].Line[0].Function.Name }
-	require.Equal(t, "f0000", name(0))
-	require.Equal(t, "f0499", name(499))
-	require.Equal(t, "[truncated 2001 frames]", name(500))
-	require.Equal(t, "f2501", name(501))
-	require.Equal(t, "f2999", name(999))
-}
-
-// A single stack that is over the limit by itself is cut until it fits.
-func TestHugeStack(t *testing.T) {
-	var huge []*Location
-	for i := range 900 {
-		huge = append(huge, pseudoFrame(fmt.Sprintf("%d%s", i, strings.Repeat("x", 6000))))
-	}
-	b := NewBuilder(testOptions())
-	b.Add(huge, 1, nil)
-	b.Add(huge, 1, nil)
-	profiles := b.Profiles()
-	require.Len(t, profiles, 1)
-	require.LessOrEqual(t, encodedSize(t, profiles[0]), maxBytes)
-	require.Len(t, profiles[0].Sample, 1)
-	require.Equal(t, int64(2), profiles[0].Sample[0].Value[0])
-	require.Len(t, profiles[0].Sample[0].Location, 225)
-}
-
 func encodedSize(t testing.TB, p *profile.Profile) int {
 	t.Helper()
 	var out bytes.Buffer
@@ -232,89 +203,40 @@ func encodedSize(t testing.TB, p *profile.Profile) int {
 	return out.Len()
 }
 
-func TestSplitBySamples(t *testing.T) {
-	const count = 2*maxSamples + 1
+// However deep a stack is, and however many there are, they are whole, in one profile.
+func TestDeepStacks(t *testing.T) {
+	var deep []*Location
+	want := map[string]int64{}
+	var names []string
+	for i := range 3000 { // leaf first
+		deep = append(deep, pseudoFrame(fmt.Sprintf("f%04d", i)))
+		names = append([]string{fmt.Sprintf("f%04d", i)}, names...)
+	}
 	b := NewBuilder(testOptions())
-	leaves := make([]*Location, count)
-	root := pseudoFrame("root")
-	for i := range leaves {
-		leaves[i] = pseudoFrame(fmt.Sprint(i))
-		b.Add([]*Location{leaves[i], root}, 1, nil)
+	for _, depth := range []int{1000, 1024, 1200, 3000} {
+		b.Add(deep[:depth], int64(depth), nil)
+		want[strings.Join(names[len(names)-depth:], ";")] = int64(depth)
 	}
-	for _, leaf := range leaves {
-		b.Add([]*Location{leaf, root}, 1, nil) // finds its sample in whichever part it is
+	for i := range 40_000 {
+		b.Add([]*Location{pseudoFrame(fmt.Sprint(i)), deep[7]}, 1, nil)
+		want[fmt.Sprint("f0007;", i)] = 1
 	}
-	profiles := b.Profiles()
-	require.Len(t, profiles, 3)
-	times := map[int64]bool{}
-	for _, p := range profiles {
-		require.LessOrEqual(t, len(p.Sample), maxSamples)
-		times[p.TimeNanos] = true
-	}
-	require.Len(t, times, 3, "Pyroscope drops profiles with equal labels and time")
-	found := stacks(roundTrip(t, profiles))
-	require.Len(t, found, count)
-	for _, value := range found {
-		require.EqualValues(t, 2, value)
-	}
-}
-
-// Whatever is added, the encoded bytes stay below the limit, and the estimate is
-// neither below them nor far above.
-func TestSplitBySize(t *testing.T) {
-	random := rand.New(rand.NewPCG(7, 7))
-	locations := randomLocations(random, 4_000)
-	const limit = 200_000
-	b := NewBuilder(testOptions())
-	b.limits.bytes = limit
-	var want int64
-	for range 4_000 {
-		stack := make([]*Location, 1+random.IntN(60))
-		for i := range stack {
-			stack[i] = locations[random.IntN(1+random.IntN(len(locations)))]
-		}
-		var labels []Label
-		for range random.IntN(3) {
-			labels = append(labels, Label{Key: fmt.Sprint("k", random.IntN(9)), Text: fmt.Sprint(random.IntN(500)), NumUnit: "u"})
-		}
-		value := 1 + random.Int64N(1<<40)
-		b.Add(stack, value, labels)
-		want += value
-	}
-	sizes := make([]int, len(b.parts))
-	for i, p := range b.parts {
-		sizes[i] = p.size
-	}
-	profiles := b.Profiles()
-	require.Greater(t, len(profiles), 2)
-	for i, p := range profiles {
-		actual := encodedSize(t, p)
-		require.LessOrEqual(t, actual, sizes[i])
-		require.LessOrEqual(t, sizes[i], limit)
-		if i < len(profiles)-1 {
-			require.Greater(t, actual, limit*8/10, "room is not wasted")
-		}
-	}
-	var total int64
-	for _, p := range roundTrip(t, profiles) {
-		for _, s := range p.Sample {
-			total += s.Value[0]
-		}
-	}
-	require.Equal(t, want, total)
+	require.Equal(t, want, stacks(roundTrip(t, b.Profiles())))
 }
 
 func randomLocations(random *rand.Rand, count int) []*Location {
 	mappings := make([]*Mapping, 50)
 	for i := range mappings {
-		mappings[i] = &Mapping{File: fmt.Sprintf("/usr/lib/lib%d.so", i), BuildID: fmt.Sprintf("%040x", i), Limit: 1 << 40}
+		mappings[i] = &Mapping{File: fmt.Sprintf("/usr/lib/lib%d.so", i), BuildID: fmt.Sprintf("%040x", i),
+			Limit: 1 << 40}
 	}
 	locations := make([]*Location, count)
 	for i := range locations {
 		l := &Location{Mapping: mappings[random.IntN(len(mappings))], Address: random.Uint64()}
 		for range 1 + random.IntN(2) {
 			name := strings.Repeat("n", random.IntN(60)) + fmt.Sprint(random.IntN(count))
-			l.Lines = append(l.Lines, Line{Function: name, SystemName: "_" + name, File: fmt.Sprint("f", random.IntN(100), ".c"), Line: random.Int64N(100_000)})
+			l.Lines = append(l.Lines, Line{Function: name, SystemName: "_" + name,
+				File: fmt.Sprint("f", random.IntN(100), ".c"), Line: random.Int64N(100_000)})
 		}
 		locations[i] = l
 	}
@@ -342,15 +264,9 @@ func TestClock(t *testing.T) {
 
 // Another reader understands what we write.
 func TestGoToolPprof(t *testing.T) {
-	goTool, err := exec.LookPath("go")
-	if err != nil {
-		if os.Getenv("REQUIRE_KERNEL") == "1" {
-			t.Fatal("no go command")
-		}
-		t.Skip("no go command")
-	}
 	b := NewBuilder(testOptions())
-	b.Add([]*Location{named("/no/such/libc.so.6", "write", 0x2345), named("/no/such/app", "main", 0x1234), pseudoFrame("app")}, 2e9, []Label{{Key: "comm", Text: "app"}})
+	b.Add([]*Location{named("/no/such/libc.so.6", "write", 0x2345), named("/no/such/app", "main", 0x1234),
+		pseudoFrame("app")}, 2e9, []Label{{Key: "comm", Text: "app"}})
 	b.Add([]*Location{named("/no/such/app", "main", 0x1234), pseudoFrame("app")}, 1e9, nil)
 	var e Encoder
 	encoded, err := e.Encode(b.Profiles()[0])
@@ -358,14 +274,16 @@ func TestGoToolPprof(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cpu.pb.gz")
 	require.NoError(t, os.WriteFile(path, encoded, 0o600))
 
-	top, err := exec.Command(goTool, "tool", "pprof", "-symbolize=none", "-top", path).CombinedOutput()
+	top, err := exec.Command("go", "tool", "pprof", "-symbolize=none", "-top", path).CombinedOutput()
 	require.NoError(t, err, string(top))
-	for _, want := range []string{"Type: cpu", "Duration: 15s, Total samples = 3s", "2s 66.67% 66.67%         2s 66.67%  write", "3s   100%  main"} {
+	for _, want := range []string{"Type: cpu", "Duration: 15s, Total samples = 3s",
+		"2s 66.67% 66.67%         2s 66.67%  write", "3s   100%  main"} {
 		require.Contains(t, string(top), want)
 	}
-	raw, err := exec.Command(goTool, "tool", "pprof", "-symbolize=none", "-raw", path).CombinedOutput()
+	raw, err := exec.Command("go", "tool", "pprof", "-symbolize=none", "-raw", path).CombinedOutput()
 	require.NoError(t, err, string(raw))
-	for _, want := range []string{"PeriodType: cpu nanoseconds", "Period: 10309278", "2000000000: 1 2 3", "comm:[app]", "0x2345", "/no/such/libc.so.6 abcdef0123 [FN]"} {
+	for _, want := range []string{"PeriodType: cpu nanoseconds", "Period: 10309278", "2000000000: 1 2 3", "comm:[app]",
+		"0x2345", "/no/such/libc.so.6 abcdef0123 [FN]"} {
 		require.Contains(t, string(raw), want)
 	}
 }
@@ -420,7 +338,8 @@ func BenchmarkAdd(b *testing.B) {
 // Locations that only differ in what is not in their key stay two.
 func TestAlmostEqualLocations(t *testing.T) {
 	leaf := Line{Function: "f", File: "f.c", Line: 3}
-	mapping, rebuilt := &Mapping{File: "/bin/app", BuildID: "ab", Limit: 9}, &Mapping{File: "/bin/app", BuildID: "cd", Limit: 9}
+	mapping, rebuilt := &Mapping{File: "/bin/app", BuildID: "ab", Limit: 9},
+		&Mapping{File: "/bin/app", BuildID: "cd", Limit: 9}
 	b := NewBuilder(testOptions())
 	for _, l := range []*Location{
 		{Mapping: mapping, Address: 5, Lines: []Line{leaf}},

@@ -6,21 +6,15 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// location is a Location with clean text, and its place in the part that takes
-// new samples.
+// location is a Location with clean text, and as it is in the profile.
 type location struct {
 	id      int
 	mapping mapping
 	address uint64
 	lines   []Line
 
-	price  int    // upper bound of the bytes it adds to a part that has nothing of it
-	priced uint64 // the last round of Builder.price that counted it
-
-	in  *part // the last part it was added to
-	out *profile.Location
-
-	next *location // another one with the same key
+	out  *profile.Location // nil: it was not added yet
+	next *location         // another one with the same key
 }
 
 // mapping identifies a mapping in a profile. Locations with and without names
@@ -50,13 +44,6 @@ func cleanLocation(l *Location) *location {
 			line.SystemName = line.Function
 		}
 		clean.lines[i] = line
-	}
-	clean.price = locationSize(clean) + mappingSize + textSize(clean.mapping.File) + textSize(clean.mapping.BuildID)
-	for _, line := range clean.lines {
-		clean.price += functionSize + textSize(line.Function) + textSize(line.File)
-		if line.SystemName != line.Function {
-			clean.price += textSize(line.SystemName)
-		}
 	}
 	return clean
 }

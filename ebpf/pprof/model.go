@@ -1,6 +1,6 @@
-// Package pprof makes pprof profiles of stacks that Pyroscope takes whole: split
-// where one would exceed its limits, with valid strings, and each with a time of
-// its own.
+// Package pprof makes pprof profiles of stacks, whole ones, with valid strings, and each
+// with a time of its own. What a receiver does not take whole is for whoever sends to it,
+// see package component/pyroscope/limits.
 //
 // The format is that of github.com/google/pprof/proto/profile.proto.
 package pprof
@@ -21,6 +21,7 @@ type Line struct {
 	Function   string // as it is shown
 	SystemName string // as the linker knows it; "" if the same
 	File       string
+	StartLine  int64 // of the function's declaration; 0 if unknown
 	Line       int64
 }
 

@@ -5,6 +5,14 @@ import (
 	"unicode/utf8"
 )
 
+// unnamed stands for a stack without frames.
+const unnamed = "[unknown]"
+
+// pseudoFrame returns a location that is a name only.
+func pseudoFrame(name string) *Location {
+	return &Location{Lines: []Line{{Function: name}}}
+}
+
 // maxText bounds one string in bytes. Pyroscope cuts strings of 64 KiB from the
 // front; names that long are C++ templates nobody reads to the end.
 const maxText = 8 << 10

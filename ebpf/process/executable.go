@@ -1,17 +1,20 @@
-// Package process is the state machine behind the unwinder: which processes
-// there are, which executables they have mapped where, and which pages of
-// unwind rows of those executables are resident in the kernel.
+// Package process knows which processes there are, which executables they have mapped
+// where, and which pages of unwind rows of those executables are resident in the kernel.
+//
+// Four parts share the work. The state is pure: an Event changes it and returns Commands. A
+// Command reads files or processes' memory, without a lock, and ends in another Event. The
+// publisher (publish, push) copies what has changed to the Store, where walks in the kernel
+// look. Readers of samples look a process up once, with Tracker.At.
 package process
 
 import (
 	"errors"
 	"fmt"
-	"os"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/ebpf/hotspot"
+	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -26,82 +29,45 @@ type Store interface {
 	RemoveDirectory(d unwind.Directory)
 	DropPage(d unwind.Directory, page uint64)
 	EvictUnused(lately time.Duration)
+	AddInterpreter(s *runtime.Spec) (number uint16, id uint32, err error)
+	RemoveInterpreter(number uint16)
+	SetProgram(p unwind.Program, number uint16) error
 }
 
-// Executable is one distinct ELF file that processes have mapped. Its identity
-// is its build ID, or the file itself where there is none. All fields but those
-// of the registry are set once, before anybody else sees it.
+// Executable is one file that processes have mapped. Its identity is the file's: two
+// files of one build ID are two executables. Those of equal content share an image.
+// All fields but those of the registry are set once, before anybody else sees it.
 type Executable struct {
-	ID      uint32 // never reused within a Tracker
-	Path    string // as the first process that mapped it sees it
-	BuildID string // GNU build ID, hex, or ""
-	PID     uint32 // of the process that has made the code; 0: a file
-	Root    string // /proc/PID/root of that process, which may be gone
-	Err     error  // why the file could not be read; nil otherwise
+	ID      unwind.ExeID // never reused within a Tracker
+	Path    string       // as the first process that mapped it sees it
+	BuildID string       // GNU build ID, hex, or ""
+	Root    string       // /proc/PID/root of that process, which may be gone
+	Err     error        // why the file could not be read; nil otherwise
 
-	elf       *elffile.File // kept open: the path may change its meaning; nil with Err
-	mapped    uint64        // bytes from ELF virtual address 0 on that are mapped whatever the segments say
-	directory unwind.Directory
-	code      *codeCache // nil: a file
+	key     fileKey
+	remote  bool                  // the file may hang: the image is a copy, if there is one
+	image   atomic.Pointer[image] // never nil
+	library runtime.Library       // the language runtime that the file is; nil: no runtime
 
-	building  sync.Mutex              // one page at a time; guards the rest
-	table     *unwind.Table           // nil: not in use
-	layout    *hotspot.Layout         // of a Java VM; nil: not read yet
-	tableUsed time.Time               // when a page was last built
-	recent    map[uint64]*unwind.Page // pages that walks in user space used, and the store had no room for
-
-	refs        int       // mappings of processes; guarded by the registry
-	unusedSince time.Time // when refs became 0
+	// Guarded by the registry.
+	stale       bool // the file was written to since
+	refs        int  // mappings of processes
+	unusedSince time.Time
 }
 
-// maxPages bounds the directory of an executable: 1 MiB of table memory, for 8 GiB of text.
-const maxPages = 1 << 17
-
-// load makes room for the pages of e.
-func (e *Executable) load(store Store) error {
-	first, last, ok := textRange(e.elf.TextSegments())
-	if !ok {
-		return fmt.Errorf("%s: no executable segment", e.Path)
-	}
-	if e.mapped > last {
-		last = e.mapped - 1
-	}
-	shift := unwind.PageShift(e.elf)
-	for shift < unwind.MaxPageShift && last>>shift-first>>shift >= maxPages {
-		shift++
-	}
-	from, to := first>>shift, last>>shift
-	if to-from >= maxPages || to >= 1<<32 {
-		return fmt.Errorf("%s: text from 0x%x to 0x%x is more than %d pages, or too far away", e.Path, first, last, maxPages)
-	}
-	var err error
-	e.directory, err = store.AddDirectory(uint32(from), uint32(to-from+1), shift)
-	return err
-}
-
-// textRange returns the first and last ELF virtual address in the pages of memory that
-// the given segments are mapped by.
-func textRange(segments []elffile.Segment) (first, last uint64, ok bool) {
-	for _, s := range segments {
-		end := s.Vaddr + s.Memsz
-		if s.Memsz == 0 || end < s.Vaddr {
-			continue
-		}
-		if !ok {
-			first, last, ok = s.Vaddr, end-1, true
-		}
-		first, last = min(first, s.Vaddr), max(last, end-1)
-	}
-	memoryPage := uint64(os.Getpagesize())
-	return first &^ (memoryPage - 1), last | (memoryPage - 1), ok
+// unchanged reports whether the file is what it was, if it is held open.
+func (e *Executable) unchanged() bool {
+	i := e.image.Load()
+	return i.first == e && i.unchanged()
 }
 
 // Segment returns the executable segment that holds vaddr.
 func (e *Executable) Segment(vaddr uint64) (elffile.Segment, bool) {
-	if e.elf == nil {
+	file := e.image.Load().elf
+	if file == nil {
 		return elffile.Segment{}, false
 	}
-	for _, s := range e.elf.TextSegments() {
+	for _, s := range file.TextSegments() {
 		if vaddr >= s.Vaddr && vaddr-s.Vaddr < s.Memsz {
 			return s, true
 		}
@@ -112,86 +78,60 @@ func (e *Executable) Segment(vaddr uint64) (elffile.Segment, bool) {
 // errNoFile says that an executable is code that a process has made.
 var errNoFile = errors.New("code made while the process runs is no file")
 
-// Open opens the executable anew, even when it has been deleted. The caller
-// closes it.
+// Open opens the executable again, or one that is equal, even when it has been
+// deleted. The caller closes it. The error is elffile.ErrChanged when it was written to.
 func (e *Executable) Open() (*elffile.File, error) {
 	if e.Err != nil {
 		return nil, e.Err
 	}
-	if e.code != nil {
+	file := e.image.Load().elf
+	if file == nil {
 		return nil, errNoFile
 	}
-	return e.elf.Reopen()
+	return file.Reopen()
 }
 
-// open returns what pages are built of; nil without unwind information. e.building
-// is held.
-func (e *Executable) open() (*unwind.Table, error) {
-	e.tableUsed = time.Now()
-	if e.table != nil {
-		return e.table, nil
-	}
-	table, err := unwind.NewTable(e.elf)
-	if errors.Is(err, unwind.ErrNoUnwindInfo) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", e.Path, err)
-	}
-	e.table = table
-	return table, nil
+// Source is the file that the code of an executable has its names from: its own, one of
+// equal content, or one of equal code that has more names.
+type Source struct {
+	ID                  unwind.ExeID // of the executable whose file it is, or was
+	Path, BuildID, Root string       // as those of Executable
+	Open                func() (*elffile.File, error)
 }
 
-// page builds one page of rows; without unwind information it has none. There is a
-// page with an error, too: walks end there, and do not ask again.
-func (e *Executable) page(n uint64) (*unwind.Page, error) {
-	shift := e.directory.Shift
-	if e.code != nil {
-		return e.code.page(n, shift)
+// Source returns what e's code is to be named by.
+func (t *Tracker) Source(e *Executable) Source {
+	i := e.image.Load()
+	if e.Err != nil || i.elf == nil {
+		return Source{e.ID, e.Path, e.BuildID, e.Root, e.Open}
 	}
-	unreadable := &unwind.Page{Number: n, Shift: shift, Rows: []unwind.Row{{Off: uint16(n << shift), CFA: unwind.CFAUnsupported}}}
-	table, err := e.open()
+	t.exes.mu.Lock()
+	defer t.exes.mu.Unlock()
+	if i.names != nil {
+		i = i.names
+	}
+	return Source{i.first.ID, i.first.Path, i.first.BuildID, i.first.Root, i.elf.Reopen}
+}
+
+// page builds one page of rows. The image's building is held.
+func (e *Executable) page(i *image, n uint64) (*unwind.Page, error) {
+	i.built = time.Now()
+	p, err := i.rows.Page(n, i.directory.Shift)
 	if err != nil {
-		return unreadable, err
-	}
-	if table == nil {
-		return &unwind.Page{Number: n, Shift: shift}, nil
-	}
-	p, err := table.Page(n, shift)
-	if err != nil {
-		return unreadable, fmt.Errorf("%s: %w", e.Path, err)
+		return p, fmt.Errorf("%s: %w", e.Path, err)
 	}
 	return p, nil
 }
 
 // callFrame returns what call frame information states about vaddr.
 func (e *Executable) callFrame(vaddr uint64) (c unwind.CallFrame, ok bool, err error) {
-	e.building.Lock()
-	defer e.building.Unlock()
-	if e.code != nil {
-		return c, false, nil
-	}
-	table, err := e.open()
-	if err != nil || table == nil {
-		return c, false, err
-	}
-	if c, ok, err = table.CallFrame(vaddr); err != nil {
+	i := e.image.Load()
+	i.building.Lock()
+	defer i.building.Unlock()
+	if c, ok, err = i.rows.CallFrame(vaddr); err != nil {
 		return c, false, fmt.Errorf("%s: %w", e.Path, err)
 	}
 	return c, ok, nil
 }
 
-// rest frees what is only needed to build pages, unless it was in use lately.
-func (e *Executable) rest(since time.Time) {
-	e.building.Lock()
-	defer e.building.Unlock()
-	if e.tableUsed.Before(since) {
-		e.table, e.recent = nil, nil
-	}
-}
-
-func (e *Executable) close() {
-	if e.elf != nil {
-		e.elf.Close()
-	}
-}
+func (e *Executable) String() string { return fmt.Sprintf("%s (build ID %q)", e.Path, e.BuildID) }

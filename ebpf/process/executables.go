@@ -8,133 +8,237 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/unwind"
 )
-
-// fileKey tells files apart that have no build ID, and saves opening those that
-// were seen before.
-type fileKey struct {
-	dev, inode   uint64
-	size         int64
-	mtime, ctime unix.Timespec
-}
 
 // executables is the registry of executables. Safe for concurrent use.
 type executables struct {
-	store Store
-	fs    procfs.FS
+	store     Store
+	fs        procfs.FS
+	languages []runtime.Language
 
-	mu        sync.Mutex
-	next      uint32
-	byID      map[uint32]*Executable
-	byBuildID map[string]*Executable
-	byFile    map[fileKey]*Executable
-	vdso      *Executable
+	mu           sync.Mutex
+	next         unwind.ExeID
+	byID         map[unwind.ExeID]*Executable
+	code         map[unwind.ExeID]*JITCode // by the ID of the executable that stands for it
+	byFile       map[fileKey]*Executable
+	byMapped     map[mappedFile]*knownFile
+	vdso         *Executable
+	sharing      sharing
+	interpreters interpreters
+	work         *filework.Pool
+	slow         slow
 }
 
-func newExecutables(store Store, fs procfs.FS) *executables {
-	return &executables{store: store, fs: fs, byID: map[uint32]*Executable{}, byBuildID: map[string]*Executable{}, byFile: map[fileKey]*Executable{}}
+func newExecutables(store Store, fs procfs.FS, work *filework.Pool, languages []runtime.Language) *executables {
+	return &executables{
+		store: store, fs: fs, languages: languages, work: work,
+		byID: map[unwind.ExeID]*Executable{}, code: map[unwind.ExeID]*JITCode{},
+		byFile: map[fileKey]*Executable{}, byMapped: map[mappedFile]*knownFile{},
+		slow:    slow{byMapped: map[mappedFile]*Executable{}, tried: map[uint32]time.Time{}},
+		sharing: sharing{byShape: map[string][]*image{}},
+		interpreters: interpreters{
+			byID: map[uint32]*Interpreter{}, byExe: map[unwind.ExeID]*Interpreter{},
+			programs: map[unwind.Program]*Interpreter{},
+		},
+	}
 }
 
-// get returns the executable behind a mapping of a process and takes a
+// hasExecutable reports whether there is an executable for a mapping: others are anonymous,
+// or made up by the kernel.
+func hasExecutable(m *procfs.Mapping) bool { return m.Inode != 0 || m.Path == procfs.VDSO }
+
+// get returns the executable of a mapping of a process and takes a
 // reference to it, or nil when the mapping has no file. fresh reports that it
 // has not been seen before.
-func (x *executables) get(pid uint32, m procfs.Mapping, buildID string) (e *Executable, fresh bool) {
-	if m.Path != vdsoPath && m.Inode == 0 && buildID == "" {
-		return nil, false // anonymous, or made up by the kernel
+func (x *executables) get(pid uint32, m procfs.Mapping) (e *Executable, fresh bool) {
+	if !hasExecutable(&m) {
+		return nil, false
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	e, fresh = x.find(pid, m, buildID)
-	if e != nil {
-		e.refs++
+	if e, fresh = x.known(&m); e != nil {
+		return e, fresh
 	}
-	return e, fresh
+	return x.openSlowly(pid, m)
 }
 
-func (x *executables) find(pid uint32, m procfs.Mapping, buildID string) (*Executable, bool) {
-	if m.Path == vdsoPath {
+// known returns the executable of a mapping, and takes a reference to it, if that
+// is certain without opening a file.
+func (x *executables) known(m *procfs.Mapping) (*Executable, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if m.Path == procfs.VDSO {
 		fresh := x.vdso == nil
 		if fresh {
 			x.vdso = x.add(openVDSO())
 			x.vdso.refs++ // kept for ever
 		}
+		x.vdso.refs++
 		return x.vdso, fresh
 	}
-	if buildID != "" {
-		if e, ok := x.byBuildID[buildID]; ok {
-			return e, false
-		}
+	k := x.byMapped[mappedFileOf(m)]
+	if k == nil || !k.isStill() {
+		return nil, false
 	}
-	for _, path := range x.paths(pid, m) {
+	if m.Generation != 0 { // which /proc does not have
+		k.generation = m.Generation
+	}
+	k.exe.refs++
+	return k.exe, false
+}
+
+// find opens the file of a mapping, or finds out which known one it is. It may take for
+// ever, and holds no lock while it reads. e is nil where the file is out of reach.
+func (x *executables) find(pid uint32, m *procfs.Mapping) openedFile {
+	for _, c := range candidates(x.fs, pid, m) {
 		var st unix.Stat_t
-		// By name it must be the same file; with a build ID the mapping has no
-		// inode, and open compares the build IDs.
-		if unix.Stat(path.name, &st) != nil || path.byName && m.Inode != 0 && st.Ino != m.Inode {
+		if unix.Stat(c.name, &st) != nil || !c.holds(m, &st) {
 			continue
 		}
-		key := keyOf(&st)
-		if e, ok := x.byFile[key]; ok {
-			return e, false
+		if e := x.withKey(m, keyOf(&st)); e != nil {
+			return openedFile{e: e}
 		}
-		// What was there a moment ago may be gone: the process goes on.
-		if e, fresh := x.open(pid, m, path.name, key, buildID); e != nil {
-			return e, fresh
+		// What was there a moment ago may be gone, or another file: the process goes on.
+		if e, fresh := x.open(pid, m, c, &st); e != nil {
+			return openedFile{e, fresh}
 		}
 	}
-	return nil, false // the process is gone, and its file out of reach
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if k := x.byMapped[mappedFileOf(m)]; k != nil && k.couldBe(m) {
+		k.exe.refs++
+		return openedFile{e: k.exe}
+	}
+	return openedFile{} // the process is gone
 }
 
-// candidate is a path under which a mapped file may be found.
-type candidate struct {
-	name   string
-	byName bool // another file may have come to have that name
+// withKey returns the executable of a file that m maps, and takes a reference to it;
+// nil if that is new.
+func (x *executables) withKey(m *procfs.Mapping, key fileKey) *Executable {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e := x.byFile[key]
+	if e != nil {
+		x.learn(m, e)
+		e.refs++
+	}
+	return e
 }
 
-// paths returns where a mapped file can be opened: by the mapping itself, which
-// also works for deleted and hidden files, else by name in the process's root or
-// in ours.
-func (x *executables) paths(pid uint32, m procfs.Mapping) []candidate {
-	return []candidate{{x.fs.MapFilePath(pid, m.Start, m.End), false}, {x.fs.RootPath(pid, m.Path), true}, {m.Path, true}}
+// learn remembers that the kernel reports a file as m does.
+func (x *executables) learn(m *procfs.Mapping, e *Executable) {
+	at := mappedFileOf(m)
+	k := &knownFile{
+		exe: e, path: m.Path, generation: m.Generation, checked: time.Now(),
+		exact: e.key.dev == m.Dev && e.key.inode == m.Inode,
+	}
+	if old := x.byMapped[at]; old != nil && old.exe != e {
+		if old.exe.key.dev == e.key.dev && old.exe.key.inode == e.key.inode {
+			x.replaced(old.exe, e.key)
+		} else {
+			k.ambiguous = true
+		}
+	} else if old != nil {
+		k.ambiguous = old.ambiguous
+	}
+	x.byMapped[at] = k
 }
 
-func keyOf(st *unix.Stat_t) fileKey {
-	return fileKey{dev: st.Dev, inode: st.Ino, size: st.Size, mtime: st.Mtim, ctime: st.Ctim}
+// replaced notes that a file has another identity now: it was written to, unless all
+// that changed is its name, its owner or its mode.
+func (x *executables) replaced(e *Executable, now fileKey) {
+	if e.key.size != now.size || e.key.mtime != now.mtime {
+		x.markStale(e)
+	}
+}
+
+// markStale notes that a file was written to: who has mapped it, or an equal one that
+// shares what was read of it, has to be looked at again.
+func (x *executables) markStale(e *Executable) {
+	if e.stale {
+		return
+	}
+	i := e.image.Load()
+	lost := map[*Executable]bool{e: true}
+	if i.first == e {
+		lost = i.members
+		x.sharing.forget(i)
+	}
+	for e := range lost {
+		e.stale = true
+		if x.byFile[e.key] == e {
+			delete(x.byFile, e.key)
+		}
+		x.sharing.stale = append(x.sharing.stale, e)
+	}
+}
+
+// takeStale returns the executables whose files were written to since the last call.
+func (x *executables) takeStale() map[*Executable]bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	stale := map[*Executable]bool{}
+	for _, e := range x.sharing.stale {
+		stale[e] = true
+	}
+	x.sharing.stale = nil
+	return stale
 }
 
 // open reads a file seen for the first time. Where that fails, the executable is
 // there all the same, with the reason; but nil when there is no such file, or
 // another one.
-func (x *executables) open(pid uint32, m procfs.Mapping, path string, key fileKey, buildID string) (*Executable, bool) {
-	e := &Executable{Path: m.Path, BuildID: buildID, Root: x.fs.RootPath(pid, "")}
-	if e.elf, e.Err = elffile.Open(path); procfs.Gone(e.Err) {
+func (x *executables) open(pid uint32, m *procfs.Mapping, c candidate, st *unix.Stat_t) (*Executable, bool) {
+	file, remote, err := c.openFile(m, st)
+	if procfs.Gone(err) {
 		return nil, false
 	}
-	if e.Err == nil {
-		found := e.elf.BuildID()
-		if buildID != "" && found != buildID {
-			e.close()
-			return nil, false // another file of that name
-		}
-		if known, ok := x.byBuildID[found]; ok && found != "" {
-			e.close()
-			x.byFile[key] = known
-			return known, false
-		}
-		e.BuildID = found
+	e := &Executable{Path: m.Path, Root: x.fs.RootPath(pid, ""), Err: err, key: keyOf(st), remote: remote}
+	i := newImage(e, file)
+	if err == nil {
+		e.BuildID = file.BuildID()
+		i.describe(st, remote)
+		e.library = x.detect(m.Path, file)
 	}
-	x.byFile[key] = x.add(e)
-	return e, true
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if known := x.byFile[e.key]; known != nil { // another process was faster
+		if file != nil {
+			file.Close()
+		}
+		e = known
+	} else {
+		x.byFile[e.key] = x.add(e, i)
+	}
+	x.learn(m, e)
+	e.refs++
+	return e, e.image.Load() == i
+}
+
+// detect returns the language runtime that a file is, nil if there is none.
+func (x *executables) detect(path string, file *elffile.File) runtime.Library {
+	for _, language := range x.languages {
+		if library := language.Detect(path, file); library != nil {
+			return library
+		}
+	}
+	return nil
 }
 
 // add gives an executable its ID and its room in the tables.
-func (x *executables) add(e *Executable) *Executable {
+func (x *executables) add(e *Executable, i *image) *Executable {
 	if e.Err == nil {
-		e.Err = e.load(x.store)
+		if err := i.load(x.store); err != nil {
+			e.Err = fmt.Errorf("%s: %w", e.Path, err)
+		}
 	}
+	i.members, i.users = map[*Executable]bool{e: true}, 1
+	e.image.Store(i)
 	x.number(e)
-	if e.BuildID != "" {
-		x.byBuildID[e.BuildID] = e
+	if e.Err == nil {
+		x.sharing.add(x, i)
 	}
 	return e
 }
@@ -169,7 +273,7 @@ func (x *executables) release(e *Executable) {
 }
 
 // byNumber returns an executable by its ID, nil when it has been swept.
-func (x *executables) byNumber(id uint32) *Executable {
+func (x *executables) byNumber(id unwind.ExeID) *Executable {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.byID[id]
@@ -179,63 +283,51 @@ func (x *executables) byNumber(id uint32) *Executable {
 // needed to build more.
 const tableRest = 10 * time.Second
 
-// sweep drops the executables that nobody has mapped since a time, and returns
-// their IDs.
-func (x *executables) sweep(before time.Time) []uint32 {
+// sweep drops the executables that nobody has mapped since a time, and what they
+// alone used. It returns the IDs of those whose names are to be forgotten. It finds
+// out which files were written to, too.
+func (x *executables) sweep(before time.Time) []unwind.ExeID {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	var gone []uint32
+	now := time.Now()
+	gone := x.sharing.renamed
+	x.sharing.renamed = nil
 	for id, e := range x.byID {
-		if e.refs > 0 || !e.unusedSince.Before(before) {
-			e.rest(time.Now().Add(-tableRest))
-			if e.code != nil {
-				e.building.Lock()
-				e.code.forgetNames()
-				e.building.Unlock()
+		i := e.image.Load()
+		if e.refs == 0 && e.unusedSince.Before(before) {
+			delete(x.byID, id)
+			delete(x.code, id)
+			if x.byFile[e.key] == e {
+				delete(x.byFile, e.key)
 			}
+			if i.first != e {
+				gone = append(gone, id)
+			}
+			delete(i.members, e)
+			x.sharing.release(i, now)
 			continue
 		}
-		x.store.RemoveDirectory(e.directory)
-		e.building.Lock() // a walk may be at it
-		e.close()
-		e.building.Unlock()
-		delete(x.byID, id)
-		if x.byBuildID[e.BuildID] == e {
-			delete(x.byBuildID, e.BuildID)
-		}
-		gone = append(gone, id)
-	}
-	for key, e := range x.byFile {
-		if _, ok := x.byID[e.ID]; !ok {
-			delete(x.byFile, key)
+		i.trim(now.Add(-tableRest))
+		if i.first == e && !e.stale && i.elf != nil && i.elf.Changed() {
+			x.markStale(e)
 		}
 	}
-	return gone
-}
-
-// checkCode lets code that processes make be checked.
-func (x *executables) checkCode() {
-	x.mu.Lock()
-	var code []*Executable
-	for _, e := range x.byID {
-		if e.code != nil && e.refs > 0 {
-			code = append(code, e)
+	for at, k := range x.byMapped {
+		if x.byID[k.exe.ID] == nil {
+			delete(x.byMapped, at)
 		}
 	}
-	x.mu.Unlock()
-	for _, e := range code {
-		e.check(x.store, time.Now())
-	}
+	return append(gone, x.sharing.sweep(x.store, now.Add(-imageGrace))...)
 }
 
 func (x *executables) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.sharing.closed = true
 	for _, e := range x.byID {
-		e.building.Lock()
-		e.close()
-		e.building.Unlock()
+		e.image.Load().close()
+	}
+	for _, i := range x.sharing.unused {
+		i.close()
 	}
 }
-
-func (e *Executable) String() string { return fmt.Sprintf("%s (build ID %q)", e.Path, e.BuildID) }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"os"
 	"slices"
-	"sort"
 
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/procfs"
@@ -16,31 +15,36 @@ type mapping struct {
 	start, end uint64
 	bias       uint64
 	exe        *Executable // nil: no file, or none that can be had
+	remote     bool        // of a file that may hang, and so may who reads this memory
 }
 
 func newMapping(m procfs.Mapping, e *Executable) mapping {
-	out := mapping{start: m.Start, end: m.End, exe: e}
-	if e == nil || e.elf == nil {
+	out := mapping{start: m.Start, end: m.End, exe: e, remote: e != nil && e.remote}
+	if e == nil || e.image.Load().elf == nil {
 		return out
 	}
-	if e.Path == vdsoPath {
+	file := e.image.Load().elf
+	if e.Path == procfs.VDSO {
 		// The vdso is linked at 0 and mapped whole.
 		out.bias = m.Start
 		return out
 	}
-	bias, ok := e.elf.Bias(m.Start, m.End, m.Offset)
+	bias, ok := file.Bias(m.Start, m.End, m.Offset)
 	if !ok {
 		// Not where the file says that text is: addresses cannot be trusted.
 		out.exe = nil
 	}
 	out.bias = bias
-	out.end = min(out.end, textEnd(out, e.elf.TextSegments()))
+	out.end = min(out.end, textEnd(out, file.TextSegments()))
 	return out
 }
 
+// hasPages reports whether there may be rows for m.
+func (m mapping) hasPages() bool { return m.exe != nil && m.exe.image.Load().directory.Pages > 0 }
+
 // textEnd returns where the last segment of text ends that a mapping holds a part
 // of. The kernel maps a position-independent program whole, as its first segment
-// is to be, and puts the other segments over that, of which it tells only those
+// is to be, and puts the other segments over that, of which it reports only those
 // that are executable (Linux, fs/binfmt_elf.c, elf_map).
 func textEnd(m mapping, segments []elffile.Segment) uint64 {
 	page := uint64(os.Getpagesize())
@@ -63,7 +67,7 @@ func (m mapping) forUnwinder() unwind.Mapping {
 		return out
 	}
 	out.Bias, out.Exe = m.bias, m.exe.ID
-	d := m.exe.directory
+	d := m.exe.image.Load().directory
 	// Every page of the mapping must have its entry.
 	if d.Holds(d.Page(m.start-m.bias)) && d.Holds(d.Page(m.end-1-m.bias)) {
 		out.Directory = d
@@ -128,7 +132,7 @@ func (ms mappings) overlay(added mappings, kept, dropped func(*Executable)) mapp
 	return append(out, added...)
 }
 
-// disjoint sorts mappings and tells whether none overlaps another.
+// disjoint sorts mappings and reports whether none overlaps another.
 func (ms mappings) disjoint() bool {
 	slices.SortFunc(ms, func(a, b mapping) int { return cmp.Compare(a.start, b.start) })
 	for i := 1; i < len(ms); i++ {
@@ -137,18 +141,4 @@ func (ms mappings) disjoint() bool {
 		}
 	}
 	return true
-}
-
-// disjointPrefix returns how many mappings from the first on do not overlap each
-// other: one at least, if there is any. Those read from /proc and reported, too, come
-// twice.
-func (ms mappings) disjointPrefix() int {
-	overlap := func(n int) bool {
-		prefix := slices.Clone(ms[:n])
-		return !prefix.disjoint()
-	}
-	if !overlap(len(ms)) {
-		return len(ms)
-	}
-	return sort.Search(len(ms), func(i int) bool { return overlap(i + 1) })
 }

@@ -1,7 +1,9 @@
 package process
 
 import (
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/headwater/headwater/ebpf/elffile"
@@ -76,5 +78,53 @@ func TestOverlay(t *testing.T) {
 				t.Fatalf("%d references to an executable that is mapped %d times", n, pieces[e])
 			}
 		}
+	}
+}
+
+// TestNewest compares with mappings that come one by one.
+func TestNewest(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for range 4000 {
+		var added, want mappings
+		refs, wanted := map[*Executable]int{}, map[*Executable]int{}
+		count := func(refs map[*Executable]int, n int) func(*Executable) {
+			return func(e *Executable) { refs[e] += n }
+		}
+		for range random.IntN(12) {
+			start := uint64(random.IntN(40))
+			m := mapping{start: start, end: start + 1 + uint64(random.IntN(10)), exe: &Executable{}}
+			refs[m.exe], wanted[m.exe] = 1, 1
+			added = append(added, m)
+			want = want.overlay(mappings{m}, count(wanted, 1), count(wanted, -1))
+		}
+		before := slices.Clone(added)
+		got := added.newest(count(refs, 1), count(refs, -1))
+		if !slices.Equal(got, want) {
+			t.Fatalf("of %+v:\n%+v, want\n%+v", added, got, want)
+		}
+		if !maps.Equal(refs, wanted) {
+			t.Fatalf("of %+v: references %v, want %v", added, refs, wanted)
+		}
+		if !slices.Equal(added, before) {
+			t.Fatal("newest changed its argument")
+		}
+	}
+}
+
+// BenchmarkNewest has the mappings of a large process twice, as after lost records, and one
+// that maps two places again and again.
+func BenchmarkNewest(b *testing.B) {
+	const many = 60_000
+	var twice, again mappings
+	for i := range uint64(many) {
+		twice = append(twice, mapping{start: i % (many / 2) * 2, end: i%(many/2)*2 + 1})
+		again = append(again, mapping{start: i % 2, end: i%2 + 2})
+	}
+	for name, ms := range map[string]mappings{"twice": twice, "again": again} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				ms.newest(func(*Executable) {}, func(*Executable) {})
+			}
+		})
 	}
 }

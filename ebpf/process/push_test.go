@@ -20,13 +20,13 @@ func TestManyMappingsArePutOff(t *testing.T) {
 	tracker.Update(func(b *Batch) {
 		b.Exec(1, pid, "many")
 		for i := range many {
-			b.Map(2, pid, at(i), "")
+			b.Map(2, pid, at(i))
 		}
 	})
 	if p, _ := store.process(pid); len(p.Mappings) != many {
 		t.Fatalf("the store knows %d mappings, want %d at once", len(p.Mappings), many)
 	}
-	tracker.Update(func(b *Batch) { b.Map(3, pid, at(many), "") })
+	tracker.Update(func(b *Batch) { b.Map(3, pid, at(many)) })
 	told := func() bool {
 		p, _ := store.process(pid)
 		return len(p.Mappings) == many+1
@@ -34,7 +34,7 @@ func TestManyMappingsArePutOff(t *testing.T) {
 	if told() {
 		t.Log("the machine was so slow that the store was told at once")
 	}
-	if _, ok := tracker.Space(pid, 4).mappings.find(at(many).Start); !ok {
+	if _, ok := tracker.At(pid, 4).mappings.find(at(many).Start); !ok {
 		t.Error("a walk in user space does not know the new mapping")
 	}
 	for end := time.Now().Add(time.Minute); !told(); time.Sleep(time.Millisecond) {
@@ -54,7 +54,7 @@ func TestEndedIsNotTold(t *testing.T) {
 	tracker.Update(func(b *Batch) {
 		for _, pid := range []uint32{ended, alive} {
 			b.Exec(1, pid, "short")
-			b.Map(2, pid, m, "")
+			b.Map(2, pid, m)
 		}
 		b.Exit(3, ended)
 	})
@@ -64,7 +64,7 @@ func TestEndedIsNotTold(t *testing.T) {
 	if _, told := store.process(alive); !told {
 		t.Error("the store was not told of a process that lives")
 	}
-	if _, ok := tracker.Space(ended, 2).mappings.find(m.Start); !ok {
+	if _, ok := tracker.At(ended, 2).mappings.find(m.Start); !ok {
 		t.Error("a walk in user space does not know what the process had")
 	}
 	if gone := tracker.Reap(4); !slices.Equal(gone, []uint32{ended}) {
@@ -72,9 +72,9 @@ func TestEndedIsNotTold(t *testing.T) {
 	}
 }
 
-// TestSettle adds mappings of which some overlap others: the later ones count, as
+// TestMergeMappings adds mappings of which some overlap others: the later ones count, as
 // if each was added alone.
-func TestSettle(t *testing.T) {
+func TestMergeMappings(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	tracker, _ := newTracker(t, procfs.FS{Root: t.TempDir()})
 	for range 300 {
@@ -85,7 +85,7 @@ func TestSettle(t *testing.T) {
 			p.added = append(p.added, m)
 			alone = alone.overlay(mappings{m}, func(*Executable) {}, func(*Executable) {})
 		}
-		if tracker.settle(p); !slices.Equal(p.mappings, alone) {
+		if tracker.state.mergeMappings(p); !slices.Equal(p.mappings, alone) {
 			t.Fatalf("settled\n%v, one by one\n%v", p.mappings, alone)
 		}
 	}

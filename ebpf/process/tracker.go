@@ -2,60 +2,15 @@ package process
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/limit"
 	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/unwind"
 )
-
-// Process is what is known of one process.
-type Process struct {
-	PID  uint32
-	comm string
-
-	before     string // the name until renamed
-	renamed    uint64 // time, 0: never
-	started    uint64 // time of its last exec, or fork, 0: before the Tracker
-	ended      uint64 // time, 0: it lives
-	generation uint32 // of the mappings when started
-	replaced   change // the last time that another file came to a place that had one
-	relative   uint32 // PID of a process in the store that runs the same program, or 0
-
-	mappings mappings
-	added    mappings       // in order of time, not yet among mappings
-	last     procfs.Mapping // the last of them
-	previous []program      // those that it ran before, oldest first; dropped by Reap
-	ignored  bool
-	vm       virtualMachine
-	dirty    bool      // mappings differ from the store's
-	pushed   time.Time // when the store was last told
-
-	scanned time.Time     // when /proc was last read
-	pause   time.Duration // until it may be read again
-}
-
-// change is when mappings changed so that those of before are wrong.
-type change struct {
-	time       uint64 // 0: never
-	generation uint32 // of the first mappings that the store was told afterwards; 0: not yet
-}
-
-// after reports whether mappings of a generation are older than the change, though at
-// that time it had happened.
-func (c change) after(time uint64, generation uint32) bool {
-	return c.time != 0 && time >= c.time && (c.generation == 0 || generation < c.generation)
-}
-
-// program is what a process ran until it executed another one.
-type program struct {
-	until    uint64 // time
-	mappings mappings
-}
-
-// maxPrevious is how many programs of a process are remembered.
-const maxPrevious = 64
 
 // Tracker follows processes. Times are CLOCK_MONOTONIC in ns. Safe for
 // concurrent use.
@@ -63,26 +18,21 @@ type Tracker struct {
 	store Store
 	fs    procfs.FS
 	exes  *executables
-	made  madeCode
+	anon  anonCode
 
-	mu         sync.Mutex
-	processes  map[uint32]*Process
-	dirty      []*Process
-	ended      []*Process
-	replaced   []*Process // with previous programs
-	generation uint32
-	errs       map[string]uint64 // by text of the operation that failed
+	errs   limit.Texts // by text of the operation that failed
+	limits limit.Counter
+
+	mu    sync.Mutex // never held while files are read
+	state state
 }
 
-// NewTracker returns a Tracker that fills store. Close it after use.
-func NewTracker(store Store, fs procfs.FS) *Tracker {
-	return &Tracker{
-		store:     store,
-		fs:        fs,
-		exes:      newExecutables(store, fs),
-		processes: map[uint32]*Process{},
-		errs:      map[string]uint64{},
-	}
+// NewTracker returns a Tracker that fills store. work opens files, and languages are whose
+// runtimes it knows. Close it after use.
+func NewTracker(store Store, fs procfs.FS, work *filework.Pool, languages []runtime.Language) *Tracker {
+	t := &Tracker{store: store, fs: fs, exes: newExecutables(store, fs, work, languages)}
+	t.state = newState(t.exes)
+	return t
 }
 
 // Close closes all executables.
@@ -90,27 +40,22 @@ func (t *Tracker) Close() { t.exes.close() }
 
 // failed notes an error that costs names or stacks, but does not stop anything.
 func (t *Tracker) failed(err error) {
-	if err == nil {
-		return
+	if err != nil {
+		t.note(err)
 	}
-	t.mu.Lock()
-	t.note(err)
-	t.mu.Unlock()
 }
 
 func (t *Tracker) note(err error) {
-	const most = 256
-	if _, ok := t.errs[err.Error()]; ok || len(t.errs) < most {
-		t.errs[err.Error()]++
-	}
+	t.errs.Add(err.Error(), 1)
+	t.limits.Note(err)
 }
 
 // Errors returns what went wrong so far and how often, the first few kinds of it.
-func (t *Tracker) Errors() map[string]uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return maps.Clone(t.errs)
-}
+func (t *Tracker) Errors() map[string]uint64 { return t.errs.Counts() }
+
+// LimitHits returns how often readers of files and of processes' memory stopped at a
+// bound.
+func (t *Tracker) LimitHits() map[limit.Reader]uint64 { return t.limits.Hits() }
 
 // Scan reads all processes that run now. Call it once the side-band is open, so
 // that nothing falls between.
@@ -120,145 +65,49 @@ func (t *Tracker) Scan() error {
 		return fmt.Errorf("list processes: %w", err)
 	}
 	for _, pid := range pids {
-		t.mu.Lock()
 		t.scan(pid)
 		t.flush()
-		t.mu.Unlock()
 	}
 	return nil
 }
 
-// scan reads a process's mappings from /proc. Kernel threads have none and are
-// not kept.
-func (t *Tracker) scan(pid uint32) *Process {
-	maps, err := t.fs.ExecMappings(pid)
-	if err != nil || len(maps) == 0 {
-		return t.processes[pid]
-	}
-	p := t.processes[pid]
-	if p == nil {
-		p = t.add(pid)
-	}
-	if p.started == 0 || p.comm == "" {
-		if comm, err := t.fs.Comm(pid); err == nil {
-			p.comm = comm
-		}
-	}
-	p.scanned = time.Now()
-	t.settle(p)
-	old := p.mappings
-	p.mappings = nil
-	p.vm.waiting = nil
-	if e := p.vm.code; e != nil {
-		t.exes.keep(e)
-		p.added = append(p.added, codeMapping(e))
-	}
-	for _, files := range []bool{true, false} { // the Java VM before the code that it made
-		for _, m := range maps {
-			if m.HasFile() == files {
-				t.addMapping(p, m, "")
-			}
-		}
-	}
-	t.drop(old)
-	t.touch(p)
-	return p
+// scan reads a process's mappings from /proc. Kernel threads have none and are not kept.
+func (t *Tracker) scan(pid uint32) {
+	t.mu.Lock()
+	c := t.state.scan(pid, nil)
+	t.mu.Unlock()
+	t.run(c)
 }
 
-func (t *Tracker) add(pid uint32) *Process {
-	if old := t.processes[pid]; old != nil {
-		t.remove(old)
-	}
-	p := &Process{PID: pid}
-	t.processes[pid] = p
-	return p
+// handle lets an event change what is known, and does what must be done because of it.
+func (t *Tracker) handle(e Event) {
+	t.mu.Lock()
+	commands := e.apply(&t.state)
+	t.mu.Unlock()
+	t.run(commands...)
 }
 
-// remove forgets a process at once.
-func (t *Tracker) remove(p *Process) {
-	t.dropMappings(p)
-	if t.processes[p.PID] == p {
-		delete(t.processes, p.PID)
-		if err := t.store.DeleteProcess(p.PID); err != nil {
-			t.note(err)
-		}
+// run runs commands, and those that come of them.
+func (t *Tracker) run(commands ...Command) {
+	for _, c := range commands {
+		t.handle(c.run(t))
 	}
 }
 
-func (t *Tracker) dropMappings(p *Process) {
-	t.settle(p)
-	t.drop(p.mappings)
-	p.mappings = nil
-	t.dropPrevious(p, len(p.previous))
-}
-
-// dropPrevious forgets the n oldest programs.
-func (t *Tracker) dropPrevious(p *Process, n int) {
-	for _, old := range p.previous[:n] {
-		t.drop(old.mappings)
-	}
-	p.previous = slices.Delete(p.previous, 0, n)
-}
-
-func (t *Tracker) drop(ms mappings) {
-	for _, m := range ms {
-		t.exes.release(m.exe)
-	}
-}
-
-func (t *Tracker) addMapping(p *Process, m procfs.Mapping, buildID string) {
-	if p.vm.holds(&m) {
-		if p.vm.code == nil {
-			p.vm.waiting = append(p.vm.waiting, m)
-		}
-		return
-	}
-	e := t.executable(p, m, buildID)
-	added := newMapping(m, e)
-	if e.isHotSpot() && added.exe != nil && p.vm.library == nil {
-		p.vm.library, p.vm.bias = e, added.bias
-	}
-	if added.exe == nil {
-		t.exes.release(e)
-	}
-	p.added, p.last = append(p.added, added), m
-}
-
-// executable returns what m maps, kept once more. Neighbours are often of one file,
-// and to find out which file one is costs system calls.
-func (t *Tracker) executable(p *Process, m procfs.Mapping, buildID string) *Executable {
-	if n := len(p.added); n > 0 && m.Inode != 0 && m.Inode == p.last.Inode && m.Dev == p.last.Dev && m.Path == p.last.Path {
-		if e := p.added[n-1].exe; e != nil {
-			t.exes.keep(e)
-			return e
-		}
-	}
-	e, fresh := t.exes.get(p.PID, m, buildID)
-	if fresh && e.Err != nil {
-		t.note(e.Err)
-	}
-	return e
-}
-
-// settle puts the mappings that were added among the others: many at once, for a
-// process may have ten thousand.
-func (t *Tracker) settle(p *Process) {
-	added := p.added
-	p.added = nil
-	for len(added) > 0 {
-		n := added.disjointPrefix()
-		at := slices.Clone(added[:n])
-		at.disjoint() // sorts them
-		p.mappings = p.mappings.overlay(at, t.exes.keep, t.exes.release)
-		added = added[n:]
-	}
+// flush publishes what has changed. It asks language runtimes for their code before.
+func (t *Tracker) flush() {
+	t.mu.Lock()
+	commands := append(t.state.attachments(time.Now()), t.state.interpretations(time.Now())...)
+	t.mu.Unlock()
+	t.run(commands...)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.publish(time.Now())
 }
 
 // Update runs f, which reports side-band records in order of time, and then
-// tells the store what has changed.
+// publishes what has changed.
 func (t *Tracker) Update(f func(*Batch)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	f(&Batch{t})
 	t.flush()
 }
@@ -266,150 +115,69 @@ func (t *Tracker) Update(f func(*Batch)) {
 // Batch takes side-band records.
 type Batch struct{ t *Tracker }
 
-// Map reports a new executable mapping. buildID may be "".
-func (b *Batch) Map(time uint64, pid uint32, m procfs.Mapping, buildID string) {
-	t := b.t
-	p := t.processes[pid]
-	if p == nil {
-		t.scan(pid) // finds this mapping too, unless the process has gone
-		if p = t.processes[pid]; p == nil {
-			p = t.add(pid)
-		}
-	}
-	if time < p.started {
-		return // of the program that ran before
-	}
-	old, ok := p.mappings.find(m.Start)
-	t.addMapping(p, m, buildID)
-	if ok && old.exe != p.added[len(p.added)-1].exe && (p.replaced.time == 0 || p.replaced.generation != 0) {
-		p.replaced = change{time: time}
-	}
-	t.touch(p)
+// Map reports a new executable mapping.
+func (b *Batch) Map(time uint64, pid uint32, m procfs.Mapping) {
+	b.t.handle(mapped{time: time, pid: pid, mapping: m})
 }
 
 // Exec reports that a process has started a new program, called comm.
-func (b *Batch) Exec(time uint64, pid uint32, comm string) {
-	p := b.t.processes[pid]
-	if p == nil {
-		p = b.t.add(pid)
-	}
-	b.t.settle(p)
-	if len(p.mappings) > 0 {
-		if len(p.previous) == 0 {
-			b.t.replaced = append(b.t.replaced, p)
-		}
-		b.t.dropPrevious(p, max(0, len(p.previous)+1-maxPrevious))
-		p.previous = append(p.previous, program{time, p.mappings})
-		p.mappings = nil
-	}
-	p.rename(time, comm)
-	p.started, p.generation, p.relative, p.ignored, p.replaced = time, 0, 0, false, change{}
-	p.vm = virtualMachine{}
-	b.t.touch(p)
-}
+func (b *Batch) Exec(time uint64, pid uint32, comm string) { b.t.handle(execed{time, pid, comm}) }
 
 // Comm reports that a process has a new name.
-func (b *Batch) Comm(time uint64, pid uint32, comm string) {
-	if p := b.t.processes[pid]; p != nil && time >= p.started {
-		p.rename(time, comm)
-	}
-}
+func (b *Batch) Comm(time uint64, pid uint32, comm string) { b.t.handle(renamed{time, pid, comm}) }
 
 // Fork reports a new process, which has what its parent has.
 func (b *Batch) Fork(time uint64, parent, pid uint32) {
-	t := b.t
-	if p := t.processes[pid]; p != nil && p.started > time {
-		return // it has executed a program since
-	}
-	from := t.processes[parent]
-	if from == nil {
-		if from = t.scan(parent); from == nil {
-			t.scan(pid)
-			return
-		}
-	}
-	t.settle(from)
-	p := t.add(pid)
-	p.comm, p.started, p.relative = from.comm, time, parent
-	p.mappings = slices.Clone(from.mappings)
-	p.vm = virtualMachine{library: from.vm.library, bias: from.vm.bias, code: from.vm.code, failed: from.vm.failed}
-	for _, m := range p.mappings {
-		t.exes.keep(m.exe)
-	}
-	t.touch(p)
+	b.t.handle(forked{time: time, parent: parent, pid: pid})
 }
 
 // Exit reports the end of a process. It is kept until Reap, for samples that are
 // still to be read.
-func (b *Batch) Exit(time uint64, pid uint32) {
-	p := b.t.processes[pid]
-	if p == nil || p.started > time || p.ended != 0 {
-		return
-	}
-	p.ended = time
-	b.t.ended = append(b.t.ended, p)
-}
+func (b *Batch) Exit(time uint64, pid uint32) { b.t.handle(exited{time, pid}) }
 
-// Lost reports that records were lost: everything is read anew.
+// Lost reports that records were lost: everything is read again.
 func (b *Batch) Lost() {
-	pids, err := b.t.fs.PIDs()
+	alive, err := b.t.fs.PIDs()
 	if err != nil {
 		b.t.note(fmt.Errorf("list processes: %w", err))
 		return
 	}
-	alive := map[uint32]bool{}
-	for _, pid := range pids {
-		alive[pid] = true
-		b.t.scan(pid)
-	}
-	for pid, p := range b.t.processes {
-		if !alive[pid] && p.ended == 0 {
-			p.ended = 1
-			b.t.ended = append(b.t.ended, p)
-		}
-	}
-}
-
-func (p *Process) rename(time uint64, comm string) {
-	if comm == p.comm {
-		return
-	}
-	p.before, p.renamed, p.comm = p.comm, time, comm
+	b.t.handle(recordsLost{alive})
 }
 
 // Reap forgets the processes that ended before a time, and returns their PIDs; and
 // the mappings of programs that were replaced before it. Call it a few times a second:
-// it tells the store what has changed and was put off, too.
+// it publishes what was put off, too.
 func (t *Tracker) Reap(before uint64) []uint32 {
 	t.exes.checkCode()
+	t.run(t.followFiles()...)
+	for _, pid := range t.exes.takeSlow(time.Now()) {
+		if t.alive(pid) {
+			t.scan(pid)
+		}
+	}
+	t.flush()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.flush()
-	t.replaced = slices.DeleteFunc(t.replaced, func(p *Process) bool {
-		old := slices.IndexFunc(p.previous, func(r program) bool { return r.until >= before })
-		if old >= 0 {
-			t.dropPrevious(p, old)
-			return false
-		}
-		t.dropPrevious(p, len(p.previous))
-		return true
-	})
-	var gone []uint32
-	t.ended = slices.DeleteFunc(t.ended, func(p *Process) bool {
-		if p.ended >= before {
-			return false
-		}
-		t.remove(p)
-		gone = append(gone, p.PID)
-		return true
-	})
+	gone := t.state.reap(before)
+	t.publish(time.Now())
 	return gone
 }
 
-// Sweep drops the executables that nobody has mapped for the given time, and
-// returns their IDs; and the pages of rows that no walk has wanted for a while.
-func (t *Tracker) Sweep(idle time.Duration) []uint32 {
+// alive reports whether a process is known and has not ended.
+func (t *Tracker) alive(pid uint32) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.state.processes[pid]
+	return p != nil && p.ended == 0
+}
+
+// Sweep drops the executables that nobody has mapped for the given time, and the
+// pages of rows that no walk has wanted for a while. It returns the IDs of those
+// executables, and of others whose names may be better now, to be forgotten.
+func (t *Tracker) Sweep(idle time.Duration) []unwind.ExeID {
 	t.store.EvictUnused(pageRest)
+	t.sweepInterpreters(time.Now())
 	return t.exes.sweep(time.Now().Add(-idle))
 }
 
@@ -421,9 +189,9 @@ const pageRest = time.Minute
 func (t *Tracker) Ignore(pid uint32, ignore bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if p := t.processes[pid]; p != nil && p.ignored != ignore {
+	if p := t.state.processes[pid]; p != nil && p.ignored != ignore {
 		p.ignored = ignore
-		t.push(p)
+		t.push(p, time.Now())
 	}
 }
 
@@ -431,49 +199,21 @@ func (t *Tracker) Ignore(pid uint32, ignore bool) {
 func (t *Tracker) IgnoreNone() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, p := range t.processes {
+	for _, p := range t.state.processes {
 		if p.ignored {
 			p.ignored = false
-			t.push(p)
+			t.push(p, time.Now())
 		}
 	}
 }
 
-// Comm returns the name that a process had at a time, and whether the process
-// is known.
-func (t *Tracker) Comm(pid uint32, time uint64) (string, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	p := t.processes[pid]
-	switch {
-	case p == nil:
-		return "", false
-	case p.renamed > time && p.before != "":
-		return p.before, true
-	}
-	return p.comm, true
-}
-
-// Stale reports whether mappings of the given generation are not those that the
-// process had at a time: it had started another program by then, or put another file
-// where there was one.
-func (t *Tracker) Stale(pid uint32, time uint64, generation uint32) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	p := t.processes[pid]
-	if p == nil || generation == 0 {
-		return false
-	}
-	return p.started != 0 && time >= p.started && generation < p.generation || p.replaced.after(time, generation)
-}
-
 // Executable returns an executable by its ID, nil when it has been swept.
-func (t *Tracker) Executable(id uint32) *Executable { return t.exes.byNumber(id) }
+func (t *Tracker) Executable(id unwind.ExeID) *Executable { return t.exes.byNumber(id) }
 
 // Counts returns the number of processes and executables known.
 func (t *Tracker) Counts() (processes, executables int) {
 	t.mu.Lock()
-	processes = len(t.processes)
+	processes = len(t.state.processes)
 	t.mu.Unlock()
 	t.exes.mu.Lock()
 	defer t.exes.mu.Unlock()

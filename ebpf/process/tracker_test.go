@@ -16,8 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/integration/need"
 )
 
 // memoryStore is a Store in this process's memory.
@@ -86,6 +89,17 @@ func (s *memoryStore) DropPage(d unwind.Directory, page uint64) {
 	delete(s.pages[d], page)
 }
 
+func (s *memoryStore) AddInterpreter(*runtime.Spec) (number uint16, id uint32, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next++
+	return uint16(s.next), s.next, nil
+}
+
+func (s *memoryStore) RemoveInterpreter(uint16) {}
+
+func (s *memoryStore) SetProgram(unwind.Program, uint16) error { return nil }
+
 func (s *memoryStore) EvictUnused(time.Duration) {}
 
 func (s *memoryStore) RemoveDirectory(d unwind.Directory) {
@@ -104,13 +118,14 @@ func (s *memoryStore) process(pid uint32) (unwind.Process, bool) {
 func newTracker(t *testing.T, fs procfs.FS) (*Tracker, *memoryStore) {
 	t.Helper()
 	store := newMemoryStore()
-	tracker := NewTracker(store, fs)
+	tracker := NewTracker(store, fs, &filework.Pool{}, nil)
 	t.Cleanup(tracker.Close)
 	return tracker, store
 }
 
 // TestScan looks at a real process: this one.
 func TestScan(t *testing.T) {
+	need.Tools(t, "readelf")
 	tracker, store := newTracker(t, procfs.Default)
 	if err := tracker.Scan(); err != nil {
 		t.Fatal(err)
@@ -121,7 +136,8 @@ func TestScan(t *testing.T) {
 		t.Fatalf("this process has mappings %+v", p.Mappings)
 	}
 	addr := uint64(reflect.ValueOf(TestScan).Pointer())
-	exe, vaddr := tracker.Space(pid, math.MaxUint64).Locate(addr)
+	view := tracker.At(pid, math.MaxUint64)
+	exe, vaddr := view.Locate(addr)
 	e := tracker.Executable(exe)
 	if e == nil {
 		t.Fatalf("address 0x%x lies in executable %d, which is not known", addr, exe)
@@ -140,8 +156,9 @@ func TestScan(t *testing.T) {
 	if strings.Contains(string(out), "EXEC") && vaddr != addr {
 		t.Errorf("address 0x%x of a program that is linked where it is mapped has ELF address 0x%x", addr, vaddr)
 	}
-	if comm, ok := tracker.Comm(pid, 0); !ok || !strings.HasPrefix(filepath.Base(self), comm) {
-		t.Errorf("this process is called %q, %v, its program is %s", comm, ok, self)
+	view = tracker.At(pid, 0)
+	if comm := view.Comm(); comm == "" || !strings.HasPrefix(filepath.Base(self), comm) {
+		t.Errorf("this process is called %q, its program is %s", comm, self)
 	}
 	if e, err := tracker.Executable(exe).Open(); err != nil {
 		t.Error(err)
@@ -189,7 +206,8 @@ func TestPagesAreBuiltWhenWalksWantThem(t *testing.T) {
 		t.Errorf("pages %v of libc are resident before any walk", pages)
 	}
 	addr := (m.Start + m.End) / 2
-	if rule, outcome := tracker.Space(pid, math.MaxUint64).Rule(addr); outcome != unwind.Unset || rule.CFA == unwind.CFANone {
+	view := tracker.At(pid, math.MaxUint64)
+	if rule, outcome := view.Rule(addr); outcome != unwind.Unset || rule.CFA == unwind.CFANone {
 		t.Errorf("the rule at 0x%x is %v, outcome %v", addr, rule, outcome)
 	}
 	if pages, want := resident(), m.Directory.Page(addr-m.Bias); !slices.Equal(pages, []uint64{want}) {
@@ -197,7 +215,7 @@ func TestPagesAreBuiltWhenWalksWantThem(t *testing.T) {
 	}
 }
 
-// fakeProc is a /proc with two processes and no files behind their mappings.
+// fakeProc is a /proc with two processes and mappings of no files.
 func fakeProc(t *testing.T) procfs.FS {
 	t.Helper()
 	dir := t.TempDir()
@@ -234,7 +252,7 @@ func TestLifeOfAProcess(t *testing.T) {
 
 	tracker.Update(func(b *Batch) {
 		b.Fork(100, 11, 20)
-		b.Map(110, 20, jit(0x5000), "")
+		b.Map(110, 20, jit(0x5000))
 	})
 	child, _ := store.process(20)
 	if got, want := ranges(child), []uint64{0x1000, 0x3000, 0x5000}; !slices.Equal(got, want) {
@@ -246,8 +264,8 @@ func TestLifeOfAProcess(t *testing.T) {
 
 	tracker.Update(func(b *Batch) {
 		b.Exec(200, 20, "prog")
-		b.Map(150, 20, jit(0x7000), "") // late news from before
-		b.Map(210, 20, jit(0x9000), "")
+		b.Map(150, 20, jit(0x7000)) // late news from before
+		b.Map(210, 20, jit(0x9000))
 		b.Fork(100, 11, 20) // later still
 	})
 	program, _ := store.process(20)
@@ -257,18 +275,19 @@ func TestLifeOfAProcess(t *testing.T) {
 	if program.SameProgramAs != 0 {
 		t.Errorf("new program is held for that of %d", program.SameProgramAs)
 	}
-	if before, _ := tracker.Comm(20, 199); before != "init11" {
+	at := func(time uint64) *View { v := tracker.At(20, time); return &v }
+	if before := at(199).Comm(); before != "init11" {
 		t.Errorf("before it started prog, the child was called %q, want init11", before)
 	}
-	if after, _ := tracker.Comm(20, 201); after != "prog" {
+	if after := at(201).Comm(); after != "prog" {
 		t.Errorf("the child is called %q, want prog", after)
 	}
 	for time, want := range map[uint64]bool{199: true, 201: false} {
-		if rule, outcome := tracker.Space(20, time).Rule(0x3500); (outcome == unwind.Unset) != want {
+		if rule, outcome := at(time).Rule(0x3500); (outcome == unwind.Unset) != want {
 			t.Errorf("at %d, 0x3500 has rule %v, %v; it was mapped in the first program", time, rule, outcome)
 		}
 	}
-	if !tracker.Stale(20, 205, child.Generation) || tracker.Stale(20, 205, program.Generation) || tracker.Stale(20, 150, child.Generation) {
+	if !at(205).Stale(child.Generation) || at(205).Stale(program.Generation) || at(150).Stale(child.Generation) {
 		t.Error("only a sample of the new program unwound by the old one's mappings is stale")
 	}
 
@@ -292,12 +311,13 @@ func TestPrograms(t *testing.T) {
 	tracker.Update(func(b *Batch) {
 		for i := range uint64(3) {
 			b.Exec(100*(i+1), 20, "prog")
-			b.Map(100*(i+1)+1, 20, jit(0x1000*(i+1)), "")
+			b.Map(100*(i+1)+1, 20, jit(0x1000*(i+1)))
 		}
 	})
 	mappedAt := func(addr uint64) (times []uint64) {
 		for _, time := range []uint64{150, 250, 350} {
-			if _, outcome := tracker.Space(20, time).Rule(addr); outcome == unwind.Unset {
+			view := tracker.At(20, time)
+			if _, outcome := view.Rule(addr); outcome == unwind.Unset {
 				times = append(times, time)
 			}
 		}
@@ -369,7 +389,7 @@ func TestIgnore(t *testing.T) {
 }
 
 // TestReplacedMapping: what was walked by the mappings of before is stale once another
-// file has come to a place that had one, until the store has been told.
+// file has come to a place that had one, until the store has got it.
 func TestReplacedMapping(t *testing.T) {
 	const start = 0x10_0000_0000
 	tracker, store := newTracker(t, procfs.Default)
@@ -385,7 +405,10 @@ func TestReplacedMapping(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := f.TextSegments()[0]
-		return procfs.Mapping{Start: at, End: at + s.Filesz&^4095 + 4096, Offset: s.Offset &^ 4095, Inode: st.Ino, Path: path}
+		return procfs.Mapping{
+			Start: at, End: at + s.Filesz&^4095 + 4096, Offset: s.Offset &^ 4095,
+			Dev: st.Dev, Inode: st.Ino, Path: path,
+		}
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -393,23 +416,141 @@ func TestReplacedMapping(t *testing.T) {
 	}
 	tracker.Update(func(b *Batch) {
 		b.Exec(100, pid, "self")
-		b.Map(110, pid, mapOf(self, start), "")
-		b.Map(120, pid, mapOf(self, start+1<<32), "")
+		b.Map(110, pid, mapOf(self, start))
+		b.Map(120, pid, mapOf(self, start+1<<32))
 	})
 	first, _ := store.process(pid)
-	if tracker.Stale(pid, 200, first.Generation) {
+	stale := func(time uint64, generation uint32) bool { v := tracker.At(pid, time); return v.Stale(generation) }
+	if stale(200, first.Generation) {
 		t.Fatal("stale without a change")
 	}
-	tracker.Update(func(b *Batch) { b.Map(300, pid, mapOf("/bin/sh", start), "") })
+	tracker.Update(func(b *Batch) { b.Map(300, pid, mapOf("/bin/sh", start)) })
 	second, _ := store.process(pid)
-	tracker.Update(func(b *Batch) { b.Map(400, pid, mapOf("/bin/sh", start+2<<32), "") })
+	tracker.Update(func(b *Batch) { b.Map(400, pid, mapOf("/bin/sh", start+2<<32)) })
 	for _, s := range []struct {
 		time       uint64
 		generation uint32
 		stale      bool
-	}{{299, first.Generation, false}, {301, first.Generation, true}, {301, second.Generation, false}, {401, second.Generation, false}} {
-		if got := tracker.Stale(pid, s.time, s.generation); got != s.stale {
+	}{
+		{299, first.Generation, false}, {301, first.Generation, true},
+		{301, second.Generation, false}, {401, second.Generation, false},
+	} {
+		if got := stale(s.time, s.generation); got != s.stale {
 			t.Errorf("at %d, by generation %d: stale is %v", s.time, s.generation, got)
 		}
+	}
+}
+
+// TestMemoryForCode: memory that a Java VM may put code in comes to a place that had a
+// mapping, as when the VM commits more of what it had reserved.
+func TestMemoryForCode(t *testing.T) {
+	tracker, _ := newTracker(t, procfs.Default)
+	pid := uint32(os.Getpid())
+	memory := procfs.Mapping{Start: 0x10_0000_0000, End: 0x10_0010_0000}
+	tracker.Update(func(b *Batch) {
+		b.Exec(100, pid, "java")
+		b.Map(110, pid, memory)
+	})
+	vm := &attachment{exe: &Executable{}, tried: time.Now().Add(time.Hour)} // not looked for in this test
+	tracker.state.processes[pid].attached = []*attachment{vm}
+	tracker.Update(func(b *Batch) { b.Map(120, pid, memory) })
+	if !slices.Contains(vm.waiting, memory) {
+		t.Errorf("%+v waits for the VM, not the memory it may use", vm.waiting)
+	}
+}
+
+// TestErrorsNameTheFile: what is wrong with a file is reported once, wherever it is mapped and
+// however often it was written to.
+func TestErrorsNameTheFile(t *testing.T) {
+	tracker, _ := newTracker(t, procfs.Default)
+	path := filepath.Join(t.TempDir(), "jit-1.dump")
+	for i := range 3 {
+		if err := os.WriteFile(path, []byte(strings.Repeat("no program ", 10*(i+1))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		mapped, err := unix.Mmap(int(file.Fd()), 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Munmap(mapped)
+		if err := tracker.Scan(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var about []string
+	for text := range tracker.Errors() {
+		if strings.Contains(text, path) || strings.Contains(text, "map_files") {
+			about = append(about, text)
+		}
+	}
+	if len(about) != 1 || !strings.HasPrefix(about[0], "open ELF "+path+": ") {
+		t.Errorf("%q", about)
+	}
+}
+
+// slowRuntime is a language whose only runtime is any file, and does not answer until it may.
+type slowRuntime struct{ asked, mayAnswer chan bool }
+
+func (s slowRuntime) Detect(string, *elffile.File) runtime.Library { return s }
+
+func (s slowRuntime) Attach(runtime.Process) (runtime.Code, error) {
+	s.asked <- true
+	<-s.mayAnswer
+	return nil, runtime.ErrUnknown
+}
+
+// TestReadersDoNotWait: while a process is asked for the code of its runtime, which may take
+// long, samples of all processes are understood.
+func TestReadersDoNotWait(t *testing.T) {
+	slow := slowRuntime{make(chan bool), make(chan bool)}
+	tracker := NewTracker(newMemoryStore(), procfs.FS{Root: t.TempDir()}, &filework.Pool{}, []runtime.Language{slow})
+	t.Cleanup(tracker.Close)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := uint32(os.Getpid())
+	updated, read := make(chan bool), make(chan bool)
+	go func() {
+		tracker.Update(func(b *Batch) {
+			b.Exec(100, pid, "slow")
+			b.Map(110, pid, mappedAs(t, self, textAt))
+			b.Map(110, pid, procfs.Mapping{Start: 0x1000, End: 0x2000})
+		})
+		close(updated)
+	}()
+	<-slow.asked
+	go func() {
+		if view := tracker.At(pid, 200); view.Comm() != "slow" {
+			t.Errorf("the process is called %q", view.Comm())
+		}
+		close(read)
+	}()
+	select {
+	case <-read:
+	case <-time.After(20 * time.Second):
+		t.Error("a reader waits for the runtime")
+	}
+	close(slow.mayAnswer)
+	<-updated
+	if view := tracker.At(pid, 200); len(view.mappings) != 2 {
+		t.Errorf("the process has mappings %+v, want the memory that waited as well", view.mappings)
+	}
+}
+
+// TestAtAllocatesNothing: every sample looks its process up.
+func TestAtAllocatesNothing(t *testing.T) {
+	tracker, _ := newTracker(t, fakeProc(t))
+	if err := tracker.Scan(); err != nil {
+		t.Fatal(err)
+	}
+	var view View
+	if n := testing.AllocsPerRun(1000, func() { view = tracker.At(11, 1) }); n > 0 || len(view.mappings) != 2 {
+		t.Errorf("%v allocations for a view of %d mappings", n, len(view.mappings))
 	}
 }

@@ -10,20 +10,22 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// vdsoPath is what the kernel calls the code that it maps into every process.
-const vdsoPath = "[vdso]"
-
 // openVDSO reads the vdso from this process's own memory: it is the same one
 // everywhere.
-func openVDSO() *Executable {
-	image, err := readVDSO()
+func openVDSO() (*Executable, *image) {
+	e := &Executable{Path: procfs.VDSO}
+	content, err := readVDSO()
 	if err != nil {
-		return &Executable{Path: vdsoPath, Err: fmt.Errorf("read vdso: %w", err)}
+		e.Err = fmt.Errorf("read vdso: %w", err)
+		return e, newImage(e, nil)
 	}
-	// More than its segment may be mapped: on arm64, two pages of which it fills half of one.
-	e := &Executable{Path: vdsoPath, mapped: uint64(len(image))}
-	e.elf, e.Err = elffile.New(bytes.NewReader(image))
-	return e
+	file, err := elffile.New(bytes.NewReader(content))
+	if e.Err = err; err == nil {
+		e.BuildID = file.BuildID()
+	}
+	i := newImage(e, file)
+	i.mapped = uint64(len(content)) // more than its segment: on arm64, two pages of which it fills half of one
+	return e, i
 }
 
 func readVDSO() ([]byte, error) {
@@ -37,7 +39,7 @@ func readVDSO() ([]byte, error) {
 	}
 	defer mem.Close()
 	for _, m := range mappings {
-		if m.Path == vdsoPath {
+		if m.Path == procfs.VDSO {
 			image := make([]byte, m.End-m.Start)
 			_, err := mem.ReadAt(image, int64(m.Start))
 			return image, err

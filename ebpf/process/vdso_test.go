@@ -11,17 +11,15 @@ import (
 // tables. Where signal handlers return to is in it on arm64.
 func TestVDSODirectory(t *testing.T) {
 	tracker, _ := newTracker(t, procfs.Default)
-	p := tracker.scan(uint32(os.Getpid()))
-	if p == nil {
-		t.Fatal("this process has no mappings")
-	}
-	tracker.settle(p)
-	for _, m := range p.mappings {
-		if m.exe == nil || m.exe.Path != vdsoPath {
+	pid := uint32(os.Getpid())
+	tracker.scan(pid)
+	for _, m := range tracker.At(pid, 0).mappings {
+		if m.exe == nil || m.exe.Path != procfs.VDSO {
 			continue
 		}
 		if u := m.forUnwinder(); u.Directory.Pages == 0 {
-			t.Errorf("mapping 0x%x to 0x%x has no directory, the executable has %+v", m.start, m.end, m.exe.directory)
+			has := m.exe.image.Load().directory
+			t.Errorf("mapping 0x%x to 0x%x has no directory, the executable has %+v", m.start, m.end, has)
 		}
 		return
 	}

@@ -26,7 +26,7 @@ func (f FS) Cgroup(pid uint32) ([]string, error) {
 
 // Cgroups reads control groups as process 1 sees them. In a container with a
 // cgroup namespace of its own, as runtimes make them with cgroup v2, the paths of
-// /proc/PID/cgroup are cut off at the container: what runs beside us is
+// /proc/PID/cgroup are cut off at the container: what runs next to us is
 // 0::/../ID, and the processes of our own container are 0::/, whatever its ID is
 // (cgroup_namespaces(7)). It is safe for concurrent use.
 type Cgroups struct {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/integration/need"
 )
 
 func TestCgroupsOfOurOwnNamespace(t *testing.T) {
@@ -32,9 +34,7 @@ func TestCgroupsOfOurOwnNamespace(t *testing.T) {
 // namespace of its own, as a profiler in a container is; the process's stands for
 // the host's.
 func TestCgroupsFromPrivateNamespace(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to make a cgroup namespace")
-	}
+	need.Root(t)
 	self := uint32(os.Getpid())
 	want, err := Default.Cgroup(self)
 	require.NoError(t, err)

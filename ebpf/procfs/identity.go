@@ -5,6 +5,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Identity returns the PID that a process has in its own PID namespace, and its
@@ -39,4 +41,24 @@ func (f FS) Identity(pid uint32) (inner, uid uint32, err error) {
 func number(text string) (uint32, error) {
 	n, err := strconv.ParseUint(text, 10, 32)
 	return uint32(n), err
+}
+
+// Owner returns the effective user ID of a process, 0 if it is gone. It reads no file:
+// the directory of a process belongs to its user, unless that process is not dumpable.
+func (f FS) Owner(pid uint32) uint32 {
+	var stat unix.Stat_t
+	if unix.Stat(f.path(pid, ""), &stat) != nil {
+		return 0
+	}
+	return stat.Uid
+}
+
+// MountNamespace names the mount namespace of a process, "mnt:[4026531841]", or the
+// process itself if that is not known.
+func (f FS) MountNamespace(pid uint32) string {
+	name, err := os.Readlink(f.path(pid, "/ns/mnt"))
+	if err != nil {
+		return "process " + strconv.FormatUint(uint64(pid), 10)
+	}
+	return name
 }

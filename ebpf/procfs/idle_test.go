@@ -12,7 +12,8 @@ import (
 func TestIdleTimes(t *testing.T) {
 	dir := t.TempDir()
 	// The example of proc_stat(5), with a second CPU.
-	stat := "cpu  10132153 290696 3084719 46828483 16683 0 25195 0 175628 0\ncpu0 1393280 32966 572056 13343292 6130 0 17875 0 23933 0\ncpu12 1 2 3 4 5 0 0 0 0 0\nctxt 1\n"
+	stat := "cpu  10132153 290696 3084719 46828483 16683 0 25195 0 175628 0\ncpu0 1393280 32966 572056 13343292 6130 0 " +
+		"17875 0 23933 0\ncpu12 1 2 3 4 5 0 0 0 0 0\nctxt 1\n"
 	if err := os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o644); err != nil {
 		t.Fatal(err)
 	}

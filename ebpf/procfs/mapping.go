@@ -37,8 +37,10 @@ type Mapping struct {
 	Offset     uint64 // of Start in the file
 	Perms      Perms
 	Deleted    bool   // the file has no name any more
+	Shortened  bool   // of Path only the last element is there, see MaxPaths
 	Dev        uint64 // device of the file, as unix.Mkdev; on some file systems (btrfs, overlayfs) not what stat says
 	Inode      uint64 // 0 if no file
+	Generation uint64 // of the inode, as perf's records have it; /proc does not
 	// Path is the file's path in the process's mount namespace, or a name in
 	// brackets, or empty for anonymous memory. Line feeds are decoded and the
 	// mark of a deleted file is cut off. The kernel writes a line feed as \012

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,16 +15,22 @@ import (
 // Mappings returns all mappings of a process in the order of their addresses.
 // Threads of kernel origin and zombies have none.
 func (f FS) Mappings(pid uint32) ([]Mapping, error) {
-	return f.mappings(pid, func(Perms) bool { return true })
+	return mappings(f.path(pid, "/maps"), func(Perms) bool { return true })
+}
+
+// SelfMappings returns all mappings of this process, whatever its PID is where the
+// file system was mounted.
+func (f FS) SelfMappings() ([]Mapping, error) {
+	return mappings(f.root()+"/self/maps", func(Perms) bool { return true })
 }
 
 // ExecMappings returns the executable mappings of a process, see Mappings.
 func (f FS) ExecMappings(pid uint32) ([]Mapping, error) {
-	return f.mappings(pid, func(p Perms) bool { return p&Exec != 0 })
+	return mappings(f.path(pid, "/maps"), func(p Perms) bool { return p&Exec != 0 })
 }
 
-func (f FS) mappings(pid uint32, keep func(Perms) bool) ([]Mapping, error) {
-	file, err := os.Open(f.path(pid, "/maps"))
+func mappings(path string, keep func(Perms) bool) ([]Mapping, error) {
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -35,18 +42,23 @@ func (f FS) mappings(pid uint32, keep func(Perms) bool) ([]Mapping, error) {
 	return mappings, nil
 }
 
-// errMalformed tells that a line of /proc/PID/maps is not as proc(5) says.
+// errMalformed says that a line of /proc/PID/maps is not as proc(5) says.
 var errMalformed = errors.New("malformed line")
 
 // maxLine is longer than any line of /proc/PID/maps: a path has at most 4,096
 // bytes, each shown as up to four.
 const maxLine = 32 << 10
 
+// MaxPaths bounds the bytes of the paths of one process: 65,530 mappings of files
+// with long names would take 256 MiB. Of further paths only the last element is kept.
+const MaxPaths = 8 << 20
+
 // parseMaps parses the content of /proc/PID/maps. It allocates for the result
 // only, and paths of neighbouring mappings of one file share their memory.
 func parseMaps(r io.Reader, keep func(Perms) bool) ([]Mapping, error) {
 	var mappings []Mapping
 	var rawPath []byte // of the last mapping kept
+	paths := 0         // bytes of all of them
 	lines := bufio.NewReaderSize(r, maxLine)
 	for {
 		line, err := lines.ReadSlice('\n')
@@ -57,10 +69,14 @@ func parseMaps(r io.Reader, keep func(Perms) bool) ([]Mapping, error) {
 			}
 			if keep(m.Perms) {
 				if n := len(mappings); n > 0 && bytes.Equal(path, rawPath) {
-					m.Path, m.Deleted = mappings[n-1].Path, mappings[n-1].Deleted
+					last := &mappings[n-1]
+					m.Path, m.Deleted, m.Shortened = last.Path, last.Deleted, last.Shortened
 				} else {
 					m.Path, m.Deleted = decodePath(path)
 					rawPath = append(rawPath[:0], path...)
+					if paths += len(m.Path); paths > MaxPaths {
+						m.Path, m.Shortened = shortened(m.Path), true
+					}
 				}
 				mappings = append(mappings, m)
 			}
@@ -75,6 +91,14 @@ func parseMaps(r io.Reader, keep func(Perms) bool) ([]Mapping, error) {
 			return nil, err
 		}
 	}
+}
+
+// shortened returns the last element of an absolute path, below "/...".
+func shortened(path string) string {
+	if i := strings.LastIndexByte(path, '/'); i > 0 {
+		return "/..." + path[i:]
+	}
+	return path
 }
 
 // parseLine parses "start-end perms offset major:minor inode path" and returns

@@ -3,6 +3,7 @@ package procfs
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -11,10 +12,18 @@ import (
 // Cwd returns the working directory of a process as the process sees it.
 func (f FS) Cwd(pid uint32) (string, error) { return os.Readlink(f.path(pid, "/cwd")) }
 
-// Cmdline returns the arguments of a process joined with spaces, as it shows them:
-// a process may overwrite them. Kernel threads have none.
+// MaxCmdline bounds what is read of the arguments of a process, which may be 6 MiB.
+const MaxCmdline = 64 << 10
+
+// Cmdline returns the arguments of a process joined with spaces, as it shows them, up to
+// MaxCmdline: a process may overwrite them. Kernel threads have none.
 func (f FS) Cmdline(pid uint32) (string, error) {
-	b, err := os.ReadFile(f.path(pid, "/cmdline"))
+	file, err := os.Open(f.path(pid, "/cmdline"))
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, MaxCmdline))
 	if err != nil {
 		return "", err
 	}

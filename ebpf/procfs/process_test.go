@@ -1,6 +1,8 @@
 package procfs
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -8,9 +10,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/need"
 )
 
 func TestProcess(t *testing.T) {
+	need.Tools(t, "ps")
 	self := uint32(os.Getpid())
 	uid, err := Default.UID(self)
 	require.NoError(t, err)
@@ -41,4 +46,36 @@ func TestUIDOfForeignStatus(t *testing.T) {
 		_, err := FS{Root: root}.UID(1)
 		require.Error(t, err, status)
 	}
+}
+
+// A process may have megabytes of arguments, and tens of thousands of mappings of files
+// with long paths.
+func TestBounds(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.Mkdir(root+"/1", 0o755))
+	require.NoError(t, os.WriteFile(root+"/1/cmdline", bytes.Repeat([]byte("a\x00"), MaxCmdline), 0o644))
+	cmdline, err := FS{Root: root}.Cmdline(1)
+	require.NoError(t, err)
+	require.Len(t, cmdline, MaxCmdline-1)
+
+	var maps strings.Builder
+	long := strings.Repeat("/"+strings.Repeat("x", 250), 16)
+	const count = 65_530
+	for i := range count {
+		fmt.Fprintf(&maps, "%x-%x r-xp 00000000 08:01 %d %s/%d\n", 4096*(2*i+1), 4096*(2*i+2), i+1, long, i)
+	}
+	require.NoError(t, os.WriteFile(root+"/1/maps", []byte(maps.String()), 0o644))
+	mappings, err := FS{Root: root}.ExecMappings(1)
+	require.NoError(t, err)
+	require.Len(t, mappings, count)
+	bytes := 0
+	for _, m := range mappings {
+		bytes += len(m.Path)
+	}
+	require.LessOrEqual(t, bytes, MaxPaths+256*count)
+	require.True(t, mappings[count-1].HasFile())
+	require.Equal(t, long+"/0", mappings[0].Path)
+	require.Equal(t, "/.../65529", mappings[count-1].Path)
+	require.False(t, mappings[0].Shortened)
+	require.True(t, mappings[count-1].Shortened)
 }

@@ -4,7 +4,7 @@
 //
 // A process may end at any moment. Reads of one that has gone return an error
 // for which errors.Is(err, fs.ErrNotExist) or errors.Is(err, syscall.ESRCH)
-// holds; Gone tells both.
+// holds; Gone reports both.
 package procfs
 
 import (
@@ -38,7 +38,7 @@ func (f FS) path(pid uint32, name string) string {
 	return f.root() + "/" + strconv.FormatUint(uint64(pid), 10) + name
 }
 
-// Gone reports whether err tells that the process, or what was asked of it, does
+// Gone reports whether err says that the process, or what was asked of it, does
 // not exist any more.
 func Gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)

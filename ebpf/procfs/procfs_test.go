@@ -28,15 +28,21 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
 `
 
 var parsedMaps = []Mapping{
-	{Start: 0x55d0c0a00000, End: 0x55d0c0a21000, Perms: Read, Dev: unix.Mkdev(0xfe, 1), Inode: 1234, Path: "/usr/bin/with space"},
-	{Start: 0x55d0c0a21000, End: 0x55d0c0a30000, Offset: 0x21000, Perms: Read | Exec, Dev: unix.Mkdev(0xfe, 1), Inode: 1234, Path: "/usr/bin/with space"},
+	{Start: 0x55d0c0a00000, End: 0x55d0c0a21000, Perms: Read, Dev: unix.Mkdev(0xfe, 1), Inode: 1234,
+		Path: "/usr/bin/with space"},
+	{Start: 0x55d0c0a21000, End: 0x55d0c0a30000, Offset: 0x21000, Perms: Read | Exec, Dev: unix.Mkdev(0xfe, 1),
+		Inode: 1234, Path: "/usr/bin/with space"},
 	{Start: 0x55d0c1c00000, End: 0x55d0c1c21000, Perms: Read | Write, Path: "[heap]"},
-	{Start: 0x7f0000000000, End: 0x7f0000001000, Perms: Read | Exec, Dev: unix.Mkdev(0, 1), Inode: 77, Path: "/memfd:jit", Deleted: true},
+	{Start: 0x7f0000000000, End: 0x7f0000001000, Perms: Read | Exec, Dev: unix.Mkdev(0, 1), Inode: 77,
+		Path: "/memfd:jit", Deleted: true},
 	{Start: 0x7f0000001000, End: 0x7f0000002000, Perms: Read | Write | Exec},
-	{Start: 0x7f0000002000, End: 0x7f0000003000, Offset: 0x1000, Perms: Read | Exec | Shared, Dev: unix.Mkdev(0x103, 0x100005), Inode: 1<<64 - 1, Path: "/tmp/new\nline", Deleted: true},
-	{Start: 0x7f0000003000, End: 0x7f0000004000, Perms: Read | Write | Shared, Dev: unix.Mkdev(0, 1), Inode: 1024, Path: "/dev/zero", Deleted: true},
+	{Start: 0x7f0000002000, End: 0x7f0000003000, Offset: 0x1000, Perms: Read | Exec | Shared,
+		Dev: unix.Mkdev(0x103, 0x100005), Inode: 1<<64 - 1, Path: "/tmp/new\nline", Deleted: true},
+	{Start: 0x7f0000003000, End: 0x7f0000004000, Perms: Read | Write | Shared, Dev: unix.Mkdev(0, 1), Inode: 1024,
+		Path: "/dev/zero", Deleted: true},
 	{Start: 0x7f0000004000, End: 0x7f0000005000, Path: "//anon"},
-	{Start: 0x7f0000005000, End: 0x7f0000006000, Perms: Read | Exec, Dev: unix.Mkdev(0xfe, 1), Inode: 9, Path: "/opt/a (deleted) b"},
+	{Start: 0x7f0000005000, End: 0x7f0000006000, Perms: Read | Exec, Dev: unix.Mkdev(0xfe, 1), Inode: 9,
+		Path: "/opt/a (deleted) b"},
 	{Start: 0x7ffe00000000, End: 0x7ffe00002000, Perms: Read | Exec, Path: VDSO},
 	{Start: 0xffffffffff600000, End: 0xffffffffff601000, Perms: Exec, Path: "[vsyscall]"},
 }
@@ -82,7 +88,8 @@ func TestMappings(t *testing.T) {
 }
 
 func TestHasFile(t *testing.T) {
-	want := map[string]bool{"/usr/bin/with space": true, "/memfd:jit": true, "/tmp/new\nline": true, "/dev/zero": true, "/opt/a (deleted) b": true}
+	want := map[string]bool{"/usr/bin/with space": true, "/memfd:jit": true, "/tmp/new\nline": true, "/dev/zero": true,
+		"/opt/a (deleted) b": true}
 	for _, m := range parsedMaps {
 		if m.HasFile() != want[m.Path] {
 			t.Errorf("%q: HasFile() = %v", m.Path, m.HasFile())
@@ -95,7 +102,8 @@ func TestHasFile(t *testing.T) {
 
 func TestMalformedMaps(t *testing.T) {
 	for _, line := range []string{
-		"\n", "x", "1000", "1000-2000", "2000-1000 r-xp 0 0:0 0\n", "1000-2000 r-x 0 0:0 0\n", "1000-2000 rrrr 0 0:0 0\n",
+		"\n", "x", "1000", "1000-2000", "2000-1000 r-xp 0 0:0 0\n", "1000-2000 r-x 0 0:0 0\n",
+		"1000-2000 rrrr 0 0:0 0\n",
 		"1000-2000 r-xp 0 0:0\n", "1000-2000 r-xp 0 0-0 0\n", "10000000000000000-2 r-xp 0 0:0 0\n",
 		"1000-2000 r-xp 0 100000000:0 0\n", "1000-2000 r-xp 0 0:0 18446744073709551616\n",
 		"1000-2000 r-xp 0 0:0 0 " + strings.Repeat("x", maxLine) + "\n",
@@ -197,7 +205,8 @@ func TestSmallFiles(t *testing.T) {
 		t.Errorf("Comm: %q, %v", comm, err)
 	}
 	lines, err := f.Cgroup(42)
-	if want := []string{"1:name=systemd:/docker/abc", "0::/system.slice/x.service"}; !reflect.DeepEqual(lines, want) || err != nil {
+	if want := []string{"1:name=systemd:/docker/abc", "0::/system.slice/x.service"}; !reflect.DeepEqual(lines, want) ||
+		err != nil {
 		t.Errorf("Cgroup: %q, %v", lines, err)
 	}
 	if threads, err := f.Threads(42); !reflect.DeepEqual(threads, []uint32{7, 42, 100}) || err != nil {
@@ -250,7 +259,8 @@ func manyMaps(n int) []byte {
 	var b bytes.Buffer
 	for i := range n {
 		addr := uint64(0x7f0000000000 + i*0x2000)
-		b.WriteString(strconv.FormatUint(addr, 16) + "-" + strconv.FormatUint(addr+0x1000, 16) + " r-xp 00000000 fe:01 1234                       /usr/lib/libx.so\n")
+		b.WriteString(strconv.FormatUint(addr, 16) + "-" + strconv.FormatUint(addr+0x1000, 16) +
+			" r-xp 00000000 fe:01 1234                       /usr/lib/libx.so\n")
 	}
 	return b.Bytes()
 }

@@ -7,10 +7,10 @@ import "github.com/headwater/headwater/ebpf/x86"
 type effect uint8
 
 const (
-	nothing     effect = iota // to the two, and goes on behind itself
+	nothing     effect = iota // to the two, and goes on after itself
 	pads                      // nothing at all
 	begins                    // nothing: endbr64, where functions begin
-	calls                     // what returns behind the instruction, or not at all
+	calls                     // what returns after the instruction, or not at all
 	moves                     // sp += n
 	pops                      // fp = *sp; sp += n
 	restores                  // fp = *(sp + n)
@@ -22,7 +22,7 @@ const (
 	loadsBySP                 // sp = *(sp + n)
 	loadsByFP                 // sp = *(fp + n)
 	returns                   // to the caller
-	jumps                     // to n bytes behind itself
+	jumps                     // to n bytes after itself
 	branches                  // there, or on
 	leavesBy                  // a jump through a slot of the file: to another function
 	jumpsAnyway               // nobody knows where to
@@ -37,221 +37,119 @@ type instruction struct {
 	n      int64
 }
 
-// decode reads the first instruction of code. It has no size if it is none, or
-// one that ends behind code.
+// decode reads the first instruction of code. It has no size if there is none, or
+// if it ends after code.
 func decode(code []byte) instruction {
 	in, ok := x86.Decode(code)
 	if !ok {
 		return instruction{}
 	}
-	e, n := effectOf(&in)
+	if isPlain(&in) {
+		return instruction{in.Length, nothing, 0}
+	}
+	e, n := followed(x86.StackEffect(&in))
 	return instruction{in.Length, e, n}
 }
 
-func effectOf(in *x86.Instruction) (effect, int64) {
-	switch {
-	case in.Vector:
-		return nothing, 0
-	case in.Table == 0:
-		return ofOneByte(in)
-	case in.Table == 1:
-		return ofTwoBytes(in)
-	}
-	return nothing, 0
+// isPlain reports whether an instruction is one of the most frequent ones, which move and
+// compute, and names neither the stack pointer nor the frame pointer: then its effect is
+// nothing. It may miss some.
+func isPlain(in *x86.Instruction) bool {
+	const test, lea = 0x84, 0x8d // and xchg and mov between them; below 0x40 is arithmetic
+	common := in.Opcode < 0x40 || in.Opcode >= test && in.Opcode <= lea
+	return common && in.Table == 0 && !in.Vector && !isPointer(in.Reg) && !isPointer(in.RM)
 }
 
-// ofOneByte is the effect of opcodes of one byte.
-func ofOneByte(in *x86.Instruction) (effect, int64) {
-	op, word := in.Opcode, int64(8)
-	if in.Short {
-		word = 2
-	}
-	switch {
-	case op < 0x40: // eight operations in six forms; the last one compares
-		return writes(op < 0x38 && (op&7 == 1 && inRegister(in, x86.RSP) || op&7 == 3 && in.Reg == x86.RSP)), 0
-	case op < 0x58:
-		return moves, -word
-	case op < 0x60:
-		return popTo(in.RM, word)
-	case op&0xf0 == 0x70, op >= 0xe0 && op <= 0xe3:
-		return branches, in.Imm
-	case op == 0x90 && in.RM == x86.RAX:
+// isPointer reports whether a register is the stack pointer or the frame pointer. As RM it
+// also stands for other addresses.
+func isPointer(r byte) bool { return r == x86.RSP || r == x86.RBP }
+
+// followed returns what an effect is to the stack pointer and the frame pointer.
+func followed(e x86.Effect) (effect, int64) {
+	switch e.Kind {
+	case x86.None:
+		return nothing, 0
+	case x86.Pad, x86.Trap:
 		return pads, 0
-	case op >= 0x90 && op < 0x98, op >= 0xb8 && op < 0xc0: // xchg, mov
-		return writes(in.RM == x86.RSP), 0
-	}
-	switch op {
-	case 0x63, 0x69, 0x6b: // movslq, imul
-		return writes(in.Reg == x86.RSP), 0
-	case 0x68, 0x6a, 0x9c:
-		return moves, -word
-	case 0x9d:
-		return moves, word
-	case 0x81, 0x83:
-		return arithmetic(in)
-	case 0x87: // xchg
-		return writes(in.Reg == x86.RSP || inRegister(in, x86.RSP)), 0
-	case 0x89, 0x8b, 0x8d:
-		return move(in)
-	case 0x8f:
-		if in.Mod == 3 {
-			return popTo(in.RM, word)
-		}
-		return moves, word
-	case 0xc1, 0xd1, 0xd3: // shifts
-		return writes(inRegister(in, x86.RSP)), 0
-	case 0xc2, 0xc3:
-		return returns, 0
-	case 0xc7:
-		return writes(in.Reg&7 == 0 && inRegister(in, x86.RSP)), 0
-	case 0xc8:
-		return loses, 0
-	case 0xc9:
+	case x86.Begin:
+		return begins, 0
+	case x86.Push, x86.Add:
+		return moves, e.N
+	case x86.Pop:
+		return popped(e)
+	case x86.Copy, x86.Address:
+		return assigned(e)
+	case x86.Load:
+		return loaded(e)
+	case x86.Store:
+		return stored(e)
+	case x86.Leave:
 		return leaves, 0
-	case 0xcc:
-		return pads, 0
-	case 0xca, 0xcb, 0xcf, 0xf1, 0xf4: // far returns, hlt
-		return stops, 0
-	case 0xe8:
-		if in.Imm == 0 { // pushes where it is
-			return moves, -8
-		}
+	case x86.Call:
 		return calls, 0
-	case 0xe9, 0xeb:
-		return jumps, in.Imm
-	case 0xf7: // not, neg
-		return writes(inRegister(in, x86.RSP) && (in.Reg&7 == 2 || in.Reg&7 == 3)), 0
-	case 0xff:
-		return group5(in, word)
-	}
-	return nothing, 0
-}
-
-// writes is the effect of an instruction that may write to the stack pointer.
-func writes(sp bool) effect {
-	if sp {
-		return loses
-	}
-	return nothing
-}
-
-// inRegister reports whether the operand that may be in memory is register r.
-func inRegister(in *x86.Instruction, r byte) bool { return in.Mod == 3 && in.RM == r }
-
-// inMemory reports whether it is in memory, at a distance from register r.
-func inMemory(in *x86.Instruction, r byte) bool { return in.Mod != 3 && in.Base == r && !in.Index }
-
-func popTo(r byte, word int64) (effect, int64) {
-	switch {
-	case r == x86.RSP:
-		return loses, 0
-	case r == x86.RBP && word == 8:
-		return pops, word
-	}
-	return moves, word
-}
-
-// arithmetic is the effect of an operation with an immediate.
-func arithmetic(in *x86.Instruction) (effect, int64) {
-	switch operation := in.Reg & 7; {
-	case !inRegister(in, x86.RSP) || operation == 7: // compares
-		return nothing, 0
-	case in.Wide && operation == 0:
-		return moves, in.Imm
-	case in.Wide && operation == 5:
-		return moves, -in.Imm
-	}
-	return loses, 0
-}
-
-// move is mov between registers and memory, and lea.
-func move(in *x86.Instruction) (effect, int64) {
-	const store, load, lea = 0x89, 0x8b, 0x8d
-	memory := in.Mod != 3
-	if in.Opcode == store && memory {
-		switch {
-		case !inMemory(in, x86.RSP):
-			return nothing, 0
-		case in.Reg == x86.RBP && in.Wide:
-			return saves, in.Disp
-		}
-		return stores, in.Disp
-	}
-	to, from, n := in.Reg, in.RM, int64(0)
-	switch {
-	case in.Opcode == store:
-		to, from = in.RM, in.Reg
-	case memory && !inMemory(in, x86.RSP) && !inMemory(in, x86.RBP):
-		from = x86.NoBase
-	case memory:
-		from, n = in.Base, in.Disp
-	}
-	loads := in.Opcode == load && memory
-	switch {
-	case to == x86.RSP && in.Wide && from == x86.RSP && loads:
-		return loadsBySP, n
-	case to == x86.RSP && in.Wide && from == x86.RBP && loads:
-		return loadsByFP, n
-	case to == x86.RSP && in.Wide && from == x86.RSP:
-		return moves, n
-	case to == x86.RSP && in.Wide && from == x86.RBP:
-		return fromFP, n
-	case to == x86.RSP:
-		return loses, 0
-	case to == x86.RBP && in.Wide && from == x86.RSP && loads:
-		return restores, n
-	case to == x86.RBP && in.Wide && from == x86.RSP:
-		return toFP, n
-	}
-	return nothing, 0
-}
-
-// group5 is inc, dec, call, jmp and push of an operand.
-func group5(in *x86.Instruction, word int64) (effect, int64) {
-	switch in.Reg & 7 {
-	case 0, 1:
-		return writes(inRegister(in, x86.RSP)), 0
-	case 2:
-		return calls, 0
-	case 4:
-		if in.Mod == 0 && in.Base == x86.RIPBase {
-			return leavesBy, 0
-		}
+	case x86.Return:
+		return returns, 0
+	case x86.Jump:
+		return jumps, e.N
+	case x86.Branch:
+		return branches, e.N
+	case x86.JumpBySlot:
+		return leavesBy, 0
+	case x86.JumpAnywhere:
 		return jumpsAnyway, 0
-	case 6:
-		return moves, -word
+	case x86.Stop:
+		return stops, 0
 	}
-	return stops, 0
+	return loses, 0 // Align, Lose
 }
 
-// ofTwoBytes is the effect of the opcodes behind 0f.
-func ofTwoBytes(in *x86.Instruction) (effect, int64) {
-	op := in.Opcode
+func popped(e x86.Effect) (effect, int64) {
 	switch {
-	case op&0xf0 == 0x80:
-		return branches, in.Imm
-	case op&0xf0 == 0x40: // cmov
-		return writes(in.Reg == x86.RSP), 0
-	case op >= 0xc8 && op <= 0xcf: // bswap
-		return writes(in.RM == x86.RSP), 0
+	case e.Reg == x86.RSP:
+		return loses, 0
+	case e.Reg == x86.RBP && e.N == 8:
+		return pops, e.N
 	}
-	switch op {
-	case 0x0b: // ud2
-		return stops, 0
-	case 0x1e:
-		if in.Mod == 3 && in.Reg == 7 && in.RM == 2 {
-			return begins, 0
-		}
-	case 0x1f:
-		return pads, 0
-	case 0xa0, 0xa8: // push and pop of %fs, %gs
-		return moves, -8
-	case 0xa1, 0xa9:
-		return moves, 8
-	case 0x02, 0x03, 0xaf, 0xb6, 0xb7, 0xb8, 0xbc, 0xbd, 0xbe, 0xbf: // imul, movzx, movsx, bit counts
-		return writes(in.Reg == x86.RSP), 0
-	case 0xab, 0xb1, 0xb3, 0xbb, 0xc1:
-		return writes(inRegister(in, x86.RSP)), 0
+	return moves, e.N
+}
+
+// assigned is a register that gets another one's value, or one at a distance from it.
+func assigned(e x86.Effect) (effect, int64) {
+	switch {
+	case e.Reg == x86.RSP && e.Base == x86.RSP:
+		return moves, e.N
+	case e.Reg == x86.RSP && e.Base == x86.RBP:
+		return fromFP, e.N
+	case e.Reg == x86.RSP:
+		return loses, 0
+	case e.Reg == x86.RBP && e.Base == x86.RSP:
+		return toFP, e.N
 	}
 	return nothing, 0
+}
+
+// loaded is a register that is read from memory.
+func loaded(e x86.Effect) (effect, int64) {
+	switch {
+	case e.Reg == x86.RSP && e.Base == x86.RSP:
+		return loadsBySP, e.N
+	case e.Reg == x86.RSP && e.Base == x86.RBP:
+		return loadsByFP, e.N
+	case e.Reg == x86.RSP:
+		return loses, 0
+	case e.Reg == x86.RBP && e.Base == x86.RSP:
+		return restores, e.N
+	}
+	return nothing, 0
+}
+
+// stored is a register that is written to memory.
+func stored(e x86.Effect) (effect, int64) {
+	switch {
+	case e.Base != x86.RSP:
+		return nothing, 0
+	case e.Reg == x86.RBP && e.Wide:
+		return saves, e.N
+	}
+	return stores, e.N
 }

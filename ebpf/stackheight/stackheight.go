@@ -29,7 +29,7 @@ type Rule struct {
 	Kind Kind
 	Off  int32
 	Add  int32 // of SPDeref and FPDeref
-	FP   int32 // the caller's frame pointer is at so many bytes from the canonical frame address; 0: it is in its register
+	FP   int32 // the caller's frame pointer is saved at the canonical frame address + FP; 0: it is in its register
 }
 
 // Gap is code without call frame information.
@@ -46,7 +46,7 @@ const maxPasses = 12
 const maxOffset = 1 << 28
 
 // state is what is known before an instruction. Ways that say different things
-// make a contradiction, of which nothing comes.
+// make a contradiction, which gives no rule.
 type state struct {
 	rule          Rule // Kind Unknown: no way to a return is known
 	contradiction bool
@@ -78,7 +78,8 @@ func (a *Analysis) Rules(g Gap, yield func(addr uint64, size int, r Rule) bool) 
 		}
 	}
 	for i, in := range a.code {
-		if s := a.states[i]; s.rule.Kind != Unknown && !s.contradiction && !yield(g.Addr+uint64(in.at), in.size, s.rule) {
+		if s := a.states[i]; s.rule.Kind != Unknown && !s.contradiction &&
+			!yield(g.Addr+uint64(in.at), in.size, s.rule) {
 			return
 		}
 	}
@@ -90,7 +91,7 @@ func (a *Analysis) Begins(addr uint64) bool {
 	return at < uint64(len(a.number)) && a.number[at] != 0
 }
 
-// decode reads the instructions one behind the other.
+// decode reads the instructions one after the other.
 func (a *Analysis) decode() {
 	a.code = a.code[:0]
 	a.number = slices.Grow(a.number[:0], len(a.gap.Text))[:len(a.gap.Text)]
@@ -130,7 +131,7 @@ func (a *Analysis) pass() bool {
 	return news
 }
 
-// before returns what is known before instruction i, by what is behind it.
+// before returns what is known before instruction i, by what is known after it.
 func (a *Analysis) before(i int) state {
 	in := a.code[i]
 	switch in.effect {
@@ -156,7 +157,7 @@ func (a *Analysis) before(i int) state {
 // returned at once.
 func entered() state { return state{rule: Rule{Kind: SP, Off: 8}} }
 
-// next returns the state behind instruction i.
+// next returns the state after instruction i.
 func (a *Analysis) next(i int) state {
 	if i+1 < len(a.states) {
 		return a.states[i+1]
@@ -187,8 +188,8 @@ func (a *Analysis) target(in placed) state {
 const functionAlign = 16
 
 // endsFunction reports whether the call i is the last instruction of a function,
-// for what is called does not return: behind it, perhaps after padding, is where
-// another one may begin.
+// because what is called does not return: after it, or after padding, another one may
+// begin.
 func (a *Analysis) endsFunction(i int) bool {
 	next := i + 1
 	for next < len(a.code) && a.code[next].effect == pads {
@@ -197,9 +198,9 @@ func (a *Analysis) endsFunction(i int) bool {
 	if next == len(a.code) {
 		return true
 	}
-	behind := a.code[next]
-	padded := next > i+1 || behind.effect == begins || behind.effect == moves && behind.n < 0
-	return padded && (a.gap.Addr+uint64(behind.at))%functionAlign == 0
+	after := a.code[next]
+	padded := next > i+1 || after.effect == begins || after.effect == moves && after.n < 0
+	return padded && (a.gap.Addr+uint64(after.at))%functionAlign == 0
 }
 
 // join returns what two ways from an instruction say together.
@@ -213,7 +214,7 @@ func join(a, b state) state {
 	return state{contradiction: true}
 }
 
-// before returns the rule before an instruction, if r is the one behind it.
+// before returns the rule before an instruction, if r is the one after it.
 func (r Rule) before(in instruction) Rule {
 	n := int32(in.n)
 	if in.n > maxOffset || in.n < -maxOffset || r.Kind == Unknown {
@@ -243,39 +244,46 @@ func (r Rule) before(in instruction) Rule {
 		case r.Kind == SP && r.Off+r.FP == n && in.effect == saves:
 			r.FP = 0
 		}
-	case fromFP, leaves:
-		if !bySP {
-			if in.effect == leaves {
-				return Rule{}
-			}
-			return r
-		}
-		if in.effect == leaves {
-			r.Off += 8
-			r = r.restored(0)
-		}
-		r = r.toBase(r.Kind+(FP-SP), n)
-	case toFP:
-		switch {
-		case !bySP:
-			r = r.toBase(r.Kind-(FP-SP), n)
-		case r.FP == 0:
-			return Rule{} // the caller's is lost
-		}
-	case loadsBySP, loadsByFP:
-		switch {
-		case r.Kind == SP && in.effect == loadsBySP:
-			r = Rule{Kind: SPDeref, Off: n, Add: r.Off, FP: r.FP}
-		case r.Kind == SP:
-			r = Rule{Kind: FPDeref, Off: n, Add: r.Off, FP: r.FP}
-		case r.Kind == SPDeref:
-			return Rule{}
-		}
+	case fromFP, leaves, toFP, loadsBySP, loadsByFP:
+		r = r.beforeMove(in.effect, n)
 	case loses:
 		if bySP {
 			return Rule{}
 		}
 	}
+	return r.checked()
+}
+
+// beforeMove returns the rule before stack pointer or frame pointer get another value.
+func (r Rule) beforeMove(e effect, n int32) Rule {
+	bySP := r.Kind == SP || r.Kind == SPDeref
+	switch {
+	case e == fromFP && !bySP:
+	case e == fromFP:
+		r = r.toBase(r.Kind+(FP-SP), n)
+	case e == leaves && !bySP:
+		return Rule{}
+	case e == leaves:
+		r.Off += 8
+		r = r.restored(0)
+		r = r.toBase(r.Kind+(FP-SP), n)
+	case e == toFP && !bySP:
+		r = r.toBase(r.Kind-(FP-SP), n)
+	case e == toFP && r.FP == 0:
+		return Rule{} // the caller's is lost
+	case e == toFP:
+	case r.Kind == SP && e == loadsBySP:
+		r = Rule{Kind: SPDeref, Off: n, Add: r.Off, FP: r.FP}
+	case r.Kind == SP:
+		r = Rule{Kind: FPDeref, Off: n, Add: r.Off, FP: r.FP}
+	case r.Kind == SPDeref:
+		return Rule{}
+	}
+	return r
+}
+
+// checked returns r, or no rule if it cannot be.
+func (r Rule) checked() Rule {
 	switch {
 	case r.Off > maxOffset || r.Off < -maxOffset || r.Kind == SP && r.Off < 8:
 		return Rule{}

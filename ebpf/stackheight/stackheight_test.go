@@ -10,10 +10,11 @@ import (
 	"testing"
 
 	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
+	"github.com/headwater/headwater/ebpf/x86"
 )
 
 // TestCallFrameInformation takes the text of files that have call frame information
-// for one that has none, and compares what comes of it with what readelf shows.
+// for text without any, and compares the rules with those that readelf shows.
 func TestCallFrameInformation(t *testing.T) {
 	for _, path := range ehtest.Files(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) { compareRules(t, path) })
@@ -55,7 +56,7 @@ func compareRules(t *testing.T, path string) {
 					continue
 				}
 				if i := a.number[pc-text.Addr] - 1; a.code[i].effect == pads && i > 0 && !a.code[i-1].goesOn() {
-					continue // nobody comes by
+					continue // it is never executed
 				}
 				r, ok := found[pc]
 				switch got := r.cells(); {
@@ -63,22 +64,33 @@ func compareRules(t *testing.T, path string) {
 					foreign++
 				case !ok:
 					none++
-				case r.Kind == SP && strings.HasPrefix(cfa, "rbp") || r.Kind == FP && strings.HasPrefix(cfa, "rsp") || r.Kind > FP:
+				case r.Kind == SP && strings.HasPrefix(cfa, "rbp") || r.Kind == FP && strings.HasPrefix(cfa, "rsp") ||
+					r.Kind > FP:
 					fp++
 				case got == cfa+" "+rbp, got == cfa+" u" && rbp == "", got == cfa+" u" && below(cfa, rbp):
 					same++
 				default:
 					if wrong++; wrong <= 30 {
-						t.Logf("%x: % x %s, readelf says %s rbp=%s", pc, code[pc-text.Addr:pc-text.Addr+8], got, cfa, rbp)
+						t.Logf("%x: % x %s, readelf says %s rbp=%s", pc, code[pc-text.Addr:pc-text.Addr+8], got, cfa,
+							rbp)
 					}
 				}
 			}
 		}
 	})
-	t.Logf("%d instructions alike, %d without a rule, %d wrong, %d by the other register, %d whose frame readelf does not find by rsp or rbp", same, none, wrong, fp, foreign)
-	// What is called and does not return leads into the next function. Landing pads of C++ do nothing but call such functions.
-	if wrong*200 > same || none*8 > same {
-		t.Errorf("more than 0.5 %% of the rules are wrong, or more than one instruction in nine has none")
+	t.Logf("%d instructions alike, %d without a rule, %d wrong, %d by the other register, "+
+		"%d whose frame readelf does not find by rsp or rbp", same, none, wrong, fp, foreign)
+	// What is called and does not return leads into the next function. Landing pads of C++ do
+	// nothing but call such functions.
+	limit := 0.0005 // 0.0003 in libc, 0.0002 in fio, the others below 0.0001
+	if strings.HasPrefix(filepath.Base(path), "libstdc++") {
+		limit = 0.004 // 0.0028
+	}
+	if share := float64(wrong) / float64(same); share > limit {
+		t.Errorf("%.2g of the rules are wrong, at most %.2g should be", share, limit)
+	}
+	if none*9 > same {
+		t.Errorf("one instruction in %d has no rule, at most one in nine should have none", same/none)
 	}
 }
 
@@ -99,9 +111,10 @@ func below(cfa, rbp string) bool {
 	return err == nil && err2 == nil && at > height
 }
 
-// goesOn reports whether the instruction behind may be executed next, or whether it is padding as well.
+// goesOn reports whether the next instruction may be executed after this one, or is padding as well.
 func (in instruction) goesOn() bool {
-	return in.effect != returns && in.effect != jumps && in.effect != jumpsAnyway && in.effect != leavesBy && in.effect != stops && in.effect != calls
+	return in.effect != returns && in.effect != jumps && in.effect != jumpsAnyway && in.effect != leavesBy &&
+		in.effect != stops && in.effect != calls
 }
 
 // TestRulesOfCode has code of hand-written functions in small: for each instruction
@@ -111,23 +124,32 @@ func TestRulesOfCode(t *testing.T) {
 		code []byte
 		want []string
 	}{
-		"leaf":           {[]byte{0x31, 0xc0, 0xc3}, []string{"0 rsp+8 u", "2 rsp+8 u"}},
-		"pushes":         {[]byte{0x53, 0x55, 0x50, 0x58, 0x5d, 0x5b, 0xc3}, []string{"0 rsp+8 u", "1 rsp+16 u", "2 rsp+24 c-24", "3 rsp+32 c-24", "4 rsp+24 c-24", "5 rsp+16 u", "6 rsp+8 u"}},
-		"jump":           {[]byte{0x50, 0xeb, 0x01, 0xf4, 0x58, 0xc3}, []string{"0 rsp+8 u", "1 rsp+16 u", "4 rsp+16 u", "5 rsp+8 u"}},
-		"loop":           {[]byte{0x6a, 0x01, 0xff, 0xc9, 0x75, 0xfc, 0x48, 0x83, 0xc4, 0x08, 0xc3}, []string{"0 rsp+8 u", "2 rsp+16 u", "4 rsp+16 u", "6 rsp+16 u", "10 rsp+8 u"}},
-		"frame pointer":  {[]byte{0x55, 0x90, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xe4, 0xe0, 0xc9, 0xc3}, []string{"0 rsp+8 u", "1 rsp+16 c-16", "2 rsp+16 c-16", "5 rbp+16 c-16", "9 rbp+16 c-16", "10 rsp+8 u"}},
-		"contradiction":  {[]byte{0x74, 0x01, 0x58, 0xc3}, []string{"2 rsp+16 u", "3 rsp+8 u"}},
-		"data":           {[]byte{0x06, 0xc3}, []string{"1 rsp+8 u"}},
-		"exit":           {[]byte{0xb8, 0x3c, 0, 0, 0, 0x0f, 0x05, 0xc3}, []string{"7 rsp+8 u"}},
-		"no return":      {[]byte{0xe8, 1, 1, 1, 1, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x90, 0xc3}, []string{"5 rsp+8 u", "15 rsp+8 u", "16 rsp+8 u"}},
+		"leaf": {[]byte{0x31, 0xc0, 0xc3}, []string{"0 rsp+8 u", "2 rsp+8 u"}},
+		"pushes": {[]byte{0x53, 0x55, 0x50, 0x58, 0x5d, 0x5b, 0xc3},
+			[]string{"0 rsp+8 u", "1 rsp+16 u", "2 rsp+24 c-24", "3 rsp+32 c-24", "4 rsp+24 c-24", "5 rsp+16 u",
+				"6 rsp+8 u"}},
+		"jump": {[]byte{0x50, 0xeb, 0x01, 0xf4, 0x58, 0xc3},
+			[]string{"0 rsp+8 u", "1 rsp+16 u", "4 rsp+16 u", "5 rsp+8 u"}},
+		"loop": {[]byte{0x6a, 0x01, 0xff, 0xc9, 0x75, 0xfc, 0x48, 0x83, 0xc4, 0x08, 0xc3},
+			[]string{"0 rsp+8 u", "2 rsp+16 u", "4 rsp+16 u", "6 rsp+16 u", "10 rsp+8 u"}},
+		"frame pointer": {[]byte{0x55, 0x90, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xe4, 0xe0, 0xc9, 0xc3},
+			[]string{"0 rsp+8 u", "1 rsp+16 c-16", "2 rsp+16 c-16", "5 rbp+16 c-16", "9 rbp+16 c-16", "10 rsp+8 u"}},
+		"contradiction": {[]byte{0x74, 0x01, 0x58, 0xc3}, []string{"2 rsp+16 u", "3 rsp+8 u"}},
+		"data":          {[]byte{0x06, 0xc3}, []string{"1 rsp+8 u"}},
+		"exit":          {[]byte{0xb8, 0x3c, 0, 0, 0, 0x0f, 0x05, 0xc3}, []string{"7 rsp+8 u"}},
+		"no return": {[]byte{0xe8, 1, 1, 1, 1, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x90, 0xc3},
+			[]string{"5 rsp+8 u", "15 rsp+8 u", "16 rsp+8 u"}},
 		"unknown jump":   {[]byte{0x50, 0xff, 0xe0}, nil},
 		"another's slot": {[]byte{0xff, 0x25, 1, 1, 1, 1}, []string{"0 rsp+8 u"}},
 		// mov %rsp,%rax; and $-32,%rsp; sub $64,%rsp; mov %rax,56(%rsp); nop; mov 56(%rsp),%rsp; ret
-		"aligned": {[]byte{0x48, 0x89, 0xe0, 0x48, 0x83, 0xe4, 0xe0, 0x48, 0x83, 0xec, 0x40, 0x48, 0x89, 0x44, 0x24, 0x38, 0x90, 0x48, 0x8b, 0x64, 0x24, 0x38, 0xc3},
+		"aligned": {[]byte{0x48, 0x89, 0xe0, 0x48, 0x83, 0xe4, 0xe0, 0x48, 0x83, 0xec, 0x40, 0x48, 0x89, 0x44, 0x24,
+			0x38, 0x90, 0x48, 0x8b, 0x64, 0x24, 0x38, 0xc3},
 			[]string{"16 *rsp+56 u +8", "17 *rsp+56 u +8", "22 rsp+8 u"}},
 		// push %rbp; sub $16,%rsp; mov %rbp,(%rsp); xor %ebp,%ebp; mov (%rsp),%rbp; add $24,%rsp; ret
-		"saved": {[]byte{0x55, 0x48, 0x83, 0xec, 0x10, 0x48, 0x89, 0x2c, 0x24, 0x31, 0xed, 0x48, 0x8b, 0x2c, 0x24, 0x48, 0x83, 0xc4, 0x18, 0xc3},
-			[]string{"0 rsp+8 u", "1 rsp+16 u", "5 rsp+32 u", "9 rsp+32 c-32", "11 rsp+32 c-32", "15 rsp+32 u", "19 rsp+8 u"}},
+		"saved": {[]byte{0x55, 0x48, 0x83, 0xec, 0x10, 0x48, 0x89, 0x2c, 0x24, 0x31, 0xed, 0x48, 0x8b, 0x2c, 0x24,
+			0x48, 0x83, 0xc4, 0x18, 0xc3},
+			[]string{"0 rsp+8 u", "1 rsp+16 u", "5 rsp+32 u", "9 rsp+32 c-32", "11 rsp+32 c-32", "15 rsp+32 u",
+				"19 rsp+8 u"}},
 	}
 	for name, test := range tests {
 		const addr = 0x1000
@@ -157,7 +179,7 @@ func FuzzRules(f *testing.F) {
 		next := addr
 		a.Rules(Gap{addr, addr + uint64(len(code)), addr, code}, func(at uint64, size int, r Rule) bool {
 			if at-addr < next-addr || size < 1 || at-addr+uint64(size) > uint64(len(code)) {
-				t.Fatalf("%x, %d bytes, behind %x", at, size, next)
+				t.Fatalf("%x, %d bytes, after %x", at, size, next)
 			}
 			if r.Kind == Unknown || r.Kind == SP && (r.Off < 8 || r.Off+r.FP < 0) {
 				t.Fatalf("%x: %+v", at, r)
@@ -166,4 +188,23 @@ func FuzzRules(f *testing.F) {
 			return true
 		})
 	})
+}
+
+// What is plain has no effect, in all instructions that begin with three given bytes.
+func TestPlain(t *testing.T) {
+	plain := 0
+	for first := range 1 << 24 {
+		code := []byte{byte(first), byte(first >> 8), byte(first >> 16), 0x24, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+		in, ok := x86.Decode(code)
+		if !ok || !isPlain(&in) {
+			continue
+		}
+		plain++
+		if e, n := followed(x86.StackEffect(&in)); e != nothing || n != 0 {
+			t.Fatalf("% x has effect %d, %d", code[:in.Length], e, n)
+		}
+	}
+	if plain < 1<<20 {
+		t.Errorf("only %d instructions are plain", plain)
+	}
 }

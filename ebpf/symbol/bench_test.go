@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/headwater/headwater/ebpf/filework"
 )
 
 // BenchmarkLoad builds the tables of some large programs. What it allocates is
@@ -20,7 +22,7 @@ func BenchmarkLoad(b *testing.B) {
 			} else if path, err = filepath.EvalSymlinks(path); err != nil {
 				b.Fatal(err)
 			}
-			o, finder := object(b, 1, path), &debugFinder{}
+			o, finder := object(b, 1, path), &debugFinder{work: &filework.Pool{}}
 			b.ReportAllocs()
 			var status Status
 			for b.Loop() {

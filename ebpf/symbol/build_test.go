@@ -8,23 +8,13 @@ import (
 	"testing"
 
 	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/integration/need"
 )
-
-// skip skips the test, or fails it where everything must be there.
-func skip(t testing.TB, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("REQUIRE_KERNEL") == "1" {
-		t.Fatalf("REQUIRE_KERNEL=1 but "+format, args...)
-	}
-	t.Skipf(format, args...)
-}
 
 // run runs a tool and returns what it prints on standard output.
 func run(t testing.TB, stdin, name string, args ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		skip(t, "%s is not installed", name)
-	}
+	need.Tools(t, name)
 	cmd := exec.Command(name, args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var stderr strings.Builder
@@ -56,7 +46,8 @@ func object(t testing.TB, id uint32, path string) *Object {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	return &Object{ID: id, Path: path, BuildID: f.BuildID(), Open: func() (*elffile.File, error) { return elffile.Open(path) }}
+	return &Object{ID: id, Path: path, BuildID: f.BuildID(),
+		Open: func() (*elffile.File, error) { return elffile.Open(path) }}
 }
 
 // library finds one of this host's libraries.
@@ -71,7 +62,7 @@ func library(t testing.TB, name string) string {
 			return path
 		}
 	}
-	skip(t, "no %s found", name)
+	need.Missing(t, "no %s found", name)
 	return ""
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/headwater/headwater/ebpf/limit"
 )
 
 // largeTable is the size of a table, in bytes, whose making takes so much more
@@ -18,6 +20,7 @@ const largeTable = 4 << 20
 type tableCache struct {
 	budget int
 	load   func(*Object) (*names, Status)
+	limits *limit.Counter // that readers hit; nil: not counted
 
 	mu     sync.Mutex
 	byKey  map[tableKey]*tableEntry
@@ -26,18 +29,8 @@ type tableCache struct {
 	used   int
 }
 
-// tableKey is a build ID or, for an object without one, its ID.
-type tableKey struct {
-	buildID string
-	id      uint32
-}
-
-func keyOf(o *Object) tableKey {
-	if o.BuildID != "" {
-		return tableKey{buildID: o.BuildID}
-	}
-	return tableKey{id: o.ID}
-}
+// tableKey is the ID of the object whose file the table is made from.
+type tableKey uint32
 
 // tableEntry is the names of an executable, loaded or being loaded.
 type tableEntry struct {
@@ -56,11 +49,12 @@ type tableEntry struct {
 	wait   time.Duration // until it is looked for again
 }
 
-// entryOverhead is the memory of an entry beside its table.
+// entryOverhead is the memory of an entry besides its table.
 const entryOverhead = 512
 
 func newTableCache(budget int, load func(*Object) (*names, Status)) *tableCache {
-	return &tableCache{budget: budget, load: load, byKey: map[tableKey]*tableEntry{}, recent: list.New(), failed: map[uint32]Status{}}
+	return &tableCache{budget: budget, load: load, byKey: map[tableKey]*tableEntry{}, recent: list.New(),
+		failed: map[uint32]Status{}}
 }
 
 // frames returns the functions at an address of an object, none if it has no
@@ -78,19 +72,36 @@ func (c *tableCache) frames(o *Object, at uint64) []Frame {
 	}
 }
 
-// get returns the loaded entry of an object, nil if it could not be read. Callers
-// that come while it is being loaded wait for it, and load it themselves if
-// another object with the same build ID could not be read.
+// get returns the loaded entry of an object, nil if it could not be read: that of its
+// source, unless that is not for others.
 func (c *tableCache) get(o *Object) *tableEntry {
+	e := c.getOf(o, o.source())
+	if e != nil && e.alone(o) {
+		return c.getOf(o, o)
+	}
+	return e
+}
+
+// alone reports whether an object needs an entry of its own, for the names of its source
+// are of a debug file that is not for others, or the source has none: without a build ID,
+// that is found next to the object only.
+func (e *tableEntry) alone(o *Object) bool {
+	return o.source() != o && (e.status.own || e.status.missing != nil && o.BuildID == "")
+}
+
+// getOf returns the loaded entry of a source for an object, nil if it could not be read.
+// Callers that come while it is being loaded wait for it, and load it themselves if
+// another object with the same source could not be read.
+func (c *tableCache) getOf(o, source *Object) *tableEntry {
 	for {
-		e := c.entry(o)
+		e := c.entry(o, source)
 		if e == nil {
 			return nil
 		}
 		mine := false
 		e.once.Do(func() {
 			mine = true
-			n, status := c.load(o)
+			n, status := c.load(source)
 			c.loaded(e, o.ID, n, status)
 			if status.Bytes > largeTable {
 				debug.FreeOSMemory()
@@ -102,9 +113,10 @@ func (c *tableCache) get(o *Object) *tableEntry {
 	}
 }
 
-// entry finds or makes an object's entry; nil if it could not be read before.
-func (c *tableCache) entry(o *Object) *tableEntry {
-	key := keyOf(o)
+// entry finds or makes the entry of a source for an object; nil if it could not be read
+// before.
+func (c *tableCache) entry(o, source *Object) *tableEntry {
+	key := tableKey(source.ID)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.byKey[key]; e != nil {
@@ -115,19 +127,20 @@ func (c *tableCache) entry(o *Object) *tableEntry {
 	if _, failed := c.failed[o.ID]; failed {
 		return nil
 	}
-	e := &tableEntry{key: key, path: o.Path, ids: map[uint32]struct{}{o.ID: {}}}
+	e := &tableEntry{key: key, path: source.Path, ids: map[uint32]struct{}{o.ID: {}}}
 	e.element = c.recent.PushFront(e)
 	c.byKey[key] = e
 	return e
 }
 
 // loaded records a result and drops what exceeds the budget. That a file could
-// not be read is remembered for the object alone: another with the same build ID
-// may have better luck.
+// not be read is remembered for the object alone: another with the same source may
+// have better luck.
 func (c *tableCache) loaded(e *tableEntry, id uint32, n *names, status Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e.names, e.status = n, status
+	c.limits.Note(status.Err)
 	if c.byKey[e.key] != e {
 		if n != nil {
 			n.close() // forgotten meanwhile
@@ -142,8 +155,8 @@ func (c *tableCache) loaded(e *tableEntry, id uint32, n *names, status Status) {
 	c.account(e, status.Bytes)
 }
 
-// rest tells all names that nothing is asked of them for a while.
-func (c *tableCache) rest() {
+// trim gives back memory of all tables that nobody reads between two collections.
+func (c *tableCache) trim() {
 	c.mu.Lock()
 	var all []*names
 	for _, e := range c.byKey {
@@ -153,7 +166,7 @@ func (c *tableCache) rest() {
 	}
 	c.mu.Unlock()
 	for _, n := range all {
-		n.rest()
+		n.trim()
 	}
 }
 
@@ -165,6 +178,9 @@ func (c *tableCache) update(e *tableEntry, now usage) {
 		return
 	}
 	if now.problem != nil { // which stays when the sources are dropped
+		if e.status.DebugInfo == nil {
+			c.limits.Note(now.problem)
+		}
 		e.status.DebugInfo = now.problem
 	}
 	if e.status.Bytes != now.bytes {
@@ -229,7 +245,7 @@ func (c *tableCache) forget(id uint32) {
 	for _, e := range c.byKey {
 		delete(e.ids, id)
 	}
-	if e := c.byKey[tableKey{id: id}]; e != nil {
+	if e := c.byKey[tableKey(id)]; e != nil {
 		c.remove(e)
 	}
 }
@@ -275,7 +291,11 @@ func (c *tableCache) setFetch(e *tableEntry, err error) {
 func (c *tableCache) status(o *Object) (Status, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.byKey[keyOf(o)]; e != nil && e.bytes > 0 {
+	e := c.byKey[tableKey(o.source().ID)]
+	if e != nil && e.bytes > 0 && e.alone(o) {
+		e = c.byKey[tableKey(o.ID)]
+	}
+	if e != nil && e.bytes > 0 {
 		return e.status, true
 	}
 	status, ok := c.failed[o.ID]

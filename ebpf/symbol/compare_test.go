@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/headwater/headwater/integration/need"
 )
 
 // namesAt are the names that nm knows for each of some addresses: of the
@@ -62,13 +64,14 @@ func sameSource(a, b string) bool {
 // TestNamesMatchNm compares 20,000 random addresses in the text of each of some
 // large programs with nm: at least 999 of 1,000 are named alike.
 func TestNamesMatchNm(t *testing.T) {
-	for _, name := range []string{"libc.so.6", "libstdc++.so.6", "libcrypto.so.3", "libLLVM-14.so.1", "node", "perl", "python3"} {
+	for _, name := range []string{"libc.so.6", "libstdc++.so.6", "libcrypto.so.3", "libLLVM-14.so.1", "node", "perl",
+		"python3"} {
 		t.Run(name, func(t *testing.T) {
 			path, err := exec.LookPath("/usr/bin/" + name)
 			if err != nil {
 				found, _ := filepath.Glob("/usr/lib/*/" + name)
 				if len(found) == 0 {
-					t.Skipf("%s is not installed", name)
+					need.Missing(t, "%s is not installed", name)
 				}
 				path = found[0]
 			}
@@ -107,7 +110,8 @@ func TestNamesMatchNm(t *testing.T) {
 				} else {
 					named++
 				}
-				if len(want[at]) == 0 && (name == "" || labels[name]) || slices.ContainsFunc(want[at], func(n string) bool { return n == name || flags == nil && sameSource(n, name) }) {
+				if len(want[at]) == 0 && (name == "" || labels[name]) || slices.ContainsFunc(want[at],
+					func(n string) bool { return n == name || flags == nil && sameSource(n, name) }) {
 					continue
 				}
 				if different++; different <= 10 {
@@ -126,7 +130,8 @@ func TestNamesMatchNm(t *testing.T) {
 // say of the same program before it was stripped.
 func TestGoNamesMatchTheTools(t *testing.T) {
 	dir := t.TempDir()
-	source := "package main\n\nimport (\n\t\"fmt\"\n\t\"net/http\"\n)\n\nfunc main() { fmt.Println(http.ListenAndServe(\"\", nil)) }\n"
+	source := "package main\n\nimport (\n\t\"fmt\"\n\t\"net/http\"\n)\n\n" +
+		"func main() { fmt.Println(http.ListenAndServe(\"\", nil)) }\n"
 	writeFile(t, []byte(source), dir, "main.go")
 	writeFile(t, []byte("module example.com/names\n\ngo 1.22\n"), dir, "go.mod")
 	build := func(out string, flags ...string) string {
@@ -161,9 +166,10 @@ func TestGoNamesMatchTheTools(t *testing.T) {
 	for i, at := range addresses {
 		frames := s.Frames(o, at, false)
 		inner, outer := frames[0], frames[len(frames)-1]
-		// addr2line tells the function that the code lies in, and the innermost line.
+		// addr2line reports the function that the code lies in, and the innermost line.
 		name, line := strings.TrimSuffix(lines[2*i], ".abi0"), lines[2*i+1]
-		if strings.ReplaceAll(outer.Function, "·", ".") != strings.ReplaceAll(withoutTypeArguments(name), "·", ".") || fmt.Sprintf("%s:%d", inner.File, inner.Line) != line {
+		if strings.ReplaceAll(outer.Function, "·", ".") != strings.ReplaceAll(withoutTypeArguments(name), "·", ".") ||
+			fmt.Sprintf("%s:%d", inner.File, inner.Line) != line {
 			if different++; different <= 10 {
 				t.Logf("%#x is %+v, go tool addr2line says %s %s", at, frames, name, line)
 			}

@@ -1,26 +1,31 @@
 package symbol
 
 import (
+	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
 	"os"
 	"path"
 	"strings"
 	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
 // debugFinder finds separate debug files, in the order of the GDB manual,
 // "Separate Debug Files": by build ID in the debug directories, then by the name
-// in .gnu_debuglink beside the file, in .debug beside it, and in the debug
+// in .gnu_debuglink next to the file, in .debug next to it, and in the debug
 // directories under the file's own path. Each place is looked at below the
 // process's root first and then on this host.
 type debugFinder struct {
 	dirs  []string
-	spill elffile.Spill // for their compressed sections
+	work  *filework.Pool // looks at the places
+	spill elffile.Spill  // for their compressed sections
+	sums  *checkSums     // of files found by link
 
 	mu     sync.Mutex
 	remote Fetcher // asked last; nil: nobody
@@ -42,14 +47,20 @@ type Fetcher interface {
 // wanted is what a debug file is looked for by.
 type wanted struct {
 	path, root string // of the object
+	owner      uint32 // of the process
+	fileOwner  uint32
 	buildID    string
 	link       string // name in .gnu_debuglink
 	crc        uint32
 }
 
 func wantedOf(o *Object, file *elffile.File) wanted {
-	w := wanted{path: o.Path, root: o.Root, buildID: file.BuildID()}
+	w := wanted{path: o.Path, root: o.Root, owner: o.Owner, buildID: file.BuildID()}
 	w.link, w.crc, _ = file.DebugLink()
+	var stat unix.Stat_t
+	if unix.Fstat(file.Fd(), &stat) == nil {
+		w.fileOwner = stat.Uid
+	}
 	return w
 }
 
@@ -59,26 +70,87 @@ type candidate struct {
 	byLink bool
 }
 
-// find returns the debug file, open, and its path; nil if there is none that has
-// symbols and belongs to the file.
-func (d *debugFinder) find(w wanted) (debug *elffile.File, name string) {
-	candidates := d.candidates(w.path, w.buildID, w.link)
+// findPatience is how long the places below one root are looked at.
+const findPatience = 2 * time.Second
+
+// find returns the debug file, open, if there is one that has symbols and belongs to the
+// file. The error says which places took too long, and why it is not known of a file that
+// is there whether it belongs to it.
+func (d *debugFinder) find(w wanted) (file found, slow error) {
 	roots := []string{w.root}
 	if w.root != "" && w.root != "/" {
 		roots = append(roots, "")
 	}
 	for _, root := range roots {
-		for _, c := range candidates {
-			f, err := procfs.OpenBelow(root, c.path)
-			if err != nil {
-				continue
-			}
-			if debug := accept(f, w.buildID, w.crc, c.byLink); debug != nil {
-				return debug, f.Name()
-			}
+		what := "looking for the debug file of " + w.path
+		file, err := filework.Get(d.work, w.origin(root), what, findPatience,
+			func() (found, error) { return d.findBelow(root, w) }, found.close)
+		if file.debug != nil {
+			return file, nil
 		}
+		slow = errors.Join(slow, err)
 	}
-	return nil, ""
+	return found{}, slow
+}
+
+// found is a debug file.
+type found struct {
+	debug *elffile.File // nil: there is none
+	path  string
+	own   bool // it is below a root that is not this host's: others who run an equal program may have another
+}
+
+func (f found) close() {
+	if f.debug != nil {
+		f.debug.Close()
+	}
+}
+
+// origin is where the files below a root come from that w is looked for in: one folder
+// that hangs must not keep others from being looked at.
+func (w *wanted) origin(root string) filework.Origin {
+	namespace, err := os.Readlink(path.Join(path.Dir(path.Clean(root)), "ns/mnt"))
+	if err != nil {
+		namespace = root
+	}
+	return filework.Origin{Mount: fmt.Sprintf("%s of %s of user %d", path.Dir(w.path), namespace, w.owner),
+		Owner: w.owner}
+}
+
+// findBelow looks at the places below one root. What others than this host's
+// administrator can let hang is not used for names, which are read much later; nor is a
+// file of somebody who could not have written the program itself.
+func (d *debugFinder) findBelow(root string, w wanted) (found, error) {
+	var unclear error
+	for _, c := range d.candidates(w.path, w.buildID, w.link) {
+		f, err := procfs.OpenOwnedBelow(root, c.path, w.fileOwner)
+		if err != nil {
+			continue
+		}
+		if root != "" && !procfs.Local(f) {
+			f.Close()
+			continue
+		}
+		debug, err := d.accept(f, w.buildID, w.crc, c.byLink)
+		if debug != nil {
+			return found{debug, f.Name(), !hostRoot(root)}, nil
+		}
+		unclear = errors.Join(unclear, err)
+	}
+	return found{}, unclear
+}
+
+// hostRoot reports whether the root directory of a process is our own.
+func hostRoot(root string) bool {
+	if root == "" || root == "/" {
+		return true
+	}
+	theirs, err := os.Stat(root)
+	if err != nil {
+		return false
+	}
+	ours, err := os.Stat("/")
+	return err == nil && os.SameFile(theirs, ours)
 }
 
 // fetch is find for a debug file that is elsewhere. The error says why there is
@@ -96,7 +168,7 @@ func (d *debugFinder) fetch(w wanted) (debug *elffile.File, name string, err err
 	if err != nil {
 		return nil, "", err
 	}
-	if debug = accept(f, w.buildID, 0, false); debug == nil {
+	if debug, _ = d.accept(f, w.buildID, 0, false); debug == nil {
 		return nil, "", fmt.Errorf("%s: not the debug file of build ID %s", path, w.buildID)
 	}
 	return debug, path, nil
@@ -121,34 +193,24 @@ func (d *debugFinder) candidates(objectPath, buildID, link string) []candidate {
 }
 
 // accept returns f as an ELF file if it has symbols or DWARF and belongs to the file with
-// that build ID, or if it was named by its link and has that CRC. It closes f if
-// not.
-func accept(f *os.File, buildID string, crc uint32, byLink bool) *elffile.File {
+// that build ID, or if it was named by its link and has that CRC; nil if not, and it
+// closes f then. The error says why that could not be found out.
+func (d *debugFinder) accept(f *os.File, buildID string, crc uint32, byLink bool) (*elffile.File, error) {
 	debug, err := elffile.NewFromFile(f)
 	if err != nil {
-		return nil // closed already
+		return nil, nil // closed already
 	}
-	matches := false
+	matches := debug.HasSymtab() || debug.HasSection(debugInfo)
 	if theirs := debug.BuildID(); buildID != "" && theirs != "" {
-		matches = theirs == buildID
-	} else if byLink {
-		sum, err := fileCRC(f)
+		matches = matches && theirs == buildID
+	} else if matches = matches && byLink; matches {
+		var sum uint32
+		sum, err = d.sums.of(f)
 		matches = err == nil && sum == crc
 	}
-	if !matches || !debug.HasSymtab() && !debug.HasSection(debugInfo) {
+	if !matches {
 		debug.Close()
-		return nil
+		return nil, err
 	}
-	return debug
-}
-
-// fileCRC returns the CRC-32 of a file's content, without moving its offset.
-func fileCRC(f *os.File) (uint32, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
-	sum := crc32.NewIEEE()
-	_, err = io.Copy(sum, io.NewSectionReader(f, 0, info.Size()))
-	return sum.Sum32(), err
+	return debug, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/integration/need"
 )
 
 // separated is a stripped program and what belongs to it.
@@ -47,10 +48,22 @@ func TestDebugFileIsFoundWhereGDBLooks(t *testing.T) {
 		place func(s *separated, debugDir string) []string
 	}{
 		{"build ID", withID, func(s *separated, dir string) []string { return []string{dir, s.buildIDPath()} }},
-		{"link, beside", withoutID, func(s *separated, _ string) []string { return []string{filepath.Dir(s.path), debugName} }},
-		{"link, .debug", withoutID, func(s *separated, _ string) []string { return []string{filepath.Dir(s.path), ".debug", debugName} }},
-		{"link, debug directory", withoutID, func(s *separated, dir string) []string { return []string{dir, filepath.Dir(s.path), debugName} }},
-		{"link and build ID", withID, func(s *separated, dir string) []string { return []string{dir, filepath.Dir(s.path), debugName} }},
+		{"link, next to it", withoutID, func(s *separated,
+			_ string) []string {
+			return []string{filepath.Dir(s.path), debugName}
+		}},
+		{"link, .debug", withoutID, func(s *separated,
+			_ string) []string {
+			return []string{filepath.Dir(s.path), ".debug", debugName}
+		}},
+		{"link, debug directory", withoutID, func(s *separated,
+			dir string) []string {
+			return []string{dir, filepath.Dir(s.path), debugName}
+		}},
+		{"link and build ID", withID, func(s *separated,
+			dir string) []string {
+			return []string{dir, filepath.Dir(s.path), debugName}
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			program, debugDir := separate(t, tt.flag), t.TempDir()
@@ -116,7 +129,8 @@ func TestContainerCannotPointOutside(t *testing.T) {
 	root := t.TempDir()
 	outside := writeFile(t, []byte("outside"), t.TempDir(), "file")
 	writeFile(t, []byte("inside"), root, "usr", "file")
-	for link, target := range map[string]string{"absolute": "/usr/file", "dots": "../../../../../../usr/file", "escape": outside, "proc": "/proc/self/exe"} {
+	for link, target := range map[string]string{"absolute": "/usr/file", "dots": "../../../../../../usr/file",
+		"escape": outside, "proc": "/proc/self/exe"} {
 		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -153,14 +167,14 @@ func TestOwnSymtabNeedsNoDebugFile(t *testing.T) {
 
 // The C library as the distribution ships it, with its debug package: each of
 // its functions by one of the names that nm knows in the debug file, or by the
-// one that addr2line tells, which leaves out what a compiler adds to the name of a part.
+// one that addr2line reports, which leaves out what a compiler adds to the name of a part.
 func TestLibcWithDebugFile(t *testing.T) {
 	path := library(t, "libc.so.6")
 	s, o := New(Options{}), object(t, 1, path)
 	s.Frames(o, 0, false)
 	status, _ := s.Status(o)
 	if status.DebugFile == "" {
-		skip(t, "no debug file of %s (package libc6-dbg)", path)
+		need.Missing(t, "no debug file of %s (package libc6-dbg)", path)
 	}
 	functions := nmFunctions(t, status.DebugFile)
 	names := map[string]bool{}
@@ -169,7 +183,8 @@ func TestLibcWithDebugFile(t *testing.T) {
 		names[fmt.Sprintf("%x %s", f.addr, f.name)] = true
 		fmt.Fprintf(&list, "%#x\n", f.addr)
 	}
-	for i, lines := range strings.Split(run(t, list.String(), "addr2line", "-a", "-i", "-f", "-e", status.DebugFile), "0x")[1:] {
+	for i, lines := range strings.Split(run(t, list.String(), "addr2line", "-a", "-i", "-f", "-e", status.DebugFile),
+		"0x")[1:] {
 		told := strings.Split(lines, "\n") // the address, then two lines a frame, then none
 		names[fmt.Sprintf("%x %s", functions[i].addr, told[len(told)-3])] = true
 	}
@@ -208,5 +223,88 @@ func TestBrokenSymtabIsReported(t *testing.T) {
 	o := &Object{ID: 1, Path: broken, Open: func() (*elffile.File, error) { return elffile.Open(broken) }}
 	if got := s.Frames(o, nmAddress(t, path, "main"), false)[0]; got.Function != "main" {
 		t.Errorf("main is %+v", got)
+	}
+}
+
+// TestDebugFileOfAContainerNamesNobodyElse has a program in two containers, equal as if
+// both were of one image, and one of them with a debug file of its own that calls a
+// function otherwise. Whichever is named first, that debug file is for that one alone.
+func TestDebugFileOfAContainerNamesNobodyElse(t *testing.T) {
+	program, debugDir := separate(t, "-Wl,--build-id=sha1"), t.TempDir()
+	renamed := filepath.Join(t.TempDir(), "renamed")
+	run(t, "", "objcopy", "--redefine-sym", "inner=forged", "--strip-debug",
+		writeFile(t, program.debug, t.TempDir(), debugName), renamed)
+	for _, forgedFirst := range []bool{true, false} {
+		roots := []string{t.TempDir(), t.TempDir(), t.TempDir()}
+		forger := 0
+		if !forgedFirst {
+			forger = 1
+		}
+		for i, root := range roots {
+			if i == forger {
+				writeFile(t, readFile(t, renamed), root, debugDir, program.buildIDPath())
+			}
+		}
+		objects := make([]*Object, len(roots))
+		for i, root := range roots {
+			objects[i] = object(t, uint32(i+1), program.path)
+			objects[i].Root, objects[i].Source = root, objects[0]
+		}
+		objects[0].Source = nil
+		s := New(Options{DebugDirs: []string{debugDir}})
+		for i, o := range objects {
+			got := s.Frames(o, program.inner, false)[0].Function
+			if forged := got == "forged"; forged && i != forger {
+				t.Errorf("forged first %v: container %d has the name of another's debug file", forgedFirst, i)
+			} else if i == 0 && i == forger && !forged {
+				t.Errorf("container %d is named %s, not by its own debug file", i, got)
+			}
+		}
+	}
+}
+
+// TestDebugFileOfAnotherUser: who cannot write a program cannot say what its functions
+// are called.
+func TestDebugFileOfAnotherUser(t *testing.T) {
+	need.Root(t) // to give files to others
+	const user, other = 1234, 1235
+	for _, c := range []struct {
+		program, debug int
+		found          bool
+	}{{0, 0, true}, {0, user, false}, {user, user, true}, {user, 0, true}, {user, other, false}} {
+		program, root, debugDir := separate(t, "-Wl,--build-id=sha1"), t.TempDir(), t.TempDir()
+		path := writeFile(t, program.debug, root, debugDir, program.buildIDPath())
+		for name, uid := range map[string]int{program.path: c.program, path: c.debug} {
+			if err := os.Chown(name, uid, uid); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o := object(t, 1, program.path)
+		o.Root = root
+		s := New(Options{DebugDirs: []string{debugDir}})
+		s.Frames(o, program.inner, false)
+		if status, _ := s.Status(o); (status.DebugFile == path) != c.found {
+			t.Errorf("program of user %d, debug file of %d: found %q", c.program, c.debug, status.DebugFile)
+		}
+	}
+}
+
+// TestCopyWithoutDebugFile: who runs a copy of a program without a build ID, where its
+// debug file is not, does not take the names from the program itself.
+func TestCopyWithoutDebugFile(t *testing.T) {
+	program := separate(t, "-Wl,--build-id=none")
+	writeFile(t, program.debug, filepath.Dir(program.path), debugName)
+	copied := object(t, 1, writeFile(t, readFile(t, program.path), t.TempDir(), "copy"))
+	original := object(t, 2, program.path)
+	original.Source = copied
+	s := New(Options{DebugDirs: []string{t.TempDir()}})
+	if got := s.Frames(copied, program.inner, false)[0]; got.Kind != Unknown {
+		t.Fatalf("the copy has a name: %+v", got)
+	}
+	if got := s.Frames(original, program.inner, false)[0]; got.Function != "inner" {
+		t.Errorf("the original: %+v", got)
+	}
+	if status, _ := s.Status(original); status.Reason != Named {
+		t.Errorf("status of the original: %+v", status)
 	}
 }

@@ -32,7 +32,8 @@ func ParseDemangle(name string) (DemangleMode, error) {
 			return DemangleMode(i), nil
 		}
 	}
-	return DemangleNone, fmt.Errorf("invalid demangle mode %q, valid values are: %s", name, strings.Join(names[:], ", "))
+	return DemangleNone, fmt.Errorf("invalid demangle mode %q, valid values are: %s", name,
+		strings.Join(names[:], ", "))
 }
 
 // String returns the mode's River name.

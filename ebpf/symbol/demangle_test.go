@@ -14,16 +14,28 @@ func TestDemangle(t *testing.T) {
 		{"_Rb_tree_increment", "_Rb_tree_increment", "_Rb_tree_increment", "_Rb_tree_increment"},
 		{"_Znonsense", "_Znonsense", "_Znonsense", "_Znonsense"},
 		{"_ZN3foo3barEi", "foo::bar", "foo::bar", "foo::bar(int)"},
-		{"_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector::push_back", "std::vector<int, std::allocator<int> >::push_back", "std::vector<int, std::allocator<int> >::push_back(int const&)"},
+		{"_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector::push_back",
+			"std::vector<int, std::allocator<int> >::push_back",
+			"std::vector<int, std::allocator<int> >::push_back(int const&)"},
 		{"_ZN3foo3barEi.isra.0", "foo::bar", "foo::bar", "foo::bar(int)"},
-		{"_ZN4core3fmt9Formatter3pad17h0123456789abcdefE", "core::fmt::Formatter::pad", "core::fmt::Formatter::pad", "core::fmt::Formatter::pad"},
-		{"_RNvCskwGfYPst2Cb_3foo16example_function", "foo::example_function", "foo::example_function", "foo::example_function"},
-		{"_RINvNtCs6xxl1lAjzDf_1a6shapes5twiceNCNvB4_4main0EB4_", "a::shapes::twice", "a::shapes::twice::<a::main::{closure#0}>", "a::shapes::twice::<a::main::{closure#0}>"},
-		{"_RNvCskwGfYPst2Cb_3foo16example_function.llvm.123456", "foo::example_function", "foo::example_function", "foo::example_function"},
-		{"_ZN4core3ptr85drop_in_place$LT$std..rt..lang_start$LT$$LP$$RP$$GT$..$u7b$$u7b$closure$u7d$$u7d$$GT$17h0123456789abcdefE", "core::ptr::drop_in_place<std::rt::lang_start<()>::{{closure}}>", "core::ptr::drop_in_place<std::rt::lang_start<()>::{{closure}}>", "core::ptr::drop_in_place<std::rt::lang_start<()>::{{closure}}>"},
-		{"_ZZ4mainENKUlvE_clEv", "main::{lambda()#1}::operator()", "main::{lambda()#1}::operator()", "main::{lambda()#1}::operator()() const"},
+		{"_ZN4core3fmt9Formatter3pad17h0123456789abcdefE", "core::fmt::Formatter::pad", "core::fmt::Formatter::pad",
+			"core::fmt::Formatter::pad"},
+		{"_RNvCskwGfYPst2Cb_3foo16example_function", "foo::example_function", "foo::example_function",
+			"foo::example_function"},
+		{"_RINvNtCs6xxl1lAjzDf_1a6shapes5twiceNCNvB4_4main0EB4_", "a::shapes::twice",
+			"a::shapes::twice::<a::main::{closure#0}>", "a::shapes::twice::<a::main::{closure#0}>"},
+		{"_RNvCskwGfYPst2Cb_3foo16example_function.llvm.123456", "foo::example_function", "foo::example_function",
+			"foo::example_function"},
+		{"_ZN4core3ptr85drop_in_place$LT$std..rt..lang_start$LT$$LP$$RP$$GT$..$u7b$$u7b$closure$u7d$$u7d$$GT$" +
+			"17h0123456789abcdefE",
+			"core::ptr::drop_in_place<std::rt::lang_start<()>::{{closure}}>",
+			"core::ptr::drop_in_place<std::rt::lang_start<()>::{{closure}}>",
+			"core::ptr::drop_in_place<std::rt::lang_start<()>::{{closure}}>"},
+		{"_ZZ4mainENKUlvE_clEv", "main::{lambda()#1}::operator()", "main::{lambda()#1}::operator()",
+			"main::{lambda()#1}::operator()() const"},
 	} {
-		for mode, want := range map[DemangleMode]string{DemangleNone: tt.name, DemangleSimplified: tt.simplified, DemangleTemplates: tt.templates, DemangleFull: tt.full} {
+		for mode, want := range map[DemangleMode]string{DemangleNone: tt.name, DemangleSimplified: tt.simplified,
+			DemangleTemplates: tt.templates, DemangleFull: tt.full} {
 			if got := mode.Apply(tt.name); got != want {
 				t.Errorf("%v.Apply(%s) = %s, want %s", mode, tt.name, got, want)
 			}

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/headwater/headwater/ebpf/dwarfline"
 	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/limit"
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
@@ -18,7 +20,11 @@ type dwarf struct {
 	opened bool
 	data   *dwarfline.Data // nil before it is opened, and if it cannot be
 	err    error           // the first one
+	again  time.Time       // when to open it if it had to wait
 }
+
+// busyWait is how long data waits that could not be opened because of others.
+const busyWait = time.Minute
 
 // addDWARF puts the DWARF data of an object, or of its debug file, before those
 // sources that know no lines.
@@ -66,9 +72,11 @@ func openSibling(root, debugPath, name string) (*elffile.File, error) {
 // frames implements source. What is damaged does not matter as long as something
 // can be read.
 func (d *dwarf) frames(at uint64) []Frame {
-	if !d.opened {
-		d.opened = true
-		d.data, d.err = d.open()
+	if !d.opened || !d.again.IsZero() && time.Now().After(d.again) {
+		d.opened, d.again = true, time.Time{}
+		if d.data, d.err = d.open(); errors.Is(d.err, elffile.ErrBusy) {
+			d.again = time.Now().Add(busyWait)
+		}
 	}
 	if d.data == nil {
 		return nil
@@ -78,6 +86,10 @@ func (d *dwarf) frames(at uint64) []Frame {
 		d.err = err
 	}
 	if len(found) == 0 {
+		if d.data.Empty() { // its sections may take a gigabyte
+			d.data.Close()
+			d.data = nil
+		}
 		return nil
 	}
 	if last := &found[len(found)-1]; !last.Linkage {
@@ -91,7 +103,8 @@ func (d *dwarf) frames(at uint64) []Frame {
 	frames := make([]Frame, 0, len(found))
 	for _, f := range found {
 		if f.Function != "" {
-			frames = append(frames, Frame{Function: withoutTypeArguments(validUTF8(f.Function)), File: validUTF8(f.File), Line: f.Line, Kind: Native})
+			frames = append(frames, Frame{Function: withoutTypeArguments(validUTF8(f.Function)),
+				File: validUTF8(f.File), StartLine: f.StartLine, Line: f.Line, Kind: Native})
 		}
 	}
 	return frames
@@ -115,10 +128,10 @@ func (d *dwarf) bytes() int {
 	return d.data.Bytes()
 }
 
-// rest implements rester.
-func (d *dwarf) rest() {
+// trim implements trimmer.
+func (d *dwarf) trim() {
 	if d.data != nil {
-		d.data.Rest()
+		d.data.Trim()
 	}
 }
 
@@ -127,13 +140,16 @@ func (d *dwarf) close() {
 	if d.data != nil {
 		d.data.Close()
 	}
-	d.opened, d.data = true, nil
+	d.opened, d.data, d.again = true, nil, time.Time{}
 }
 
 // problem implements prober.
 func (d *dwarf) problem() error {
 	if errors.Is(d.err, dwarfline.ErrNoInfo) {
 		return nil
+	}
+	if errors.Is(d.err, dwarfline.ErrTooMuchWork) {
+		return limit.Hit(limit.DWARF, d.err)
 	}
 	return d.err
 }

@@ -1,6 +1,8 @@
 package symbol
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,7 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/time/rate"
+
+	"github.com/headwater/headwater/ebpf/dwarfline"
 	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/filework"
 )
 
 const inlining = `
@@ -74,8 +80,8 @@ func withoutDiscriminators(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestRest: what was read of DWARF data does not stay in memory, and is read again.
-func TestRest(t *testing.T) {
+// TestTrim: what was read of DWARF data does not stay in memory, and is read again.
+func TestTrim(t *testing.T) {
 	program := compile(t, "a.c", inlining, "-O2", "-g")
 	s, o := New(Options{CacheFrames: 1}), object(t, 1, program)
 	resident := func() (kilobytes int) {
@@ -94,7 +100,7 @@ func TestRest(t *testing.T) {
 		}
 		return kilobytes
 	}
-	s.Rest() // of nothing
+	s.Trim() // of nothing
 	var before []Frame
 	for round := range 3 {
 		for _, f := range nmFunctions(t, program) {
@@ -112,19 +118,21 @@ func TestRest(t *testing.T) {
 		if round == 0 && resident() == 0 { // later some is known
 			t.Error("nothing was mapped")
 		}
-		s.Rest()
+		s.Trim()
 		if n := resident(); n > 0 {
 			t.Errorf("%d KiB stay in memory", n)
 		}
 	}
 	s.Forget(1)
-	s.Rest()
+	s.Trim()
 }
 
 // TestDWARFLinkageName wants the mangled name, of which the DWARF data of a
 // function without linkage has only the last part.
 func TestDWARFLinkageName(t *testing.T) {
-	program := compile(t, "a.cc", "namespace a { namespace { __attribute__((noinline)) int hidden(int x) { return x; } } }\nint main(int c, char **) { return a::hidden(c); }", "-g")
+	program := compile(t, "a.cc",
+		"namespace a { namespace { __attribute__((noinline)) int hidden(int x) { return x; } } }\n"+
+			"int main(int c, char **) { return a::hidden(c); }", "-g")
 	s, o := New(Options{}), object(t, 1, program)
 	for _, f := range nmFunctions(t, program) {
 		if strings.Contains(f.name, "hidden") {
@@ -141,7 +149,7 @@ func TestDWARFLinkageName(t *testing.T) {
 // its room.
 func TestDWARFClosed(t *testing.T) {
 	program := compile(t, "a.c", inlining, "-O2", "-gdwarf-4", "-gz=zlib")
-	finder := &debugFinder{}
+	finder := &debugFinder{work: &filework.Pool{}}
 	o := &Object{ID: 1, Path: program, Open: func() (*elffile.File, error) { return elffile.Open(program) }}
 	n, _ := load(o, finder)
 	if frames, _, _ := n.frames(nmFunctions(t, program)[0].addr); len(frames) == 0 {
@@ -153,6 +161,60 @@ func TestDWARFClosed(t *testing.T) {
 	n.close()
 	if used := finder.spill.Used(); used != 0 {
 		t.Errorf("%d bytes are mapped yet", used)
+	}
+}
+
+// withDebugInfo returns a program with these bytes, compressed, as .debug_info and
+// .debug_abbrev.
+func withDebugInfo(t *testing.T, content []byte) string {
+	t.Helper()
+	program := compile(t, "a.c", inlining, "-O2")
+	section := writeFile(t, content, t.TempDir(), "section")
+	run(t, "", "objcopy", "--add-section", ".debug_info="+section, "--add-section", ".debug_abbrev="+section, program)
+	run(t, "", "objcopy", "--compress-debug-sections=zlib", program)
+	return program
+}
+
+// TestUselessDWARFIsReleased: sections that say nothing of any address do not stay on disk.
+func TestUselessDWARFIsReleased(t *testing.T) {
+	// units of no known version
+	program := withDebugInfo(t, bytes.Repeat([]byte{4, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}, 1<<10))
+	finder := &debugFinder{work: &filework.Pool{}, spill: elffile.Spill{Dir: t.TempDir()}}
+	o := &Object{ID: 1, Path: program, Open: func() (*elffile.File, error) { return elffile.Open(program) }}
+	n, _ := load(o, finder)
+	defer n.close()
+	var now usage
+	for _, f := range nmFunctions(t, program) {
+		if f.name != "main" {
+			continue
+		}
+		var frames []Frame
+		if frames, now, _ = n.frames(f.addr); len(frames) != 1 || frames[0].Function != "main" {
+			t.Errorf("%+v", frames)
+		}
+	}
+	if now.problem == nil {
+		t.Error("nobody is told that the data is damaged")
+	}
+	if used := finder.spill.Used(); used != 0 {
+		t.Errorf("%d bytes of sections that say nothing are kept", used)
+	}
+}
+
+// TestZerosAreDecompressedOnce: without units in .debug_info, no other section is looked at.
+func TestZerosAreDecompressedOnce(t *testing.T) {
+	const size = 1 << 20
+	file, err := elffile.Open(withDebugInfo(t, make([]byte, size)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	spill := &elffile.Spill{Dir: t.TempDir(), Rate: rate.NewLimiter(0, size)}
+	if _, err := dwarfline.Open(file, dwarfline.OpenOptions{Spill: spill}); !errors.Is(err, dwarfline.ErrNoInfo) {
+		t.Errorf("%v, want that there are no units", err)
+	}
+	if used := spill.Used(); used != 0 {
+		t.Errorf("%d bytes are kept", used)
 	}
 }
 
@@ -195,10 +257,12 @@ func TestPartsOfDebugInfo(t *testing.T) {
 		if status, _ := s.Status(o); status.Reason != Named || status.DebugInfo == nil {
 			t.Errorf("status %+v", status)
 		}
-		if problem := s.Problems()[program]; problem == nil || !strings.Contains(problem.Error(), name) || !strings.Contains(problem.Error(), "missing") {
+		if problem := s.Problems()[program]; problem == nil || !strings.Contains(problem.Error(), name) ||
+			!strings.Contains(problem.Error(), "missing") {
 			t.Errorf("problem: %v", problem)
 		}
-		if text := s.Explain(o); !strings.HasPrefix(text, "the debug info is not whole; ") || !strings.Contains(text, name) {
+		if text := s.Explain(o); !strings.HasPrefix(text, "the debug info is not whole; ") ||
+			!strings.Contains(text, name) {
 			t.Errorf("explained as %q", text)
 		}
 	}

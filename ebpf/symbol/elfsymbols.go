@@ -13,7 +13,7 @@ import (
 type symbolTables []*table
 
 // maxTables bounds them.
-const maxTables = 16
+const maxTables = 4
 
 // readSymbols builds the tables of a file's symbols of one type, elf.SHT_SYMTAB or
 // elf.SHT_DYNSYM; none without an error if it has no such symbols. The names stay
@@ -82,7 +82,8 @@ func survey(symbols *elffile.SymbolTable, from uint64) (w stretch, err error) {
 	return w, err
 }
 
-func readWindow(file *elffile.File, symbols *elffile.SymbolTable, pool *fileNames, w stretch, partial bool) (*table, error) {
+func readWindow(file *elffile.File, symbols *elffile.SymbolTable, pool *fileNames, w stretch,
+	partial bool) (*table, error) {
 	entries := make([]entry, 0, w.count)
 	err := symbols.Functions(func(f elffile.Function) bool {
 		if !w.holds(f.Value) || pool.nameless(&f) || len(entries) == w.count {

@@ -18,7 +18,10 @@ func FuzzObject(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, addr uint64) {
 		s := New(Options{DebugDirs: []string{}})
-		o := &Object{ID: 1, Path: "/x", Open: func() (*elffile.File, error) { return elffile.New(bytes.NewReader(data)) }}
+		o := &Object{ID: 1, Path: "/x", Open: func() (*elffile.File,
+			error) {
+			return elffile.New(bytes.NewReader(data))
+		}}
 		for _, at := range []uint64{addr, addr + 16, addr &^ 0xff} {
 			frames := s.Frames(o, at, false)
 			if len(frames) == 0 {

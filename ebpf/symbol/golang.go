@@ -33,7 +33,8 @@ func (g *golang) frames(at uint64) []Frame {
 	functions, _ := g.reader.Frames(at)
 	frames := make([]Frame, 0, len(functions))
 	for _, f := range functions {
-		frames = append(frames, Frame{Function: withoutTypeArguments(f.Function), File: f.File, Line: f.Line, Kind: Native})
+		frames = append(frames, Frame{Function: withoutTypeArguments(f.Function), File: f.File,
+			StartLine: f.StartLine, Line: f.Line, Kind: Native})
 	}
 	return frames
 }

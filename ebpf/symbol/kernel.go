@@ -41,7 +41,8 @@ const paddingPrefix = "__pfx_"
 // find returns the index of the range that holds addr, or -1, and whether it is in
 // the padding.
 func (t *kernelTable) find(addr uint64) (i int, padding bool) {
-	i, found := slices.BinarySearchFunc(t.ranges, addr, func(r kernelRange, addr uint64) int { return cmp.Compare(r.start, addr) })
+	i, found := slices.BinarySearchFunc(t.ranges, addr,
+		func(r kernelRange, addr uint64) int { return cmp.Compare(r.start, addr) })
 	switch {
 	case found:
 		return i, false
@@ -181,7 +182,8 @@ func parseKallsyms(r io.Reader) (kernelSymbols, error) {
 		}
 		s.held, s.heldName = entry, append(s.heldName[:0], name...)
 		if len(s.list) >= maxKernelSymbols || s.names.len() > maxKernelNames {
-			return kernelSymbols{}, fmt.Errorf("more than %d symbols or %d bytes of names", maxKernelSymbols, maxKernelNames)
+			return kernelSymbols{}, fmt.Errorf("more than %d symbols or %d bytes of names", maxKernelSymbols,
+				maxKernelNames)
 		}
 	}
 	s.addHeld()
@@ -191,7 +193,8 @@ func parseKallsyms(r io.Reader) (kernelSymbols, error) {
 // isPaddingOf reports whether a symbol is that of the padding of function f.
 func isPaddingOf(s kernelSymbol, name []byte, f kernelSymbol, function []byte) bool {
 	of, ok := bytes.CutPrefix(name, []byte(paddingPrefix))
-	return ok && s.text && s.padding == 0 && bytes.Equal(of, function) && s.module == f.module && f.addr > s.addr && f.addr-s.addr < 1<<8
+	return ok && s.text && s.padding == 0 && bytes.Equal(of, function) && s.module == f.module && f.addr > s.addr &&
+		f.addr-s.addr < 1<<8
 }
 
 // addHeld adds the symbol that was held back, if there is one.
@@ -239,7 +242,8 @@ const maxKernelFunction = 16 << 10
 // traces show as well: it sorts weak and linker-made names behind the others.
 func newKernelTable(s kernelSymbols) *kernelTable {
 	slices.SortStableFunc(s.list, func(a, b kernelSymbol) int { return cmp.Compare(a.addr, b.addr) })
-	t := &kernelTable{names: s.names, modules: s.modules, ranges: make([]kernelRange, 0, s.text), module: make([]uint16, 0, s.text), padding: make([]uint8, 0, s.text)}
+	t := &kernelTable{names: s.names, modules: s.modules, ranges: make([]kernelRange, 0, s.text),
+		module: make([]uint16, 0, s.text), padding: make([]uint8, 0, s.text)}
 	end := uint64(0) // of what came before, at least
 	for i := 0; i < len(s.list); {
 		next := i + 1

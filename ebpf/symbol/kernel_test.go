@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/headwater/headwater/integration/need"
 )
 
 const kallsyms = `ffffffff81000000 T _text
@@ -102,7 +104,8 @@ ffffffffc0001010 t __pfx_last	[m]
 
 func TestKernelHidden(t *testing.T) {
 	s := kernelOf(t, "0000000000000000 T _text\n0000000000000000 t first\n")
-	if got, want := s.Kernel(0xffffffff81000000, false), (Frame{Function: "0xffffffff81000000", File: "[kernel]"}); got != want {
+	if got, want := s.Kernel(0xffffffff81000000, false),
+		(Frame{Function: "0xffffffff81000000", File: "[kernel]"}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if status := s.KernelStatus(); status.Reason != KernelHidden || !errors.Is(status.Err, ErrKernelHidden) {
@@ -118,7 +121,8 @@ func TestKernelUnreadable(t *testing.T) {
 	if status := s.KernelStatus(); status.Reason != Unreadable || !errors.Is(status.Err, os.ErrNotExist) {
 		t.Errorf("status %+v", status)
 	}
-	if status := kernelOf(t, "no symbols here\n").KernelStatus(); status.Reason != Unreadable || !strings.Contains(status.Err.Error(), "malformed") {
+	if status := kernelOf(t, "no symbols here\n").KernelStatus(); status.Reason != Unreadable ||
+		!strings.Contains(status.Err.Error(), "malformed") {
 		t.Errorf("status %+v", status)
 	}
 }
@@ -133,7 +137,8 @@ func TestRefreshKernel(t *testing.T) {
 	if err := s.RefreshKernel(); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := s.Kernel(addr, false), (Frame{Function: "loaded_later", File: "[late]", Kind: Kernel}); got != want {
+	if got, want := s.Kernel(addr, false), (Frame{Function: "loaded_later", File: "[late]",
+		Kind: Kernel}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	writeFile(t, []byte("broken"), s.kernel.path)
@@ -155,7 +160,7 @@ func TestRunningKernel(t *testing.T) {
 	s := New(Options{})
 	s.Kernel(0, false)
 	if status := s.KernelStatus(); status.Reason == KernelHidden {
-		skip(t, "%v", status.Err)
+		need.Missing(t, "%v", status.Err)
 	}
 	first := map[string]bool{}
 	wrong := 0
@@ -190,7 +195,8 @@ func FuzzKallsyms(f *testing.F) {
 			return
 		}
 		table := newKernelTable(symbols)
-		if frame := table.frame(addr); !utf8.ValidString(frame.Function) || !utf8.ValidString(frame.File) || frame.Function == "" {
+		if frame := table.frame(addr); !utf8.ValidString(frame.Function) || !utf8.ValidString(frame.File) ||
+			frame.Function == "" {
 			t.Errorf("%+v", frame)
 		}
 		for i, r := range table.ranges {

@@ -17,7 +17,7 @@ type KernelSymbol struct {
 
 func (k *KernelSymbol) end() uint64 { return k.Start + uint64(k.Size) }
 
-// maxMade bounds the symbols remembered beside those of kallsyms. Hosts with some
+// maxMade bounds the symbols remembered besides those of kallsyms. Hosts with some
 // thousands of BPF programs exist.
 const maxMade = 1 << 16
 

@@ -19,11 +19,14 @@ func load(o *Object, finder *debugFinder) (*names, Status) {
 	status := Status{Reason: Named}
 	if !file.HasSymtab() || !file.HasSection(debugInfo) {
 		w := wantedOf(o, file)
-		n.files.debug, n.files.debugPath = finder.find(w)
+		debug, slow := finder.find(w)
+		n.files.debug, n.files.debugPath, status.own = debug.debug, debug.path, debug.own
 		if n.files.debug == nil && !file.HasSymtab() && !file.IsGo() {
 			n.files.debug, n.files.debugPath, status.Fetch = finder.fetch(w)
 		}
-		if status.DebugFile = n.files.debugPath; n.files.debug == nil && !file.HasSymtab() && !file.IsGo() {
+		status.Err = slow
+		if status.DebugFile = n.files.debugPath; n.files.debug == nil &&
+			(slow != nil || !file.HasSymtab() && !file.IsGo()) {
 			status.missing = &w
 		}
 	}

@@ -5,14 +5,17 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/limit"
 )
 
 // Limits on MiniDebugInfo. Fedora's largest has some megabytes.
 const (
-	maxMiniDebug     = 16 << 20 // bytes in the file
-	maxMiniDebugSize = 32 << 20 // decompressed
+	MaxMiniDebug     = 16 << 20        // bytes in the file
+	MaxMiniDebugSize = 32 << 20        // decompressed
+	MaxMiniDebugTime = 5 * time.Second // of decompressing
 )
 
 // held are symbols of an image that is in memory.
@@ -31,8 +34,8 @@ func miniDebug(file *elffile.File) (source, int, error) {
 	if errors.Is(err, elffile.ErrNoSection) {
 		return nil, 0, nil
 	}
-	if err == nil && section.Size > maxMiniDebug {
-		err = fmt.Errorf("section .gnu_debugdata: %w", elffile.ErrTooLarge)
+	if err == nil && section.Size > MaxMiniDebug {
+		err = fmt.Errorf("section .gnu_debugdata: %w", limit.Hit(limit.MiniDebug, elffile.ErrTooLarge))
 	}
 	if err != nil {
 		return nil, 0, err
@@ -41,7 +44,7 @@ func miniDebug(file *elffile.File) (source, int, error) {
 	if n, err := section.Data.ReadAt(packed, 0); n < len(packed) {
 		return nil, 0, fmt.Errorf("section .gnu_debugdata: %w", err)
 	}
-	data, err := unxz(packed, maxMiniDebugSize)
+	data, err := unxz(packed, MaxMiniDebugSize, time.Now().Add(MaxMiniDebugTime))
 	if err != nil {
 		return nil, 0, fmt.Errorf("section .gnu_debugdata: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // pack compresses with xz.
@@ -71,14 +72,15 @@ func TestBrokenMiniDebugInfo(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 			runtime.ReadMemStats(&after)
-			if used := after.TotalAlloc - before.TotalAlloc; used > 4*maxMiniDebugSize {
+			if used := after.TotalAlloc - before.TotalAlloc; used > 4*MaxMiniDebugSize {
 				t.Errorf("%d MiB allocated", used>>20)
 			}
 			if got := s.Frames(o, nmDynamic(t, path, "outer"), false)[0]; got.Function != "outer" {
 				t.Errorf("%+v", got)
 			}
 			status, _ := s.Status(o)
-			if status.Reason != DebugMissing || status.Err == nil || !strings.Contains(status.Err.Error(), ".gnu_debugdata") {
+			if status.Reason != DebugMissing || status.Err == nil ||
+				!strings.Contains(status.Err.Error(), ".gnu_debugdata") {
 				t.Errorf("status %+v", status)
 			}
 		})
@@ -88,23 +90,33 @@ func TestBrokenMiniDebugInfo(t *testing.T) {
 func TestUnxz(t *testing.T) {
 	data := bytes.Repeat(readFile(t, "/proc/self/exe")[:1<<20], 3)
 	for _, args := range [][]string{{"-0"}, {"-9e"}, {"--check=none"}, {"--check=sha256"}, {"--block-size=100000"}} {
-		got, err := unxz(pack(t, data, args...), len(data))
+		got, err := unxz(pack(t, data, args...), len(data), soon())
 		if err != nil || !bytes.Equal(got, data) {
 			t.Errorf("xz %v: %d bytes, %v", args, len(got), err)
 		}
 	}
 	packed := pack(t, data)
-	if _, err := unxz(packed, len(data)-1); !errors.Is(err, errXZTooLarge) {
+	if _, err := unxz(packed, len(data)-1, soon()); !errors.Is(err, errXZTooLarge) {
 		t.Errorf("limit: %v", err)
 	}
-	if _, err := unxz(pack(t, data, "--x86", "--lzma2"), len(data)); !errors.Is(err, errXZMethod) {
+	if _, err := unxz(pack(t, data, "--x86", "--lzma2"), len(data), soon()); !errors.Is(err, errXZMethod) {
 		t.Errorf("x86 filter: %v", err)
 	}
 	huge := bytes.Clone(packed)
 	at := bytes.Index(huge, []byte{0x21, 1})
 	huge[at+2] = 40 // a dictionary of 4 GiB
-	if _, err := unxz(huge, len(data)); !errors.Is(err, errXZTooLarge) {
+	if _, err := unxz(huge, len(data), soon()); !errors.Is(err, errXZTooLarge) {
 		t.Errorf("huge dictionary: %v", err)
+	}
+}
+
+func soon() time.Time { return time.Now().Add(time.Minute) }
+
+// Each of many blocks may ask for a dictionary of its own, which takes time to make.
+func TestUnxzTime(t *testing.T) {
+	packed := pack(t, []byte("headwater"), "--block-size=1")
+	if _, err := unxz(packed, 1<<20, time.Now().Add(-time.Second)); !errors.Is(err, errXZTime) {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -112,7 +124,7 @@ func FuzzUnxz(f *testing.F) {
 	f.Add(pack(f, []byte(strings.Repeat("headwater ", 100))))
 	f.Add(pack(f, []byte(strings.Repeat("headwater ", 100)), "--block-size=100", "--check=none"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if out, err := unxz(data, 1<<20); err == nil && len(out) > 1<<20 {
+		if out, err := unxz(data, 1<<20, soon()); err == nil && len(out) > 1<<20 {
 			t.Errorf("%d bytes", len(out))
 		}
 	})
@@ -145,7 +157,8 @@ func TestStubs(t *testing.T) {
 	o = object(t, 2, path)
 	resolved := 0
 	for line := range strings.Lines(run(t, "", "objdump", "-d", "-j", ".plt", path)) {
-		if f := strings.Fields(line); len(f) == 2 && strings.HasPrefix(f[1], "<*ABS*") && strings.HasSuffix(f[1], "@plt>:") {
+		if f := strings.Fields(line); len(f) == 2 && strings.HasPrefix(f[1], "<*ABS*") &&
+			strings.HasSuffix(f[1], "@plt>:") {
 			got := s.Frames(o, parseHex(t, f[0]), false)[0].Function
 			if !strings.HasSuffix(got, "@plt") {
 				t.Errorf("%s is %s", f[1], got)

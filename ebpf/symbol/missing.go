@@ -28,8 +28,10 @@ func (s *Symbolizer) Refresh() { s.refresh(time.Now()) }
 func (s *Symbolizer) refresh(now time.Time) {
 	all, due := s.tables.missing(now)
 	for _, e := range due {
-		if debug, _ := s.finder.find(*e.status.missing); debug != nil {
-			debug.Close()
+		file, err := s.finder.find(*e.status.missing)
+		s.limits.Note(err)
+		if file.debug != nil {
+			file.close()
 			s.forgetNames(e)
 		}
 	}
@@ -62,7 +64,8 @@ func (s *Symbolizer) forgetNames(e *tableEntry) {
 
 // Explain returns a sentence that says why functions of an object have no names,
 // or no lines where debug info should have them, and what to install on this host
-// or in the object's root to get them; "" if all is well or nothing was asked for. The first call for an object may read
+// or in the object's root to get them; "" if all is well or nothing was asked for. The first call for an object may
+// read
 // the package manager's lists.
 func (s *Symbolizer) Explain(o *Object) string {
 	status, ok := s.Status(o)
@@ -111,13 +114,13 @@ const (
 // debugPackage returns the Debian package of debug symbols for a file, such as
 // "fio-dbgsym", or "" where dpkg does not know the file.
 func (p *packages) debugPackage(root, file string) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	key := root + "\x00" + file
-	if pkg, ok := p.known[key]; ok {
+	p.mu.Lock()
+	pkg, ok := p.known[key]
+	p.mu.Unlock()
+	if ok {
 		return pkg
 	}
-	pkg := ""
 	switch owner := dpkgOwner(filepath.Join("/", root, "var/lib/dpkg/info"), file); owner {
 	case "":
 	case "libc6":
@@ -125,6 +128,8 @@ func (p *packages) debugPackage(root, file string) string {
 	default:
 		pkg = owner + "-dbgsym"
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.known == nil || len(p.known) >= maxPackages {
 		p.known = map[string]string{}
 	}

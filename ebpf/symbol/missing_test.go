@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headwater/headwater/integration/need"
 )
 
 func TestDebugFilePutInPlaceLater(t *testing.T) {
@@ -113,7 +115,7 @@ func TestExplain(t *testing.T) {
 func TestExplainAfterTheEnd(t *testing.T) {
 	path := library(t, "liblzma.so.5")
 	if _, err := os.Stat("/var/lib/dpkg/info"); err != nil {
-		t.Skip("not a Debian system")
+		need.Missing(t, "this is no Debian system: %v", err)
 	}
 	s, o := New(Options{DebugDirs: []string{t.TempDir()}}), object(t, 1, path)
 	o.Root = filepath.Join(t.TempDir(), "gone")
@@ -127,14 +129,15 @@ func TestExplainAfterTheEnd(t *testing.T) {
 func TestDpkgOwner(t *testing.T) {
 	const info = "/var/lib/dpkg/info"
 	if _, err := os.Stat(info); err != nil {
-		t.Skip("not a Debian system")
+		need.Missing(t, "this is no Debian system: %v", err)
 	}
 	shell, err := filepath.EvalSymlinks("/bin/sh")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range []string{shell, strings.TrimPrefix(shell, "/usr"), library(t, "libc.so.6")} {
-		if owner := dpkgOwner(info, file); owner == "" || !strings.Contains(run(t, "", "dpkg", "-L", owner), strings.TrimPrefix(file, "/usr")) {
+		if owner := dpkgOwner(info, file); owner == "" ||
+			!strings.Contains(run(t, "", "dpkg", "-L", owner), strings.TrimPrefix(file, "/usr")) {
 			t.Errorf("%s belongs to %q", file, owner)
 		}
 	}

@@ -2,6 +2,7 @@ package symbol
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headwater/headwater/ebpf/elffile"
@@ -20,8 +21,8 @@ type source interface {
 // closer is a source that holds more than memory.
 type closer interface{ close() }
 
-// rester is a source that can do with less memory while nothing is asked of it.
-type rester interface{ rest() }
+// trimmer is a source that can do with less memory while nothing is asked of it.
+type trimmer interface{ trim() }
 
 // prober is a source that may find out late that something is missing or damaged.
 type prober interface {
@@ -67,10 +68,11 @@ type names struct {
 	mu      sync.Mutex
 	files   files
 	sources []source // the first one that knows an address names it
-	closed  bool
+
+	closed atomic.Bool
 }
 
-// usage tells how the sources of an executable stand.
+// usage says how the sources of an executable stand.
 type usage struct {
 	bytes   int   // memory that they hold
 	problem error // the first thing that could not be read
@@ -80,8 +82,8 @@ type usage struct {
 // meanwhile.
 func (n *names) frames(at uint64) (frames []Frame, now usage, ok bool) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed {
+	defer n.unlock()
+	if n.closed.Load() {
 		return nil, usage{}, false
 	}
 	if n.files.changed() {
@@ -95,13 +97,16 @@ func (n *names) frames(at uint64) (frames []Frame, now usage, ok bool) {
 	return frames, usage{n.bytesLocked(), n.problemLocked()}, true
 }
 
-// rest tells the sources that nothing is asked of them for a while.
-func (n *names) rest() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+// trim gives back memory that the sources need only while they are read, unless somebody
+// reads them now.
+func (n *names) trim() {
+	if !n.mu.TryLock() {
+		return
+	}
+	defer n.unlock()
 	for _, s := range n.sources {
-		if r, ok := s.(rester); ok {
-			r.rest()
+		if r, ok := s.(trimmer); ok {
+			r.trim()
 		}
 	}
 }
@@ -123,11 +128,27 @@ func (n *names) bytesLocked() int {
 	return bytes
 }
 
-// close waits for those who use the names and releases the files.
+// close releases the files, or lets who uses the names do so: that may read a file
+// which takes long.
 func (n *names) close() {
-	n.mu.Lock()
+	n.closed.Store(true)
+	n.release()
+}
+
+// unlock ends the use of the names.
+func (n *names) unlock() {
+	n.mu.Unlock()
+	if n.closed.Load() {
+		n.release()
+	}
+}
+
+// release releases everything, unless somebody uses it.
+func (n *names) release() {
+	if !n.mu.TryLock() {
+		return // unlock releases it
+	}
 	defer n.mu.Unlock()
-	n.closed = true
 	n.dropSources()
 	n.files.close()
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Reason tells why addresses of an object may have no name.
+// Reason says why addresses of an object may have no name.
 type Reason uint8
 
 // The reasons, worst last.
@@ -29,17 +29,19 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason_%d", uint8(r))
 }
 
-// Status tells how the symbols of an object, or of the kernel, were found.
+// Status says how the symbols of an object, or of the kernel, were found.
 type Status struct {
 	Reason    Reason
 	DebugFile string // the separate debug file in use, "" if none
 	Symbols   int    // ranges of addresses with a name
 	Bytes     int    // memory of the table
 	Err       error  // what went wrong; a part of the symbols may be there still
-	DebugInfo error  // what is missing or damaged of the DWARF data, found when it was read: functions lack inlined callers or lines
-	Fetch     error  // how asking the Fetcher for the debug file stands; nil if it was not asked
+	// what is missing or damaged of the DWARF data, found when it was read: functions lack inlined callers or lines
+	DebugInfo error
+	Fetch     error // how asking the Fetcher for the debug file stands; nil if it was not asked
 
 	missing *wanted // the debug file to look for again
+	own     bool    // names are of a debug file that is for this object alone, see found
 }
 
 // explain returns a sentence that says why functions have no names and what
@@ -64,7 +66,8 @@ func (s Status) explain(dir, pkg string) string {
 	}
 	if s.missing != nil && len(s.missing.buildID) > 2 {
 		id := s.missing.buildID
-		fmt.Fprintf(&b, "; the debug file of build ID %s is missing at %s", id, path.Join(dir, ".build-id", id[:2], id[2:]+".debug"))
+		fmt.Fprintf(&b, "; the debug file of build ID %s is missing at %s", id,
+			path.Join(dir, ".build-id", id[:2], id[2:]+".debug"))
 	}
 	if pkg != "" {
 		fmt.Fprintf(&b, ", install %s", pkg)
@@ -80,5 +83,5 @@ func (s Status) explain(dir, pkg string) string {
 	return b.String()
 }
 
-// ErrKernelHidden tells that the kernel shows its symbols without addresses.
+// ErrKernelHidden says that the kernel shows its symbols without addresses.
 var ErrKernelHidden = errors.New("kernel addresses are hidden: CAP_SYSLOG is missing or kernel.kptr_restrict is 2")

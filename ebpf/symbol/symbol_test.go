@@ -13,6 +13,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/integration/need"
 )
 
 // nmSymbol is a function as nm shows it.
@@ -66,7 +67,8 @@ func TestFramesMatchNm(t *testing.T) {
 		for _, f := range functions {
 			for _, addr := range []uint64{f.addr, f.addr + f.size - 1} {
 				frames := s.Frames(o, addr, false)
-				if len(frames) != 1 || frames[0].Kind != Native || !names[fmt.Sprintf("%x %s", addr, frames[0].Function)] {
+				if len(frames) != 1 || frames[0].Kind != Native ||
+					!names[fmt.Sprintf("%x %s", addr, frames[0].Function)] {
 					t.Errorf("%s: %#x is %+v, nm says %s", name, addr, frames, f.name)
 				}
 			}
@@ -199,7 +201,8 @@ func TestStatusOfUnreadable(t *testing.T) {
 	s := New(Options{})
 	calls := 0
 	broken := errors.New("gone")
-	o := &Object{ID: 3, Path: "/x/y", BuildID: "ab", Open: func() (*elffile.File, error) { calls++; return nil, broken }}
+	o := &Object{ID: 3, Path: "/x/y", BuildID: "ab",
+		Open: func() (*elffile.File, error) { calls++; return nil, broken }}
 	if _, ok := s.Status(o); ok {
 		t.Error("a status before anything was asked")
 	}
@@ -217,14 +220,14 @@ func TestStatusOfUnreadable(t *testing.T) {
 	// The same file seen by another process can be opened.
 	path := compile(t, "a.c", chain)
 	other := object(t, 4, path)
-	other.BuildID = "ab"
+	o.Source = other
 	main := nmAddress(t, path, "main")
 	if got := s.Frames(other, main, false)[0]; got.Function != "main" {
 		t.Errorf("%+v", got)
 	}
 	s.Forget(3)
 	if got := s.Frames(o, main, false)[0]; got.Function != "main" {
-		t.Errorf("by the shared build ID: %+v", got)
+		t.Errorf("by its source: %+v", got)
 	}
 	stripped := compile(t, "a.c", "void _start(void) {}", "-nostdlib", "-static", "-s")
 	bare := object(t, 5, stripped)
@@ -265,10 +268,14 @@ func TestVDSO(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := writeFile(t, image, t.TempDir(), "vdso.so")
-		o := &Object{ID: 1, Path: m.Path, Open: func() (*elffile.File, error) { return elffile.New(bytes.NewReader(image)) }}
+		o := &Object{ID: 1, Path: m.Path, Open: func() (*elffile.File,
+			error) {
+			return elffile.New(bytes.NewReader(image))
+		}}
 		s := New(Options{})
 		for _, f := range nmFunctions(t, path, "-D") {
-			if got := s.Frames(o, f.addr+f.size-1, false)[0]; got.Kind != Native || !strings.HasSuffix(got.Function, strings.TrimPrefix(f.name, "__vdso_")) {
+			if got := s.Frames(o, f.addr+f.size-1, false)[0]; got.Kind != Native ||
+				!strings.HasSuffix(got.Function, strings.TrimPrefix(f.name, "__vdso_")) {
 				t.Errorf("%s: %+v", f.name, got)
 			}
 		}
@@ -277,7 +284,7 @@ func TestVDSO(t *testing.T) {
 		}
 		return
 	}
-	skip(t, "this process has no vdso")
+	need.Missing(t, "this process has no vdso")
 }
 
 func TestBudgetDropsTheLeastRecent(t *testing.T) {
@@ -287,7 +294,6 @@ func TestBudgetDropsTheLeastRecent(t *testing.T) {
 	objects := make([]*Object, 3)
 	for i := range objects {
 		o := object(t, uint32(i), path)
-		o.BuildID = "" // each has a table of its own
 		read := o.Open
 		o.Open = func() (*elffile.File, error) { opened[o.ID]++; return read() }
 		objects[i] = o
@@ -341,16 +347,18 @@ func TestConcurrentUse(t *testing.T) {
 	var mu sync.Mutex
 	opened := 0
 	s := New(Options{CacheFrames: 8})
+	source := object(t, 100, path)
+	read := source.Open
+	source.Open = func() (*elffile.File, error) {
+		mu.Lock()
+		opened++
+		mu.Unlock()
+		return read()
+	}
 	var wait sync.WaitGroup
 	for i := range 8 {
 		o := object(t, uint32(i), path)
-		read := o.Open
-		o.Open = func() (*elffile.File, error) {
-			mu.Lock()
-			opened++
-			mu.Unlock()
-			return read()
-		}
+		o.Source = source
 		wait.Go(func() {
 			for n := range 200 {
 				if got := s.Frames(o, main, n%2 == 1)[0]; n%2 == 0 && got.Function != "main" {
@@ -367,6 +375,19 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	wait.Wait()
 	if opened != 1 {
-		t.Errorf("one build ID was read %d times", opened)
+		t.Errorf("one source was read %d times", opened)
+	}
+}
+
+// TestEqualBuildIDsShareNothing has two programs with one build ID: each has its own
+// names.
+func TestEqualBuildIDsShareNothing(t *testing.T) {
+	s := New(Options{})
+	for i, name := range []string{"first", "second"} {
+		path := compile(t, "a.c", "int "+name+"(void) { return 1; } int main(void) { return "+name+"(); }",
+			"-Wl,--build-id=0x0123456789abcdef0123456789abcdef01234567")
+		if got := s.Frames(object(t, uint32(i), path), nmAddress(t, path, name), false)[0]; got.Function != name {
+			t.Errorf("%s is called %s", name, got.Function)
+		}
 	}
 }

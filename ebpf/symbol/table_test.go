@@ -44,7 +44,8 @@ func (n namesOf) bytes() int { return 0 }
 func tableOf(base uint64, functions []function) *table {
 	var entries []entry
 	for i, f := range functions {
-		e := entry{start: uint32(f.start - base), size: uint32(min(f.end-f.start, 1<<32-1)), name: uint32(i), rank: f.rank}
+		e := entry{start: uint32(f.start - base), size: uint32(min(f.end-f.start, 1<<32-1)), name: uint32(i),
+			rank: f.rank}
 		if f.end == f.start {
 			e.label, e.size = true, uint32(f.limit-f.start)
 		}
@@ -67,21 +68,25 @@ func TestTable(t *testing.T) {
 		{"none", nil, "0:-"},
 		{"gaps are unknown", []function{sized("a", 2, 4), sized("b", 6, 8)}, "0:- 2:a 4:- 6:b 8:-"},
 		{"neighbours", []function{sized("b", 4, 8), sized("a", 0, 4)}, "0:a 4:b 8:-"},
-		{"one inside another", []function{sized("a", 0, 9), sized("b", 2, 4), sized("c", 6, 7)}, "0:a 2:b 4:a 6:c 7:a 9:-"},
+		{"one inside another", []function{sized("a", 0, 9), sized("b", 2, 4), sized("c", 6, 7)},
+			"0:a 2:b 4:a 6:c 7:a 9:-"},
 		{"three deep", []function{sized("a", 0, 9), sized("b", 2, 8), sized("c", 4, 6)}, "0:a 2:b 4:c 6:b 8:a 9:-"},
 		{"overlap", []function{sized("a", 0, 5), sized("b", 3, 8)}, "0:a 3:b 8:-"},
 		{"same start", []function{sized("a", 0, 3), sized("b", 0, 8)}, "0:a 3:b 8:-"},
 		{"same end", []function{sized("a", 0, 8), sized("b", 4, 8), sized("c", 8, 9)}, "0:a 4:b 8:c 9:-"},
 		{"label goes on to the next symbol", []function{label("l", 2, 20), sized("a", 5, 7)}, "0:- 2:l 5:a 7:-"},
-		{"label goes on to the next label", []function{label("l", 2, 20), label("m", 4, 20), sized("a", 7, 8)}, "0:- 2:l 4:m 7:a 8:-"},
+		{"label goes on to the next label", []function{label("l", 2, 20), label("m", 4, 20), sized("a", 7, 8)},
+			"0:- 2:l 4:m 7:a 8:-"},
 		{"label ends with its section", []function{label("l", 2, 5), sized("a", 9, 10)}, "0:- 2:l 5:- 9:a 10:-"},
 		{"label in no section", []function{label("l", 2, 2)}, "0:-"},
 		{"label inside a function", []function{sized("a", 0, 9), label("l", 4, 20)}, "0:a 9:-"},
 		{"label at a function's start", []function{sized("a", 2, 4), label("l", 2, 20)}, "0:- 2:a 4:-"},
 		{"label behind a function's end", []function{sized("a", 0, 4), label("l", 4, 6)}, "0:a 4:l 6:-"},
-		{"global before weak before local", []function{ranked(2, sized("l", 0, 4)), ranked(1, sized("w", 0, 4)), ranked(0, sized("ggg", 0, 4))}, "0:ggg 4:-"},
+		{"global before weak before local", []function{ranked(2, sized("l", 0, 4)), ranked(1, sized("w", 0, 4)),
+			ranked(0, sized("ggg", 0, 4))}, "0:ggg 4:-"},
 		{"function before label", []function{ranked(3, label("a", 0, 4)), ranked(2, label("b", 0, 4))}, "0:b 4:-"},
-		{"fewer underscores", []function{sized("__read", 0, 4), sized("_Z4readv", 4, 8), sized("read_it", 0, 4)}, "0:read_it 4:_Z4readv 8:-"},
+		{"fewer underscores", []function{sized("__read", 0, 4), sized("_Z4readv", 4, 8), sized("read_it", 0, 4)},
+			"0:read_it 4:_Z4readv 8:-"},
 		{"shorter", []function{sized("readlong", 0, 4), sized("read", 0, 4)}, "0:read 4:-"},
 		{"alphabet", []function{sized("b", 0, 4), sized("a", 0, 4)}, "0:a 4:-"},
 	} {
@@ -111,7 +116,8 @@ func TestTableMatchesDefinition(t *testing.T) {
 		functions := make([]function, random.Intn(8))
 		for i := range functions {
 			start := uint64(random.Intn(16))
-			functions[i] = function{name: fmt.Sprint("f", i), start: start, end: start + uint64(max(0, random.Intn(14)-4)), limit: 16}
+			functions[i] = function{name: fmt.Sprint("f", i), start: start,
+				end: start + uint64(max(0, random.Intn(14)-4)), limit: 16}
 		}
 		table := tableOf(0, functions)
 		for addr := range uint64(20) {
@@ -129,7 +135,8 @@ func define(functions []function, addr uint64) string {
 		if f.start > addr || f.end <= addr {
 			continue
 		}
-		if best < 0 || f.start > functions[best].start || (f.start == functions[best].start && f.end < functions[best].end) {
+		if best < 0 || f.start > functions[best].start ||
+			(f.start == functions[best].start && f.end < functions[best].end) {
 			best = i // the first among equals: f0 before f1
 		}
 	}

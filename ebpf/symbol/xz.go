@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/ulikunitz/xz/lzma"
+
+	"github.com/headwater/headwater/ebpf/limit"
 )
 
 // Errors of unxz.
@@ -15,9 +18,10 @@ var (
 	errXZ         = errors.New("malformed xz data")
 	errXZMethod   = errors.New("xz data in a form that is not supported")
 	errXZTooLarge = errors.New("xz data that exceeds the size limit")
+	errXZTime     = errors.New("xz data that takes too long to decompress")
 )
 
-// maxDictionary bounds the memory that decompressing takes beside the result;
+// maxDictionary bounds the memory that decompressing takes besides the result;
 // xz -9 wants 64 MiB.
 const maxDictionary = 64 << 20
 
@@ -25,9 +29,9 @@ const maxDictionary = 64 << 20
 const firstBuffer = 64 << 10
 
 // unxz decompresses an .xz file with LZMA2 blocks (The .xz File Format, 1.2) to at
-// most limit bytes. It reads the containers itself, for the library would make
+// most most bytes, and not longer than until. It reads the containers itself, for the library would make
 // dictionaries of 4 GiB on the word of a header. Check sums are not verified.
-func unxz(data []byte, limit int) ([]byte, error) {
+func unxz(data []byte, most int, until time.Time) ([]byte, error) {
 	const header = 12 // magic, flags, CRC
 	if len(data) < header || string(data[:6]) != "\xfd7zXZ\x00" {
 		return nil, errXZ
@@ -50,7 +54,7 @@ func unxz(data []byte, limit int) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		more, used, err := unxzBlock(out, rest[size:], min(dictionary, max(limit, lzma.MinDictCap)), limit)
+		more, used, err := unxzBlock(out, rest[size:], min(dictionary, max(most, lzma.MinDictCap)), most, until)
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +68,7 @@ func unxz(data []byte, limit int) ([]byte, error) {
 }
 
 // unxzBlock appends a block to out and returns how many bytes it takes.
-func unxzBlock(out, data []byte, dictionary, limit int) (more []byte, used int, err error) {
+func unxzBlock(out, data []byte, dictionary, most int, until time.Time) (more []byte, used int, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v", errXZ, p)
@@ -76,13 +80,16 @@ func unxzBlock(out, data []byte, dictionary, limit int) (more []byte, used int, 
 		return nil, 0, fmt.Errorf("%w: %w", errXZ, err)
 	}
 	for {
-		if len(out) > limit {
-			return nil, 0, errXZTooLarge
+		if time.Now().After(until) {
+			return nil, 0, limit.Hit(limit.MiniDebug, errXZTime)
+		}
+		if len(out) > most {
+			return nil, 0, limit.Hit(limit.MiniDebug, errXZTooLarge)
 		}
 		if len(out) == cap(out) {
-			out = append(make([]byte, 0, min(limit+1, 2*len(out)+firstBuffer)), out...)
+			out = append(make([]byte, 0, min(most+1, 2*len(out)+firstBuffer)), out...)
 		}
-		n, err := r.Read(out[len(out):cap(out)])
+		n, err := r.Read(out[len(out):min(cap(out), len(out)+1<<20)])
 		out = out[:len(out)+n]
 		if err == io.EOF {
 			return out, len(data) - in.Len(), nil
@@ -129,7 +136,7 @@ func blockDictionary(b []byte) (int, error) {
 	}
 	size := uint64(2|bits&1) << (bits/2 + 11)
 	if size > maxDictionary {
-		return 0, errXZTooLarge
+		return 0, limit.Hit(limit.MiniDebug, errXZTooLarge)
 	}
 	return int(size), nil
 }

@@ -53,7 +53,7 @@ func NewFinder(opts Options) *Finder {
 	return f
 }
 
-// Update puts opts in force for every Find that begins after it returns, at once
+// Update applies opts to every Find that begins after it returns, at once
 // and without blocking those under way. Processes in known containers keep them;
 // the others are looked up again.
 func (f *Finder) Update(opts Options) {
@@ -112,7 +112,7 @@ func (f *Finder) Inherit(parent, child uint32) {
 	f.cache.Load().put(child, known)
 }
 
-// Restarted tells that a process has executed another program. If it was found in
+// Restarted notes that a process has executed another program. If it was found in
 // no container, its cgroup is read again: runtimes move a process into its
 // container just before.
 func (f *Finder) Restarted(pid uint32) {
@@ -185,14 +185,14 @@ type Counts struct {
 	Ignored    int // discovery targets that name neither
 }
 
-// Counts returns the number of targets now in force. Of several targets for one
+// Counts returns the number of current targets. Of several targets for one
 // process or container the last counts.
 func (f *Finder) Counts() Counts {
 	v := f.view.Load()
 	return Counts{Processes: len(v.byPID), Containers: len(v.byContainer), Ignored: v.ignored}
 }
 
-// Targets returns the targets now in force, the default target not among them,
+// Targets returns the current targets, the default target not among them,
 // sorted by their String.
 func (f *Finder) Targets() []*Target {
 	v := f.view.Load()

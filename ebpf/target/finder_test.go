@@ -95,7 +95,8 @@ func TestFindRemembers(t *testing.T) {
 	require.Equal(t, "a", service(f.Find(10)))
 	require.Equal(t, "b", service(f.Find(11)))
 	require.Equal(t, "b", service(f.Find(12)))
-	require.Equal(t, map[uint32]int{10: 1, 11: 1, 12: 2}, fs.reads, "containers are known, only what had none is read again")
+	require.Equal(t, map[uint32]int{10: 1, 11: 1, 12: 2}, fs.reads,
+		"containers are known, only what had none is read again")
 
 	f.Forget(10)
 	fs.lines[10] = "1:cpu:/docker/" + idB
@@ -183,7 +184,8 @@ func TestConcurrentUse(t *testing.T) {
 	for pid := uint32(0); pid < 50; pid += 2 {
 		fs.lines[pid] = "1:cpu:/docker/" + idA
 	}
-	opts := Options{FS: fs, CacheSize: 16, Default: map[string]string{LabelServiceName: "host"}, Targets: []map[string]string{container(idA, "a")}}
+	opts := Options{FS: fs, CacheSize: 16, Default: map[string]string{LabelServiceName: "host"},
+		Targets: []map[string]string{container(idA, "a")}}
 	f := NewFinder(opts)
 	var wg sync.WaitGroup
 	for range 4 {
@@ -258,7 +260,8 @@ func TestShortLivedChild(t *testing.T) {
 	fs := newFakeFS()
 	fs.lines[10] = "1:cpu:/docker/" + idA
 	fs.lines[20] = "1:cpu:/user.slice"
-	f := NewFinder(Options{FS: fs, TargetsOnly: true, Targets: []map[string]string{container(idA, "a"), container(idB, "b")}})
+	f := NewFinder(Options{FS: fs, TargetsOnly: true,
+		Targets: []map[string]string{container(idA, "a"), container(idB, "b")}})
 	f.Inherit(10, 11)
 	f.Restarted(11)
 	require.Equal(t, "a", service(f.Find(11)))

@@ -46,7 +46,7 @@ func trimRuntime(id string) string {
 // /proc/PID/cgroup (cgroups(7)) that has one, or "". Of containers inside
 // containers it is the innermost. A process in a cgroup that the container made
 // for itself, as systemd in it does, is in the container too; the monitor process
-// that podman and CRI-O run beside each container is not.
+// that podman and CRI-O run next to each container is not.
 func ContainerIDFromCgroup(lines []string) string {
 	for _, line := range lines {
 		if len(line) < 32 { // too short to hold an ID; most often 0::/

@@ -48,12 +48,15 @@ func TestServiceName(t *testing.T) {
 func TestLabels(t *testing.T) {
 	tests := map[string]struct{ in, want map[string]string }{
 		"container": {
-			in:   map[string]string{"__container_id__": idA, "service_name": "grafana", "__name__": "grafana_cpu", "__meta_x": "1", "zone": "a"},
-			want: map[string]string{"__container_id__": idA, "service_name": "grafana", "__name__": "grafana_cpu", "zone": "a"},
+			in: map[string]string{"__container_id__": idA, "service_name": "grafana", "__name__": "grafana_cpu",
+				"__meta_x": "1", "zone": "a"},
+			want: map[string]string{"__container_id__": idA, "service_name": "grafana", "__name__": "grafana_cpu",
+				"zone": "a"},
 		},
 		"options are kept": {
-			in:   map[string]string{"__container_id__": idA, "__meta_pyroscope_ebpf_options_demangle": "full"},
-			want: map[string]string{"__container_id__": idA, "__meta_pyroscope_ebpf_options_demangle": "full", "service_name": "unspecified", "__name__": "process_cpu"},
+			in: map[string]string{"__container_id__": idA, "__meta_pyroscope_ebpf_options_demangle": "full"},
+			want: map[string]string{"__container_id__": idA, "__meta_pyroscope_ebpf_options_demangle": "full",
+				"service_name": "unspecified", "__name__": "process_cpu"},
 		},
 		"the matching ID only": {
 			in:   map[string]string{"__process_pid__": "7", "__container_id__": idA},
@@ -94,17 +97,27 @@ func TestIdentity(t *testing.T) {
 		container string
 		matchedBy string
 	}{
-		"pid before container":        {map[string]string{"__process_pid__": "12", "__container_id__": idA}, 12, "", "__process_pid__"},
-		"pid 0 falls through":         {map[string]string{"__process_pid__": "0", "__container_id__": idA}, 0, idA, "__container_id__"},
-		"bad pid falls through":       {map[string]string{"__process_pid__": "x", "__container_id__": idA}, 0, idA, "__container_id__"},
-		"too big a pid falls through": {map[string]string{"__process_pid__": "4294967296", "__container_id__": idA}, 0, idA, "__container_id__"},
-		"container ID verbatim":       {map[string]string{"__container_id__": "docker://x"}, 0, "docker://x", "__container_id__"},
-		"docker":                      {map[string]string{"__meta_docker_container_id": idA}, 0, idA, "__meta_docker_container_id"},
-		"swarm":                       {map[string]string{"__meta_dockerswarm_task_container_id": idA}, 0, idA, "__meta_dockerswarm_task_container_id"},
-		"kubernetes docker":           {map[string]string{"__meta_kubernetes_pod_container_id": "docker://" + idA}, 0, idA, "__meta_kubernetes_pod_container_id"},
-		"kubernetes cri-o":            {map[string]string{"__meta_kubernetes_pod_container_id": "cri-o://" + idA}, 0, idA, "__meta_kubernetes_pod_container_id"},
+		"pid before container": {map[string]string{"__process_pid__": "12", "__container_id__": idA}, 12, "",
+			"__process_pid__"},
+		"pid 0 falls through": {map[string]string{"__process_pid__": "0", "__container_id__": idA}, 0, idA,
+			"__container_id__"},
+		"bad pid falls through": {map[string]string{"__process_pid__": "x", "__container_id__": idA}, 0, idA,
+			"__container_id__"},
+		"too big a pid falls through": {map[string]string{"__process_pid__": "4294967296", "__container_id__": idA}, 0,
+			idA, "__container_id__"},
+		"container ID verbatim": {map[string]string{"__container_id__": "docker://x"}, 0, "docker://x",
+			"__container_id__"},
+		"docker": {map[string]string{"__meta_docker_container_id": idA}, 0, idA,
+			"__meta_docker_container_id"},
+		"swarm": {map[string]string{"__meta_dockerswarm_task_container_id": idA}, 0, idA,
+			"__meta_dockerswarm_task_container_id"},
+		"kubernetes docker": {map[string]string{"__meta_kubernetes_pod_container_id": "docker://" + idA}, 0,
+			idA, "__meta_kubernetes_pod_container_id"},
+		"kubernetes cri-o": {map[string]string{"__meta_kubernetes_pod_container_id": "cri-o://" + idA}, 0,
+			idA, "__meta_kubernetes_pod_container_id"},
 		"kubernetes before docker": {
-			map[string]string{"__meta_kubernetes_pod_container_id": "cri-o://" + idA, "__meta_docker_container_id": idB}, 0, idA, "__meta_kubernetes_pod_container_id"},
+			map[string]string{"__meta_kubernetes_pod_container_id": "cri-o://" + idA,
+				"__meta_docker_container_id": idB}, 0, idA, "__meta_kubernetes_pod_container_id"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -116,9 +129,10 @@ func TestIdentity(t *testing.T) {
 		})
 	}
 	for name, in := range map[string]map[string]string{
-		"empty":                         {},
-		"nothing to match":              {"service_name": "x", "__address__": "a:1"},
-		"kubernetes, unknown runtime":   {"__meta_kubernetes_pod_container_id": "rkt://" + idA, "__meta_docker_container_id": idB},
+		"empty":            {},
+		"nothing to match": {"service_name": "x", "__address__": "a:1"},
+		"kubernetes, unknown runtime": {"__meta_kubernetes_pod_container_id": "rkt://" + idA,
+			"__meta_docker_container_id": idB},
 		"kubernetes, no runtime at all": {"__meta_kubernetes_pod_container_id": idA, "__meta_docker_container_id": idB},
 	} {
 		require.Nil(t, newTarget(in), name)
@@ -141,17 +155,22 @@ func TestContainerIDFromCgroup(t *testing.T) {
 		"0::/kubepods.slice/kubepods-podx.slice/crio-" + idA + ".scope/container": idA,
 		"0::/kubepods/podx/" + idA + "/container":                                 idA,
 		// Of kubepods.slice with either driver and every class of quality of service.
-		"0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1a_2b.slice/cri-containerd-" + idA + ".scope": idA,
-		"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1a_2b.slice/crio-" + idA + ".scope":             idA,
-		"0::/kubepods.slice/kubepods-pod1a_2b.slice/docker-" + idA + ".scope":                                              idA,
-		"11:cpu,cpuacct:/kubepods/besteffort/pod1a-2b/" + idA:                                                              idA,
-		"0::/system.slice/containerd.service/kubepods-burstable-pod1a_2b.slice:cri-containerd:" + idA:                      idA,
+		"0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1a_2b.slice/cri-containerd-" + idA +
+			".scope": idA,
+		"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1a_2b.slice/crio-" + idA +
+			".scope": idA,
+		"0::/kubepods.slice/kubepods-pod1a_2b.slice/docker-" + idA +
+			".scope": idA,
+		"11:cpu,cpuacct:/kubepods/besteffort/pod1a-2b/" +
+			idA: idA,
+		"0::/system.slice/containerd.service/kubepods-burstable-pod1a_2b.slice:cri-containerd:" +
+			idA: idA,
 		// Monitors are outside of their containers.
 		"0::/machine.slice/libpod-conmon-" + idA + ".scope":                    "",
 		"0::/kubepods.slice/kubepods-podx.slice/crio-conmon-" + idA + ".scope": "",
 		"0::/machine.slice/libpod-" + idA + ".scope/container":                 idA,
 		"12:pids:/libpod_parent/libpod-" + idA:                                 idA,
-		// Cgroup namespaces: beside us, and ourselves.
+		// Cgroup namespaces: next to us, and ourselves.
 		"0::/../../kubepods-podx.slice/cri-containerd-" + idA + ".scope": idA,
 		"0::/../" + idA: idA,
 		// Made by systemd or a kubelet inside the container.
@@ -166,5 +185,6 @@ func TestContainerIDFromCgroup(t *testing.T) {
 	for line, want := range tests {
 		require.Equal(t, want, ContainerIDFromCgroup([]string{line}), line)
 	}
-	require.Equal(t, idB, ContainerIDFromCgroup([]string{"0::/", "3:cpu:/docker/" + idB, "2:cpuset:/docker/" + idA}), "the first line that matches")
+	require.Equal(t, idB, ContainerIDFromCgroup([]string{"0::/", "3:cpu:/docker/" + idB, "2:cpuset:/docker/" + idA}),
+		"the first line that matches")
 }

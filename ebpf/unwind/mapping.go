@@ -5,7 +5,7 @@ package unwind
 type Mapping struct {
 	Start, End uint64 // addresses in the process
 	Bias       uint64 // address - Bias = ELF virtual address
-	Exe        uint32 // executable ID; 0: no file
+	Exe        ExeID
 	Directory  Directory
 }
 
@@ -31,8 +31,20 @@ type Process struct {
 	Mappings   []Mapping // sorted by start, not overlapping
 	Generation uint32    // samples that are unwound by these mappings carry it
 	Ignore     bool      // take no samples
-	MakesCode  bool      // while it runs: rows may be old, so walks that fail are done anew
+	MakesCode  bool      // while it runs: rows may be old, so walks that fail are repeated
+	// Interpreter is the number in the kernel of the one that runs it, 0: none, and Bias the
+	// load bias of its file.
+	Interpreter uint16
+	Bias        uint64
 	// SameProgramAs is the PID of a process known to run the same program: the
 	// process itself, or its parent after a fork. 0: a program not seen before.
 	SameProgramAs uint32
+}
+
+// Program is the file of a program, as the kernel distinguishes files, and where its code begins
+// in the address space less the load bias, as the kernel notes it of a process.
+type Program struct {
+	Major, Minor uint32
+	Inode        uint64
+	StartCode    uint64
 }

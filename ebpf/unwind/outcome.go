@@ -1,29 +1,34 @@
 package unwind
 
-// Outcome says how the walk of one user stack ended. Every sample leaves with
-// exactly one. The numbers are shared with the BPF program.
+// Outcome says how the walk of one user stack ended. Every sample has exactly one.
+// The numbers are shared with the BPF program, see enum outcome in bpf/abi.h.
 type Outcome uint8
 
 // The outcomes of a walk.
 const (
 	Unset           Outcome = iota // the walk goes on
-	Complete                       // reached the outermost frame: CFI says that the return address is undefined
-	CompleteFP                     // reached the outermost frame: the chain of frame pointers, or the return address, is zero
+	Complete                       // the outermost frame: CFI says that it has no return address
+	CompleteFP                     // the outermost frame: frame pointer or return address is zero where the stack ends
 	NoMapping                      // the address is in no known executable mapping
-	ProcessUnknown                 // nothing is known of the process yet
-	PageMissing                    // the rows of the address are not resident
-	NoRow                          // no row covers the address and the frame pointer leads nowhere
-	UnsupportedRule                // the row states a rule that cannot be executed; see Reason
+	ProcessUnknown                 // no mappings of the process are known yet
+	PageMissing                    // the page of rows for the address is not resident
+	NoRow                          // no row for the address, and the frame pointer leads to no frame
+	UnsupportedRule                // the row's rule cannot be executed; see Reason
 	UnreadableStack                // a stack slot could not be read
 	NoProgress                     // the caller's frame is not above the callee's
 	DepthLimit                     // more frames than a sample holds
 	Task32Bit                      // a 32-bit task on a 64-bit kernel
 	KernelThread                   // a task without a user part
-	NoUserRegisters                // the user registers of the task could not be found
+	NoUserRegisters                // the task's user registers were not found: a kernel worker, or a task inside execve
 	NotCollected                   // user stacks are switched off
 
 	NumOutcomes = iota // how many there are
 )
+
+// RecordsLost is an outcome that user space sets in place of ProcessUnknown or NoMapping:
+// the kernel had no room for the records of the process or mapping, or they were read when
+// the process had already ended.
+const RecordsLost = Outcome(NumOutcomes)
 
 // String returns the name of o in snake_case, as used in metric labels.
 func (o Outcome) String() string {
@@ -58,9 +63,16 @@ func (o Outcome) String() string {
 		return "no_user_registers"
 	case NotCollected:
 		return "not_collected"
+	case RecordsLost:
+		return "records_lost"
 	}
 	return "unknown"
 }
 
 // Complete reports whether the walk reached the root of the stack.
 func (o Outcome) Complete() bool { return o == Complete || o == CompleteFP }
+
+// HasUserPart reports whether a sample should have user frames.
+func (o Outcome) HasUserPart() bool {
+	return o != KernelThread && o != NotCollected && o != NoUserRegisters
+}

@@ -7,12 +7,14 @@ const MaxRows = 1<<16 - 1
 
 // Page is the rules of one aligned range of text.
 type Page struct {
-	Number      uint64         // the page covers [Number<<Shift, (Number+1)<<Shift)
-	Shift       uint8          // MinPageShift to MaxPageShift
-	Rows        []Row          // ascending by Off without equals; the first is for the page's first byte; at most MaxRows; none if all is a gap
+	Number uint64 // the page covers [Number<<Shift, (Number+1)<<Shift)
+	Shift  uint8  // MinPageShift to MaxPageShift
+	// Rows ascend by Off without equals, from the page's first byte on; at most MaxRows, none if all is a gap.
+	Rows        []Row
 	Wide        []WideRule     // the rules that rows of kind CFAWide refer to
-	FromCode    int            // bytes of text whose rule comes from the code, for want of call frame information
+	ByAnalysis  int            // bytes of text whose rule comes from analysing the code, without CFI
 	Unsupported map[Reason]int // bytes of text without a rule that can be executed; nil if none
+	Beyond      error          // a *limit.Error if a reader stopped at a bound, so that rows are missing; else nil
 }
 
 // Words returns the page as the BPF program reads it: a word for each row,
@@ -34,7 +36,7 @@ func (p *Page) AppendWords(words []uint64) []uint64 {
 	return words
 }
 
-// Find returns the row in force at the ELF virtual address vaddr, which must
+// Find returns the row for the ELF virtual address vaddr, which must
 // be in the page.
 func (p *Page) Find(vaddr uint64) Row {
 	off := uint16(vaddr)
@@ -45,7 +47,7 @@ func (p *Page) Find(vaddr uint64) Row {
 	return p.Rows[i-1]
 }
 
-// Rule returns the rule in force at the ELF virtual address vaddr, which must
+// Rule returns the rule for the ELF virtual address vaddr, which must
 // be in the page.
 func (p *Page) Rule(vaddr uint64) WideRule { return p.Widen(p.Find(vaddr)) }
 
@@ -60,8 +62,8 @@ func (p *Page) Widen(r Row) WideRule {
 	return WideRule{CFA: CFAUnsupported}
 }
 
-// RuleIn returns the rule in force at the ELF virtual address vaddr by the words of
-// the page that holds it, of which so many are rows; see Words.
+// RuleIn returns the rule for the ELF virtual address vaddr by the words of the page that
+// holds it. Its rows are the first words; see Words.
 func RuleIn(words []uint64, rows int, vaddr uint64) WideRule {
 	off := uint16(vaddr)
 	i := sort.Search(rows, func(i int) bool { return rowOf(words[i]).Off > off })
@@ -81,22 +83,55 @@ func RuleIn(words []uint64, rows int, vaddr uint64) WideRule {
 // Start returns the first ELF virtual address that the page covers.
 func (p *Page) Start() uint64 { return p.Number << p.Shift }
 
-// Address returns the first ELF virtual address that r, a row of p, is in force for.
-func (p *Page) Address(r Row) uint64 { return p.Start()&^(maxPageSize-1) | uint64(r.Off) }
+// Address returns the first ELF virtual address that r, a row of p, is about.
+func (p *Page) Address(r Row) uint64 { return p.Start()&^(MaxPageSize-1) | uint64(r.Off) }
 
-// count fills in Unsupported; the page covers size bytes, and Off counts from the first.
-func (p *Page) count(size int) {
-	for i, r := range p.Rows {
-		if r.CFA != CFAUnsupported {
-			continue
-		}
-		end := size
-		if i+1 < len(p.Rows) {
-			end = int(p.Rows[i+1].Off)
-		}
-		if p.Unsupported == nil {
-			p.Unsupported = make(map[Reason]int)
-		}
-		p.Unsupported[r.Reason()] += end - int(r.Off)
+// WideRules are the wide rules of a page that is being built: each is there once. The zero
+// value is ready.
+type WideRules struct {
+	Rules  []WideRule
+	number map[WideRule]int // position in Rules
+}
+
+// Reset empties w for another page, and keeps its memory.
+func (w *WideRules) Reset() {
+	w.Rules = w.Rules[:0]
+	clear(w.number)
+}
+
+// Row returns the row, without an Off, that states a rule. One that does not fit a row
+// becomes a wide rule.
+func (w *WideRules) Row(rule WideRule) Row {
+	if r, ok := rule.narrow(); ok {
+		return r
 	}
+	i, ok := w.number[rule]
+	if !ok {
+		if w.number == nil {
+			w.number = make(map[WideRule]int)
+		}
+		i = len(w.Rules)
+		w.Rules = append(w.Rules, rule)
+		w.number[rule] = i
+	}
+	return Row{CFA: CFAWide, CFAOff: int16(uint16(i))}
+}
+
+// AppendRow appends row unless the last of rows states the same rule.
+func AppendRow(rows []Row, row Row) []Row {
+	if len(rows) > 0 && rows[len(rows)-1].SameRule(row) {
+		return rows
+	}
+	return append(rows, row)
+}
+
+// BoundRows returns rows, the last one standing for all that are too many.
+func BoundRows(rows []Row) []Row {
+	if len(rows) <= MaxRows {
+		return rows
+	}
+	last := Unsupported(ReasonBadProgram)
+	last.Off = rows[MaxRows-1].Off
+	rows[MaxRows-1] = last
+	return rows[:MaxRows]
 }

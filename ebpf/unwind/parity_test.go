@@ -5,12 +5,13 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/headwater/headwater/integration/need"
 )
 
 const parityWords = 256
@@ -37,13 +38,12 @@ type stepResult struct {
 // buildParity compiles the C stepper for an architecture, with the host's compiler.
 func buildParity(t *testing.T, arch string) string {
 	t.Helper()
+	need.Tools(t, "gcc")
 	out := filepath.Join(t.TempDir(), "parity-"+arch)
-	cmd := exec.Command("gcc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover", "-fwrapv",
+	cmd := exec.Command("gcc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined",
+		"-fno-sanitize-recover", "-fwrapv",
 		"-D__TARGET_ARCH_"+arch, "-I../../bpf", "-o", out, "testdata/parity.c")
 	if text, err := cmd.CombinedOutput(); err != nil {
-		if _, missing := exec.LookPath("gcc"); missing != nil && os.Getenv("REQUIRE_KERNEL") != "1" {
-			t.Skip("gcc is not installed")
-		}
 		t.Fatalf("%v: %v\n%s", cmd, err, text)
 	}
 	return out
@@ -86,6 +86,9 @@ func (m parityStack) ReadU64(addr uint64) (uint64, bool) {
 	}
 	return binary.LittleEndian.Uint64(b[at%8:]), true
 }
+
+// EndsAt says of the last 256 bytes that the stack ends there.
+func (m parityStack) EndsAt(addr uint64) bool { return m.c.MemoryBase+8*m.c.MemoryWords-addr <= 256 }
 
 // randomCase is one step of a random rule over a random stack. Addresses are
 // near each other, so that most reads succeed, and some do not.
@@ -139,8 +142,9 @@ func randomCase(r *rand.Rand) stepCase {
 
 func (c *stepCase) regs() Regs {
 	return Regs{
-		PC: c.PC, SP: c.SP, FP: c.FP, LR: c.LR, General: c.General, Exact: c.Exact != 0, Full: c.Full != 0, LRKnown: c.LRKnown != 0,
-		ViaFP: c.FrameFlags&2 != 0, RBX: c.FrameFlags&16 != 0, Switches: c.Switches,
+		PC: c.PC, SP: c.SP, FP: c.FP, LR: c.LR, General: c.General, Exact: c.Exact != 0, Full: c.Full != 0,
+		LRKnown: c.LRKnown != 0,
+		ViaFP:   c.FrameFlags&2 != 0, RBX: c.FrameFlags&16 != 0, Switches: c.Switches,
 	}
 }
 
@@ -183,7 +187,8 @@ func TestStepParity(t *testing.T) {
 			outcome := Step(machine, c.Rule, &want, parityStack{c})
 			outcomes[outcome]++
 			if outcome != Outcome(got.Outcome) {
-				t.Fatalf("%s: case %d, rule %s: C ends with %s, Go with %s; sp 0x%x, fp 0x%x, %d words at 0x%x", arch, i, c.Rule, Outcome(got.Outcome), outcome, c.SP, c.FP, c.MemoryWords, c.MemoryBase)
+				t.Fatalf("%s: case %d, rule %s: C ends with %s, Go with %s; sp 0x%x, fp 0x%x, %d words at 0x%x", arch,
+					i, c.Rule, Outcome(got.Outcome), outcome, c.SP, c.FP, c.MemoryWords, c.MemoryBase)
 			}
 			if outcome != Unset {
 				continue
@@ -215,7 +220,8 @@ func TestRuleParity(t *testing.T) {
 		page := randomPage(random)
 		words := page.Words()
 		for range 20 {
-			c := stepCase{PC: 0x1234<<MaxPageShift | uint64(random.IntN(maxPageSize)), Full: uint8(MinPageShift + random.IntN(MaxPageShift-MinPageShift+1))}
+			c := stepCase{PC: 0x1234<<MaxPageShift | uint64(random.IntN(MaxPageSize)),
+				Full: uint8(MinPageShift + random.IntN(MaxPageShift-MinPageShift+1))}
 			c.Memory[0] = uint64(len(page.Rows))
 			copy(c.Memory[1:], words)
 			cases = append(cases, c)
@@ -237,13 +243,15 @@ func randomPage(r *rand.Rand) *Page {
 	p := &Page{}
 	off := 0
 	for range 1 + r.IntN(150) {
-		if off >= maxPageSize {
+		if off >= MaxPageSize {
 			break
 		}
-		row := Row{Off: uint16(off), CFA: CFAKind(r.IntN(6)), Rules: uint8(r.IntN(4)), CFAOff: int16(r.IntN(1 << 16)), FPOff: int16(r.IntN(1 << 16))}
+		row := Row{Off: uint16(off), CFA: CFAKind(r.IntN(6)), Rules: uint8(r.IntN(4)), CFAOff: int16(r.IntN(1 << 16)),
+			FPOff: int16(r.IntN(1 << 16))}
 		if r.IntN(8) == 0 {
 			row = Row{Off: uint16(off), CFA: CFAWide, CFAOff: int16(len(p.Wide))}
-			p.Wide = append(p.Wide, WideRule{CFA: CFAReg, Reg: uint8(r.IntN(16)), Rules: uint8(r.IntN(4)), CFAOff: int32(r.Uint32()), FPOff: int32(r.Uint32()), RAOff: int32(r.Uint32())})
+			p.Wide = append(p.Wide, WideRule{CFA: CFAReg, Reg: uint8(r.IntN(16)), Rules: uint8(r.IntN(4)),
+				CFAOff: int32(r.Uint32()), FPOff: int32(r.Uint32()), RAOff: int32(r.Uint32())})
 		}
 		p.Rows = append(p.Rows, row)
 		off += 1 + r.IntN(900)

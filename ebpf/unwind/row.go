@@ -1,24 +1,22 @@
-// Package unwind turns call frame information into rows that a BPF program can
-// execute, and executes the same rows in Go.
+// Package unwind has the rules by which stacks are unwound: as rows of pages that a
+// BPF program reads, and executed in Go.
 //
-// A Table hands out pages of rows of one executable. A row is a small rule
-// with its formula in the comment; x86.go and aarch64.go translate what DWARF
-// states into such a rule or into a named Reason why not; step.go executes
-// rules exactly as bpf/unwind.h does.
+// A row is a small rule with its formula in the comment. Package unwindtable makes
+// rows of executables; step.go executes rules exactly as bpf/step.h does.
 package unwind
 
 import "fmt"
 
 // A page of rows covers 1<<shift bytes of ELF virtual addresses: page n holds the
 // rows of [n<<shift, (n+1)<<shift). The shift is one for all pages of an executable,
-// see PageShift, and within these limits.
+// see PageShift of package unwindtable, and within these limits.
 const (
 	MinPageShift = 12
 	MaxPageShift = 16
 )
 
-// maxPageSize is the number of bytes of text that the largest pages cover.
-const maxPageSize = 1 << MaxPageShift
+// MaxPageSize is the number of bytes of text that the largest pages cover.
+const MaxPageSize = 1 << MaxPageShift
 
 // CFAKind is the kind of the rule for the canonical frame address, which is
 // the stack pointer of the caller. The numbers are shared with the BPF program.
@@ -34,12 +32,12 @@ const (
 	CFASignal                     // the caller's registers are in the ucontext; the saved sp is at sp + off
 	CFAWide                       // the rule is wide rule number uint16(off) of the page
 	CFAUnsupported                // a rule that cannot be executed; off is the Reason
-	CFASPDeref                    // CFA = *(sp + off) + add     hand-written assembly that keeps the old sp on the stack
+	CFASPDeref                    // CFA = *(sp + off) + add     assembly that keeps the old sp on the stack
 	CFAReg                        // CFA = register + off        wide rules only
 	CFASPIndexed                  // CFA = *(sp + 8*register + off) + add   wide rules only; assembly of libcrypto
 	CFAFrame                      // CFA = fp + off; fp, ra = *fp, *(fp + 8); the caller may be on another stack
 	CFASPFar                      // CFA = sp + 8*off                wide rules only; frames beyond 2 GiB
-	CFAAbsent                     // not known yet, as if the page were not resident: code that is made while the program runs
+	CFAAbsent                     // not known yet, as if the page were not resident: code made at run time
 )
 
 // FPKind is the kind of the rule for the caller's frame pointer (rbp, x29).
@@ -79,7 +77,7 @@ const (
 	RAAtSP // ra = *(sp + RAOff)                 wide rules only
 )
 
-// Row is the rule in force from one pc on until the next row of its page.
+// Row is the rule from one pc on until the next row of its page.
 // It is 8 bytes, little endian, in the order of the fields.
 type Row struct {
 	Off    uint16  // the low 16 bits of the first pc, an ELF virtual address
@@ -94,7 +92,7 @@ type Row struct {
 // the order of the fields.
 type WideRule struct {
 	CFA    CFAKind // kind of the CFA rule, never CFAWide
-	Reg    uint8   // CFAReg, CFASPIndexed: DWARF register number; CFAFPDeref, CFASPDeref: add, in units of 8 bytes; otherwise 0
+	Reg    uint8   // CFAReg, CFASPIndexed: DWARF number; CFAFPDeref, CFASPDeref: add, in 8 bytes; otherwise 0
 	Rules  uint8   // low nibble FPKind, high nibble RAKind
 	Reg2   uint8   // FPReg: DWARF register number; CFASPIndexed: add, in units of 8 bytes; otherwise 0
 	CFAOff int32   // operand of CFA
@@ -103,9 +101,7 @@ type WideRule struct {
 }
 
 // Rules packs the two small rules of a row.
-func Rules(fp FPKind, ra RAKind) uint8 { return rules(fp, ra) }
-
-func rules(fp FPKind, ra RAKind) uint8 { return uint8(fp) | uint8(ra)<<4 }
+func Rules(fp FPKind, ra RAKind) uint8 { return uint8(fp) | uint8(ra)<<4 }
 
 // FP returns the frame pointer rule of r.
 func (r Row) FP() FPKind { return FPKind(r.Rules & 15) }
@@ -127,7 +123,8 @@ func (r Row) word() uint64 {
 
 // rowOf returns the row that a word states.
 func rowOf(word uint64) Row {
-	return Row{Off: uint16(word), CFA: CFAKind(word >> 16), Rules: uint8(word >> 24), CFAOff: int16(word >> 32), FPOff: int16(word >> 48)}
+	return Row{Off: uint16(word), CFA: CFAKind(word >> 16), Rules: uint8(word >> 24), CFAOff: int16(word >> 32),
+		FPOff: int16(word >> 48)}
 }
 
 // wideOf returns the wide rule that two words state.
@@ -146,8 +143,8 @@ func (w WideRule) words() [2]uint64 {
 	}
 }
 
-// sameRule reports whether r and o state the same rule, wherever they begin.
-func (r Row) sameRule(o Row) bool {
+// SameRule reports whether r and o state the same rule, wherever they begin.
+func (r Row) SameRule(o Row) bool {
 	o.Off = r.Off
 	return r == o
 }
@@ -161,12 +158,13 @@ func (r Row) widen() WideRule {
 // narrow returns w as a row without an Off, and false if it does not fit.
 func (w WideRule) narrow() (Row, bool) {
 	r := Row{CFA: w.CFA, Rules: w.Rules, CFAOff: int16(w.CFAOff), FPOff: int16(w.FPOff)}
-	return r, r.widen() == w && w.CFA != CFAReg && w.CFA != CFASPIndexed && w.CFA != CFASPFar && w.FP() != FPReg && (w.RA() < RAAtCFA || w.RA() == RAKeepRBX)
+	return r, r.widen() == w && w.CFA != CFAReg && w.CFA != CFASPIndexed && w.CFA != CFASPFar && w.FP() != FPReg &&
+		(w.RA() < RAAtCFA || w.RA() == RAKeepRBX)
 }
 
-// unsupported returns the row, without an Off, that stands for a rule that
+// Unsupported returns the row, without an Off, that stands for a rule that
 // could not be translated.
-func unsupported(reason Reason) Row { return Row{CFA: CFAUnsupported, CFAOff: int16(reason)} }
+func Unsupported(reason Reason) Row { return Row{CFA: CFAUnsupported, CFAOff: int16(reason)} }
 
 // Reason returns why the rule of r cannot be executed, ReasonNone if it can.
 func (r Row) Reason() Reason {

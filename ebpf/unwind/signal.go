@@ -18,19 +18,20 @@ func (s *stepper) signalX86() Outcome {
 	for i, number := range x86Gregs {
 		next.General[number] = saved[i]
 	}
-	next.SP, next.FP = next.General[x86ABI.sp], next.General[x86ABI.fp]
+	next.SP, next.FP = next.General[rsp], next.General[rbp]
 	*s.regs = next
 	return Unset
 }
 
 // signalAArch64 goes to what a signal interrupted. The rule's offset leads to
-// the saved sp; x29 and x30 are before it, pc is behind it.
+// the saved sp; x29 and x30 are before it, pc is after it.
 func (s *stepper) signalAArch64() Outcome {
 	var saved [4]uint64
 	if !s.readAll(s.regs.SP+uint64(int64(s.rule.CFAOff))-16, saved[:]) {
 		return UnreadableStack
 	}
-	*s.regs = Regs{FP: saved[0], LR: saved[1], SP: saved[2], PC: saved[3], Exact: true, LRKnown: true, Switches: s.regs.Switches}
+	*s.regs = Regs{FP: saved[0], LR: saved[1], SP: saved[2], PC: saved[3], Exact: true, LRKnown: true,
+		Switches: s.regs.Switches}
 	return Unset
 }
 

@@ -5,11 +5,19 @@ import (
 	"encoding/binary"
 )
 
-// Memory is the memory of the task whose stack is walked.
-type Memory interface {
+// Words is memory.
+type Words interface {
 	// ReadU64 returns the little-endian word at the address addr, and false
 	// if it cannot be read.
 	ReadU64(addr uint64) (uint64, bool)
+}
+
+// Memory is the memory of the task whose stack is walked.
+type Memory interface {
+	Words
+	// EndsAt reports whether the stack ends at addr or soon above, so that a frame
+	// there can be the outermost one.
+	EndsAt(addr uint64) bool
 }
 
 // Regs is the registers of one frame. Known are always PC, SP and FP.
@@ -28,7 +36,7 @@ type Regs struct {
 	Switches uint8 // how often the chain of frame pointers has gone to another stack
 }
 
-// Lookup returns the address whose row is in force: PC, or the last byte of
+// Lookup returns the address whose row applies: PC, or the last byte of
 // the call before a return address. A call that does not return may be the
 // last instruction of its function.
 func (r *Regs) Lookup() uint64 {
@@ -44,18 +52,19 @@ const pacMask = 1<<48 - 1
 
 // stepper executes one rule.
 type stepper struct {
-	arm  bool
-	rule WideRule
-	regs *Regs
-	mem  Memory
+	machine elf.Machine
+	arm     bool
+	rule    WideRule
+	regs    *Regs
+	mem     Memory
 }
 
-// Step replaces regs, those of a frame where rule is in force, by those of its
+// Step replaces regs, those of a frame that rule applies to, by those of its
 // caller. It returns Unset if there is a caller; otherwise regs are as they
 // were and the outcome says why the walk ends here. It does what apply_rule
-// in bpf/unwind.h does.
+// in bpf/step.h does.
 func Step(machine elf.Machine, rule WideRule, regs *Regs, mem Memory) Outcome {
-	s := stepper{machine == elf.EM_AARCH64, rule, regs, mem}
+	s := stepper{machine, machine == elf.EM_AARCH64, rule, regs, mem}
 	switch {
 	case rule.CFA == CFANone:
 		return s.framePointer()
@@ -89,7 +98,9 @@ func (s *stepper) call() Outcome {
 		return o
 	}
 	if ra == 0 {
-		return CompleteFP
+		// Of a stack that a program has made for itself nobody knows the end; a frame
+		// pointer of zero marks it, too.
+		return s.end(fp == 0 || s.mem.EndsAt(cfa))
 	}
 	next := Regs{PC: ra, SP: cfa, FP: fp, Switches: s.regs.Switches}
 	if o := s.callerRBX(&next, cfa); o != Unset {
@@ -237,7 +248,9 @@ func (s *stepper) framePointer() Outcome {
 	fp, switches := s.regs.FP, s.regs.Switches
 	switch {
 	case fp == 0 && s.regs.ViaFP:
-		return CompleteFP // zero, or a record of zeros, marks the outermost frame; but in the first one fp may be anything
+		// Zero, or a record of zeros, marks the outermost frame; but in the first one fp may be
+		// anything, and in others, too, where a caller has another use for the register.
+		return s.end(s.mem.EndsAt(s.regs.SP))
 	case fp == 0 || fp%8 != 0:
 		return NoRow
 	case fp < s.regs.SP:
@@ -253,30 +266,33 @@ func (s *stepper) framePointer() Outcome {
 	}
 	switch ra = s.strip(ra); {
 	case ra == 0 && next == 0 && s.regs.ViaFP:
-		return CompleteFP
+		return s.end(s.mem.EndsAt(fp))
 	case ra == 0:
 		return NoRow
-	case next != 0 && next <= fp && !s.regs.ViaFP && !s.followsCall(ra):
+	case next != 0 && next <= fp && !s.regs.ViaFP && !FollowsCall(s.machine, ra, s.mem):
 		return NoRow // the caller may have another use for the register, but its return address must look like one
 	}
 	*s.regs = Regs{PC: ra, SP: fp + 16, FP: next, ViaFP: true, Switches: switches}
 	return Unset
 }
 
-// FollowsCall reports whether the instruction before addr may be a call, as it is
-// before a return address.
-func FollowsCall(machine elf.Machine, addr uint64, mem Memory) bool {
-	s := stepper{arm: machine == elf.EM_AARCH64, mem: mem}
-	return s.followsCall(addr)
+// end is what a zero means: the end of the stack, if that may be there.
+func (s *stepper) end(plausible bool) Outcome {
+	if plausible {
+		return CompleteFP
+	}
+	return NoRow
 }
 
-// followsCall reports whether the instruction before addr may be a call.
-func (s *stepper) followsCall(addr uint64) bool {
-	v, ok := s.mem.ReadU64(addr - 8)
-	if !ok || s.arm && addr%4 != 0 {
+// FollowsCall reports whether the instruction before addr may be a call, as it is
+// before a return address.
+func FollowsCall(machine elf.Machine, addr uint64, mem Words) bool {
+	arm := machine == elf.EM_AARCH64
+	v, ok := mem.ReadU64(addr - 8)
+	if !ok || arm && addr%4 != 0 {
 		return false
 	}
-	if s.arm {
+	if arm {
 		code := uint32(v >> 32)
 		return code&0xfc00_0000 == 0x9400_0000 || code&0xffff_fc1f == 0xd63f_0000 // bl, blr
 	}
@@ -319,10 +335,12 @@ func (s *stepper) record() Outcome {
 	return Unset
 }
 
-// DWARF numbers of registers.
+// DWARF numbers of registers of x86-64.
 const (
 	rax = 0
 	rbx = 3
+	rbp = 6
+	rsp = 7
 )
 
 // general returns the general register with DWARF number reg.

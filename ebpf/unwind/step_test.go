@@ -15,15 +15,30 @@ func (w words) ReadU64(addr uint64) (uint64, bool) {
 	return v, ok
 }
 
+// EndsAt says that what is in it is the stack.
+func (w words) EndsAt(addr uint64) bool {
+	for at := range w {
+		if at > addr+0x100 {
+			return false
+		}
+	}
+	return true
+}
+
 const (
 	x86 = elf.EM_X86_64
 	arm = elf.EM_AARCH64
+
+	// Where the saved stack pointer is, from that at a signal trampoline: see package unwindtable.
+	x86SignalSP     = 160
+	aarch64SignalSP = 560
 )
 
 // TestStep executes every kind of rule once, the formulas of row.go worked
 // out by hand.
 func TestStep(t *testing.T) {
-	leaf := Regs{PC: 0x4010, SP: 0x7000, FP: 0x7100, Exact: true, Full: true, General: [16]uint64{5: 0x9999, 9: 0x8888, 10: 0x7200}}
+	leaf := Regs{PC: 0x4010, SP: 0x7000, FP: 0x7100, Exact: true, Full: true,
+		General: [16]uint64{5: 0x9999, 9: 0x8888, 10: 0x7200}}
 	armLeaf := Regs{PC: 0x4010, SP: 0x7000, FP: 0x7100, LR: 0x00ab_0000_0000_5555, Exact: true, LRKnown: true}
 	caller := leaf
 	caller.Exact, caller.Full = false, false
@@ -35,68 +50,108 @@ func TestStep(t *testing.T) {
 		want    Regs
 		outcome Outcome
 	}{
-		"rsp": {x86, WideRule{CFA: CFASP, CFAOff: 16}, leaf, words{0x7008: 0x5555}, Regs{PC: 0x5555, SP: 0x7010, FP: 0x7100}, Unset},
-		"rbp saved": {x86, WideRule{CFA: CFASP, CFAOff: 24, Rules: rules(FPAtCFA, RADefault), FPOff: -16}, leaf,
+		"rsp": {x86, WideRule{CFA: CFASP, CFAOff: 16}, leaf, words{0x7008: 0x5555},
+			Regs{PC: 0x5555, SP: 0x7010, FP: 0x7100}, Unset},
+		"rbp saved": {x86, WideRule{CFA: CFASP, CFAOff: 24, Rules: Rules(FPAtCFA, RADefault), FPOff: -16}, leaf,
 			words{0x7010: 0x5555, 0x7008: 0x7300}, Regs{PC: 0x5555, SP: 0x7018, FP: 0x7300}, Unset},
-		"rbp": {x86, WideRule{CFA: CFAFP, CFAOff: 16, Rules: rules(FPAtCFA, RADefault), FPOff: -16}, leaf,
+		"rbp": {x86, WideRule{CFA: CFAFP, CFAOff: 16, Rules: Rules(FPAtCFA, RADefault), FPOff: -16}, leaf,
 			words{0x7108: 0x5555, 0x7100: 0x7300}, Regs{PC: 0x5555, SP: 0x7110, FP: 0x7300}, Unset},
-		"rbp undefined": {x86, WideRule{CFA: CFASP, CFAOff: 8, Rules: rules(FPUndefined, RADefault)}, leaf, words{0x7000: 0x5555}, Regs{PC: 0x5555, SP: 0x7008}, Unset},
-		"saved rsp behind an array": {x86, WideRule{CFA: CFASPIndexed, CFAOff: 8, Reg: 9, Reg2: 1}, leaf, // 0x7000 + 8*0x8888 + 8
+		"rbp undefined": {x86, WideRule{CFA: CFASP, CFAOff: 8, Rules: Rules(FPUndefined, RADefault)}, leaf,
+			words{0x7000: 0x5555}, Regs{PC: 0x5555, SP: 0x7008}, Unset},
+		// 0x7000 + 8*0x8888 + 8
+		"saved rsp after an array": {x86, WideRule{CFA: CFASPIndexed, CFAOff: 8, Reg: 9, Reg2: 1}, leaf,
 			words{0x4b448: 0x7200, 0x7200: 0x5555}, Regs{PC: 0x5555, SP: 0x7208, FP: 0x7100}, Unset},
 		"array of unknown length": {x86, WideRule{CFA: CFASPIndexed, CFAOff: 8, Reg: 9, Reg2: 1}, caller,
 			words{0x4b448: 0x7200, 0x7200: 0x5555}, caller, UnsupportedRule},
-		"record on another stack": {x86, WideRule{CFA: CFAFrame, CFAOff: 16}, with(Regs{SP: 0x9000, FP: 0x7100}, 0x4010),
+		"record on another stack": {x86, WideRule{CFA: CFAFrame, CFAOff: 16},
+			with(Regs{SP: 0x9000, FP: 0x7100}, 0x4010),
 			words{0x7108: 0x5555, 0x7100: 0x7300}, Regs{PC: 0x5555, SP: 0x7110, FP: 0x7300}, Unset},
 		"record, arm64": {arm, WideRule{CFA: CFAFrame, CFAOff: 40}, with(Regs{SP: 0x9000, FP: 0x7100}, 0x4010),
 			words{0x7108: 0x00ab_0000_0000_5555, 0x7100: 0x7300}, Regs{PC: 0x5555, SP: 0x7128, FP: 0x7300}, Unset},
-		"end of the records":  {x86, WideRule{CFA: CFAFrame, CFAOff: 16}, with(Regs{SP: 0x9000}, 0x4010), nil, with(Regs{SP: 0x9000}, 0x4010), CompleteFP},
-		"record not readable": {x86, WideRule{CFA: CFAFrame, CFAOff: 16}, leaf, words{0x7100: 0x7300}, leaf, UnreadableStack},
-		"DRAP": {x86, WideRule{CFA: CFAFPDeref, CFAOff: -8, Rules: rules(FPAtFP, RADefault)}, leaf,
+		"end of the records": {x86, WideRule{CFA: CFAFrame, CFAOff: 16}, with(Regs{SP: 0x9000}, 0x4010), nil,
+			with(Regs{SP: 0x9000}, 0x4010), CompleteFP},
+		"record not readable": {x86, WideRule{CFA: CFAFrame, CFAOff: 16}, leaf, words{0x7100: 0x7300}, leaf,
+			UnreadableStack},
+		"DRAP": {x86, WideRule{CFA: CFAFPDeref, CFAOff: -8, Rules: Rules(FPAtFP, RADefault)}, leaf,
 			words{0x70f8: 0x7208, 0x7200: 0x5555, 0x7100: 0x7300}, Regs{PC: 0x5555, SP: 0x7208, FP: 0x7300}, Unset},
-		"DRAP, when the frame is gone": {x86, WideRule{CFA: CFASP, CFAOff: 8, Rules: rules(FPAtFP, RADefault)}, leaf,
+		"DRAP, when the frame is gone": {x86, WideRule{CFA: CFASP, CFAOff: 8, Rules: Rules(FPAtFP, RADefault)}, leaf,
 			words{0x7000: 0x5555, 0x7100: 0x7300}, Regs{PC: 0x5555, SP: 0x7008, FP: 0x7100}, Unset},
-		"3 GiB":                         {x86, WideRule{CFA: CFASPFar, CFAOff: 3 << 27}, leaf, words{0xc0006ff8: 0x5555}, Regs{PC: 0x5555, SP: 0xc0007000, FP: 0x7100}, Unset},
+		"3 GiB": {x86, WideRule{CFA: CFASPFar, CFAOff: 3 << 27}, leaf,
+			words{0xc0006ff8: 0x5555}, Regs{PC: 0x5555, SP: 0xc0007000, FP: 0x7100}, Unset},
 		"frame pointer of no use above": {x86, WideRule{}, leaf, words{0x7100: 1, 0x7108: 0x5555}, leaf, NoRow},
-		"frame pointer of no use above, but a call": {x86, WideRule{}, leaf, words{0x7100: 1, 0x7108: 0x5558, 0x5550: 0xe8 << 24},
+		"frame pointer of no use above, but a call": {x86, WideRule{}, leaf,
+			words{0x7100: 1, 0x7108: 0x5558, 0x5550: 0xe8 << 24},
 			Regs{PC: 0x5558, SP: 0x7110, FP: 1, ViaFP: true}, Unset},
 		"saved rsp, one word off": {x86, WideRule{CFA: CFASPDeref, CFAOff: 40, Reg: 1}, leaf,
 			words{0x7028: 0x7200, 0x7200: 0x5555}, Regs{PC: 0x5555, SP: 0x7208, FP: 0x7100}, Unset},
-		"PLT before the push": {x86, WideRule{CFA: CFAPLT, CFAOff: 11}, with(leaf, 0x401a), words{0x7000: 0x5555}, Regs{PC: 0x5555, SP: 0x7008, FP: 0x7100}, Unset},
-		"PLT after the push":  {x86, WideRule{CFA: CFAPLT, CFAOff: 11}, with(leaf, 0x401b), words{0x7008: 0x5555}, Regs{PC: 0x5555, SP: 0x7010, FP: 0x7100}, Unset},
-		"r10":                 {x86, WideRule{CFA: CFAReg, Reg: 10}, leaf, words{0x71f8: 0x5555}, Regs{PC: 0x5555, SP: 0x7200, FP: 0x7100}, Unset},
-		"r10 of a caller":     {x86, WideRule{CFA: CFAReg, Reg: 10}, caller, words{0x71f8: 0x5555}, caller, UnsupportedRule},
-		"rbp in r9": {x86, WideRule{CFA: CFASP, CFAOff: 8, Rules: rules(FPReg, RADefault), Reg2: 9}, leaf, words{0x7000: 0x5555},
+		"PLT before the push": {x86, WideRule{CFA: CFAPLT, CFAOff: 11}, with(leaf, 0x401a), words{0x7000: 0x5555},
+			Regs{PC: 0x5555, SP: 0x7008, FP: 0x7100}, Unset},
+		"PLT after the push": {x86, WideRule{CFA: CFAPLT, CFAOff: 11}, with(leaf, 0x401b), words{0x7008: 0x5555},
+			Regs{PC: 0x5555, SP: 0x7010, FP: 0x7100}, Unset},
+		"r10": {x86, WideRule{CFA: CFAReg, Reg: 10}, leaf, words{0x71f8: 0x5555},
+			Regs{PC: 0x5555, SP: 0x7200, FP: 0x7100}, Unset},
+		"r10 of a caller": {x86, WideRule{CFA: CFAReg, Reg: 10}, caller, words{0x71f8: 0x5555}, caller,
+			UnsupportedRule},
+		"rbp in r9": {x86, WideRule{CFA: CFASP, CFAOff: 8, Rules: Rules(FPReg, RADefault), Reg2: 9}, leaf,
+			words{0x7000: 0x5555},
 			Regs{PC: 0x5555, SP: 0x7008, FP: 0x8888}, Unset},
-		"vfork": {x86, WideRule{CFA: CFASP, CFAOff: 0, Rules: rules(FPSame, RAReg), RAOff: 5}, leaf, nil, Regs{PC: 0x9999, SP: 0x7000, FP: 0x7100}, Unset},
-		"ra elsewhere": {x86, WideRule{CFA: CFASP, CFAOff: 32, Rules: rules(FPSame, RAAtCFA), RAOff: -32}, leaf, words{0x7000: 0x5555},
+		"vfork": {x86, WideRule{CFA: CFASP, CFAOff: 0, Rules: Rules(FPSame, RAReg), RAOff: 5}, leaf, nil,
+			Regs{PC: 0x9999, SP: 0x7000, FP: 0x7100}, Unset},
+		"ra elsewhere": {x86, WideRule{CFA: CFASP, CFAOff: 32, Rules: Rules(FPSame, RAAtCFA), RAOff: -32}, leaf,
+			words{0x7000: 0x5555},
 			Regs{PC: 0x5555, SP: 0x7020, FP: 0x7100}, Unset},
-		"outermost":        {x86, WideRule{CFA: CFASP, Rules: rules(FPSame, RAUndefined)}, leaf, nil, leaf, Complete},
-		"ra zero":          {x86, WideRule{CFA: CFASP, CFAOff: 8}, leaf, words{0x7000: 0}, leaf, CompleteFP},
-		"no stack":         {x86, WideRule{CFA: CFASP, CFAOff: 8}, leaf, nil, leaf, UnreadableStack},
-		"frame of no size": {x86, WideRule{CFA: CFASP}, leaf, words{0x6ff8: 0x5555}, leaf, NoProgress},
-		"CFA below sp":     {x86, WideRule{CFA: CFAFP, CFAOff: -0x200}, leaf, words{0x6ef8: 0x5555}, leaf, NoProgress},
-		"unsupported":      {x86, unsupported(ReasonSPRule).widen(), leaf, nil, leaf, UnsupportedRule},
+		"outermost": {x86, WideRule{CFA: CFASP, Rules: Rules(FPSame, RAUndefined)}, leaf, nil,
+			leaf, Complete},
+		"ra zero": {x86, WideRule{CFA: CFASP, CFAOff: 8}, leaf, words{0x7000: 0}, leaf,
+			CompleteFP},
+		"ra zero below the end of the stack": {x86, WideRule{CFA: CFASP, CFAOff: 8}, leaf, words{0x7000: 0, 0x8000: 1},
+			leaf, NoRow},
+		"ra and rbp zero, of a coroutine": {x86,
+			WideRule{CFA: CFASP, CFAOff: 8, Rules: Rules(FPUndefined, RADefault)}, leaf, words{0x7000: 0, 0x8000: 1},
+			leaf, CompleteFP},
+		"no stack": {x86, WideRule{CFA: CFASP, CFAOff: 8}, leaf, nil, leaf, UnreadableStack},
+		"frame of no size": {x86, WideRule{CFA: CFASP}, leaf, words{0x6ff8: 0x5555}, leaf,
+			NoProgress},
+		"CFA below sp": {x86, WideRule{CFA: CFAFP, CFAOff: -0x200}, leaf, words{0x6ef8: 0x5555},
+			leaf, NoProgress},
+		"unsupported": {x86, Unsupported(ReasonSPRule).widen(), leaf, nil, leaf,
+			UnsupportedRule},
 
-		"frame pointer":            {x86, WideRule{}, leaf, words{0x7100: 0x7300, 0x7108: 0x5555}, Regs{PC: 0x5555, SP: 0x7110, FP: 0x7300, ViaFP: true}, Unset},
+		"frame pointer": {x86, WideRule{}, leaf, words{0x7100: 0x7300, 0x7108: 0x5555},
+			Regs{PC: 0x5555, SP: 0x7110, FP: 0x7300, ViaFP: true}, Unset},
 		"frame pointer to nowhere": {x86, WideRule{}, leaf, nil, leaf, NoRow},
-		"end of frame pointers":    {x86, WideRule{}, leaf, words{0x7100: 0, 0x7108: 0}, leaf, NoRow}, // the register may be anything
-		"last frame pointer":       {x86, WideRule{}, leaf, words{0x7100: 0, 0x7108: 0x5555}, Regs{PC: 0x5555, SP: 0x7110, ViaFP: true}, Unset},
-		"frame pointer goes down":  {x86, WideRule{}, leaf, words{0x7100: 0x7100, 0x7108: 0x5555}, leaf, NoRow},
-		"frame pointer below sp":   {x86, WideRule{}, Regs{SP: 0x7000, FP: 0x6ff8}, words{0x6ff8: 0x7300, 0x7000: 0x5555}, Regs{SP: 0x7000, FP: 0x6ff8}, NoRow},
-		"frame pointer unaligned":  {x86, WideRule{}, Regs{SP: 0x7000, FP: 0x7004}, words{0x7004: 0x7300, 0x700c: 0x5555}, Regs{SP: 0x7000, FP: 0x7004}, NoRow},
+		// the register may be anything
+		"end of frame pointers": {x86, WideRule{}, leaf, words{0x7100: 0, 0x7108: 0}, leaf, NoRow},
+		"last frame pointer": {x86, WideRule{}, leaf, words{0x7100: 0, 0x7108: 0x5555},
+			Regs{PC: 0x5555, SP: 0x7110, ViaFP: true}, Unset},
+		"frame pointer goes down": {x86, WideRule{}, leaf, words{0x7100: 0x7100, 0x7108: 0x5555}, leaf, NoRow},
+		"frame pointer below sp": {x86, WideRule{}, Regs{SP: 0x7000, FP: 0x6ff8},
+			words{0x6ff8: 0x7300, 0x7000: 0x5555}, Regs{SP: 0x7000, FP: 0x6ff8}, NoRow},
+		"frame pointer unaligned": {x86, WideRule{}, Regs{SP: 0x7000, FP: 0x7004},
+			words{0x7004: 0x7300, 0x700c: 0x5555}, Regs{SP: 0x7000, FP: 0x7004}, NoRow},
 
 		"root of a chain": {x86, WideRule{}, chained(0, 0), nil, chained(0, 0), CompleteFP},
+		"rbp is a counter": {x86, WideRule{}, chained(0, 0), words{0x8000: 1}, chained(0, 0),
+			NoRow},
+		"record of zeros at the end of the stack": {x86, WideRule{}, chained(0x7100, 0), words{0x7100: 0, 0x7108: 0},
+			chained(0x7100, 0), CompleteFP},
+		"record of zeros below it": {x86, WideRule{}, chained(0x7100, 0),
+			words{0x7100: 0, 0x7108: 0, 0x8000: 1}, chained(0x7100, 0), NoRow},
 		"chain to another stack": {x86, WideRule{}, chained(0x7100, 0), words{0x7100: 0x6000, 0x7108: 0x5555},
 			Regs{PC: 0x5555, SP: 0x7110, FP: 0x6000, ViaFP: true}, Unset},
 		"chain on another stack": {x86, WideRule{}, chained(0x6000, 0), words{0x6000: 0x6100, 0x6008: 0x5555},
 			Regs{PC: 0x5555, SP: 0x6010, FP: 0x6100, ViaFP: true, Switches: 1}, Unset},
-		"chain to and fro": {x86, WideRule{}, chained(0x6000, maxSwitches), words{0x6000: 0x6100, 0x6008: 0x5555}, chained(0x6000, maxSwitches), NoRow},
+		"chain to and fro": {x86, WideRule{}, chained(0x6000, maxSwitches), words{0x6000: 0x6100, 0x6008: 0x5555},
+			chained(0x6000, maxSwitches), NoRow},
 
-		"arm64 pair": {arm, WideRule{CFA: CFASP, CFAOff: 32, Rules: rules(FPAtCFA, RADefault), FPOff: -32}, armLeaf,
+		"arm64 pair": {arm, WideRule{CFA: CFASP, CFAOff: 32, Rules: Rules(FPAtCFA, RADefault), FPOff: -32}, armLeaf,
 			words{0x7000: 0x7300, 0x7008: 0x0012_0000_0000_6666}, Regs{PC: 0x6666, SP: 0x7020, FP: 0x7300}, Unset},
-		"arm64 x30 alone": {arm, WideRule{CFA: CFASP, CFAOff: 16, FPOff: -24}, armLeaf, words{0x7000: 0x6666}, Regs{PC: 0x6666, SP: 0x7010, FP: 0x7100}, Unset},
-		"arm64 leaf":      {arm, WideRule{CFA: CFASP, Rules: rules(FPSame, RALR)}, armLeaf, nil, Regs{PC: 0x5555, SP: 0x7000, FP: 0x7100}, Unset},
-		"arm64 leaf that is none": {arm, WideRule{CFA: CFASP, Rules: rules(FPSame, RALR)}, Regs{PC: 0x4010, SP: 0x7000}, nil,
+		"arm64 x30 alone": {arm, WideRule{CFA: CFASP, CFAOff: 16, FPOff: -24}, armLeaf, words{0x7000: 0x6666},
+			Regs{PC: 0x6666, SP: 0x7010, FP: 0x7100}, Unset},
+		"arm64 leaf": {arm, WideRule{CFA: CFASP, Rules: Rules(FPSame, RALR)}, armLeaf, nil,
+			Regs{PC: 0x5555, SP: 0x7000, FP: 0x7100}, Unset},
+		"arm64 leaf rule of a caller": {arm, WideRule{CFA: CFASP, Rules: Rules(FPSame, RALR)},
+			Regs{PC: 0x4010, SP: 0x7000}, nil,
 			Regs{PC: 0x4010, SP: 0x7000}, UnsupportedRule},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -171,14 +226,14 @@ func (s textSpace) Rule(addr uint64) (WideRule, Outcome) {
 }
 
 // TestWalk walks a leaf, a function that ends in a call, and the entry point.
-// The return address behind the call belongs to the next function, whose rule
+// The return address after the call belongs to the next function, whose rule
 // would lead astray.
 func TestWalk(t *testing.T) {
 	space := textSpace{
 		{0x1000, 0x1010}: {CFA: CFASP, CFAOff: 8},
 		{0x2000, 0x2010}: {CFA: CFASP, CFAOff: 24},
 		{0x2010, 0x2020}: {CFA: CFASP, CFAOff: 512},
-		{0x3000, 0x3010}: {CFA: CFASP, Rules: rules(FPSame, RAUndefined)},
+		{0x3000, 0x3010}: {CFA: CFASP, Rules: Rules(FPSame, RAUndefined)},
 	}
 	mem := words{0x7000: 0x2010, 0x7018: 0x3005}
 	walk := func(max int) (pcs []uint64, o Outcome) {

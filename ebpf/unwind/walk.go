@@ -4,7 +4,7 @@ import "debug/elf"
 
 // Space finds the rules of a process's address space.
 type Space interface {
-	// Rule returns the rule in force at the address addr of the process. The
+	// Rule returns the rule for the address addr of the process. The
 	// outcome is Unset, or says why there is no rule.
 	Rule(addr uint64) (WideRule, Outcome)
 }

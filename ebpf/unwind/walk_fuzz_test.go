@@ -26,6 +26,8 @@ func (c *chaos) ReadU64(addr uint64) (uint64, bool) {
 	return c.words[addr/8%uint64(len(c.words))], true
 }
 
+func (c *chaos) EndsAt(addr uint64) bool { return addr%3 == 0 }
+
 // FuzzWalk walks whatever stack by whatever rules. A walk ends, at the latest at
 // its depth limit, and a call is undone only towards the root of the stack.
 func FuzzWalk(f *testing.F) {
@@ -37,8 +39,9 @@ func FuzzWalk(f *testing.F) {
 		return b
 	}
 	f.Add(rule(WideRule{CFA: CFASP, CFAOff: 16}), []byte("12345678abcdefgh"), uint64(0x7000), uint64(0x7000), true)
-	f.Add(rule(WideRule{CFA: CFASP, Rules: rules(FPSame, RALR)}), []byte("12345678"), uint64(0x7000), uint64(0), false)
-	f.Add(rule(WideRule{CFA: CFASignal, CFAOff: 160}), []byte("\x00\x70\x00\x00\x00\x00\x00\x00"), uint64(0x7000), uint64(0), true)
+	f.Add(rule(WideRule{CFA: CFASP, Rules: Rules(FPSame, RALR)}), []byte("12345678"), uint64(0x7000), uint64(0), false)
+	f.Add(rule(WideRule{CFA: CFASignal, CFAOff: 160}), []byte("\x00\x70\x00\x00\x00\x00\x00\x00"), uint64(0x7000),
+		uint64(0), true)
 	f.Add(rule(WideRule{}), []byte("\x08\x70\x00\x00\x00\x00\x00\x00"), uint64(0x7000), uint64(0x7008), true)
 	f.Fuzz(func(t *testing.T, code, memory []byte, sp, fp uint64, isX86 bool) {
 		c := &chaos{rules: []WideRule{{}}}
@@ -74,7 +77,7 @@ func wideRule(b []byte) WideRule {
 }
 
 // undoesCall reports whether the caller's frame must be above the one where w is
-// in force: not behind a signal or where frame records lead to another stack.
+// used: not after a signal or where frame records lead to another stack.
 func undoesCall(w WideRule) bool {
 	return w.CFA != CFANone && w.CFA != CFASignal && w.CFA <= CFASPIndexed
 }

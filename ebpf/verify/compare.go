@@ -1,6 +1,10 @@
 package verify
 
-import "github.com/headwater/headwater/ebpf/kernel"
+import (
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/ebpf/verify/reference"
+)
 
 // Difference says how a walk differs from the reference.
 type Difference string
@@ -10,47 +14,100 @@ const (
 	Same       Difference = ""            // as far as both go
 	OtherFrame Difference = "other_frame" // a frame is another one
 	EndedEarly Difference = "ended_early" // called complete, but the reference goes on
-	PastRoot   Difference = "past_root"   // goes on behind the outermost frame
+	PastRoot   Difference = "past_root"   // goes on beyond the outermost frame
+	Missing    Difference = "missing"     // ends early and says so, but the reference goes on, or has found the root
 )
 
-// comparison is what became of one stack.
+// Extent says how much of a stack could be compared.
+type Extent string
+
+// The extents.
+const (
+	Whole         Extent = "whole"          // the reference reached the root, or the stacks differ before it ends
+	InPart        Extent = "in_part"        // the reference ended between the leaf and the root
+	NotComparable Extent = "not_comparable" // the reference did not find the leaf's caller
+)
+
+// comparison is what became of one stack. Both sides begin with the sampled pc, so the
+// leaf is no frame that has to be found: it counts only where its file is another one.
 type comparison struct {
 	difference  Difference
-	at          int // index of the frame whose caller is found differently
-	compared    int // frames that both should have
+	extent      Extent
+	at          int // index of the frame whose caller is found differently; -1: none
+	compared    int // callers that both should have
 	agreed      int // of these, equal
-	uncheckable int // frames behind the end of a reference walk that could not go on
-	missing     int // frames behind the end of a walk that knows that it is incomplete
+	missing     int // of these, beyond the end of a walk that knows that it is incomplete
+	uncheckable int // callers beyond the end of a reference walk that could not go on
 }
 
-// compareStacks compares the frames of a walk with those of the reference,
-// position by position, leaf first.
-func compareStacks(frames []kernel.Frame, complete bool, t *truth) comparison {
-	c := comparison{compared: min(len(frames), len(t.frames)), at: -1}
-	for i := range c.compared {
-		if sameFrame(frames[i], t.frames[i]) {
+// comparer compares stacks by a way to compare frames.
+type comparer func(kernel.Frame, reference.Frame) bool
+
+// stacks compares the frames of a walk with those of the reference, position by
+// position, leaf first.
+func (same comparer) stacks(ours []kernel.Frame, outcome unwind.Outcome, s *reference.Stack) comparison {
+	theirs := located(s)
+	both := min(len(ours), len(theirs))
+	c := comparison{at: -1, compared: max(both-1, 0)}
+	for i := range both {
+		equal := same(ours[i], theirs[i]) || stoppedAt(ours, i, outcome) && ours[i].Vaddr == theirs[i].PC
+		if equal && i > 0 {
 			c.agreed++
-		} else if c.difference == Same {
+		}
+		if !equal && i == 0 { // the same pc in another file
+			c.compared++
+		}
+		if !equal && c.difference == Same {
 			c.difference, c.at = OtherFrame, max(i-1, 0)
 		}
 	}
-	ours, theirs := len(frames)-c.compared, len(t.frames)-c.compared
+	if c.difference == Same {
+		c.compareEnds(len(ours), len(theirs), outcome, s.End.Root())
+	}
 	switch {
-	case c.difference != Same:
-	case theirs > 0 && complete:
-		c.difference, c.at = EndedEarly, c.compared-1
-		c.compared += theirs
-	case theirs > 0:
-		c.missing = theirs
-	case ours > 0 && t.end.Complete():
-		c.difference, c.at = PastRoot, c.compared-1
-		c.compared += ours
+	case c.difference == OtherFrame || s.End.Root():
+		c.extent = Whole
+	case c.compared > 0:
+		c.extent = InPart
 	default:
-		c.uncheckable = ours
+		c.extent = NotComparable
 	}
 	return c
 }
 
-// sameFrame compares where frames are; flags say how they are shown and were
-// found.
-func sameFrame(a, b kernel.Frame) bool { return a.Exe == b.Exe && a.Address == b.Address }
+// compareEnds compares where stacks end whose frames are the same.
+func (c *comparison) compareEnds(ours, theirs int, outcome unwind.Outcome, root bool) {
+	both := min(ours, theirs)
+	last := both - 1
+	fewer, more := theirs-max(both, 1), ours-max(both, 1) // callers
+	cut := outcome == unwind.DepthLimit                   // as many frames as there may be
+	switch {
+	case fewer > 0 && outcome.Complete():
+		c.difference, c.at = EndedEarly, last
+		c.compared += fewer
+	case (fewer > 0 || root) && !outcome.Complete() && !cut:
+		c.difference, c.at, c.missing = Missing, last, max(fewer, 0)
+		c.compared += c.missing
+	case more > 0 && root:
+		c.difference, c.at = PastRoot, last
+		c.compared += more
+	default:
+		c.uncheckable = max(more, 0)
+	}
+}
+
+// located returns the frames of the reference but for the last one if it is not known
+// in which file that is.
+func located(s *reference.Stack) []reference.Frame {
+	last := len(s.Frames) - 1
+	if last >= 0 && s.Frames[last].File == nil && s.End != reference.NoFile {
+		return s.Frames[:last]
+	}
+	return s.Frames
+}
+
+// stoppedAt reports whether a walk ended at frame i because it does not know in which
+// file that is, and says so.
+func stoppedAt(ours []kernel.Frame, i int, outcome unwind.Outcome) bool {
+	return i == len(ours)-1 && ours[i].Exe == 0 && !outcome.Complete()
+}

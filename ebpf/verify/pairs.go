@@ -14,18 +14,18 @@ const sameInstant = uint64(50 * time.Microsecond)
 
 // pairs joins samples with copies, whichever comes first.
 type pairs struct {
-	walks  map[uint32][]*walk        // by CPU, without a copy yet
-	copies map[uint32][]*kernel.Copy // by CPU, without a sample yet
+	walks  map[uint32][]*walk                // by CPU, without a copy yet
+	copies map[uint32][]*kernel.PerfSnapshot // by CPU, without a sample yet
 }
 
-func newPairs() pairs { return pairs{map[uint32][]*walk{}, map[uint32][]*kernel.Copy{}} }
+func newPairs() pairs { return pairs{map[uint32][]*walk{}, map[uint32][]*kernel.PerfSnapshot{}} }
 
-func (w *walk) fits(c *kernel.Copy) bool {
+func (w *walk) fits(c *kernel.PerfSnapshot) bool {
 	return w.tid == c.TID && w.time+sameInstant > c.Time && c.Time+sameInstant > w.time
 }
 
 // ofCopy returns the walk of a copy, or keeps a copy of the copy and returns nil.
-func (p *pairs) ofCopy(c *kernel.Copy) *walk {
+func (p *pairs) ofCopy(c *kernel.PerfSnapshot) *walk {
 	waiting := p.walks[c.CPU]
 	i := slices.IndexFunc(waiting, func(w *walk) bool { return w.fits(c) })
 	if i < 0 {
@@ -40,7 +40,7 @@ func (p *pairs) ofCopy(c *kernel.Copy) *walk {
 }
 
 // ofWalk returns the copy of a walk, or keeps the walk and returns nil.
-func (p *pairs) ofWalk(w *walk) *kernel.Copy {
+func (p *pairs) ofWalk(w *walk) *kernel.PerfSnapshot {
 	waiting := p.copies[w.cpu]
 	i := slices.IndexFunc(waiting, w.fits)
 	if i < 0 {
@@ -52,21 +52,19 @@ func (p *pairs) ofWalk(w *walk) *kernel.Copy {
 	return c
 }
 
-// expire drops what is older than a time, and returns how many of these were
-// walks that should have been compared.
-func (p *pairs) expire(before uint64) uint64 {
-	var n uint64
+// expire drops what is older than a time, and hands walks among that to use that
+// should have been compared.
+func (p *pairs) expire(before uint64, use func(*walk)) {
 	for cpu, walks := range p.walks {
 		p.walks[cpu] = slices.DeleteFunc(walks, func(w *walk) bool {
 			old := w.time < before
-			if old && !w.skip && hasUserPart(w.outcome) {
-				n++
+			if old && w.outcome.HasUserPart() {
+				use(w)
 			}
 			return old
 		})
 	}
 	for cpu, copies := range p.copies {
-		p.copies[cpu] = slices.DeleteFunc(copies, func(c *kernel.Copy) bool { return c.Time < before })
+		p.copies[cpu] = slices.DeleteFunc(copies, func(c *kernel.PerfSnapshot) bool { return c.Time < before })
 	}
-	return n
 }

@@ -12,16 +12,16 @@ func TestPairs(t *testing.T) {
 	p := newPairs()
 	first := &walk{time: 100 * us, cpu: 1, tid: 7, outcome: unwind.Complete}
 	second := &walk{time: 600 * us, cpu: 1, tid: 7, outcome: unwind.Complete}
-	skipped := &walk{time: 700 * us, cpu: 1, tid: 8, skip: true}
+	skipped := &walk{time: 700 * us, cpu: 1, tid: 8, outcome: unwind.KernelThread} // has nothing to compare
 	for _, w := range []*walk{first, second, skipped} {
 		if c := p.ofWalk(w); c != nil {
 			t.Fatalf("walk of %d paired with %+v", w.time, c)
 		}
 	}
-	if w := p.ofCopy(&kernel.Copy{Time: 598 * us, CPU: 1, TID: 7}); w != second {
+	if w := p.ofCopy(&kernel.PerfSnapshot{Time: 598 * us, CPU: 1, TID: 7}); w != second {
 		t.Errorf("copy paired with %+v, want the second walk", w)
 	}
-	for _, other := range []kernel.Copy{
+	for _, other := range []kernel.PerfSnapshot{
 		{Time: 98 * us, CPU: 0, TID: 7},  // another CPU
 		{Time: 98 * us, CPU: 1, TID: 8},  // another thread
 		{Time: 300 * us, CPU: 1, TID: 7}, // another instant
@@ -32,13 +32,15 @@ func TestPairs(t *testing.T) {
 	}
 	// A copy may be read before its walk; its stack is then kept.
 	bytes := []byte{1, 2, 3}
-	p.ofCopy(&kernel.Copy{Time: 900 * us, CPU: 1, TID: 7, Stack: bytes})
+	p.ofCopy(&kernel.PerfSnapshot{Time: 900 * us, CPU: 1, TID: 7, Stack: bytes})
 	bytes[0] = 9
 	if c := p.ofWalk(&walk{time: 902 * us, cpu: 1, tid: 7}); c == nil || c.Stack[0] != 1 {
 		t.Errorf("walk paired with %+v", c)
 	}
-	if n := p.expire(1000 * us); n != 1 {
-		t.Errorf("%d walks without a copy, want 1: the first one", n)
+	var alone []*walk
+	p.expire(1000*us, func(w *walk) { alone = append(alone, w) })
+	if len(alone) != 1 || alone[0] != first {
+		t.Errorf("walks without a copy: %+v, want the first one", alone)
 	}
 	if len(p.walks[1])+len(p.copies[1])+len(p.copies[0]) != 0 {
 		t.Errorf("left: %+v", p)

@@ -8,26 +8,44 @@ import (
 
 func TestWriteText(t *testing.T) {
 	r := &Report{
-		Seconds: 10, Samples: 1000, UserStacks: 900, Complete: 0.9999999, Stacks: 890, StacksAgreed: 889, Frames: 9000, FramesAgreed: 8999, Agreement: 8999. / 9000, NotCheckable: 12, Lost: 7, InKernel: 800, ByRows: 60, ByCode: 5, ByCFI: 30, FramesByCFI: 300, AgreedByCFI: 299,
-		Outcomes: map[string]uint64{"complete": 899, "no_row": 1, "kernel_thread": 100}, ReferenceEnds: map[string]uint64{"outermost": 890}, NotCompared: map[string]uint64{"perf recorded no copy": 10},
+		Seconds: 10, Samples: 1000, UserStacks: 900, Complete: 0.9999999, Lost: 7,
+		StacksWhole: 700, StacksInPart: 190, StacksNotComparable: 10, Coverage: 0.75, NotCheckable: 3000,
+		Stacks: 890, StacksAgreed: 889, WholeAgreed: 699,
+		Frames: 9000, FramesAgreed: 8999, FramesMissing: 1, Agreement: 8999. / 9000,
+		InKernel: 800, ByRows: 60, ByCode: 5, ByCFI: 25,
+		Outcomes: map[string]uint64{"complete": 899, "no_row": 1, "kernel_thread": 100},
+		Roots:    map[string]uint64{"outermost": 700}, InPart: map[string]uint64{"no_cfi": 190},
+		NotComparable: map[string]uint64{"perf recorded no copy": 10},
 		Disagreements: []Disagreement{{OtherFrame, "/lib/x.so", 1}},
 		Incomplete:    []Incomplete{{"no_row", "/lib/y.so", 1, 1}},
-		Examples: []Example{{Reason: "other_frame", Binary: "/lib/x.so", Comm: "x", PID: 5, Outcome: "complete", End: "bad_cfi", Error: "why", Frames: []FramePair{
-			{"f (x.so+0x1)", "f (x.so+0x1)"}, {"g (x.so+0x2*)", "g (x.so+0x2)"}, {"h (x.so+0x3)", "i (x.so+0x4)"}, {"", "_start (x+0x5)"},
-		}}},
+		Examples: []Example{{
+			Reason: "other_frame", Binary: "/lib/x.so", Comm: "x", PID: 5,
+			Outcome: "complete", End: "bad_cfi", Error: "why",
+			Frames: []FramePair{
+				{"f (x.so+0x1)", "f (x.so+0x1)"}, {"g (x.so+0x2*)", "g (x.so+0x2)"},
+				{"h (x.so+0x3)", "i (x.so+0x4)"}, {"", "_start (x+0x5)"},
+			},
+		}},
 	}
 	var b strings.Builder
 	if err := r.WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
 	text := b.String()
+	const want = "Of 900 user stacks 700 were compared whole, 190 in part, 10 could not be compared; " +
+		"frames checked: 75.000 % of 11999\n"
+	if !strings.HasPrefix(text, want) {
+		t.Errorf("it does not begin with %q:\n%s", want, text)
+	}
 	for _, want := range []string{
 		"1000 samples in 10.0 s, 900 with a user stack, of which 99.999 % are complete", // never 100 when it is not
-		"9000 frames compared: 8999 agree, 99.989 %",
-		"7 samples lost",
-		"890 stacks compared: 889 agree; 800 walked in the kernel, 60 finished in user space by the same rows, 5 by what code does, 30 by complete CFI",
-		"300 frames more were found by complete CFI as the reference's are, 299 agree",
-		"12 frames more lie behind the end of the reference walk",
+		"9000 frames compared: 8999 agree, 99.989 %; 1 are missing",
+		"Lost: 7 samples",
+		"890 stacks compared: 889 agree, 699 of them whole; 800 walked in the kernel, " +
+			"60 finished in user space by the same rows, 5 by what code does, 25 by complete CFI",
+		"190  no_cfi",
+		"10  perf recorded no copy",
+		"700  outermost",
 		"1  other_frame  /lib/x.so",
 		"1  no_row  /lib/y.so  reference goes on: 1",
 		"bad_cfi: why",

@@ -2,6 +2,8 @@ package verify
 
 import (
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/ebpf/verify/reference"
 )
 
 // results add up comparisons.
@@ -13,19 +15,18 @@ type results struct {
 	skipped                       map[string]uint64
 	unpaired, lost                uint64
 
-	compared, whole             uint64 // stacks
-	frames, agreed, uncheckable uint64
-	finishes                    map[kernel.Finish]uint64 // stacks compared
-	framesByCFI, agreedByCFI    uint64                   // not in frames and agreed
-	ends                        map[string]uint64
-	disagreements               map[place]uint64
-	incomplete                  map[place]*incompleteCount
-	examples                    map[place][]example
+	stacks, agree                        map[Extent]uint64 // that had a copy; without a difference
+	frames, agreed, missing, uncheckable uint64            // callers
+	finishes                             map[kernel.Finish]uint64
+	ends                                 map[Extent]map[string]uint64 // of reference walks
+	disagreements                        map[place]uint64
+	incomplete                           map[place]*incompleteCount
+	examples                             map[place][]example
 }
 
 // place is where and why walks differ or end.
 type place struct {
-	exe    uint32
+	exe    unwind.ExeID
 	reason string
 }
 
@@ -34,13 +35,15 @@ type incompleteCount struct{ stacks, continued uint64 }
 // example is a stack to be shown in full.
 type example struct {
 	walk       *walk
-	truth      truth
+	stack      reference.Stack
 	comparison comparison
 }
 
 func newResults(o Options) results {
 	return results{
-		options: o, outcomes: map[string]uint64{}, finishes: map[kernel.Finish]uint64{}, skipped: map[string]uint64{}, ends: map[string]uint64{},
+		options: o, outcomes: map[string]uint64{}, finishes: map[kernel.Finish]uint64{}, skipped: map[string]uint64{},
+		stacks: map[Extent]uint64{}, agree: map[Extent]uint64{},
+		ends:          map[Extent]map[string]uint64{Whole: {}, InPart: {}, NotComparable: {}},
 		disagreements: map[place]uint64{}, incomplete: map[place]*incompleteCount{}, examples: map[place][]example{},
 	}
 }
@@ -49,7 +52,7 @@ func newResults(o Options) results {
 func (r *results) taken(w *walk) {
 	r.samples++
 	r.outcomes[w.outcome.String()]++
-	if !hasUserPart(w.outcome) {
+	if !w.outcome.HasUserPart() {
 		return
 	}
 	r.userStacks++
@@ -73,41 +76,46 @@ func (r *results) incompleteAt(w *walk) *incompleteCount {
 	return c
 }
 
-// add compares a walk with the reference.
-func (r *results) add(w *walk, t truth) {
-	c := compareStacks(w.frames, w.outcome.Complete(), &t)
-	r.compared++
-	r.ends[t.end.String()]++
-	r.finishes[w.finish]++
-	if w.finish == kernel.ByCFI { // which is how the reference walks: that they agree proves nothing
-		r.framesByCFI += uint64(c.compared)
-		r.agreedByCFI += uint64(c.agreed)
-	} else {
-		r.frames += uint64(c.compared)
-		r.agreed += uint64(c.agreed)
-	}
+// skip counts a walk that cannot be compared.
+func (r *results) skip(w *walk, reason string) {
+	r.skipped[reason]++
+	r.notChecked(w)
+}
+
+func (r *results) notChecked(w *walk) { r.uncheckable += uint64(max(len(w.frames)-1, 0)) }
+
+// add counts what the comparison of a walk with the reference has found.
+func (r *results) add(w *walk, s reference.Stack, c comparison) {
+	r.stacks[c.extent]++
+	r.ends[c.extent][string(s.End)]++
+	r.frames += uint64(c.compared)
+	r.agreed += uint64(c.agreed)
+	r.missing += uint64(c.missing)
 	r.uncheckable += uint64(c.uncheckable)
-	at := place{reason: string(c.difference), exe: exeAt(t.frames, c.at)}
+	if c.extent != NotComparable {
+		r.finishes[w.finish]++
+	}
+	if c.difference == Same {
+		r.agree[c.extent]++
+	}
+	at := place{reason: string(c.difference), exe: exeAt(w.frames, c.at)}
 	switch {
-	case c.difference != Same:
-		r.disagreements[at]++
-	case !w.outcome.Complete() && (c.missing > 0 || t.end.Complete()):
-		r.whole++
+	case c.difference == Missing:
 		r.incompleteAt(w).continued++
+		fallthrough
+	case c.difference == Same && !w.outcome.Complete():
 		at = place{reason: w.outcome.String(), exe: exeAt(w.frames, len(w.frames)-1)}
-	case !w.outcome.Complete():
-		r.whole++
-		at = place{reason: w.outcome.String(), exe: exeAt(w.frames, len(w.frames)-1)}
-	default:
-		r.whole++
+	case c.difference == Same:
 		return
+	default:
+		r.disagreements[at]++
 	}
 	if len(r.examples[at]) < r.options.Examples {
-		r.examples[at] = append(r.examples[at], example{w, t, c})
+		r.examples[at] = append(r.examples[at], example{w, s, c})
 	}
 }
 
-func exeAt(frames []kernel.Frame, i int) uint32 {
+func exeAt(frames []kernel.Frame, i int) unwind.ExeID {
 	if i < 0 || i >= len(frames) {
 		return 0
 	}

@@ -13,17 +13,23 @@ import (
 // WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer) error {
 	t := &text{w: w}
-	t.printf("%d samples in %.1f s, %d with a user stack, of which %s are complete\n", r.Samples, r.Seconds, r.UserStacks, percent(r.Complete))
-	t.printf("%d samples lost for want of room, %d stacks not copied for want of room or because of the limit\n", r.Lost, r.Uncopied)
-	t.printf("%d stacks compared: %d agree; %d walked in the kernel, %d finished in user space by the same rows, %d by what code does, %d by complete CFI\n",
-		r.Stacks, r.StacksAgreed, r.InKernel, r.ByRows, r.ByCode, r.ByCFI)
-	t.printf("%d frames compared: %d agree, %s\n", r.Frames, r.FramesAgreed, percent(r.Agreement))
-	t.printf("%d frames more were found by complete CFI as the reference's are, %d agree\n", r.FramesByCFI, r.AgreedByCFI)
-	t.printf("%d frames more lie behind the end of the reference walk and cannot be checked\n", r.NotCheckable)
+	t.printf("Of %d user stacks %d were compared whole, %d in part, %d could not be compared; frames checked: %s of %d\n",
+		r.UserStacks, r.StacksWhole, r.StacksInPart, r.StacksNotComparable, percent(r.Coverage),
+		r.Frames-r.FramesMissing+r.NotCheckable)
+	t.printf("%d frames compared: %d agree, %s; %d are missing from stacks that end early and say so\n",
+		r.Frames, r.FramesAgreed, percent(r.Agreement), r.FramesMissing)
+	t.printf("%d stacks compared: %d agree, %d of them whole; %d walked in the kernel, "+
+		"%d finished in user space by the same rows, %d by what code does, %d by complete CFI\n",
+		r.Stacks, r.StacksAgreed, r.WholeAgreed, r.InKernel, r.ByRows, r.ByCode, r.ByCFI)
+	t.printf("%d samples in %.1f s, %d with a user stack, of which %s are complete\n",
+		r.Samples, r.Seconds, r.UserStacks, percent(r.Complete))
+	t.printf("Lost: %d samples for which there was no room, %d stacks not copied for lack of room or because of "+
+		"the limit, %d times records of mappings\n", r.Lost, r.Uncopied, r.ReferenceLost)
 
+	t.counts("Compared in part: the reference cannot go on, because of", r.InPart)
+	t.counts("Not comparable, because of", r.NotComparable)
+	t.counts("Compared whole: the reference ended with", r.Roots)
 	t.counts("Outcomes", r.Outcomes)
-	t.counts("The reference walk ended with", r.ReferenceEnds)
-	t.counts("User stacks not compared", r.NotCompared)
 	t.counts("Errors", r.Errors)
 	t.disagreements(r.Disagreements)
 	t.incomplete(r.Incomplete)

@@ -1,6 +1,7 @@
 // Package verify measures whether stacks are right: it takes samples whose
 // registers and stack perf records at the same instant, unwinds that copy with
-// package cfi, and compares frame by frame with what the profiler found.
+// package reference, which shares nothing with the profiler, and compares frame by
+// frame with what the profiler found.
 package verify
 
 import (
@@ -10,20 +11,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/feed"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/ebpf/verify/reference"
 )
 
-const (
-	// drainInterval is how long samples may lie in the ring buffer. Mappings change
-	// meanwhile, so it is short.
-	drainInterval = 20 * time.Millisecond
-	// endedGrace is how long a process is remembered after its end.
-	endedGrace = time.Second
-)
+// drainInterval is how long samples may lie in the ring buffer. Mappings change
+// meanwhile, so it is short.
+const drainInterval = 20 * time.Millisecond
 
 // Options configure a Verifier.
 type Options struct {
@@ -35,34 +33,44 @@ type Options struct {
 // Verifier compares walks of this host. Its methods are for one goroutine.
 type Verifier struct {
 	options   Options
-	feed      *feed.Feed
-	followed  chan error
+	sampler   *sampler.Sampler
 	family    *family
 	restrict  bool
 	pairs     pairs
-	reference *reference
+	reference *reference.Unwinder
+	judge     *judge
 	results   results
 }
 
 // Open begins to take samples. Close the Verifier after use.
 func Open(o Options) (*Verifier, error) {
-	v := &Verifier{options: o, followed: make(chan error, 1), family: newFamily(), pairs: newPairs(), results: newResults(o)}
-	var err error
-	if v.feed, err = feed.Open(feed.Options{TableBytes: o.TableBytes, Copies: true, Observe: v.family.observe}); err != nil {
-		return nil, err
-	}
-	if v.reference, err = newReference(v.feed.Tracker); err != nil {
-		return nil, errors.Join(err, v.feed.Close())
-	}
-	go func() { v.followed <- v.feed.Follow() }()
-	err = v.feed.Kernel.SetStacks(true, false, true)
-	if err == nil {
-		err = v.feed.Kernel.Start(o.SampleRate)
-	}
-	if err != nil {
+	v := &Verifier{options: o, family: newFamily(), pairs: newPairs(), results: newResults(o)}
+	if err := v.open(); err != nil {
 		return nil, errors.Join(err, v.Close())
 	}
 	return v, nil
+}
+
+func (v *Verifier) open() error {
+	var err error
+	v.sampler, err = sampler.Open(sampler.Options{
+		TableBytes: v.options.TableBytes,
+		Interval:   drainInterval,
+		Snapshots:  true,
+		Target:     v.wanted,
+		Observe:    v.family.observe,
+		AfterRound: v.compareSnapshots,
+	})
+	if err != nil {
+		return err
+	}
+	v.judge = newJudge(v.sampler)
+	if v.reference, err = reference.Open(); err != nil {
+		return fmt.Errorf("reference: %w", err)
+	}
+	return v.sampler.Configure(sampler.Config{
+		SampleRate: v.options.SampleRate, UserStacks: true, TableBytes: v.options.TableBytes,
+	})
 }
 
 // Restrict leaves out all processes but one and its descendants. Call it before
@@ -75,34 +83,33 @@ func (v *Verifier) Restrict(pid uint32) error {
 	return nil
 }
 
-// Run compares until the context ends and returns what it found.
+// wanted says which processes are compared. Their samples count for no target.
+func (v *Verifier) wanted(pid uint32) (*target.Target, bool) {
+	return nil, !v.restrict || v.family.has(pid)
+}
+
+// Run compares until the context ends and returns what it found. It may be called once.
 func (v *Verifier) Run(ctx context.Context) (*Report, error) {
 	begun := time.Now()
-	for ctx.Err() == nil {
-		if err := v.round(); err != nil {
-			return nil, err
-		}
-	}
-	if err := v.round(); err != nil { // what was taken meanwhile
+	if err := v.sampler.Run(ctx, v.take); err != nil {
 		return nil, err
 	}
-	counters, err := v.feed.Kernel.Counters()
+	v.expire(^uint64(0))
+	stats, err := v.sampler.Stats()
 	if err != nil {
 		return nil, err
 	}
-	report := v.results.report(time.Since(begun), v.feed.Tracker)
-	report.Lost, report.Uncopied = counters.Lost, counters.Uncopied
-	report.Errors = v.feed.Tracker.Errors()
+	report := v.results.report(time.Since(begun), v.sampler.Executable)
+	report.Lost, report.Uncopied = stats.Lost, stats.StacksUncopied
+	report.ReferenceLost = v.reference.Lost()
+	report.Errors = stats.Errors
 	return report, nil
 }
 
-// round compares what there is.
-func (v *Verifier) round() error {
-	upTo, _, err := v.feed.ReadSamples(drainInterval, v.take)
-	if err != nil {
-		return err
-	}
-	lost, err := v.feed.Kernel.ReadCopies(func(c *kernel.Copy) {
+// compareSnapshots compares the walks of a round whose snapshots came after them, and gives
+// up what has waited for too long.
+func (v *Verifier) compareSnapshots(upTo uint64) error {
+	lost, err := v.sampler.ReadSnapshots(func(c *kernel.PerfSnapshot) {
 		if w := v.pairs.ofCopy(c); w != nil {
 			v.compare(w, c)
 		}
@@ -111,15 +118,17 @@ func (v *Verifier) round() error {
 		return err
 	}
 	v.results.lost = lost
-	v.results.unpaired += v.pairs.expire(upTo - uint64(time.Second))
-	v.feed.Tracker.Reap(upTo - uint64(endedGrace))
-	select {
-	case err := <-v.followed:
-		v.followed <- err
-		return fmt.Errorf("follow processes: %w", err)
-	default:
-		return nil
-	}
+	v.expire(upTo - uint64(time.Second))
+	v.reference.Watch()
+	return nil
+}
+
+// expire counts the walks taken before a time whose copies have not come.
+func (v *Verifier) expire(before uint64) {
+	v.pairs.expire(before, func(w *walk) {
+		v.results.unpaired++
+		v.results.notChecked(w)
+	})
 }
 
 // walk is a sample, kept until its copy comes.
@@ -131,60 +140,51 @@ type walk struct {
 	outcome  unwind.Outcome
 	finish   kernel.Finish
 	frames   []kernel.Frame
-	space    *process.Space // when the sample was read
-	skip     bool           // of no interest
-	replaced bool           // the process runs another program now
+	replaced bool // the process runs another program now
 }
 
-// take keeps a sample, its walk finished as a profile would have it.
-func (v *Verifier) take(s *kernel.Sample) {
-	w := &walk{time: s.Time, cpu: s.CPU, tid: s.TID, pid: s.PID, comm: s.Comm}
-	if v.restrict && !v.family.has(s.PID) {
-		v.feed.Tracker.Ignore(s.PID, true)
-		w.skip = true
-	} else {
-		v.finish(w, s)
+// take keeps a sample, its stack completed as a profile would have it.
+func (v *Verifier) take(s *sampler.Sample) error {
+	w := &walk{
+		time: s.Time, cpu: s.CPU, tid: s.TID, pid: s.PID, comm: s.Comm,
+		outcome: s.Outcome, finish: s.Finish, frames: slices.Clone(s.User), replaced: v.sampler.Replaced(s),
 	}
+	v.results.taken(w)
 	if c := v.pairs.ofWalk(w); c != nil {
 		v.compare(w, c)
 	}
-}
-
-func (v *Verifier) finish(w *walk, s *kernel.Sample) {
-	const ever = 1<<64 - 1
-	w.replaced = v.feed.Tracker.Stale(s.PID, ever, s.Generation)
-	w.space = v.feed.Mend(s)
-	w.outcome, w.finish, w.frames = s.Outcome, s.Finish, slices.Clone(s.User)
-	v.results.taken(w)
+	return nil
 }
 
 // compare compares a walk with the reference walk over its copy.
-func (v *Verifier) compare(w *walk, c *kernel.Copy) {
+func (v *Verifier) compare(w *walk, c *kernel.PerfSnapshot) {
 	switch {
-	case w.skip || !hasUserPart(w.outcome):
+	case !w.outcome.HasUserPart():
 		return
 	case w.replaced:
-		v.results.skipped["the process has started another program"]++
+		v.results.skip(w, "the process has started another program")
 		return
 	case !c.InUser:
-		v.results.skipped["perf recorded no registers"]++
+		v.results.skip(w, "perf recorded no registers")
 		return
 	}
-	v.results.add(w, v.reference.walk(w.space, c))
-}
-
-// hasUserPart reports whether a sample should have user frames.
-func hasUserPart(o unwind.Outcome) bool {
-	return o != unwind.KernelThread && o != unwind.NotCollected && o != unwind.NoUserRegisters
-}
-
-// Close ends sampling and releases everything.
-func (v *Verifier) Close() error {
-	err := v.feed.Stop()
-	followed := <-v.followed
-	if errors.Is(followed, kernel.ErrClosed) {
-		followed = nil
+	registers := make(map[uint64]uint64, len(c.Regs))
+	for number, value := range c.Regs {
+		registers[uint64(number)] = value
 	}
-	v.reference.close()
-	return errors.Join(err, followed, v.feed.Close())
+	stack := v.reference.Walk(&reference.Sample{
+		Time: c.Time, PID: c.PID, PC: c.PC, SP: c.SP(), Registers: registers, Stack: c.Stack, StackFull: c.Full,
+	})
+	v.results.add(w, stack, comparer(v.judge.sameFrame).stacks(w.frames, w.outcome, &stack))
+}
+
+// Close ends sampling and releases everything. Run must have returned, or never been called.
+func (v *Verifier) Close() error {
+	if v.reference != nil {
+		v.reference.Close()
+	}
+	if v.sampler != nil {
+		return v.sampler.Close()
+	}
+	return nil
 }

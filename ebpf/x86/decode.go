@@ -1,4 +1,4 @@
-// Package x86 takes x86-64 instructions apart as far as that concerns stacks and where
+// Package x86 decodes x86-64 instructions as far as that concerns stacks and where
 // a program goes on: lengths, opcodes, operands. The formats are those of the Intel
 // manual, volume 2, chapter 2 and appendix A, AVX and AVX-512 included, and of AMD's XOP.
 package x86
@@ -54,7 +54,7 @@ const (
 	invalid //
 )
 
-// oneByte tells what follows an opcode of one byte.
+// oneByte returns what follows an opcode of one byte.
 func oneByte(op byte) int {
 	switch {
 	case op < 0x40:
@@ -67,7 +67,8 @@ func oneByte(op byte) int {
 			return immZ
 		}
 		return invalid
-	case op < 0x60, op >= 0x6c && op <= 0x6f, op >= 0x90 && op <= 0x99, op >= 0x9b && op <= 0x9f, op >= 0xa4 && op <= 0xa7, op >= 0xaa && op <= 0xaf:
+	case op < 0x60, op >= 0x6c && op <= 0x6f, op >= 0x90 && op <= 0x99, op >= 0x9b && op <= 0x9f, op >= 0xa4 &&
+		op <= 0xa7, op >= 0xaa && op <= 0xaf:
 		return none
 	case op >= 0x70 && op <= 0x7f, op >= 0xb0 && op <= 0xb7, op >= 0xe0 && op <= 0xe7:
 		return imm8
@@ -95,13 +96,22 @@ func oneByte(op byte) int {
 		return imm16 | imm8
 	case 0xf6, 0xf7:
 		return modRM | group3
-	case 0xc3, 0xc9, 0xcb, 0xcc, 0xcf, 0xd7, 0xec, 0xed, 0xee, 0xef, 0xf1, 0xf4, 0xf5, 0xf8, 0xf9, 0xfa, 0xfb, 0xfc, 0xfd:
+	case 0xc3, 0xc9, 0xcb, 0xcc, 0xcf, 0xd7, 0xec, 0xed, 0xee, 0xef, 0xf1, 0xf4, 0xf5, 0xf8, 0xf9, 0xfa, 0xfb, 0xfc,
+		0xfd:
 		return none
 	}
 	return invalid
 }
 
-// twoByte tells what follows 0f and an opcode.
+// oneByteFollows is oneByte of each opcode: to look it up is faster than its comparisons.
+var oneByteFollows = func() (table [256]uint16) {
+	for op := range table {
+		table[op] = uint16(oneByte(byte(op)))
+	}
+	return table
+}()
+
+// twoByte returns what follows 0f and an opcode.
 func twoByte(op byte) int {
 	switch {
 	case op >= 0x80 && op <= 0x8f:
@@ -124,14 +134,17 @@ func twoByte(op byte) int {
 	return modRM
 }
 
-// Decode takes apart the instruction that b begins with; ok is false if it is none, or
-// longer than b.
+// Decode decodes the instruction that b begins with; ok is false if there is none, or if
+// it is longer than b.
 func Decode(b []byte) (in Instruction, ok bool) {
-	d := decoder{b: b[:min(len(b), maxLength)]}
-	return d.decode()
+	d := decoder{b: b[:min(len(b), maxLength)], in: &in}
+	if !d.decode() {
+		return Instruction{}, false
+	}
+	return in, true
 }
 
-// decoder takes an instruction apart.
+// decoder decodes one instruction.
 type decoder struct {
 	b       []byte
 	at      int
@@ -139,7 +152,7 @@ type decoder struct {
 	rexR    byte
 	rexX    byte
 	rexB    byte
-	in      Instruction
+	in      *Instruction
 	invalid bool
 }
 
@@ -152,9 +165,10 @@ func (d *decoder) next() byte {
 	return d.b[d.at-1]
 }
 
-func (d *decoder) decode() (Instruction, bool) {
+// decode reads the instruction, and reports whether there is one.
+func (d *decoder) decode() bool {
 	op := d.prefixes()
-	follows := none
+	var follows int
 	switch {
 	case op == 0xc5, op == 0xc4, op == 0x62, op == 0x8f && d.at < len(d.b) && d.b[d.at]&0x1f >= 8:
 		follows = d.vectorPrefix(op)
@@ -162,10 +176,10 @@ func (d *decoder) decode() (Instruction, bool) {
 		follows = d.escaped()
 	default:
 		d.in.Opcode = op
-		follows = oneByte(op)
+		follows = int(oneByteFollows[op])
 	}
 	if follows&invalid != 0 || d.invalid {
-		return Instruction{}, false
+		return false
 	}
 	d.in.RM = d.in.Opcode&7 | d.rexB
 	if follows&modRM != 0 {
@@ -179,10 +193,10 @@ func (d *decoder) decode() (Instruction, bool) {
 	}
 	d.immediates(follows)
 	d.in.Length = d.at
-	return d.in, !d.invalid
+	return !d.invalid
 }
 
-// prefixes returns the first byte behind the prefixes.
+// prefixes returns the first byte after the prefixes.
 func (d *decoder) prefixes() byte {
 	op := d.next()
 	for n := 0; ; n++ {
@@ -208,7 +222,7 @@ func (d *decoder) prefixes() byte {
 	}
 }
 
-// escaped reads an opcode behind 0f.
+// escaped reads an opcode after 0f.
 func (d *decoder) escaped() int {
 	d.in.Opcode, d.in.Table = d.next(), 1
 	switch d.in.Opcode {
@@ -283,7 +297,8 @@ func (d *decoder) immediates(follows int) {
 	switch {
 	case follows&immV != 0 && d.in.Wide, follows&moffs != 0 && !d.near:
 		size = 8
-	case follows&(immZ|immV) != 0 && d.in.Short && !d.in.Wide && d.in.Opcode != 0xe8 && d.in.Opcode != 0xe9 && d.in.Table == 0:
+	case follows&(immZ|immV) != 0 && d.in.Short && !d.in.Wide && d.in.Opcode != 0xe8 && d.in.Opcode != 0xe9 &&
+		d.in.Table == 0:
 		size = 2
 	case follows&(immZ|imm32|immV|moffs) != 0:
 		size = 4
@@ -298,7 +313,7 @@ func (d *decoder) immediates(follows int) {
 	}
 }
 
-// number reads a signed number of so many bytes.
+// number reads a signed number of size bytes.
 func (d *decoder) number(size int) int64 {
 	if d.at+size > len(d.b) {
 		d.invalid = true

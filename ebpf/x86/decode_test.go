@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
+	"github.com/headwater/headwater/integration/need"
 )
 
 // TestObjdump compares the lengths of instructions with objdump's, for all of the
@@ -21,6 +22,31 @@ func TestObjdump(t *testing.T) {
 }
 
 func compareLengths(t *testing.T, path string) {
+	total, wrong := 0, 0
+	disassemble(t, path, func(in shown) {
+		total++
+		if got, ok := Decode(in.code); !ok || got.Length != in.length {
+			if wrong++; wrong <= 20 {
+				t.Errorf("%x: % x: %d bytes, objdump says %d: %s", in.addr, in.code[:in.length], got.Length, in.length,
+					in.text)
+			}
+		}
+	})
+	t.Logf("%d instructions, %d of another length", total, wrong)
+}
+
+// shown is an instruction as objdump shows it.
+type shown struct {
+	addr   uint64
+	code   []byte // from the instruction to the end of the text
+	length int
+	text   string
+}
+
+// disassemble calls use for every instruction of the text of a file, but for dubious ones.
+func disassemble(t *testing.T, path string, use func(shown)) {
+	t.Helper()
+	need.Tools(t, "objdump")
 	f, err := elf.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +70,7 @@ func compareLengths(t *testing.T, path string) {
 	}
 	defer cmd.Wait()
 	lines := bufio.NewScanner(out)
-	total, wrong := 0, 0
+	total := 0
 	var last uint64
 	var name string
 	for lines.Scan() {
@@ -55,30 +81,26 @@ func compareLengths(t *testing.T, path string) {
 		}
 		if last != 0 && !dubious(name, code[last-text.Addr]) {
 			total++
-			if in, ok := Decode(code[last-text.Addr:]); !ok || in.Length != int(addr-last) {
-				if wrong++; wrong <= 20 {
-					t.Errorf("%x: % x: %d bytes, objdump says %d: %s", last, code[last-text.Addr:addr-text.Addr], in.Length, addr-last, name)
-				}
-			}
+			use(shown{last, code[last-text.Addr:], int(addr - last), strings.TrimSpace(name)})
 		}
 		last, name = addr, what
 	}
 	if err := lines.Err(); err != nil || total < 1000 {
 		t.Fatalf("objdump shows %d instructions: %v", total, err)
 	}
-	t.Logf("%d instructions, %d of another length", total, wrong)
 }
 
 // dubious reports whether objdump shows something of its own making, in data among
 // code: bytes, prefixes that it makes nothing of, a wait that it takes for part of the
-// instruction behind it, and jumps that it takes for shorter than Intel's are.
+// instruction after it, and jumps that it takes for shorter than Intel's are.
 func dubious(text string, first byte) bool {
 	fields := strings.Fields(text)
 	if len(fields) == 0 || first == 0x9b || strings.HasPrefix(fields[0], ".byte") || strings.Contains(text, "(bad)") {
 		return true
 	}
 	last := fields[len(fields)-1]
-	return strings.HasPrefix(last, "rex") || last == "data16" || last == "lock" || strings.HasPrefix(last, "rep") || fields[0] == "jmpw" || fields[0] == "callw"
+	return strings.HasPrefix(last, "rex") || last == "data16" || last == "lock" || strings.HasPrefix(last, "rep") ||
+		fields[0] == "jmpw" || fields[0] == "callw"
 }
 
 // FuzzDecode checks that an instruction is as long as what was read of it.

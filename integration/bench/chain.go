@@ -22,7 +22,8 @@ var withoutFramePointers = []string{"-O2", "-fomit-frame-pointer", "-fno-optimiz
 
 // chainLeaf and chainMain are the two ends of a chain program. Its arguments are
 // how many milliseconds of CPU to burn, at least and below, and how many times as
-// long to live; without one, it does not end.
+// long to live; or, with an x before it, how many times to pass over some memory.
+// Without one, it does not end.
 const (
 	chainLeaf = `#define _GNU_SOURCE
 #include <stdlib.h>
@@ -31,7 +32,8 @@ const (
 #define OWN __attribute__((noinline, noclone)) static
 
 static volatile unsigned long sink;
-static long long end;
+static volatile unsigned long cells[16384]; /* 128 KiB, more than a first-level cache has */
+static long long end, loops;
 
 OWN long long used(void)
 {
@@ -43,6 +45,12 @@ OWN long long used(void)
 
 OWN unsigned long f0(unsigned long x)
 {
+	if (loops) {
+		while (loops--)
+			for (int i = 0; i < 64; i++)
+				sink = x += cells[(x + i * 257) % 16384]++;
+		return x;
+	}
 	do
 		for (int i = 0; i < 5000; i++)
 			sink = x = x * 1664525 + 1013904223;
@@ -53,9 +61,12 @@ OWN unsigned long f0(unsigned long x)
 	chainMain = `int main(int argc, char **argv)
 {
 	double least = argc > 1 ? atof(argv[1]) : 0, most = argc > 2 ? atof(argv[2]) : least;
-	double burn = 1e6 * (least + (most - least) * (getpid() %% 101) / 101), sleep = argc > 3 ? (atof(argv[3]) - 1) * burn : 0;
+	double burn = 1e6 * (least + (most - least) * (getpid() %% 101) / 101);
+	double sleep = argc > 3 ? (atof(argv[3]) - 1) * burn : 0;
 
-	if (argc > 1)
+	if (argc > 1 && argv[1][0] == 'x')
+		loops = atoll(argv[1] + 1);
+	else if (argc > 1)
 		end = used() + burn;
 	int x = f%d(argc) == 1;
 	nanosleep(&(struct timespec){ .tv_nsec = sleep }, NULL);
@@ -64,19 +75,20 @@ OWN unsigned long f0(unsigned long x)
 `
 )
 
-// chainSource returns a C program whose leaf burns CPU under so many frames in
+// chainSource returns a C program whose leaf burns CPU under a number of frames in
 // all. Each function is another one, with a stack frame of another size, for
 // that is what programs look like to an unwinder's tables and to caches.
 func chainSource(frames int) string {
 	var c strings.Builder
 	if frames <= framesOfC { // no room for the C library: the program is one function
-		return "__asm__(\".globl _start\\n_start:\\n.cfi_startproc\\n.cfi_undefined rip\\n1: add $1, %rax\\njmp 1b\\n.cfi_endproc\\n\");\n"
+		return "__asm__(\".globl _start\\n_start:\\n.cfi_startproc\\n.cfi_undefined rip\\n" +
+			"1: add $1, %rax\\njmp 1b\\n.cfi_endproc\\n\");\n"
 	}
 	c.WriteString(chainLeaf)
 	calls := frames - framesOfC
 	for i := 1; i < calls; i++ {
-		fmt.Fprintf(&c, "OWN unsigned long f%d(unsigned long x) { volatile char room[%d]; room[0] = x; return f%d(x + %d) + room[0]; }\n",
-			i, 16+i*40%200, i-1, i)
+		fmt.Fprintf(&c, "OWN unsigned long f%d(unsigned long x) { volatile char room[%d]; room[0] = x; "+
+			"return f%d(x + %d) + room[0]; }\n", i, 16+i*40%200, i-1, i)
 	}
 	fmt.Fprintf(&c, chainMain, calls-1)
 	return c.String()

@@ -102,7 +102,8 @@ func (p *profiler) launch(how settings) (err error) {
 		return err
 	}
 	config := filepath.Join(p.dir, "config.river")
-	if err := os.WriteFile(config, fmt.Appendf(nil, hostConfig, how.interval.String(), how.rate, p.sink.addr), 0o644); err != nil {
+	text := fmt.Appendf(nil, hostConfig, how.interval.String(), how.rate, p.sink.addr)
+	if err := os.WriteFile(config, text, 0o644); err != nil {
 		return err
 	}
 	if p.address, err = freeAddress(); err != nil {
@@ -113,7 +114,8 @@ func (p *profiler) launch(how settings) (err error) {
 		template += " " + p.forStacks
 	}
 	arguments := expand(template, map[string]string{
-		"rate": fmt.Sprint(how.rate), "interval": max(how.interval, p.finest).String(), "sink": p.sink.addr, "config": config, "listen": p.address, "dir": p.dir,
+		"rate": fmt.Sprint(how.rate), "interval": max(how.interval, p.finest).String(),
+		"sink": p.sink.addr, "config": config, "listen": p.address, "dir": p.dir,
 	})
 	p.command = exec.Command(p.binary, arguments...)
 	if p.tracefs {
@@ -154,7 +156,7 @@ func (p *profiler) release() {
 	}
 }
 
-// expand splits a template at blanks and puts values in the place of {names}.
+// expand splits a template at blanks and replaces {names} by values.
 func expand(template string, values map[string]string) []string {
 	words := strings.Fields(template)
 	for i := range words {

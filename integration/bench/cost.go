@@ -12,6 +12,11 @@ func (b *bench) measureCost(i int, w costlyWork) error {
 	b.add("startup", i, p.startup.Seconds())
 	b.add("startup cpu", i, p.startupCPU.Seconds())
 	time.Sleep(afterStart)
+	nice, err := niceValue(p.pid)
+	if err != nil {
+		return err
+	}
+	b.add("nice", i, float64(nice))
 	first, err := readCost(p)
 	if err != nil {
 		return err
@@ -27,7 +32,7 @@ func (b *bench) measureCost(i int, w costlyWork) error {
 	if err != nil {
 		return err
 	}
-	time.Sleep(b.time)
+	time.Sleep(b.costTime())
 	last, err := readCost(p)
 	if err != nil {
 		return err
@@ -57,6 +62,13 @@ func (b *bench) addComplete(i int, p *profiler, key string, since time.Time) err
 
 // afterStart is what a profiler gets to look at what already runs.
 const afterStart = 2 * time.Second
+
+// costTime is how long a profiler's cost is measured: as many whole report intervals as
+// -time needs, for most of what an agent does, it does when it reports.
+func (o *options) costTime() time.Duration {
+	intervals := max(1, (o.time+reportInterval-1)/reportInterval)
+	return intervals * reportInterval
+}
 
 // cost is what a profiler has used until a moment.
 type cost struct {

@@ -53,7 +53,8 @@ func TestParseOTLP(t *testing.T) {
 	whole := wireMessage{}.number(1, 1).bytes(2, packed(4)).bytes(5, times)
 	broken := wireMessage{}.number(1, 2).bytes(2, packed(4)).bytes(5, times[:8])
 	request := wireMessage{}.
-		bytes(1, wireMessage{}.bytes(1, nil).bytes(2, wireMessage{}.bytes(2, wireMessage{}.bytes(2, whole).bytes(2, broken)))).
+		bytes(1, wireMessage{}.bytes(1, nil).bytes(2,
+			wireMessage{}.bytes(2, wireMessage{}.bytes(2, whole).bytes(2, broken)))).
 		bytes(2, dictionary)
 
 	stacks, err := parseOTLP(request)
@@ -63,7 +64,8 @@ func TestParseOTLP(t *testing.T) {
 	want := []stack{
 		{comm: "burn", count: 1, frames: 2, after: time.Unix(1, 0), before: time.Unix(1, 0)},
 		{comm: "burn", count: 1, frames: 2, after: time.Unix(2, 0), before: time.Unix(2, 0)},
-		{comm: "burn", count: 1, frames: 1, broken: true, reason: "abort-marker", after: time.Unix(1, 0), before: time.Unix(1, 0)},
+		{comm: "burn", count: 1, frames: 1, broken: true, reason: "abort-marker",
+			after: time.Unix(1, 0), before: time.Unix(1, 0)},
 	}
 	checkStacks(t, stacks, want)
 	for i := range request {
@@ -89,8 +91,9 @@ func TestParsePush(t *testing.T) {
 		return l
 	}
 	comm := location(nothing, 0, "burn")
-	whole := []*profile.Location{location(mapping, 1<<40, "tick"), location(program, 4096, "leaf"), location(program, 5000, "main"), comm}
-	cut := []*profile.Location{whole[1], location(nothing, 0, "[truncated 24 frames]"), whole[2], comm}
+	whole := []*profile.Location{location(mapping, 1<<40, "tick"), location(program, 4096, "leaf"),
+		location(program, 5000, "main"), comm}
+	cut := []*profile.Location{whole[1], location(nothing, 0, "[25 frames cut: Pyroscope keeps 1,000]"), whole[2], comm}
 	broken := []*profile.Location{whole[1], location(nothing, 0, "[incomplete: no_row in burn]"), comm}
 	for i, s := range [][]*profile.Location{whole, cut, broken} {
 		p.Sample = append(p.Sample, &profile.Sample{Location: s, Value: []int64{int64(10 * (i + 1))}})
@@ -108,8 +111,9 @@ func TestParsePush(t *testing.T) {
 	after, before := time.Unix(4, 0), time.Unix(5, 0)
 	checkStacks(t, stacks, []stack{
 		{comm: "burn", count: 1, frames: 2, after: after, before: before},
-		{comm: "burn", count: 2, frames: 26, after: after, before: before},
-		{comm: "burn", count: 3, frames: 1, broken: true, reason: "[incomplete: no_row in burn]", after: after, before: before},
+		{comm: "burn", count: 2, frames: 2, after: after, before: before},
+		{comm: "burn", count: 3, frames: 1, broken: true, reason: "[incomplete: no_row in burn]",
+			after: after, before: before},
 	})
 }
 

@@ -84,7 +84,7 @@ func (r *results) ratio(key string) (float64, bool) {
 	return median(ratios), len(ratios) > 0
 }
 
-// met tells whether a target was reached, if that is known.
+// met reports whether a target was reached, if that is known.
 func (r *results) met(f figure) (met, known bool) {
 	if f.Aim == nil {
 		return false, false

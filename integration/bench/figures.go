@@ -14,7 +14,7 @@ func (b *bench) figures() []figure {
 func (b *bench) sampleFigures() []figure {
 	var f []figure
 	for _, frames := range b.frames {
-		one := figure{depthKey(frames), fmt.Sprintf("BPF time a sample, %d frames", frames), "us", nil}
+		one := figure{depthKey(frames), "BPF time a sample, " + plural(frames, "frame"), "us", nil}
 		if frames == 21 || frames == 61 || frames == 121 {
 			one.Aim = ratio(0.4)
 		}
@@ -25,7 +25,7 @@ func (b *bench) sampleFigures() []figure {
 		figure{"slope", fmt.Sprintf("BPF time a frame, from %d to %d frames", slopeFrom, slopeTo), "us", ratio(0.15 / 0.37)},
 	)
 	for _, frames := range b.frames {
-		f = append(f, figure{wholeKey(frames), fmt.Sprintf("whole stacks of %d frames", frames), "%", least(99)})
+		f = append(f, figure{wholeKey(frames), "whole stacks of " + plural(frames, "frame"), "%", least(99)})
 	}
 	return f
 }
@@ -40,12 +40,15 @@ func (b *bench) costFigures() []figure {
 		f = append(f, figure{"warming cpu " + w.key, fmt.Sprintf("agent CPU in its first %v, %s", b.warm, w.title), "s", nil})
 	}
 	for _, w := range b.work {
-		f = append(f, figure{"rss " + w.key, "agent RSS, " + w.title, "MB", ratio(0.6)}, figure{"peak " + w.key, "peak RSS, " + w.title, "MB", ratio(0.6)})
+		f = append(f, figure{"rss " + w.key, "agent RSS, " + w.title, "MB", ratio(0.6)},
+			figure{"peak " + w.key, "peak RSS, " + w.title, "MB", ratio(0.6)})
 	}
 	for _, w := range b.work {
 		f = append(f, figure{"complete " + w.key, "complete user stacks of the machine, " + w.title, "%", least(99.5)})
 	}
-	return append(f, figure{"startup", "start to first sample", "s", most(0.5)}, figure{"startup cpu", "CPU until then", "s", nil})
+	return append(f, figure{"startup", "start to first sample", "s", most(0.5)},
+		figure{"startup cpu", "CPU until then", "s", nil},
+		figure{"nice", "nice value of the agent", "", nil})
 }
 
 // mapFigures are about kernel memory.
@@ -66,9 +69,11 @@ func stackFigures() []figure {
 	var f []figure
 	for i, s := range shortLived {
 		aim := []float64{90, 97, 99}[i]
-		f = append(f, figure{shortKey(s), fmt.Sprintf("full stacks of processes of %d ms, %d/s, over expected", s.milliseconds, s.rate), "%", least(aim)})
+		f = append(f, figure{shortKey(s), fmt.Sprintf("full stacks of processes of %d ms, %d/s, over expected",
+			s.milliseconds, s.rate), "%", least(aim)})
 	}
-	f = append(f, figure{"living", "stacks of processes living 5 to 20 ms, 200/s, complete, and named (not asked of the peer)", "%", least(95)})
+	f = append(f, figure{"living",
+		"stacks of processes living 5 to 20 ms, 200/s, complete, and named (not asked of the peer)", "%", least(95)})
 	for _, p := range programs {
 		f = append(f, figure{p.key(), "complete user stacks, " + p.title, "%", least(99)})
 	}
@@ -76,11 +81,18 @@ func stackFigures() []figure {
 		for _, state := range []string{"cold", "warm"} {
 			key := program + " " + state
 			f = append(f, figure{"first " + key, "exec to first complete stack, " + key, "ms", nil},
-				figure{"earlier " + key, "samples in it that were taken before that", "", most(0)},
-				figure{"complete " + key, "complete user stacks of all in it", "%", nil})
+				figure{"earlier " + key, "samples of it before that, " + key, "", most(0)},
+				figure{"complete " + key, "complete user stacks of all in it, " + key, "%", nil})
 		}
 	}
 	return append(f,
 		figure{"first second", "complete user stacks, first second on a machine busy with clang", "%", least(99)},
-		figure{"first second samples", "samples with a user part in it", "", nil})
+		figure{"first second samples", "samples with a user part, first second on a machine busy with clang", "", nil})
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// fineInterval is how often a profiler reports that does not tell the time of
+// fineInterval is how often a profiler reports that does not say the time of
 // each sample, where that time is looked for.
 const fineInterval = 50 * time.Millisecond
 

@@ -1,22 +1,28 @@
 // Command bench measures what the whole profiler costs and how much it sees, and
 // compares it with another profiler that runs in alternation on the same work:
 //
-//	go run ./integration/bench [-peer BINARY [-peer-args TEMPLATE]] [-rounds N] [-json]
+//	go run ./integration/bench [-peer BINARY [-peer-args TEMPLATE]] [-rounds N]
 //	go run ./integration/bench -quick [-frames 1,21,61,121]     nanoseconds per sample only
-//	go run ./integration/bench -resident [-only clang]          unwind rows in memory beside whole tables only
+//	go run ./integration/bench -resident [-only clang]          unwind rows in memory, next to whole tables, only
+//	go run ./integration/bench -show FILE                       the table of a record
+//
+// With -record FILE it saves what it has measured, as package record describes; the
+// tables of docs/performance.md are made of such files.
 //
 // Figures of a shared machine drift; the ratios of profilers that took turns are
-// what counts. The command never judges: it prints what was reached beside what
+// what counts. The command never judges: it prints what was reached next to what
 // was aimed at.
 package main
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/headwater/headwater/integration/record"
 )
 
 // reportInterval is how often profilers report where nothing else is said: what
@@ -38,6 +44,10 @@ func run() error {
 	if o.show != "" {
 		return showReport(o.show)
 	}
+	save, err := o.startRecord()
+	if err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "headwater-bench-")
 	if err != nil {
 		return err
@@ -49,19 +59,49 @@ func run() error {
 			return err
 		}
 	}
+	switch {
+	case o.quick:
+		return counting(func() error {
+			fmt.Println("load average:", loadAverage())
+			return quick(o.contenders(), o, dir)
+		})
+	case o.resident:
+		return counting(func() error { return resident(o, dir, save) })
+	}
+	return compare(o, dir, save)
+}
+
+// startRecord notes the circumstances, if they are asked for, and returns the function
+// that saves values. It may be called again and again with more of them.
+func (o *options) startRecord() (save func(values any) error, err error) {
+	if o.record == "" && !o.quiet {
+		return func(any) error { return nil }, nil
+	}
+	recorder, err := record.Start(o.command())
+	if err != nil {
+		return nil, err
+	}
+	if o.quiet {
+		if err := recorder.Quiet(); err != nil {
+			return nil, err
+		}
+	}
+	return func(values any) error {
+		if o.record == "" {
+			return nil
+		}
+		return recorder.Save(o.record, values)
+	}, nil
+}
+
+// counting makes the kernel count the runs of BPF programs while something is measured.
+func counting(measure func() error) error {
 	stop, err := countRunTime()
 	if err != nil {
 		return err
 	}
 	defer stop()
-	if o.quick {
-		fmt.Println("load average:", loadAverage())
-		return quick(o.contenders(), o, dir)
-	}
-	if o.resident {
-		return resident(o, dir)
-	}
-	return compare(o, dir)
+	return measure()
 }
 
 // buildHeadwater builds the tree's binary as `make build` does.
@@ -75,38 +115,41 @@ func buildHeadwater(path string) error {
 }
 
 // compare measures everything and prints the table.
-func compare(o options, dir string) error {
+func compare(o options, dir string, save func(any) error) error {
 	w, err := newWorkshop(dir, o.frames)
 	if err != nil {
 		return err
 	}
 	b := newBench(o, w)
-	before := readConditions()
-	err = b.run(func() error {
-		if o.out == "" {
-			return nil
-		}
-		return b.report(before, readConditions()).save(o.out)
-	})
+	identities, err := b.identities()
 	if err != nil {
 		return err
 	}
-	report := b.report(before, readConditions())
-	if o.json {
-		return report.writeJSON(os.Stdout)
+	for _, id := range identities[1:] {
+		if o.record != "" && id.Revision == "" {
+			return fmt.Errorf("the %s's program does not say which commit it is of, so nobody could repeat the record: "+
+				"build it in its checkout by go build -buildvcs=true", id.Name)
+		}
 	}
-	return report.writeText(os.Stdout)
+	progress := func() error { return save(b.report(identities)) }
+	err = errors.Join(
+		counting(func() error { return b.run(progress) }),
+		b.measureSlowdown(progress),
+		progress(),
+	)
+	return errors.Join(err, b.report(identities).writeText(os.Stdout))
 }
 
-// showReport prints the table of a report.
+// showReport prints the table of a record.
 func showReport(path string) error {
-	text, err := os.ReadFile(path)
+	var r report
+	saved, err := record.Read(path, &r)
 	if err != nil {
 		return err
 	}
-	var r report
-	if err := json.Unmarshal(text, &r); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
+	fmt.Printf("%s, commit %s, %d CPUs (%s), Linux %s, load average %.2f, then %.2f; %.1f %% stolen\n",
+		saved.Date.Format(time.DateOnly), saved.Commit,
+		saved.Machine.CPUs, saved.Machine.CPU, saved.Machine.Kernel, saved.Before.Average[0], saved.After.Average[0],
+		saved.Steal)
 	return r.writeText(os.Stdout)
 }

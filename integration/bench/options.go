@@ -3,6 +3,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -14,34 +15,40 @@ type options struct {
 	binary, peer, peerArguments string
 	peerIsHeadwater             bool
 
-	quick, resident, json bool
-	out, show             string
-	only                  *regexp.Regexp
+	quick, resident, quiet bool
+	record, show           string
+	only                   *regexp.Regexp
 
-	frames []int
-	rate   int
-	rounds int
-	time   time.Duration // of one measurement
-	warm   time.Duration // before an agent's cost is measured
-	nice   int
+	frames     []int
+	rate       int
+	rounds     int
+	slowRounds int
+	time       time.Duration // of one measurement
+	warm       time.Duration // before an agent's cost is measured
+	nice       int
 }
 
 func parseFlags() (o options, err error) {
 	flag.StringVar(&o.binary, "binary", "", "the Headwater to measure; built from this tree if empty")
 	flag.StringVar(&o.peer, "peer", "", "a profiler to compare with")
-	flag.StringVar(&o.peerArguments, "peer-args", peerArguments, "its arguments; {rate}, {interval} and {sink}, an OTLP receiver, are filled in")
+	flag.StringVar(&o.peerArguments, "peer-args", peerArguments,
+		"its arguments; {rate}, {interval} and {sink}, an OTLP receiver, are filled in")
 	flag.BoolVar(&o.peerIsHeadwater, "peer-is-headwater", false, "the peer is another build of Headwater")
 	flag.BoolVar(&o.quick, "quick", false, "measure nanoseconds per sample only")
-	flag.BoolVar(&o.json, "json", false, "print JSON")
-	flag.StringVar(&o.out, "out", "", "a file for what is measured so far, as JSON")
+	flag.StringVar(&o.record, "record", "", "save what is measured to this file")
 	flag.StringVar(&o.show, "show", "", "print the table of such a file, and measure nothing")
-	flag.BoolVar(&o.resident, "resident", false, "measure the unwind rows in memory and the heap beside whole tables only")
+	flag.BoolVar(&o.quiet, "quiet", false, "refuse to measure while other processes use the CPUs")
+	flag.BoolVar(&o.resident, "resident", false,
+		"measure the unwind rows in memory, and the heap, next to whole tables only")
 	only := flag.String("only", "", "a regular expression of the titles of the parts to run")
-	frames := flag.String("frames", "1,5,21,61,121,1024", "depths of the stacks")
+	frames := flag.String("frames", "1,5,21,61,121,990", "depths of the stacks; Pyroscope keeps 1,000 frames")
 	flag.IntVar(&o.rate, "rate", 99, "samples per second and CPU")
 	flag.IntVar(&o.rounds, "rounds", 0, "how often each profiler takes its turn; 0: 3, and 2 with -quick")
+	flag.IntVar(&o.slowRounds, "slowdown-rounds", 10,
+		"how often the time of fixed work is compared without and with each profiler")
 	flag.DurationVar(&o.time, "time", 0, "of one measurement; 0: 10s, 1.5s with -quick, and 1m with -resident")
-	flag.DurationVar(&o.warm, "warm", 6*time.Second, "of a workload, before an agent's cost is measured")
+	flag.DurationVar(&o.warm, "warm", 8*time.Second,
+		"of a workload, before an agent's cost is measured: its first report included")
 	flag.IntVar(&o.nice, "nice", -10, "nice value of the programs that only burn CPU")
 	flag.Parse()
 
@@ -56,6 +63,10 @@ func parseFlags() (o options, err error) {
 	default:
 		o.setDefaults(3, 10*time.Second)
 	}
+	if least := flushTime(reportInterval); o.warm < least {
+		return o, fmt.Errorf("-warm %v: the first report, which reads everything, would count; %v or more is needed",
+			o.warm, least)
+	}
 	o.frames, err = parseDepths(*frames)
 	return o, err
 }
@@ -67,6 +78,29 @@ func (o *options) setDefaults(rounds int, length time.Duration) {
 	if o.time == 0 {
 		o.time = length
 	}
+}
+
+// command is the command line that was given, with the names of binaries for their paths.
+func (o *options) command() string {
+	command := "go run ./integration/bench"
+	flag.Visit(func(f *flag.Flag) {
+		value := f.Value.String()
+		switch f.Name {
+		case "peer", "binary":
+			value = filepath.Base(value)
+		case "record":
+			return // where a record lies does not change it
+		}
+		if value == "true" {
+			command += " -" + f.Name
+			return
+		}
+		if strings.ContainsAny(value, " {}'") {
+			value = "'" + value + "'"
+		}
+		command += fmt.Sprintf(" -%s %s", f.Name, value)
+	})
+	return command
 }
 
 // contenders returns the profilers to compare, ours first.

@@ -7,29 +7,21 @@ import (
 )
 
 func TestParseFields(t *testing.T) {
-	fdinfo := "pos:\t0\nflags:\t02000002\nprog_type:\t7\nprog_jited:\t1\nprog_tag:\t1502062464e4f498\nmemlock:\t12288\nrun_time_ns:\t6053273\nrun_cnt:\t552\n"
+	fdinfo := "pos:\t0\nflags:\t02000002\nprog_type:\t7\nprog_jited:\t1\nprog_tag:\t1502062464e4f498\n" +
+		"memlock:\t12288\nrun_time_ns:\t6053273\nrun_cnt:\t552\n"
 	status := "Name:\tx: 7\nUmask:\t0022\nVmHWM:\t   84920 kB\nVmRSS:\t   65536 kB\nCpus_allowed_list:\t0-1\nKthread:\n"
 	for _, test := range []struct {
 		text string
 		want map[string]uint64
 	}{
-		{fdinfo, map[string]uint64{"pos": 0, "flags": 2000002, "prog_type": 7, "prog_jited": 1, "memlock": 12288, "run_time_ns": 6053273, "run_cnt": 552}},
+		{fdinfo, map[string]uint64{"pos": 0, "flags": 2000002, "prog_type": 7, "prog_jited": 1, "memlock": 12288,
+			"run_time_ns": 6053273, "run_cnt": 552}},
 		{status, map[string]uint64{"Umask": 22, "VmHWM": 84920, "VmRSS": 65536}},
 		{"", map[string]uint64{}},
 	} {
 		if got := parseFields(test.text); !maps.Equal(got, test.want) {
 			t.Errorf("%q: %v, want %v", test.text, got, test.want)
 		}
-	}
-}
-
-func TestParseSteal(t *testing.T) {
-	const stat = "cpu  100 1 20 300 5 6 7 61 3 2\ncpu0 1 2 3 4 5 6 7 8 9 10\n"
-	if steal, total := parseSteal(stat); steal != 61 || total != 500 {
-		t.Errorf("%d of %d, want 61 of 500", steal, total)
-	}
-	if steal, total := parseSteal(""); steal != 0 || total != 0 {
-		t.Errorf("of nothing: %d of %d", steal, total)
 	}
 }
 

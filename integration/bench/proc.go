@@ -92,19 +92,3 @@ func loadAverage() string {
 	words := strings.Fields(string(text))
 	return strings.Join(words[:min(3, len(words))], " ")
 }
-
-// parseSteal returns the first line of /proc/stat: the time that the hypervisor
-// gave to others, and the sum of all times, in ticks. See proc(5); guest time is in
-// user time already.
-func parseSteal(stat string) (steal, total uint64) {
-	line, _, _ := strings.Cut(stat, "\n")
-	fields := strings.Fields(line)
-	for i, field := range fields[min(1, len(fields)):min(9, len(fields))] {
-		n, _ := strconv.ParseUint(field, 10, 64)
-		total += n
-		if i == 7 {
-			steal = n
-		}
-	}
-	return steal, total
-}

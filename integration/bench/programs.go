@@ -20,7 +20,8 @@ var programs = []program{
 		`: %[1]s; ffmpeg -y -loglevel quiet -f lavfi -i testsrc2=duration=2:size=640x360 -c:v libx264 -preset fast film.mp4`},
 	{"php", "php matching regular expressions (compiled by PCRE)", "php",
 		`: %[1]s; php -r '$text = str_repeat(file_get_contents("/usr/share/common-licenses/GPL-3"), 100);
-			for ($i = 0; $i < 5; $i++) { preg_match_all("/([a-z]+) ([a-z]+)(ing|ed)/", $text, $m); preg_replace("/(a|[b-f]+)+x?(?!z)/i", "<$1>", $text); }'`},
+			for ($i = 0; $i < 5; $i++) { preg_match_all("/([a-z]+) ([a-z]+)(ing|ed)/", $text, $m);
+				preg_replace("/(a|[b-f]+)+x?(?!z)/i", "<$1>", $text); }'`},
 	{"java", "java, interpreted and compiled by HotSpot", "javac",
 		`[ -e Work.class ] || javac -d . %[1]s/Work.java; java Work 4`},
 }
@@ -47,7 +48,8 @@ func (b *bench) measurePrograms(i int) error {
 		if _, err := p.sink.stacks(); err != nil {
 			return err
 		}
-		running, err := b.shell(fmt.Sprintf("cd %s && while :; do %s || exit; done", b.dir, fmt.Sprintf(one.script, testdata)))
+		running, err := b.shell(fmt.Sprintf("cd %s && while :; do %s || exit; done",
+			b.dir, fmt.Sprintf(one.script, testdata)))
 		if err != nil {
 			return err
 		}

@@ -56,7 +56,6 @@ func pprofStacks(p *profile.Profile) []stack {
 			if len(location.Line) > 0 {
 				name = location.Line[0].Function.Name
 			}
-			var missing int
 			switch {
 			case location.Mapping != nil && location.Mapping.File == "[kernel.kallsyms]":
 			case location.Address != 0: // others are no code
@@ -66,8 +65,6 @@ func pprofStacks(p *profile.Profile) []stack {
 				}
 			case strings.HasPrefix(name, "[incomplete: "):
 				s.broken, s.reason = true, name
-			case scan(name, "[truncated %d frames]", &missing):
-				s.frames += missing
 			default:
 				s.comm = name
 			}
@@ -79,8 +76,3 @@ func pprofStacks(p *profile.Profile) []stack {
 
 // unnamed is how we show an address that no symbol covers.
 var unnamed = regexp.MustCompile(`\+0x[0-9a-f]+$`)
-
-func scan(text, format string, value *int) bool {
-	n, err := fmt.Sscanf(text, format, value)
-	return n == 1 && err == nil
-}

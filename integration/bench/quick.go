@@ -17,17 +17,17 @@ type quickResult struct {
 
 const window = 500 * time.Millisecond
 
-// settle is how long a workload runs before it is measured: tables are built.
-const settle = 300 * time.Millisecond
+// warmUp is how long a workload runs before it is measured: tables are built.
+const warmUp = 300 * time.Millisecond
 
-// measureDepth burns CPU under so many frames and returns what samples cost.
+// measureDepth runs the program at path, which burns CPU, and returns what samples cost.
 func measureDepth(p *profiler, path string, options options) (r quickResult, err error) {
 	b, err := burn(path, options.nice)
 	if err != nil {
 		return r, err
 	}
 	defer b.stop()
-	time.Sleep(settle)
+	time.Sleep(warmUp)
 	first, err := sampleRuns(p.pid)
 	if err != nil {
 		return r, err
@@ -127,7 +127,8 @@ func printQuick(contenders []contender, depths []int, results []map[int]quickRes
 	if last := len(depths) - 1; last > 0 {
 		fmt.Fprint(w, "per frame\t")
 		for i := range contenders {
-			slope := (median(results[i][depths[last]].windows) - median(results[i][depths[0]].windows)) / float64(depths[last]-depths[0])
+			more := median(results[i][depths[last]].windows) - median(results[i][depths[0]].windows)
+			slope := more / float64(depths[last]-depths[0])
 			fmt.Fprintf(w, "%.0f\t\t\t\t", slope)
 		}
 		fmt.Fprintln(w)

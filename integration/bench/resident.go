@@ -15,12 +15,13 @@ import (
 )
 
 // resident shows how much of the unwind tables is in memory while a workload runs,
-// and how large the profiler's heap was, beside what whole tables would take.
-func resident(o options, dir string) error {
+// and how large the profiler's heap was, next to what whole tables would take.
+func resident(o options, dir string, save func(any) error) error {
 	w, err := newWorkshop(dir, nil)
 	if err != nil {
 		return err
 	}
+	var all []residentReport
 	for _, load := range w.residentWork() {
 		if !o.only.MatchString(load.title) {
 			continue
@@ -29,14 +30,21 @@ func resident(o options, dir string) error {
 			fmt.Printf("%s: not installed\n\n", load.title)
 			continue
 		}
-		if err := measureResident(o, load); err != nil {
+		result, err := measureResident(o, load)
+		if err != nil {
 			return fmt.Errorf("%s: %w", load.title, err)
 		}
+		report := result.report(load)
+		if err := report.write(os.Stdout); err != nil {
+			return err
+		}
+		all = append(all, report)
 	}
-	return nil
+	return save(all)
 }
 
 type residentWork struct {
+	key     string
 	title   string
 	missing bool
 	start   func() (work, error)
@@ -44,8 +52,8 @@ type residentWork struct {
 
 func (w *workshop) residentWork() []residentWork {
 	return []residentWork{
-		{"clang -O2 on each CPU", w.clang == "", w.clangBuild},
-		{"chromium rendering pages", w.chromium == "", w.browse},
+		{"clang", "clang -O2 on each CPU", w.clang == "", w.clangBuild},
+		{"chromium", "chromium rendering pages", w.chromium == "", w.browse},
 	}
 }
 
@@ -57,61 +65,51 @@ const pollInterval = 500 * time.Millisecond
 const heapPolls = 10
 
 // measureResident profiles the machine while a workload runs.
-func measureResident(o options, load residentWork) error {
+func measureResident(o options, load residentWork) (result residentResult, err error) {
 	running, err := load.start()
 	if err != nil {
-		return err
+		return result, err
 	}
 	defer running.stop()
 	time.Sleep(time.Second)
 	p, err := o.contenders()[0].start(settings{rate: o.rate, interval: reportInterval})
 	if err != nil {
-		return err
+		return result, err
 	}
 	defer p.stop()
 	files := newFiles()
-	var most gauges
-	var heap heapOfRows
 	for poll, end := 0, time.Now().Add(o.time); time.Now().Before(end); poll++ {
 		now, err := p.gauges()
 		if err != nil {
-			return err
+			return result, err
 		}
-		most.raise(now)
+		result.most.raise(now)
 		files.scan()
 		if poll%heapPolls == 0 {
 			now, err := p.heapOfRows()
 			if err != nil {
-				return err
+				return result, err
 			}
-			heap = heapOfRows{max(heap.allocated, now.allocated), max(heap.inUse, now.inUse)}
+			result.heap = heapOfRows{max(result.heap.allocated, now.allocated), max(result.heap.inUse, now.inUse)}
 		}
 		time.Sleep(pollInterval)
 	}
-	last, err := p.gauges()
-	if err != nil {
-		return err
+	if result.last, err = p.gauges(); err != nil {
+		return result, err
 	}
-	bpf, err := sampleRuns(p.pid)
-	if err != nil {
-		return err
+	if result.bpf, err = sampleRuns(p.pid); err != nil {
+		return result, err
 	}
-	cpu, err := cpuTime(p.pid)
-	if err != nil {
-		return err
+	if result.cpu, err = cpuTime(p.pid); err != nil {
+		return result, err
 	}
+	result.minutes = time.Since(p.begin).Minutes()
 	running.stop()
 	if err := files.markSampled(p.sink.take()); err != nil {
-		return err
+		return result, err
 	}
-	whole, err := files.measure(o.binary)
-	if err != nil {
-		return err
-	}
-	result := residentResult{most: most, last: last, heap: heap, bpf: bpf, whole: whole}
-	result.minutes = time.Since(p.begin).Minutes()
-	result.cpu = cpu
-	return result.write(os.Stdout, load.title)
+	result.whole, err = files.measure()
+	return result, err
 }
 
 // gauges are what the profiler says of its memory, in bytes but for counts.
@@ -133,7 +131,8 @@ func (p *profiler) gauges() (g gauges, err error) {
 	}
 	defer answer.Body.Close()
 	wanted := map[string]*float64{
-		"pyroscope_ebpf_unwind_rows": &g.rows, "pyroscope_ebpf_unwind_row_bytes": &g.rowBytes, "pyroscope_ebpf_unwind_used_bytes": &g.usedBytes,
+		"pyroscope_ebpf_unwind_rows": &g.rows, "pyroscope_ebpf_unwind_row_bytes": &g.rowBytes,
+		"pyroscope_ebpf_unwind_used_bytes":  &g.usedBytes,
 		"pyroscope_ebpf_unwind_table_bytes": &g.tableBytes, "go_memstats_heap_inuse_bytes": &g.heap,
 		"pyroscope_ebpf_stacks_copied_total": &g.copies, "pyroscope_ebpf_samples_delivered_total": &g.delivered,
 	}
@@ -157,8 +156,8 @@ func (p *profiler) gauges() (g gauges, err error) {
 // rowMakers are the packages that make unwind rows and do nothing else; rowKeepers
 // keep account of those that are resident, of the executables and of processes.
 var (
-	rowMakers  = []string{"/ebpf/unwind.", "/ebpf/ehframe."}
-	rowKeepers = []string{"/ebpf/process.", "/ebpf/kernel.(*Tables)", "/ebpf/kernel.(*slab"}
+	rowMakers  = []string{"/ebpf/unwind.", "/ebpf/unwindtable.", "/ebpf/ehframe."}
+	rowKeepers = []string{"/ebpf/process.", "/ebpf/kernel.(*Tables)", "/ebpf/tablestore."}
 )
 
 // heapOfRows is what unwind rows take of the heap, in bytes, by the profiler's own
@@ -191,7 +190,7 @@ func (p *profiler) heapOfRows() (h heapOfRows, err error) {
 	return h, nil
 }
 
-// calls tells whether a function whose name has one of the parts is on the stack.
+// calls reports whether a function whose name has one of the parts is on the stack.
 func calls(s *profile.Sample, parts []string) bool {
 	for _, location := range s.Location {
 		for _, line := range location.Line {
@@ -215,6 +214,7 @@ func (w *workshop) browse() (work, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.shell(fmt.Sprintf("exec %s --headless --no-sandbox --no-first-run --disable-gpu --disable-background-networking --disable-component-update "+
+	return w.shell(fmt.Sprintf("exec %s --headless --no-sandbox --no-first-run --disable-gpu "+
+		"--disable-background-networking --disable-component-update "+
 		"--disable-sync --remote-debugging-port=0 --user-data-dir=%s file://%s 2>/dev/null", w.chromium, data, page))
 }

@@ -15,7 +15,9 @@ type bench struct {
 
 	profilers []contender
 	work      []costlyWork
-	skipped   []string // what is not measured, and why
+	slowed    []slowedDown
+	took      map[string]float64 // seconds, by part
+	skipped   []string           // what is not measured, and why
 }
 
 // costlyWork is a workload during which a profiler's own cost is measured.
@@ -28,7 +30,8 @@ var shortLived = []short{{milliseconds: 2, rate: 200}, {milliseconds: 20, rate: 
 
 func newBench(o options, w *workshop) *bench {
 	contenders := o.contenders()
-	b := &bench{options: o, workshop: w, profilers: contenders, results: newResults(len(contenders))}
+	b := &bench{options: o, workshop: w, profilers: contenders, results: newResults(len(contenders)),
+		took: map[string]float64{}}
 	running := func(start func() (work, error)) func() (func(), error) {
 		return func() (func(), error) {
 			w, err := start()
@@ -55,7 +58,7 @@ func newBench(o options, w *workshop) *bench {
 		costlyWork{"short", "200 processes/s of 2 ms", func() (func(), error) {
 			ended := make(chan error, 1)
 			go func() {
-				_, err := w.shortProcesses(shortLived[0], b.warm+b.time+settle)
+				_, err := w.shortProcesses(shortLived[0], b.warm+b.costTime()+warmUp)
 				ended <- err
 			}()
 			return func() { <-ended }, nil
@@ -65,11 +68,14 @@ func newBench(o options, w *workshop) *bench {
 }
 
 // run lets the contenders take turns at everything, several times, and calls
-// progress after each. What fails is left out and noted.
+// progress after each round. What fails is left out and noted.
 func (b *bench) run(progress func() error) error {
 	for round := range b.rounds {
 		for _, part := range b.parts() {
 			if !b.only.MatchString(part.title) {
+				continue
+			}
+			if part.once && round > 0 {
 				continue
 			}
 			order := []int{0, 1}[:len(b.profilers)]
@@ -79,13 +85,15 @@ func (b *bench) run(progress func() error) error {
 			for _, i := range order {
 				title := fmt.Sprintf("round %d of %d: %s: %s", round+1, b.rounds, part.title, b.profilers[i].name)
 				fmt.Fprintln(os.Stderr, title)
+				begin := time.Now()
 				if err := part.measure(i); err != nil {
 					b.skipped = append(b.skipped, fmt.Sprintf("%s: %v", title, err))
 				}
-				if err := progress(); err != nil {
-					return err
-				}
+				b.took[part.title] += time.Since(begin).Seconds()
 			}
+		}
+		if err := progress(); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -94,23 +102,26 @@ func (b *bench) run(progress func() error) error {
 // part is something that is measured of one profiler after the other.
 type part struct {
 	title   string
+	once    bool // in the first round alone
 	measure func(contender int) error
 }
 
 func (b *bench) parts() []part {
-	parts := []part{{"depths", b.measureDepths}}
+	parts := []part{{"depths", false, b.measureDepths}}
 	for _, w := range b.work {
-		parts = append(parts, part{w.title, func(i int) error { return b.measureCost(i, w) }})
+		parts = append(parts, part{w.title, false, func(i int) error { return b.measureCost(i, w) }})
 	}
-	parts = append(parts, part{"short-lived processes", b.measureShortLived}, part{"programs that are hard to unwind", b.measurePrograms})
+	parts = append(parts, part{"short-lived processes", false, b.measureShortLived},
+		part{"programs that are hard to unwind", true, b.measurePrograms})
 	if b.clang != "" {
-		parts = append(parts, part{"first stack of clang", func(i int) error {
-			return b.measureFirst(i, "clang", b.clang, "-w", "-O2", "-std=c++17", "-c", "-o", os.DevNull, source("build/containers.cc"))
+		parts = append(parts, part{"first stack of clang", false, func(i int) error {
+			return b.measureFirst(i, "clang", b.clang, "-w", "-O2", "-std=c++17", "-c",
+				"-o", os.DevNull, source("build/containers.cc"))
 		}})
-		parts = append(parts, part{"first second of a busy machine", b.measureFirstSecond})
+		parts = append(parts, part{"first second of a busy machine", false, b.measureFirstSecond})
 	}
 	if b.node != "" {
-		parts = append(parts, part{"first stack of node", func(i int) error {
+		parts = append(parts, part{"first stack of node", false, func(i int) error {
 			return b.measureFirst(i, "node", b.node, "-e", "for (let i = 0, t = Date.now(); Date.now() - t < 700;) i++")
 		}})
 	}

@@ -11,12 +11,12 @@ type stack struct {
 	broken  bool // the user part ends early, by the profiler's own account
 	reason  string
 
-	// The samples were taken within these times. A profiler that tells no time of
+	// The samples were taken within these times. A profiler that says no time of
 	// each has those of the whole profile.
 	after, before time.Time
 }
 
-// full tells whether the stack has so many user frames, and all of them.
+// full reports whether the stack is whole and has that number of user frames.
 func (s stack) full(frames int) bool { return !s.broken && s.frames == frames }
 
 // fullBelow is full, but functions that the program's leaf calls may come on top.
@@ -50,7 +50,7 @@ func (s *share) percent() (float64, bool) {
 	return 100 * float64(s.complete) / float64(s.all), s.all > 0
 }
 
-// hasUserPart tells whether the sample is of a program and shows any of it.
+// hasUserPart reports whether the sample is of a program and shows any of it.
 func (s stack) hasUserPart() bool { return s.frames > 0 || s.broken }
 
 // count returns how many samples of a process's name fit.

@@ -1,31 +1,28 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
-
-	"golang.org/x/sys/unix"
 )
 
 // report is what was measured.
 type report struct {
-	Machine    string   `json:"machine"`
-	Load       []string `json:"load_average"`  // before and after
-	Steal      float64  `json:"steal_percent"` // CPU that the hypervisor gave to others
-	Rate       int      `json:"sample_rate"`
-	Rounds     int      `json:"rounds"`
-	Contenders []string `json:"contenders"`
-	Skipped    []string `json:"skipped,omitempty"`
-	Lines      []line   `json:"figures"`
+	Rate       int          `json:"sample_rate"`
+	Rounds     int          `json:"rounds"`
+	Seconds    float64      `json:"seconds"`         // of one measurement
+	Warm       float64      `json:"warming_seconds"` // of a workload before that, where the agent's cost is measured
+	Nice       int          `json:"nice"`            // of the programs that only burn CPU
+	Contenders []identity   `json:"contenders"`
+	Skipped    []string     `json:"skipped"` // what could not be measured, and why
+	Lines      []line       `json:"figures"`
+	Slowed     []slowedDown `json:"fixed_work"` // what the slow-downs are made of
+
+	Took map[string]float64 `json:"took"` // seconds, by part, all profilers and rounds together
 }
 
 // line is a figure with its values.
@@ -37,27 +34,31 @@ type line struct {
 	Ratio  *float64    `json:"ratio,omitempty"`
 	Met    *bool       `json:"met,omitempty"`
 
+	// Of a slow-down: the intervals of the medians, by contender, and what comes out
+	// if no profiler is compared with none.
+	Intervals       []*interval `json:"intervals,omitempty"`
+	Control         []float64   `json:"control,omitempty"`
+	ControlInterval *interval   `json:"control_interval,omitempty"`
+
 	Reasons []map[string]int `json:"incomplete,omitempty"` // samples, by contender
 }
 
-// conditions are what else goes on.
-type conditions struct {
-	load         string
-	steal, total uint64
-}
-
-func readConditions() conditions {
-	stat, _ := os.ReadFile("/proc/stat")
-	c := conditions{load: loadAverage()}
-	c.steal, c.total = parseSteal(string(stat))
-	return c
-}
-
-func (b *bench) report(before, after conditions) report {
-	r := report{Machine: machine(), Load: []string{before.load, after.load}, Rate: b.rate, Rounds: b.rounds, Skipped: b.skipped}
-	r.Steal = 100 * float64(after.steal-before.steal) / float64(max(after.total-before.total, 1))
+// identities are those of the contenders.
+func (b *bench) identities() (all []identity, err error) {
 	for _, c := range b.profilers {
-		r.Contenders = append(r.Contenders, c.name)
+		id, err := c.identity()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, id)
+	}
+	return all, nil
+}
+
+func (b *bench) report(contenders []identity) report {
+	r := report{
+		Rate: b.rate, Rounds: b.rounds, Seconds: b.time.Seconds(), Warm: b.warm.Seconds(), Nice: b.nice,
+		Contenders: contenders, Skipped: append([]string{}, b.skipped...), Slowed: b.slowed, Took: b.took,
 	}
 	for _, f := range b.figures() {
 		if b.values[f.Key] == nil {
@@ -70,6 +71,7 @@ func (b *bench) report(before, after conditions) report {
 		l.Met = known(b.met(f))
 		r.Lines = append(r.Lines, l)
 	}
+	r.Lines = append(r.Lines, b.slowdownLines()...)
 	return r
 }
 
@@ -80,38 +82,16 @@ func known[T any](value T, ok bool) *T {
 	return &value
 }
 
-// machine tells what the figures are of.
-func machine() string {
-	var name unix.Utsname
-	_ = unix.Uname(&name)
-	return fmt.Sprintf("Linux %s, %d CPUs, %s", unix.ByteSliceToString(name.Release[:]), runtime.NumCPU(), runtime.GOARCH)
-}
-
-func (r report) writeJSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "\t")
-	return encoder.Encode(r)
-}
-
-// save writes the report to a file.
-func (r report) save(path string) error {
-	var text bytes.Buffer
-	if err := r.writeJSON(&text); err != nil {
-		return err
-	}
-	return os.WriteFile(path, text.Bytes(), 0o644)
-}
-
 // writeText prints the table for people.
 func (r report) writeText(w io.Writer) error {
-	fmt.Fprintf(w, "%s; %d Hz, %d rounds, medians; load average %s; %.1f %% stolen\n", r.Machine, r.Rate, r.Rounds, strings.Join(r.Load, ", then "), r.Steal)
+	fmt.Fprintf(w, "%d Hz, %d rounds, medians\n", r.Rate, r.Rounds)
 	for _, reason := range r.Skipped {
 		fmt.Fprintln(w, "left out:", reason)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "figure\tunit\t%s\t", r.Contenders[0])
+	fmt.Fprintf(t, "figure\tunit\t%s\t", r.Contenders[0].Name)
 	if len(r.Contenders) > 1 {
-		fmt.Fprintf(t, "%s\tratio\t", r.Contenders[1])
+		fmt.Fprintf(t, "%s\tratio\t", r.Contenders[1].Name)
 	}
 	fmt.Fprintln(t, "target\tmet")
 	for _, l := range r.Lines {
@@ -127,8 +107,12 @@ func (r report) writeText(w io.Writer) error {
 	for _, l := range r.Lines {
 		for i, reasons := range l.Reasons {
 			if len(reasons) > 0 {
-				fmt.Fprintf(w, "incomplete, %s, %s: %s\n", l.Key, r.Contenders[i], mostFrequent(reasons))
+				fmt.Fprintf(w, "incomplete, %s, %s: %s\n", l.Key, r.Contenders[i].Name, mostFrequent(reasons))
 			}
+		}
+		for i, in := range l.Intervals {
+			fmt.Fprintf(w, "%s, %s: %v with 95 %% confidence; no profiler compared with none: %v\n",
+				l.Title, r.Contenders[i].Name, in, l.ControlInterval)
 		}
 	}
 	return nil
@@ -137,7 +121,9 @@ func (r report) writeText(w io.Writer) error {
 // mostFrequent prints the reasons that came up most, with their numbers.
 func mostFrequent(reasons map[string]int) string {
 	const shown = 5
-	names := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int { return cmp.Or(reasons[b]-reasons[a], strings.Compare(a, b)) })
+	names := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
+		return cmp.Or(reasons[b]-reasons[a], strings.Compare(a, b))
+	})
 	var text []string
 	for _, name := range names[:min(len(names), shown)] {
 		text = append(text, fmt.Sprintf("%d %s", reasons[name], name))

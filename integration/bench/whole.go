@@ -1,11 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
 	"runtime"
 	"strings"
 	"syscall"
@@ -17,6 +15,7 @@ import (
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/ebpf/unwindtable"
 )
 
 // files are the executables and libraries that were mapped while something ran.
@@ -83,16 +82,14 @@ func (f *files) markSampled(received []message) error {
 
 // wholeTables are what the whole unwind tables of some files take.
 type wholeTables struct {
-	Rows      int `json:"rows"`
-	RowBytes  int `json:"row_bytes"`
-	DirBytes  int `json:"directory_bytes"`
-	files     int
-	allocated uint64 // bytes of heap taken to make them
+	rows, rowBytes, dirBytes int
+	files                    int
+	allocated                uint64 // bytes of heap taken to make them
 }
 
-func (t *wholeTables) add(o wholeTables) {
-	t.Rows, t.RowBytes, t.DirBytes, t.files = t.Rows+o.Rows, t.RowBytes+o.RowBytes, t.DirBytes+o.DirBytes, t.files+1
-	t.allocated += o.allocated
+func (t *wholeTables) add(s unwindtable.Stats, allocated uint64) {
+	t.rows, t.rowBytes, t.dirBytes, t.files = t.rows+s.Rows, t.rowBytes+s.RowBytes, t.dirBytes+s.DirBytes, t.files+1
+	t.allocated += allocated
 }
 
 // wholeSizes are those of the files that samples hit, and of all that were mapped.
@@ -100,25 +97,37 @@ type wholeSizes struct{ sampled, mapped wholeTables }
 
 // measure returns what whole tables take. Files without unwind information take
 // nothing.
-func (f *files) measure(binary string) (sizes wholeSizes, err error) {
+func (f *files) measure() (sizes wholeSizes, err error) {
 	for _, file := range f.seen {
-		out, err := exec.Command(binary, "unwind-table", "--stats", "--json", file.path).Output()
-		if err != nil {
+		stats, err := wholeStats(file.path)
+		if err != nil || stats.FDEs == 0 {
 			continue
 		}
-		var whole wholeTables
-		if err := json.Unmarshal(out, &whole); err != nil {
-			return sizes, fmt.Errorf("unwind-table %s: %w", file.path, err)
-		}
-		if whole.allocated, err = buildWhole(file.path); err != nil {
+		allocated, err := buildWhole(file.path)
+		if err != nil {
 			return sizes, err
 		}
-		sizes.mapped.add(whole)
+		sizes.mapped.add(stats, allocated)
 		if file.sampled {
-			sizes.sampled.add(whole)
+			sizes.sampled.add(stats, allocated)
 		}
 	}
 	return sizes, nil
+}
+
+// wholeStats returns the size of the whole table of a file, in pages as the profiler has
+// them.
+func wholeStats(path string) (unwindtable.Stats, error) {
+	f, err := elffile.Open(path)
+	if err != nil {
+		return unwindtable.Stats{}, err
+	}
+	defer f.Close()
+	table, err := unwindtable.New(f)
+	if err != nil {
+		return unwindtable.Stats{}, err
+	}
+	return table.Stats(f.TextSegments(), unwindtable.PageShift(f))
 }
 
 // buildWhole makes all rows of a file, as profilers do that load whole tables, and
@@ -132,8 +141,8 @@ func buildWhole(path string) (allocated uint64, err error) {
 	defer f.Close()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	table, err := unwind.NewTable(f)
-	if errors.Is(err, unwind.ErrNoUnwindInfo) {
+	table, err := unwindtable.New(f)
+	if errors.Is(err, unwindtable.ErrNoUnwindInfo) {
 		return 0, nil
 	}
 	if err != nil {
@@ -165,24 +174,69 @@ type residentResult struct {
 	whole      wholeSizes
 }
 
-func (r residentResult) write(out io.Writer, title string) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+// residentReport is what a record keeps of that.
+type residentReport struct {
+	Key          string         `json:"key"`
+	Title        string         `json:"title"`
+	FilesSampled int            `json:"files_sampled"` // with samples in them
+	FilesMapped  int            `json:"files_mapped"`
+	Lines        []residentLine `json:"figures"`
+
+	RowsMBLast float64 `json:"rows_mb_at_end"`
+	TablesMB   float64 `json:"tables_mb"` // of kernel memory taken for tables
+	BPF        float64 `json:"bpf_us_a_sample"`
+	CopyShare  float64 `json:"copies_a_sample"`
+	CPU        float64 `json:"cpu_seconds_a_minute"` // of the agent
+}
+
+// residentLine is a figure next to what whole tables take: of the files that samples
+// were in, and of all that were mapped.
+type residentLine struct {
+	Key     string  `json:"key"`
+	Title   string  `json:"title"`
+	Value   float64 `json:"value"`
+	Sampled float64 `json:"whole_sampled"`
+	Mapped  float64 `json:"whole_mapped"`
+}
+
+func (r residentResult) report(load residentWork) residentReport {
 	hit, all := r.whole.sampled, r.whole.mapped
-	fmt.Fprintf(w, "%s\tHeadwater\twhole tables of the\tratio\twhole tables of the\tratio\t\n", title)
-	fmt.Fprintf(w, "\t\t%d files samples hit\t\t%d files mapped\t\t\n", hit.files, all.files)
-	line := func(title string, value float64, unit float64, of, ofAll float64) {
-		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.3f\t%.2f\t%.3f\t\n", title, value/unit, of/unit, value/of, ofAll/unit, value/ofAll)
+	out := residentReport{
+		Key: load.key, Title: load.title, FilesSampled: hit.files, FilesMapped: all.files,
+		RowsMBLast: r.last.rowBytes / 1e6, TablesMB: r.most.tableBytes / 1e6, BPF: r.bpf.mean() / 1e3,
+		CopyShare: r.last.copies / r.last.delivered, CPU: r.cpu.Seconds() / r.minutes,
 	}
-	line("unwind rows resident at most, thousands", r.most.rows, 1e3, float64(hit.Rows), float64(all.Rows))
-	line("MB that they take", r.most.rowBytes, 1e6, float64(hit.RowBytes), float64(all.RowBytes))
-	line("MB with directories and mappings", r.most.usedBytes, 1e6, float64(hit.RowBytes+hit.DirBytes), float64(all.RowBytes+all.DirBytes))
-	line("MB of heap taken by making rows, garbage included", r.heap.allocated, 1e6, float64(hit.allocated), float64(all.allocated))
-	line("MB of heap in use for rows and account of them at most; beside the rows", r.heap.inUse, 1e6, float64(hit.RowBytes), float64(all.RowBytes))
-	line("MB of the whole agent's heap at most, names and profiles and all; beside the rows", r.most.heap, 1e6, float64(hit.RowBytes), float64(all.RowBytes))
+	line := func(key, title string, unit, value, sampled, mapped float64) {
+		out.Lines = append(out.Lines, residentLine{key, title, value / unit, sampled / unit, mapped / unit})
+	}
+	line("rows", "unwind rows resident at most, thousands", 1e3, r.most.rows, float64(hit.rows), float64(all.rows))
+	line("row bytes", "MB that they take", 1e6, r.most.rowBytes, float64(hit.rowBytes), float64(all.rowBytes))
+	line("used", "MB with directories and mappings", 1e6, r.most.usedBytes, float64(hit.rowBytes+hit.dirBytes),
+		float64(all.rowBytes+all.dirBytes))
+	line("allocated", "MB of heap taken by making rows, garbage included",
+		1e6, r.heap.allocated, float64(hit.allocated), float64(all.allocated))
+	line("heap", "MB of heap in use for rows and account of them at most; whole: the rows",
+		1e6, r.heap.inUse, float64(hit.rowBytes), float64(all.rowBytes))
+	line("agent heap", "MB of the whole agent's heap at most, names and profiles and all; whole: the rows",
+		1e6, r.most.heap, float64(hit.rowBytes), float64(all.rowBytes))
+	return out
+}
+
+// write prints the table for people.
+func (r residentReport) write(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "%s\tHeadwater\twhole tables of the\tratio\twhole tables of the\tratio\t\n", r.Title)
+	fmt.Fprintf(w, "\t\t%d files samples hit\t\t%d files mapped\t\t\n", r.FilesSampled, r.FilesMapped)
+	for _, l := range r.Lines {
+		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.3f\t%.2f\t%.3f\t\n", l.Title, l.Value, l.Sampled, l.Value/l.Sampled, l.Mapped,
+			l.Value/l.Mapped)
+	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "at the end %.2f MB of rows; %.1f MB of kernel memory taken for tables; BPF %.1f us a sample; %.1f copies of stacks/s, %.2f %% of samples; agent's CPU %.2f s/min\n\n",
-		r.last.rowBytes/1e6, r.most.tableBytes/1e6, r.bpf.mean()/1e3, r.last.copies/r.minutes/60, 100*r.last.copies/r.last.delivered, r.cpu.Seconds()/r.minutes)
+	_, err := fmt.Fprintf(out,
+		"at the end %.2f MB of rows; %.1f MB of kernel memory taken for tables; BPF %.1f us a sample; "+
+			"%.2f %% of samples had copies of stacks; agent's CPU %.2f s/min\n\n",
+		r.RowsMBLast, r.TablesMB, r.BPF, 100*r.CopyShare, r.CPU)
 	return err
 }

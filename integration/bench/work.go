@@ -76,7 +76,8 @@ func findTool(names ...string) string {
 
 // writeModule makes a small Go module for `go build -a`.
 func (w *workshop) writeModule() error {
-	const program = "package main\n\nimport (\n\t\"encoding/json\"\n\t\"net/http\"\n\t\"os\"\n)\n\nfunc main() { json.NewEncoder(os.Stdout).Encode(http.DefaultTransport) }\n"
+	const program = "package main\n\nimport (\n\t\"encoding/json\"\n\t\"net/http\"\n\t\"os\"\n)\n\n" +
+		"func main() { json.NewEncoder(os.Stdout).Encode(http.DefaultTransport) }\n"
 	module := filepath.Join(w.dir, "module")
 	return errors.Join(
 		os.MkdirAll(module, 0o755),
@@ -105,10 +106,15 @@ func (w *workshop) shell(scripts ...string) (work, error) {
 func (w *workshop) clangBuild() (work, error) {
 	var scripts []string
 	for cpu := range runtime.NumCPU() {
-		scripts = append(scripts, fmt.Sprintf(`cd %s && while :; do for f in containers text; do %s -w -O2 -std=c++17 -c -o %s/$f.%d.o $f.cc || exit; done; done`,
-			source("build"), w.clang, w.dir, cpu))
+		scripts = append(scripts, fmt.Sprintf("while :; do (%s) || exit; done", w.compile("containers text", cpu)))
 	}
 	return w.shell(scripts...)
+}
+
+// compile is a script that compiles some of the files in testdata/build once.
+func (w *workshop) compile(files string, cpu int) string {
+	return fmt.Sprintf("cd %s && for f in %s; do %s -w -O2 -std=c++17 -c -o %s/$f.%d.o $f.cc || exit; done",
+		source("build"), files, w.clang, w.dir, cpu)
 }
 
 // goBuild builds a small module and the packages of Go below it, over and over.

@@ -24,7 +24,7 @@ type Host interface {
 	Components() ([]Component, error)
 }
 
-// Component is what a host tells about a component.
+// Component is what a host says about a component.
 type Component struct {
 	ID        string // with that of its module
 	Health    string
@@ -55,7 +55,7 @@ func Answer(t testing.TB, host Host, c Case, want string) string {
 		if want != "" && i < len(wanted) {
 			expected = strings.TrimSuffix(wanted[i], "--- reload\n")
 		}
-		state := settle(t, host, expected == "", func(state string) bool {
+		state := waitForState(t, host, expected == "", func(state string) bool {
 			return strings.ReplaceAll(result+state, folder, "$DIR") == expected
 		})
 		if i > 0 {
@@ -66,9 +66,9 @@ func Answer(t testing.TB, host Host, c Case, want string) string {
 	return answer
 }
 
-// settle returns the host's state as soon as it is good, or when patience is
+// waitForState returns the host's state as soon as it is good, or when patience is
 // over. With unknown set, a state that does not change for a while is good.
-func settle(t testing.TB, host Host, unknown bool, good func(string) bool) string {
+func waitForState(t testing.TB, host Host, unknown bool, good func(string) bool) string {
 	t.Helper()
 	var last string
 	changed, deadline := time.Now(), time.Now().Add(patience)
@@ -87,7 +87,7 @@ func settle(t testing.TB, host Host, unknown bool, good func(string) bool) strin
 	}
 }
 
-// outcome tells what came of a load: "accepted", or the diagnostics in the order
+// outcome says what came of a load: "accepted", or the diagnostics in the order
 // of the text, as FILE:LINE:COLUMN-LINE:COLUMN: MESSAGE. Those without a place are
 // in alphabetical order: in which order the Agent finds cycles is a matter of chance.
 func outcome(err error) string {
@@ -119,7 +119,8 @@ func outcome(err error) string {
 	for i, d := range many {
 		place := "-"
 		if d.StartPos.Valid() {
-			place = fmt.Sprintf("%s:%d:%d-%d:%d", d.StartPos.Filename, d.StartPos.Line, d.StartPos.Column, d.EndPos.Line, d.EndPos.Column)
+			place = fmt.Sprintf("%s:%d:%d-%d:%d", d.StartPos.Filename, d.StartPos.Line, d.StartPos.Column, d.EndPos.Line,
+				d.EndPos.Column)
 		}
 		lines[i] = fmt.Sprintf("refused: %s: %s\n", place, d.Message)
 	}
@@ -138,7 +139,7 @@ func inOrder(message string) string {
 	return "cycle: " + strings.Join(ids, ", ")
 }
 
-// describe tells of every component its health, arguments and exports. Arguments
+// describe returns health, arguments and exports of every component. Arguments
 // and exports that are empty are left out.
 func describe(t testing.TB, host Host) string {
 	t.Helper()

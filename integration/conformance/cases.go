@@ -1,4 +1,4 @@
-// Package conformance holds configurations of which it is known, case by case,
+// Package conformance holds configurations with a known answer, case by case,
 // what the flow runtime of Grafana Agent v0.40 makes of them: whether it accepts
 // them, which diagnostics it gives where, and which arguments, exports and health
 // its components have afterwards.
@@ -7,7 +7,7 @@
 // testdata/NAME.expect. Where this module's runtime means to answer otherwise, its
 // answer is in testdata/NAME.differs, with the reason. The tests of this package
 // run the tables in our runtime; those of the nested module integration/agent run
-// them in the Agent and write the .expect files (make agent-test UPDATE=1).
+// them in the Agent and write the .expect files (make -C integration agent-test UPDATE=1).
 package conformance
 
 import (

@@ -17,7 +17,7 @@ import (
 	"github.com/headwater/headwater/river"
 )
 
-var update = flag.Bool("update", false, "write the answers of the .differs files anew")
+var update = flag.Bool("update", false, "write the answers of the .differs files again")
 
 // TestConformance runs every table in our runtime and compares its answers with
 // those of Grafana Agent v0.40, or, where there is a reason to differ, with
@@ -39,7 +39,8 @@ func TestConformance(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d cases in %d tables: %d answered as Grafana Agent v0.40 does, %d differ for the reasons given", cases, len(names), cases-differ, differ)
+	t.Logf("%d cases in %d tables: %d answered as Grafana Agent v0.40 does, %d differ for the reasons given",
+		cases, len(names), cases-differ, differ)
 }
 
 type table struct {
@@ -69,7 +70,7 @@ func readTable(t *testing.T, path string) *table {
 		answer, ok := table.agent[c.Name]
 		switch difference, differs := table.differences[c.Name]; {
 		case !ok:
-			t.Errorf("%s.expect: no answer to case %q: make agent-test UPDATE=1 writes it", path, c.Name)
+			t.Errorf("%s.expect: no answer to case %q: make -C integration agent-test UPDATE=1 writes it", path, c.Name)
 		case differs && difference.Answer == answer:
 			t.Errorf("%s.differs: case %q does not differ", path, c.Name)
 		}
@@ -161,7 +162,8 @@ func (h host) inModule(module string) []Component {
 		if !found { // unloaded since
 			continue
 		}
-		components = append(components, Component{ID: id, Health: info.Health.State, Arguments: info.Arguments, Exports: info.Exports})
+		components = append(components, Component{ID: id, Health: info.Health.State, Arguments: info.Arguments,
+			Exports: info.Exports})
 		for _, inner := range info.CreatedModuleIDs {
 			components = append(components, h.inModule(inner)...)
 		}

@@ -27,7 +27,7 @@ func Registrations() []component.Registration {
 	}
 }
 
-// Receiver is an interface, of which River makes a capsule.
+// Receiver is an interface: River makes a capsule of it.
 type Receiver interface{ Receive(string) }
 
 // ValueArguments are those of test.value and test.sink.

@@ -2,13 +2,14 @@
 // with full debug information: package dwarfline against addr2line, elfutils' and
 // LLVM's, in one run.
 //
-//	go run ./integration/dwarfbench [-n 1000] FILE...
+//	go run ./integration/dwarfbench [-n 1000] [-record FILE] [FILE...]
 package main
 
 import (
 	"bufio"
 	"bytes"
 	"debug/elf"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -24,11 +25,13 @@ import (
 
 	"github.com/headwater/headwater/ebpf/dwarfline"
 	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/integration/record"
 )
 
 func main() {
 	log.SetFlags(0)
 	n := flag.Int("n", 1000, "distinct addresses")
+	save := flag.String("record", "", "save what is measured to this file")
 	child := flag.String("child", "", "symbolize the addresses on standard input: how the command runs itself")
 	flag.Parse()
 	if *child != "" {
@@ -37,15 +40,60 @@ func main() {
 		}
 		return
 	}
-	files := flag.Args()
+	if err := run(flag.Args(), *n, *save); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run compares the tools on each file, libc's if none is named, and saves the figures, if there is a path for them.
+func run(files []string, n int, save string) error {
+	var recorder *record.Recorder
+	if save != "" {
+		var err error
+		if recorder, err = record.Start(command(files, n)); err != nil {
+			return err
+		}
+	}
 	if len(files) == 0 {
 		files = libc()
 	}
+	var all []comparison
 	for _, file := range files {
-		if err := compare(file, *n); err != nil {
-			log.Fatalf("%s: %v", file, err)
+		c, err := compare(file, n)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
 		}
+		all = append(all, c)
 	}
+	if recorder == nil {
+		return nil
+	}
+	return recorder.Save(save, all)
+}
+
+// command is the command line that repeats a run.
+func command(files []string, n int) string {
+	return strings.TrimSpace(fmt.Sprintf("go run ./integration/dwarfbench -n %d %s", n, strings.Join(files, " ")))
+}
+
+// comparison is what the tools took for the same addresses of a file.
+type comparison struct {
+	File       string    `json:"file"`             // its name
+	InfoBytes  uint64    `json:"debug_info_bytes"` // decompressed
+	Addresses  int       `json:"addresses"`
+	Tools      []expense `json:"tools"`
+	NotPresent []string  `json:"not_installed"`
+}
+
+// expense is what one tool took.
+type expense struct {
+	Tool    string  `json:"tool"`
+	Seconds float64 `json:"seconds"`
+	CPU     float64 `json:"cpu_seconds"`
+	PeakMB  float64 `json:"peak_mb"`
+	Frames  int     `json:"frames"`
+	Lines   int     `json:"with_line"`
+	notes   string
 }
 
 // libc returns the debug file of the C library, if its package is installed.
@@ -70,10 +118,14 @@ func exists(path string) bool {
 }
 
 // compare runs all tools over the same addresses and prints a table.
-func compare(file string, n int) error {
+func compare(file string, n int) (c comparison, err error) {
 	addrs, err := addresses(file, n)
 	if err != nil {
-		return err
+		return c, err
+	}
+	c = comparison{File: filepath.Base(file), Addresses: len(addrs), NotPresent: []string{}}
+	if c.InfoBytes, err = infoBytes(file); err != nil {
+		return c, err
 	}
 	input := []byte(strings.Join(addrs, "\n") + "\n")
 	fmt.Printf("%s, %d addresses\n", file, len(addrs))
@@ -81,7 +133,7 @@ func compare(file string, n int) error {
 	fmt.Fprintln(w, "\ttime\tCPU\tpeak memory\tframes\twith line")
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return c, err
 	}
 	for _, tool := range [][]string{
 		{self, "-child", file},
@@ -89,23 +141,42 @@ func compare(file string, n int) error {
 		{"eu-addr2line", "-i", "-f", "-e", file},
 		{"addr2line", "-i", "-f", "-e", file},
 	} {
-		if err := measure(w, tool, input); err != nil {
-			return err
+		name := filepath.Base(tool[0])
+		if tool[1] == "-child" {
+			name = "dwarfline"
+		} else if _, err := exec.LookPath(tool[0]); err != nil {
+			fmt.Fprintf(w, "%s\tnot installed\n", name)
+			c.NotPresent = append(c.NotPresent, name)
+			continue
 		}
+		e, err := measure(name, tool, input)
+		if err != nil {
+			return c, err
+		}
+		fmt.Fprintf(w, "%s\t%.2f s\t%.2f s\t%.0f MB\t%d\t%d\t%s\n",
+			name, e.Seconds, e.CPU, e.PeakMB, e.Frames, e.Lines, e.notes)
 		w.Flush()
+		c.Tools = append(c.Tools, e)
 	}
-	return nil
+	return c, nil
 }
 
-// measure runs a tool and prints what it took.
-func measure(w *tabwriter.Writer, tool []string, input []byte) error {
-	name := filepath.Base(tool[0])
-	if tool[1] == "-child" {
-		name = "dwarfline"
-	} else if _, err := exec.LookPath(tool[0]); err != nil {
-		fmt.Fprintf(w, "%s\tnot installed\n", name)
-		return nil
+// infoBytes returns the size of .debug_info, which decides what symbolizing costs.
+func infoBytes(file string) (uint64, error) {
+	f, err := elf.Open(file)
+	if err != nil {
+		return 0, err
 	}
+	defer f.Close()
+	section := f.Section(".debug_info")
+	if section == nil {
+		return 0, errors.New("no .debug_info")
+	}
+	return section.Size, nil
+}
+
+// measure runs a tool and returns what it took.
+func measure(name string, tool []string, input []byte) (e expense, err error) {
 	cmd := exec.Command(tool[0], tool[1:]...)
 	cmd.Stdin = bytes.NewReader(input)
 	var stderr bytes.Buffer
@@ -113,7 +184,7 @@ func measure(w *tabwriter.Writer, tool []string, input []byte) error {
 	start := time.Now()
 	out, err := cmd.Output()
 	if err != nil && len(out) == 0 {
-		return fmt.Errorf("%s: %w\n%s", name, err, stderr.String())
+		return e, fmt.Errorf("%s: %w\n%s", name, err, stderr.String())
 	}
 	took := time.Since(start)
 	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
@@ -121,12 +192,15 @@ func measure(w *tabwriter.Writer, tool []string, input []byte) error {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	known := 0
 	for _, line := range lines {
-		if i := strings.LastIndex(line, ":"); i > 0 && strings.Contains(line, "/") && !strings.HasSuffix(line, ":?") && !strings.HasSuffix(line, ":0") {
+		if i := strings.LastIndex(line, ":"); i > 0 && strings.Contains(line, "/") && !strings.HasSuffix(line, ":?") &&
+			!strings.HasSuffix(line, ":0") {
 			known++
 		}
 	}
-	fmt.Fprintf(w, "%s\t%.2f s\t%.2f s\t%d MiB\t%d\t%d\t%s\n", name, took.Seconds(), cpu.Seconds(), usage.Maxrss>>10, len(lines)/2, known, strings.TrimSpace(stderr.String()))
-	return nil
+	return expense{
+		Tool: name, Seconds: took.Seconds(), CPU: cpu.Seconds(), PeakMB: float64(usage.Maxrss<<10) / 1e6,
+		Frames: len(lines) / 2, Lines: known, notes: strings.TrimSpace(stderr.String()),
+	}, nil
 }
 
 // addresses returns n random addresses in different functions, the same each time.
@@ -160,7 +234,8 @@ func symbolize(file string) error {
 	}
 	start := time.Now()
 	spill := &elffile.Spill{}
-	d, err := dwarfline.Open(f, dwarfline.OpenOptions{Paths: []string{file}, OpenFile: elffile.Open, DebugDirs: []string{"/usr/lib/debug"}, Spill: spill})
+	d, err := dwarfline.Open(f, dwarfline.OpenOptions{Paths: []string{file}, OpenFile: elffile.Open,
+		DebugDirs: []string{"/usr/lib/debug"}, Spill: spill})
 	if err != nil {
 		return err
 	}
@@ -187,7 +262,8 @@ func symbolize(file string) error {
 			fmt.Fprintf(out, "%s\n%s:%d\n", frame.Function, frame.File, frame.Line)
 		}
 	}
-	fmt.Fprintf(os.Stderr, "(opened in %.2f s, %d MiB of it decompressed to disk; first address %.2f s; index and units %.1f MiB; anonymous memory %s; %d errors)",
+	fmt.Fprintf(os.Stderr, "(opened in %.2f s, %d MiB of it decompressed to disk; first address %.2f s; "+
+		"index and units %.1f MiB; anonymous memory %s; %d errors)",
 		opened.Seconds(), spill.Used()>>20, first.Seconds(), float64(d.Bytes())/(1<<20), anonymous(), failed)
 	return out.Flush()
 }

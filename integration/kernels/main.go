@@ -37,7 +37,8 @@ func main() {
 	verbose := flag.Bool("v", false, "print the whole output of the tests that pass, too")
 	limit := flag.Duration("timeout", 5*time.Minute, "for one kernel")
 	flag.Parse()
-	if err := test(*cells, *pkg, []string{"-test.run=" + *run, "-test.v", "-test.timeout=" + limit.String()}, *limit, *verbose); err != nil {
+	arguments := []string{"-test.run=" + *run, "-test.v", "-test.timeout=" + limit.String()}
+	if err := test(*cells, *pkg, arguments, *limit, *verbose); err != nil {
 		fmt.Fprintln(os.Stderr, "kernels:", err)
 		os.Exit(1)
 	}
@@ -125,11 +126,13 @@ func boot(c cell, image, archive string, limit time.Duration) (string, error) {
 		args = []string{"-accel", "tcg,thread=single", "-machine", "pc", "-cpu", "max", "-smp", "1"}
 	case "arm64":
 		program, console = "qemu-system-aarch64", "ttyAMA0"
-		args = []string{"-accel", "tcg,thread=multi", "-machine", "virt,gic-version=3", "-cpu", "max,pauth-impdef=on,sve=off", "-smp", "2"}
+		args = []string{"-accel", "tcg,thread=multi", "-machine", "virt,gic-version=3", "-cpu", "max,pauth-impdef=on,sve=off",
+			"-smp", "2"}
 	default:
 		return "", fmt.Errorf("no machine for architecture %q", c.arch)
 	}
-	args = append(args, "-m", "2048", "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot",
+	args = append(args, "-m", "2048", "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio",
+		"-no-reboot",
 		"-kernel", image, "-initrd", archive, "-append", "console="+console+" panic=-1 quiet mitigations=off")
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

@@ -108,7 +108,8 @@ func sourcesList() (string, error) {
 			suites = []string{"bullseye-security", "bookworm-security", "trixie-security"}
 		}
 		for _, suite := range suites {
-			fmt.Fprintf(&text, "deb [arch=amd64,arm64 signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n", mirror, suite)
+			fmt.Fprintf(&text, "deb [arch=amd64,arm64 signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n",
+				mirror, suite)
 		}
 	}
 	return text.String(), nil

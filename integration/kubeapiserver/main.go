@@ -1,4 +1,4 @@
-// Command kubeapiserver runs a command beside a real Kubernetes API server, whose
+// Command kubeapiserver runs a command next to a real Kubernetes API server, whose
 // kubeconfig the environment variable HEADWATER_KUBECONFIG of the command names:
 //
 //	kubeapiserver COMMAND [ARGUMENT...]
@@ -141,15 +141,18 @@ func startServer(ctx context.Context, dir, etcd string) (kubeconfig string, ende
 		return "", nil, err
 	}
 	private := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(rsaKey)})
-	err = errors.Join(os.WriteFile(key, private, 0o600), os.WriteFile(tokens, []byte(token+",tester,tester,system:masters\n"), 0o600))
+	err = errors.Join(os.WriteFile(key, private, 0o600),
+		os.WriteFile(tokens, []byte(token+",tester,tester,system:masters\n"), 0o600))
 	if err != nil {
 		return "", nil, err
 	}
 	command := app.NewAPIServerCommand()
 	command.SetArgs([]string{
-		"--etcd-servers=" + etcd, "--bind-address=127.0.0.1", "--secure-port=" + address.Port(), "--cert-dir=" + filepath.Join(dir, "certificates"),
+		"--etcd-servers=" + etcd, "--bind-address=127.0.0.1", "--secure-port=" + address.Port(),
+		"--cert-dir=" + filepath.Join(dir, "certificates"),
 		"--token-auth-file=" + tokens, "--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/24",
-		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + key, "--service-account-signing-key-file=" + key,
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + key, "--service-account-signing-key-file=" + key,
 		"--disable-admission-plugins=ServiceAccount", // there is no controller that makes accounts
 		"--endpoint-reconciler-type=none",            // which refuses loopback
 	})

@@ -16,7 +16,8 @@ import (
 var assets embed.FS
 
 // securityPolicy allows what the pages need: their own files and the API.
-const securityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'self'; frame-ancestors 'self'"
+const securityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'self'; frame-ancestors 'self'"
 
 // Handler serves the pages below prefix, which begins and ends with a slash:
 //

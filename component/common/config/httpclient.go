@@ -47,7 +47,8 @@ func (c *HTTPClientConfig) Validate() error {
 		}
 	}
 	if ways > 1 {
-		return errors.New("at most one of basic_auth, authorization, oauth2, bearer_token & bearer_token_file must be configured")
+		return errors.New(
+			"at most one of basic_auth, authorization, oauth2, bearer_token & bearer_token_file must be configured")
 	}
 	for name := range c.HTTPHeaders {
 		if err := CheckHeaderName("http_headers", name); err != nil {
@@ -68,10 +69,12 @@ func (c *HTTPClientConfig) Convert() promconfig.HTTPClientConfig {
 		EnableHTTP2:     c.EnableHTTP2,
 	}
 	if b := c.BasicAuth; b != nil {
-		out.BasicAuth = &promconfig.BasicAuth{Username: b.Username, Password: promconfig.Secret(b.Password), PasswordFile: b.PasswordFile}
+		out.BasicAuth = &promconfig.BasicAuth{Username: b.Username, Password: promconfig.Secret(b.Password),
+			PasswordFile: b.PasswordFile}
 	}
 	if a := c.Authorization; a != nil {
-		out.Authorization = &promconfig.Authorization{Type: a.scheme(), Credentials: promconfig.Secret(a.Credentials), CredentialsFile: a.CredentialsFile}
+		out.Authorization = &promconfig.Authorization{Type: a.scheme(), Credentials: promconfig.Secret(a.Credentials),
+			CredentialsFile: a.CredentialsFile}
 	}
 	if c.OAuth2 != nil {
 		out.OAuth2 = c.OAuth2.convert()
@@ -187,7 +190,8 @@ func (p *ProxyConfig) Validate() error {
 	configured := p.ProxyURL.URL != nil && p.ProxyURL.String() != ""
 	switch {
 	case len(p.ProxyConnectHeader) > 0 && !configured && !p.ProxyFromEnvironment:
-		return errors.New("if proxy_connect_header is configured, proxy_url or proxy_from_environment must also be configured")
+		return errors.New(
+			"if proxy_connect_header is configured, proxy_url or proxy_from_environment must also be configured")
 	case p.ProxyFromEnvironment && configured:
 		return errors.New("if proxy_from_environment is configured, proxy_url must not be configured")
 	case p.ProxyFromEnvironment && p.NoProxy != "":

@@ -42,9 +42,9 @@ func (s *ServerTLS) Validate(clientCA string) error {
 	return nil
 }
 
-// Config returns the server's configuration. The certificate is read anew for
-// each connection, so that a renewed one is used at once; while it cannot be
-// read, the last good one is.
+// Config returns the server's configuration. The certificate is read again for each
+// connection, so that a renewed one is used at once. While it cannot be read, the last
+// good one is used.
 func (s *ServerTLS) Config(logger log.Logger) (*tls.Config, error) {
 	first, err := s.certificate()
 	if err != nil {

@@ -24,14 +24,23 @@ func TestActions(t *testing.T) {
 		want    map[string]string // changes; "" is removed
 		dropped int               // index of the rule, -1 if kept
 	}{
-		"none":              {"", nil, -1},
-		"replace":           {`rule { source_labels = ["a", "b"] target_label = "c" }`, map[string]string{"c": "foo;Bar"}, -1},
-		"separator, groups": {`rule { source_labels = ["a", "b"] separator = "/" regex = "(.)oo/(.*)" replacement = "$2-$1" target_label = "c" }`, map[string]string{"c": "Bar-f"}, -1},
-		"anchored":          {`rule { source_labels = ["a"] regex = "fo" replacement = "x" target_label = "c" }`, nil, -1},
-		"line end":          {`rule { source_labels = ["n"] regex = "1.2" replacement = "x" target_label = "c" }`, map[string]string{"c": "x"}, -1},
-		"replace by none":   {`rule { source_labels = ["a"] replacement = "" target_label = "a" }`, map[string]string{"a": ""}, -1},
-		"keep":              {`rule { source_labels = ["a"] regex = "f.+" action = "keep" }`, nil, -1},
-		"not kept":          {`rule { source_labels = ["a"] regex = "x" action = "keep" }`, nil, 0},
+		"none": {"", nil, -1},
+		"replace": {`rule { source_labels = ["a", "b"] target_label = "c" }`,
+			map[string]string{"c": "foo;Bar"}, -1},
+		"separator, groups": {`rule {
+			source_labels = ["a", "b"]
+			separator     = "/"
+			regex         = "(.)oo/(.*)"
+			replacement   = "$2-$1"
+			target_label  = "c"
+		}`, map[string]string{"c": "Bar-f"}, -1},
+		"anchored": {`rule { source_labels = ["a"] regex = "fo" replacement = "x" target_label = "c" }`, nil, -1},
+		"line end": {`rule { source_labels = ["n"] regex = "1.2" replacement = "x" target_label = "c" }`,
+			map[string]string{"c": "x"}, -1},
+		"replace by none": {`rule { source_labels = ["a"] replacement = "" target_label = "a" }`,
+			map[string]string{"a": ""}, -1},
+		"keep":     {`rule { source_labels = ["a"] regex = "f.+" action = "keep" }`, nil, -1},
+		"not kept": {`rule { source_labels = ["a"] regex = "x" action = "keep" }`, nil, 0},
 		"second drops": {`rule { source_labels = ["a"] target_label = "c" }
 			rule { source_labels = ["c"] regex = "foo" action = "drop" }
 			rule { source_labels = ["c"] regex = "x" action = "keep" }`, nil, 1},
@@ -40,9 +49,12 @@ func TestActions(t *testing.T) {
 		"labelmap":  {`rule { regex = "__meta_x_(.+)" action = "labelmap" }`, map[string]string{"app": "web"}, -1},
 		"labeldrop": {`rule { regex = "a|b" action = "labeldrop" }`, map[string]string{"a": "", "b": ""}, -1},
 		"labelkeep": {`rule { regex = "a|b" action = "labelkeep" }`, map[string]string{"__meta_x_app": "", "n": ""}, -1},
-		"lowercase": {`rule { source_labels = ["b"] target_label = "b" action = "lowercase" }`, map[string]string{"b": "bar"}, -1},
-		"uppercase": {`rule { source_labels = ["b"] target_label = "b" action = "uppercase" }`, map[string]string{"b": "BAR"}, -1},
-		"hashmod":   {`rule { source_labels = ["a"] modulus = 1 target_label = "c" action = "hashmod" }`, map[string]string{"c": "0"}, -1},
+		"lowercase": {`rule { source_labels = ["b"] target_label = "b" action = "lowercase" }`,
+			map[string]string{"b": "bar"}, -1},
+		"uppercase": {`rule { source_labels = ["b"] target_label = "b" action = "uppercase" }`,
+			map[string]string{"b": "BAR"}, -1},
+		"hashmod": {`rule { source_labels = ["a"] modulus = 1 target_label = "c" action = "hashmod" }`,
+			map[string]string{"c": "0"}, -1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +98,8 @@ func lines(rules string) string {
 		case r == '}':
 			out += "\n}\n"
 			continue
-		case r == ' ' && !inList && i > 0 && (rules[i-1] == '"' || rules[i-1] == ']' || rules[i-1] >= '0' && rules[i-1] <= '9'):
+		case r == ' ' && !inList && i > 0 &&
+			(rules[i-1] == '"' || rules[i-1] == ']' || rules[i-1] >= '0' && rules[i-1] <= '9'):
 			out += "\n"
 			continue
 		}
@@ -96,15 +109,16 @@ func lines(rules string) string {
 }
 
 func TestRefused(t *testing.T) {
-	for rule, want := range map[string]string{
-		`rule { action = "hashmod" target_label = "a" }`:                                   "non-zero modulus",
-		`rule { source_labels = ["a"] }`:                                                   "requires 'target_label'",
-		`rule { regex = "(" target_label = "a" }`:                                          "missing closing )",
-		`rule { action = "explode" }`:                                                      `unknown relabel action "explode"`,
-		`rule { action = "labeldrop" regex = "a" source_labels = ["b"] }`:                  "requires only 'regex'",
-		`rule { action = "lowercase" target_label = "0" }`:                                 "invalid 'target_label'",
-		`rule { action = "dropequal" source_labels = ["a"] target_label = "b" regex="x" }`: "requires only 'source_labels'",
+	for _, test := range [][2]string{
+		{`rule { action = "hashmod" target_label = "a" }`, "non-zero modulus"},
+		{`rule { source_labels = ["a"] }`, "requires 'target_label'"},
+		{`rule { regex = "(" target_label = "a" }`, "missing closing )"},
+		{`rule { action = "explode" }`, `unknown relabel action "explode"`},
+		{`rule { action = "labeldrop" regex = "a" source_labels = ["b"] }`, "requires only 'regex'"},
+		{`rule { action = "lowercase" target_label = "0" }`, "invalid 'target_label'"},
+		{`rule { action = "dropequal" source_labels = ["a"] target_label = "b" regex="x" }`, "requires only 'source_labels'"},
 	} {
+		rule, want := test[0], test[1]
 		var args struct {
 			Rules []*Config `river:"rule,block,optional"`
 		}
@@ -116,7 +130,9 @@ func TestString(t *testing.T) {
 	var args struct {
 		Rules []*Config `river:"rule,block,optional"`
 	}
-	require.NoError(t, river.Unmarshal([]byte(lines(`rule { source_labels = ["a", "b"] regex = "x" action = "keep" } rule { target_label = "c" }`)), &args))
+	require.NoError(t,
+		river.Unmarshal([]byte(lines(
+			`rule { source_labels = ["a", "b"] regex = "x" action = "keep" } rule { target_label = "c" }`)), &args))
 	require.Equal(t, `keep [a, b] regex "x"`, args.Rules[0].String())
 	require.Equal(t, "replace target_label c", args.Rules[1].String())
 }

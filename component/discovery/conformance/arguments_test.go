@@ -124,5 +124,6 @@ func TestArguments(t *testing.T) {
 func TestProcessDefaults(t *testing.T) {
 	var args process.Arguments
 	require.NoError(t, river.Unmarshal([]byte(`discover_config { username = true }`), &args))
-	require.Equal(t, process.Discover{Exe: true, Cwd: true, Commandline: true, ContainerID: true, Username: true}, args.Discover)
+	require.Equal(t,
+		process.Discover{Exe: true, Cwd: true, Commandline: true, ContainerID: true, Username: true}, args.Discover)
 }

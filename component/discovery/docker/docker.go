@@ -23,16 +23,17 @@ func Registration() component.Registration { return discovery.Registration(Name,
 
 // Arguments configure discovery.docker.
 type Arguments struct {
-	Host               string                  `river:"host,attr"`
-	Port               int                     `river:"port,attr,optional"` // of targets that publish none
-	HostNetworkingHost string                  `river:"host_networking_host,attr,optional"`
-	RefreshInterval    time.Duration           `river:"refresh_interval,attr,optional"`
-	MatchFirstNetwork  bool                    `river:"match_first_network,attr,optional"` // one target per container, not one per network
-	Filters            []Filter                `river:"filter,block,optional"`
-	HTTPClient         config.HTTPClientConfig `river:",squash"`
+	Host               string        `river:"host,attr"`
+	Port               int           `river:"port,attr,optional"` // of targets that publish none
+	HostNetworkingHost string        `river:"host_networking_host,attr,optional"`
+	RefreshInterval    time.Duration `river:"refresh_interval,attr,optional"`
+	// one target per container, not one per network
+	MatchFirstNetwork bool                    `river:"match_first_network,attr,optional"`
+	Filters           []Filter                `river:"filter,block,optional"`
+	HTTPClient        config.HTTPClientConfig `river:",squash"`
 }
 
-// Filter is a filter of Docker's API: only what one of the values holds for is found.
+// Filter is a filter of Docker's API: it keeps what has one of the values.
 type Filter struct {
 	Name   string   `river:"name,attr"`
 	Values []string `river:"values,attr"`
@@ -49,7 +50,7 @@ func (a *Arguments) Validate() error {
 	return check(a.Host, a.RefreshInterval, a.HTTPClient)
 }
 
-// check looks at what both components have.
+// check checks the arguments that both components have.
 func check(host string, refreshInterval time.Duration, client config.HTTPClientConfig) error {
 	if err := discovery.CheckHost(host); err != nil {
 		return err

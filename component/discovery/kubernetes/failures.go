@@ -17,21 +17,20 @@ import (
 	"github.com/prometheus/prometheus/discovery/targetgroup"
 )
 
-// Prometheus' discoverer leaves errors of its requests to the Kubernetes client,
-// which has one logger for the whole process, and names nobody there. But it adds
-// one to a counter of the component's right before. So an error in that logger
-// belongs to a discoverer whose counter has gone up since it last had one.
+// Prometheus' discoverer leaves errors of its requests to the Kubernetes client, whose
+// one logger for the whole process does not say which discoverer an error is about.
+// But the client adds one to a counter of the component right before. So an error in
+// that logger belongs to a discoverer whose counter has gone up since its last error.
 //
-// A connection that is refused counts as little, and is told only to those who want
-// to know more. That error names the server, and belongs to all who talk to it.
+// The client does not count a refused connection, and logs it only at a higher level
+// of detail. That error names the server, and belongs to all components that use it.
 
-// calm is how long no request may have failed before all is well again, should
-// there be no targets to tell it by. The client waits for at most a minute between
-// two attempts.
+// calm is the time without a failed request after which all is well again, if no
+// targets come to show it. The client waits for at most a minute between two attempts.
 const calm = 2 * time.Minute
 
-// stale is how long an error may come after its count. Not every count has an
-// error: that a watch has expired is no news.
+// stale is how long an error may come after its count. Not every count has an error:
+// the client does not log that a watch has expired.
 const stale = 2 * time.Second
 
 // config is Prometheus' configuration, with an eye on what fails.
@@ -41,7 +40,8 @@ type config struct {
 }
 
 // NewDiscovererMetrics implements discovery.Config.
-func (c config) NewDiscovererMetrics(reg prometheus.Registerer, refresh promdiscovery.RefreshMetricsInstantiator) promdiscovery.DiscovererMetrics {
+func (c config) NewDiscovererMetrics(reg prometheus.Registerer,
+	refresh promdiscovery.RefreshMetricsInstantiator) promdiscovery.DiscovererMetrics {
 	m := &metrics{}
 	m.DiscovererMetrics = c.SDConfig.NewDiscovererMetrics(finder{reg, m}, refresh)
 	return m
@@ -58,14 +58,14 @@ func (c config) NewDiscoverer(o promdiscovery.DiscovererOptions) (promdiscovery.
 	return &discoverer{Discoverer: d, failures: m.failures, logger: o.Logger, calm: c.calm, server: host(c.SDConfig)}, nil
 }
 
-// metrics are a discoverer's, with the counter of failed requests at hand once
-// they are registered.
+// metrics are a discoverer's metrics, with the counter of failed requests once they
+// are registered.
 type metrics struct {
 	promdiscovery.DiscovererMetrics
 	failures prometheus.Counter // nil before
 }
 
-// finder finds that counter among what is registered.
+// finder finds that counter among the metrics that are registered.
 type finder struct {
 	prometheus.Registerer
 	into *metrics
@@ -73,7 +73,8 @@ type finder struct {
 
 // Register implements prometheus.Registerer.
 func (f finder) Register(c prometheus.Collector) error {
-	if counter, ok := c.(prometheus.Counter); ok && strings.Contains(counter.Desc().String(), `"prometheus_sd_kubernetes_failures_total"`) {
+	if counter, ok := c.(prometheus.Counter); ok &&
+		strings.Contains(counter.Desc().String(), `"prometheus_sd_kubernetes_failures_total"`) {
 		f.into.failures = counter
 	}
 	if f.Registerer == nil {
@@ -88,7 +89,7 @@ type discoverer struct {
 	failures prometheus.Counter
 	logger   *slog.Logger
 	calm     time.Duration
-	server   string // host and port of the API server, "" if not the configuration but a file or the cluster tells
+	server   string // host and port of the API server, "" if they are not in the configuration
 
 	mu     sync.Mutex
 	seen   float64   // of the failures, those that are dealt with
@@ -128,7 +129,7 @@ func (d *discoverer) look(ctx context.Context, up chan<- []*targetgroup.Group) {
 			return
 		case <-ticker.C:
 		}
-		if !d.settle() {
+		if !d.recovered() {
 			continue
 		}
 		select {
@@ -139,8 +140,8 @@ func (d *discoverer) look(ctx context.Context, up chan<- []*targetgroup.Group) {
 	}
 }
 
-// settle reports whether nothing has failed for long enough after something has.
-func (d *discoverer) settle() bool {
+// recovered reports whether nothing has failed for long enough after a failure.
+func (d *discoverer) recovered() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.seen = max(d.seen, d.before)
@@ -160,7 +161,7 @@ func (d *discoverer) count() float64 {
 	return m.GetCounter().GetValue()
 }
 
-// claim reports whether one of its requests has failed and nobody knows why.
+// claim reports whether one of its requests has failed for a reason not known yet.
 func (d *discoverer) claim() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -172,8 +173,7 @@ func (d *discoverer) claim() bool {
 	return true
 }
 
-// discoverers are those that run in this process: the client's logger is the
-// process's as well.
+// discoverers are the discoverers of this process, which share the client's logger.
 type discoverers struct {
 	mu  sync.Mutex
 	all []*discoverer
@@ -238,13 +238,13 @@ func host(c *kubernetes.SDConfig) string {
 	return c.APIServer.Host
 }
 
-// verbosity is the level of detail at which the client tells that a connection is
+// verbosity is the level of detail at which the client logs that a connection is
 // refused.
 const verbosity = 4
 
 // sorter is the handler of the client's log: an error goes to the discoverer that
-// it belongs to, everything else to the logger it was made with. Of the details
-// only refused connections are of interest.
+// it belongs to, everything else to the logger it was made with. Of the more detailed
+// records it uses only those about refused connections.
 type sorter struct{ slog.Handler }
 
 // Handle implements slog.Handler.
@@ -269,7 +269,7 @@ func (s sorter) Handle(ctx context.Context, r slog.Record) error {
 	return s.Handler.Handle(ctx, r)
 }
 
-// unreachable returns the server that a record tells has refused a connection.
+// unreachable returns the server that has refused a connection, according to a record.
 func unreachable(r slog.Record) (server string, ok bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		err, _ := a.Value.Any().(error)

@@ -40,12 +40,14 @@ func newAPIServer(t *testing.T, status int64, pods string) *apiServer {
 		switch {
 		case status != http.StatusOK:
 			reasons := map[int]string{401: "Unauthorized", 403: "Forbidden", 422: "Invalid"}
-			fmt.Fprintf(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": %q, "message": "says the server", "code": %d}`, reasons[status], status)
+			fmt.Fprintf(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": %q,
+				"message": "says the server", "code": %d}`, reasons[status], status)
 		case query.Get("watch") != "":
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
 		default:
-			fmt.Fprintf(w, `{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": [%s]}`, s.pods)
+			fmt.Fprintf(w,
+				`{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": [%s]}`, s.pods)
 		}
 	}))
 	t.Cleanup(s.end)
@@ -70,7 +72,8 @@ func (s *apiServer) end() {
 	}
 }
 
-const onePod = `{"metadata": {"name": "shop-0", "namespace": "default"}, "status": {"podIP": "10.1.2.3"}, "spec": {"containers": [{"name": "main"}]}}`
+const onePod = `{"metadata": {"name": "shop-0", "namespace": "default"}, "status": {"podIP": "10.1.2.3"},
+	"spec": {"containers": [{"name": "main"}]}}`
 
 // run runs a component that talks to url, whose requests have failed for the last
 // time when calm has gone by.
@@ -138,7 +141,7 @@ func TestErrorsShowInHealth(t *testing.T) {
 	eventually(t, healthy, component.HealthTypeUnhealthy, "connection refused; the 1 targets found before stay")
 }
 
-// TestHealthWithoutPods: no targets come to tell that the server is there again.
+// TestHealthWithoutPods: no targets come to show that the server is there again.
 func TestHealthWithoutPods(t *testing.T) {
 	server := newAPIServer(t, 401, "")
 	c := run(t, server.URL, 3*time.Second)

@@ -40,7 +40,7 @@ func Registration() component.Registration {
 	return r
 }
 
-// logTo has the client log to logger.
+// logTo makes the client log to logger.
 func logTo(logger log.Logger) {
 	var flags flag.FlagSet
 	klog.InitFlags(&flags)
@@ -51,8 +51,9 @@ func logTo(logger log.Logger) {
 // Arguments configure discovery.kubernetes. Without api_server and
 // kubeconfig_file it talks to the cluster in whose pod it runs.
 type Arguments struct {
-	APIServer      commonconfig.URL              `river:"api_server,attr,optional"`
-	Role           string                        `river:"role,attr"` // node, pod, service, endpoints, endpointslice or ingress
+	APIServer commonconfig.URL `river:"api_server,attr,optional"`
+	// node, pod, service, endpoints, endpointslice or ingress
+	Role           string                        `river:"role,attr"`
 	KubeConfig     string                        `river:"kubeconfig_file,attr,optional"`
 	Namespaces     Namespaces                    `river:"namespaces,block,optional"`
 	Selectors      []Selector                    `river:"selectors,block,optional"`
@@ -111,7 +112,8 @@ func convert(a Arguments) (promdiscovery.Config, error) {
 		return nil, err
 	}
 	for _, s := range a.Selectors {
-		out.Selectors = append(out.Selectors, kubernetes.SelectorConfig{Role: kubernetes.Role(s.Role), Label: s.Label, Field: s.Field})
+		out.Selectors = append(out.Selectors,
+			kubernetes.SelectorConfig{Role: kubernetes.Role(s.Role), Label: s.Label, Field: s.Field})
 	}
 	return config{out, calm}, discovery.Check(out)
 }

@@ -37,5 +37,5 @@ func join(processes, containers []discovery.Target) []discovery.Target {
 	return joined
 }
 
-// sameTarget tells whether two targets have equal labels.
+// sameTarget reports whether two targets have equal labels.
 func sameTarget(a, b discovery.Target) bool { return a != nil && maps.Equal(a, b) }

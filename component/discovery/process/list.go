@@ -74,7 +74,8 @@ func (l *lister) logRefused(pid uint32, err error) {
 		return
 	}
 	l.refused[kind] = true
-	level.Error(l.logger).Log("msg", "processes are left out: not all that discover_config asks for can be read", "first", pid, "err", err)
+	level.Error(l.logger).Log("msg", "processes are left out: not all that discover_config asks for can be read",
+		"first", pid, "err", err)
 }
 
 func (l *lister) describe(pid uint32, wanted Discover) (discovery.Target, error) {

@@ -19,9 +19,10 @@ const Name = "discovery.process"
 
 // Registration returns what a host needs to offer the component.
 func Registration() component.Registration {
-	return component.NewRegistration(Name, discovery.Exports{}, func(opts component.Options, args Arguments) (*Component, error) {
-		return newComponent(opts, args, procfs.Default), nil
-	})
+	return component.NewRegistration(Name, discovery.Exports{},
+		func(opts component.Options, args Arguments) (*Component, error) {
+			return newComponent(opts, args, procfs.Default), nil
+		})
 }
 
 // Component is a running discovery.process block. Its methods are safe for

@@ -17,6 +17,7 @@ import (
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/discovery"
 	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/integration/need"
 )
 
 const (
@@ -41,7 +42,8 @@ func fakeProc(t *testing.T, pid int, cgroup string) procfs.FS {
 	return procfs.FS{Root: root}
 }
 
-var everything = Discover{Exe: true, Cwd: true, Commandline: true, ContainerID: true, CgroupPath: true, Username: true, UID: true}
+var everything = Discover{Exe: true, Cwd: true, Commandline: true, ContainerID: true, CgroupPath: true,
+	Username: true, UID: true}
 
 func TestLabels(t *testing.T) {
 	fs := fakeProc(t, 7, "12:cpu,cpuacct:/docker/"+idA+"\n0::/a\n")
@@ -69,6 +71,7 @@ func TestLabels(t *testing.T) {
 
 // TestThisHost compares with ps.
 func TestThisHost(t *testing.T) {
+	need.Tools(t, "ps")
 	cmd := exec.Command("sleep", "1000")
 	cmd.Dir = t.TempDir()
 	require.NoError(t, cmd.Start())
@@ -148,7 +151,8 @@ func TestRun(t *testing.T) {
 	require.NoError(t, c.Update(args))
 	require.Eventually(t, func() bool { return len(last()) == 2 }, 30*time.Second, time.Millisecond)
 	require.NoError(t, os.RemoveAll(fs.Root))
-	require.Eventually(t, func() bool { return c.CurrentHealth().Health == component.HealthTypeUnhealthy }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.CurrentHealth().Health == component.HealthTypeUnhealthy }, 30*time.Second,
+		time.Millisecond)
 	cancel()
 	require.NoError(t, <-done)
 	require.NoError(t, c.Update(args), "after Run has ended, too")

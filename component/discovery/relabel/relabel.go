@@ -97,7 +97,7 @@ func (c *Component) Dropped() []Dropped {
 	return slices.Clone(c.dropped)
 }
 
-// DebugInfo is what the component tells about itself in River.
+// DebugInfo is what the component reports about itself in River.
 type DebugInfo struct {
 	Kept    int            `river:"targets_kept,attr"`
 	Dropped int            `river:"targets_dropped,attr"`

@@ -4,6 +4,7 @@ package file
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -109,7 +110,7 @@ func (c *Component) Update(args component.Arguments) error {
 
 // read exports the file's content if it is new. c.mu is held.
 func (c *Component) read() error {
-	content, err := os.ReadFile(c.args.Filename)
+	content, err := readFile(c.args.Filename)
 	if err != nil {
 		err = fmt.Errorf("failed to read file: %w", err)
 		c.SetHealth(component.HealthTypeUnhealthy, err.Error())
@@ -122,6 +123,22 @@ func (c *Component) read() error {
 		c.opts.OnStateChange(fresh)
 	}
 	return nil
+}
+
+// MaxFile bounds the file, in bytes.
+const MaxFile = 32 << 20
+
+func readFile(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, MaxFile+1))
+	if err == nil && len(content) > MaxFile {
+		err = fmt.Errorf("%s has more than %d MiB", name, MaxFile>>20)
+	}
+	return content, err
 }
 
 // Run implements component.Component. While the file cannot be read, its last
@@ -152,6 +169,6 @@ func (c *Component) Run(ctx context.Context) error {
 	}
 }
 
-// folderOf returns the folder that is watched: editors and Kubernetes replace
-// files instead of writing them, which no watch of the file itself tells.
+// folderOf returns the folder that is watched: editors and Kubernetes replace files
+// instead of writing them, which a watch of the file itself does not notice.
 func folderOf(filename string) string { return filepath.Dir(filename) }

@@ -69,7 +69,8 @@ func TestChanges(t *testing.T) {
 			require.Eventually(t, is("three"), 30*time.Second, time.Millisecond)
 
 			require.NoError(t, os.Remove(name))
-			require.Eventually(t, func() bool { return r.CurrentHealth().Health == component.HealthTypeUnhealthy }, 30*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return r.CurrentHealth().Health == component.HealthTypeUnhealthy },
+				30*time.Second, time.Millisecond)
 			require.Equal(t, "three", r.last().Content.Value, "the last content stays")
 			require.NoError(t, os.WriteFile(name, []byte("four"), 0o600))
 			require.Eventually(t, is("four"), 30*time.Second, time.Millisecond)
@@ -91,7 +92,8 @@ func TestUpdate(t *testing.T) {
 	require.True(t, r.last().Content.IsSecret)
 
 	require.ErrorContains(t, r.Update(arguments(dir+"/none", DetectorPoll, time.Hour)), "no such file")
-	_, err := New(component.Options{OnStateChange: func(component.Exports) {}}, arguments(dir+"/none", DetectorPoll, time.Hour))
+	_, err := New(component.Options{OnStateChange: func(component.Exports) {}},
+		arguments(dir+"/none", DetectorPoll, time.Hour))
 	require.ErrorContains(t, err, "no such file")
 }
 
@@ -99,7 +101,21 @@ func TestArguments(t *testing.T) {
 	var args Arguments
 	require.NoError(t, river.Unmarshal([]byte(`filename = "/a"`), &args))
 	require.Equal(t, arguments("/a", DetectorFSNotify, time.Minute), args)
-	require.ErrorContains(t, river.Unmarshal([]byte("filename = \"/a\"\ndetector = \"x\""), &args), `unrecognized detector "x"`)
-	require.ErrorContains(t, river.Unmarshal([]byte("filename = \"/a\"\npoll_frequency = \"0s\""), &args), "must be greater than 0")
+	require.ErrorContains(t, river.Unmarshal([]byte("filename = \"/a\"\ndetector = \"x\""), &args),
+		`unrecognized detector "x"`)
+	require.ErrorContains(t, river.Unmarshal([]byte("filename = \"/a\"\npoll_frequency = \"0s\""), &args),
+		"must be greater than 0")
 	require.ErrorContains(t, river.Unmarshal(nil, &args), "filename")
+}
+
+func TestFileIsBounded(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "f")
+	require.NoError(t, os.WriteFile(name, []byte("one"), 0o600))
+	require.NoError(t, os.Truncate(name, MaxFile))
+	content, err := readFile(name)
+	require.NoError(t, err)
+	require.Len(t, content, MaxFile)
+	require.NoError(t, os.Truncate(name, 1<<40))
+	_, err = readFile(name)
+	require.EqualError(t, err, name+" has more than 32 MiB")
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/go-kit/log/level"
 )
 
-// watch tells of changes in the folder of a file. Without a watcher it never does.
+// watch notices changes in the folder of a file. Without a watcher it never does.
 type watch struct {
 	folder  string
 	watcher *fsnotify.Watcher
@@ -26,14 +26,15 @@ func newWatch(args Arguments, logger log.Logger) *watch {
 		}
 	}
 	if err != nil {
-		level.Warn(logger).Log("msg", "cannot be notified of changes, looking every poll_frequency", "folder", w.folder, "err", err)
+		level.Warn(logger).Log("msg", "cannot be notified of changes, looking every poll_frequency",
+			"folder", w.folder, "err", err)
 		return w
 	}
 	w.watcher = watcher
 	return w
 }
 
-// changed returns a channel that tells that something in the folder has changed.
+// changed returns a channel that receives when something in the folder has changed.
 func (w *watch) changed() <-chan fsnotify.Event {
 	if w.watcher == nil {
 		return nil
@@ -46,7 +47,7 @@ func (w *watch) renew() {
 	if w.watcher == nil {
 		return
 	}
-	_ = w.watcher.Remove(w.folder) // of a folder that has gone there is none
+	_ = w.watcher.Remove(w.folder) // fails if the folder has gone
 	if err := w.watcher.Add(w.folder); err != nil {
 		level.Debug(w.logger).Log("msg", "the folder cannot be watched", "folder", w.folder, "err", err)
 	}

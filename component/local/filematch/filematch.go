@@ -32,10 +32,11 @@ const (
 
 // Registration returns what a host needs to offer the component.
 func Registration() component.Registration {
-	return component.NewRegistration(Name, discovery.Exports{}, func(opts component.Options, args Arguments) (*Component, error) {
-		c := &Component{opts: opts, updates: mailbox.New[Arguments]()}
-		return c, c.Update(args)
-	})
+	return component.NewRegistration(Name, discovery.Exports{},
+		func(opts component.Options, args Arguments) (*Component, error) {
+			c := &Component{opts: opts, updates: mailbox.New[Arguments]()}
+			return c, c.Update(args)
+		})
 }
 
 // Arguments configure local.file_match.
@@ -91,8 +92,8 @@ func (c *Component) Run(ctx context.Context) error {
 	return nil
 }
 
-// match returns a target for each file that a pattern matches and that was written
-// to less than oldest ago, if that is not 0; sorted by path.
+// match returns a target for each file that a pattern matches, sorted by path. Unless
+// oldest is 0, it leaves out files that were written to longer ago than that.
 func match(patterns []discovery.Target, oldest time.Duration) ([]discovery.Target, error) {
 	found := []discovery.Target{}
 	var errs []error
@@ -118,8 +119,8 @@ func match(patterns []discovery.Target, oldest time.Duration) ([]discovery.Targe
 	return found, errors.Join(errs...)
 }
 
-// older tells whether a file was last written to longer ago than limit. A file that
-// is gone by now is.
+// older reports whether a file was last written to longer ago than limit, or has
+// gone.
 func older(file string, limit time.Duration) bool {
 	info, err := os.Stat(file)
 	return err != nil || time.Since(info.ModTime()) > limit

@@ -40,18 +40,20 @@ func TestMatch(t *testing.T) {
 	}
 	found, err = match(patterns, 24*time.Hour)
 	require.NoError(t, err)
-	require.Equal(t, []discovery.Target{{"__path__": dir + "/sub/deep/c.log", "__path_exclude__": dir + "/b*", "job": "x"}}, found)
+	require.Equal(t,
+		[]discovery.Target{{"__path__": dir + "/sub/deep/c.log", "__path_exclude__": dir + "/b*", "job": "x"}}, found)
 }
 
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex
 	count := -1
-	built, err := Registration().Build(component.Options{Logger: log.NewNopLogger(), OnStateChange: func(e component.Exports) {
-		mu.Lock()
-		defer mu.Unlock()
-		count = len(e.(discovery.Exports).Targets)
-	}}, Arguments{PathTargets: []discovery.Target{{"__path__": dir + "/*"}}, SyncPeriod: time.Millisecond})
+	built, err := Registration().Build(component.Options{Logger: log.NewNopLogger(),
+		OnStateChange: func(e component.Exports) {
+			mu.Lock()
+			defer mu.Unlock()
+			count = len(e.(discovery.Exports).Targets)
+		}}, Arguments{PathTargets: []discovery.Target{{"__path__": dir + "/*"}}, SyncPeriod: time.Millisecond})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -70,7 +72,10 @@ func TestArguments(t *testing.T) {
 	var args Arguments
 	require.NoError(t, river.Unmarshal([]byte(`path_targets = [{"__path__" = "/var/log/*"}]`), &args))
 	require.Equal(t, 10*time.Second, args.SyncPeriod)
-	require.ErrorContains(t, river.Unmarshal([]byte(`path_targets = [{"__path__" = "/[a"}]`), &args), "not a valid pattern")
-	require.ErrorContains(t, river.Unmarshal([]byte("path_targets = []\nsync_period = \"0s\""), &args), "must be greater than 0")
-	require.ErrorContains(t, river.Unmarshal([]byte("path_targets = []\nignore_older_than = \"-1s\""), &args), "must not be negative")
+	require.ErrorContains(t, river.Unmarshal([]byte(`path_targets = [{"__path__" = "/[a"}]`), &args),
+		"not a valid pattern")
+	require.ErrorContains(t, river.Unmarshal([]byte("path_targets = []\nsync_period = \"0s\""), &args),
+		"must be greater than 0")
+	require.ErrorContains(t, river.Unmarshal([]byte("path_targets = []\nignore_older_than = \"-1s\""), &args),
+		"must not be negative")
 }

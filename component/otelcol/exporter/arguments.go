@@ -101,7 +101,7 @@ type TLS struct {
 	CipherSuites       []string          `river:"cipher_suites,attr,optional"`
 	SystemCAs          bool              `river:"include_system_ca_certs_pool,attr,optional"` // trust those as well
 
-	// These are accepted and do nothing: files are read anew as they change, and the
+	// These are accepted and do nothing: files are read again as they change, and the
 	// other two are crypto/tls's own choice.
 	ReloadInterval              time.Duration `river:"reload_interval,attr,optional"`
 	CurvePreferences            []string      `river:"curve_preferences,attr,optional"`
@@ -122,7 +122,8 @@ type Retry struct {
 
 // SetToDefault implements river.Defaulter.
 func (r *Retry) SetToDefault() {
-	*r = Retry{Enabled: true, InitialInterval: 5 * time.Second, MaxInterval: 30 * time.Second, MaxElapsedTime: 5 * time.Minute}
+	*r = Retry{Enabled: true, InitialInterval: 5 * time.Second, MaxInterval: 30 * time.Second,
+		MaxElapsedTime: 5 * time.Minute}
 }
 
 // SetToDefault implements river.Defaulter.
@@ -231,7 +232,8 @@ func (t *TLS) allCAs() (*x509.CertPool, error) {
 
 type tlsVersion string
 
-var tlsVersions = map[tlsVersion]uint16{"": 0, "1.0": tls.VersionTLS10, "1.1": tls.VersionTLS11, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
+var tlsVersions = map[tlsVersion]uint16{"": 0, "1.0": tls.VersionTLS10, "1.1": tls.VersionTLS11,
+	"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
 
 // MarshalText implements encoding.TextMarshaler.
 func (v tlsVersion) MarshalText() ([]byte, error) { return []byte(v), nil }

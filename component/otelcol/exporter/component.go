@@ -23,12 +23,14 @@ import (
 
 // HTTPRegistration returns the registration of otelcol.exporter.otlphttp.
 func HTTPRegistration() component.Registration {
-	return component.Registration{Name: "otelcol.exporter.otlphttp", Args: HTTPArguments{}, Exports: otelcol.ConsumerExports{}, Build: build}
+	return component.Registration{Name: "otelcol.exporter.otlphttp", Args: HTTPArguments{},
+		Exports: otelcol.ConsumerExports{}, Build: build}
 }
 
 // GRPCRegistration returns the registration of otelcol.exporter.otlp.
 func GRPCRegistration() component.Registration {
-	return component.Registration{Name: "otelcol.exporter.otlp", Args: GRPCArguments{}, Exports: otelcol.ConsumerExports{}, Build: build}
+	return component.Registration{Name: "otelcol.exporter.otlp", Args: GRPCArguments{},
+		Exports: otelcol.ConsumerExports{}, Build: build}
 }
 
 // Component sends spans to a collector.
@@ -48,7 +50,8 @@ func build(options component.Options, arguments component.Arguments) (component.
 		sent: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "otelcol_exporter_sent_spans_total", Help: "Number of spans that the collector has taken."}),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "otelcol_exporter_send_failed_spans_total", Help: "Number of spans that were lost, since the collector did not take them."}),
+			Name: "otelcol_exporter_send_failed_spans_total",
+			Help: "Number of spans that were lost, since the collector did not take them."}),
 	}
 	c.SetHealth(component.HealthTypeHealthy, "nothing sent yet")
 	options.Registerer.MustRegister(c.sent, c.failed)
@@ -158,7 +161,8 @@ type retryConfig struct {
 }
 
 func (r Retry) config() retryConfig {
-	return retryConfig{Enabled: r.Enabled, InitialInterval: r.InitialInterval, MaxInterval: r.MaxInterval, MaxElapsedTime: r.MaxElapsedTime}
+	return retryConfig{Enabled: r.Enabled, InitialInterval: r.InitialInterval, MaxInterval: r.MaxInterval,
+		MaxElapsedTime: r.MaxElapsedTime}
 }
 
 // ExportSpans implements otelcol.Consumer.

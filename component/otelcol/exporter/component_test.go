@@ -126,7 +126,8 @@ type grpcCollector struct {
 	keys     chan []string
 }
 
-func (g *grpcCollector) Export(ctx context.Context, request *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+func (g *grpcCollector) Export(ctx context.Context,
+	request *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
 	given, _ := metadata.FromIncomingContext(ctx)
 	g.requests <- request
 	g.keys <- given.Get("x-key")
@@ -156,15 +157,18 @@ func TestGRPC(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	for text, want := range map[string]string{
-		`client { endpoint = "http://127.0.0.1:4318" }`: "",
-		`client { }`:                                                   "at least one endpoint must be specified",
-		`client { endpoint = "127.0.0.1:4318" }`:                       "client.endpoint must be a URL that starts with http:// or https://",
-		"traces_endpoint = \"x\"\nclient { }":                          "traces_endpoint must be a URL that starts with http:// or https://",
-		"client {\nendpoint = \"http://a\"\ncompression = \"zstd\"\n}": `client.compression must be gzip or none, got "zstd": the SDK has no other`,
-		"encoding = \"json\"\nclient { endpoint = \"http://a\" }":      "encoding must be proto; the SDK does not encode spans as JSON",
-		"client {\nendpoint = \"http://a\"\ntimeout = \"0s\"\n}":       "client.timeout must be longer than 0s",
+	for _, test := range [][2]string{
+		{`client { endpoint = "http://127.0.0.1:4318" }`, ""},
+		{`client { }`, "at least one endpoint must be specified"},
+		{`client { endpoint = "127.0.0.1:4318" }`, "client.endpoint must be a URL that starts with http:// or https://"},
+		{"traces_endpoint = \"x\"\nclient { }", "traces_endpoint must be a URL that starts with http:// or https://"},
+		{"client {\nendpoint = \"http://a\"\ncompression = \"zstd\"\n}",
+			`client.compression must be gzip or none, got "zstd": the SDK has no other`},
+		{"encoding = \"json\"\nclient { endpoint = \"http://a\" }",
+			"encoding must be proto; the SDK does not encode spans as JSON"},
+		{"client {\nendpoint = \"http://a\"\ntimeout = \"0s\"\n}", "client.timeout must be longer than 0s"},
 	} {
+		text, want := test[0], test[1]
 		var arguments HTTPArguments
 		err := decode(t, text, &arguments)
 		if want == "" {
@@ -228,14 +232,15 @@ sending_queue {
 	require.Equal(t, uint16(tls.VersionTLS13), config.MaxVersion)
 	require.Equal(t, []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}, config.CipherSuites)
 
-	require.ErrorContains(t, decode(t, "client {\nendpoint = \"http://a\"\ntls { min_version = \"2\" }\n}", &arguments), "unknown TLS version")
+	require.ErrorContains(t, decode(t, "client {\nendpoint = \"http://a\"\ntls { min_version = \"2\" }\n}", &arguments),
+		"unknown TLS version")
 	_, err = (&TLS{CipherSuites: []string{"X"}}).config()
 	require.EqualError(t, err, `unknown cipher "X"`)
 	_, err = (&TLS{CA: "no PEM", SystemCAs: true}).config()
 	require.Error(t, err)
 }
 
-// TestSystemCAs demands that the configured CA is trusted beside the system's.
+// TestSystemCAs demands that the configured CA is trusted as well as the system's.
 func TestSystemCAs(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
@@ -253,7 +258,8 @@ func TestProxy(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked <- r.URL.String() }))
 	defer proxy.Close()
 	var arguments HTTPArguments
-	require.NoError(t, decode(t, "client {\nendpoint = \"http://collector.invalid\"\nproxy_url = \""+proxy.URL+"\"\n}", &arguments))
+	require.NoError(t,
+		decode(t, "client {\nendpoint = \"http://collector.invalid\"\nproxy_url = \""+proxy.URL+"\"\n}", &arguments))
 	_, consumer := exporterOf(t, arguments)
 	require.NoError(t, consumer.ExportSpans(context.Background(), spans("x")))
 	require.Equal(t, "http://collector.invalid/v1/traces", <-asked)

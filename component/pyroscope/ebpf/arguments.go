@@ -52,9 +52,14 @@ type Settings struct {
 	Comm     string `river:"comm,attr,optional"`     // none, label, stackframe or both; "" is none
 	PIDLabel bool   `river:"pid_label,attr,optional"`
 
+	PythonEnabled  bool `river:"python_enabled,attr,optional"`
+	HotspotEnabled bool `river:"hotspot_enabled,attr,optional"`
+	V8Enabled      bool `river:"v8_enabled,attr,optional"`
+
 	ContainerIDCacheSize int `river:"container_id_cache_size,attr,optional"`
 
-	UnwindTableMemory units.Base2Bytes `river:"unwind_table_memory,attr,optional"` // limit of kernel memory; Headwater's own argument
+	// limit of kernel memory; Headwater's own argument
+	UnwindTableMemory units.Base2Bytes `river:"unwind_table_memory,attr,optional"`
 
 	InlineFrames bool                 `river:"inline_frames,attr,optional"` // Headwater's own argument
 	Debuginfod   *DebuginfodArguments `river:"debuginfod,block,optional"`   // Headwater's own block
@@ -77,6 +82,9 @@ func (a *Settings) SetToDefault() {
 		ContainerIDCacheSize: defaults.ContainerIDCacheSize,
 		UnwindTableMemory:    units.Base2Bytes(defaults.TableBytes),
 		InlineFrames:         defaults.InlineFrames,
+		PythonEnabled:        defaults.Python,
+		HotspotEnabled:       defaults.Hotspot,
+		V8Enabled:            defaults.V8,
 	}
 }
 
@@ -87,11 +95,13 @@ func (a *Settings) Validate() error {
 	case a.CollectInterval <= 0:
 		return component.Refuse("collect_interval", "must be longer than 0s, got %s", a.CollectInterval)
 	case a.SampleRate < ebpf.MinSampleRate || a.SampleRate > ebpf.MaxSampleRate:
-		return component.Refuse("sample_rate", "must be between %d and %d samples per second, got %d", ebpf.MinSampleRate, ebpf.MaxSampleRate, a.SampleRate)
+		return component.Refuse("sample_rate", "must be between %d and %d samples per second, got %d", ebpf.MinSampleRate,
+			ebpf.MaxSampleRate, a.SampleRate)
 	case a.ContainerIDCacheSize <= 0:
 		return component.Refuse("container_id_cache_size", "must be greater than 0, got %d", a.ContainerIDCacheSize)
 	case a.UnwindTableMemory < ebpf.MinTableBytes:
-		return component.Refuse("unwind_table_memory", "must be at least %s, got %s", units.Base2Bytes(ebpf.MinTableBytes), a.UnwindTableMemory)
+		return component.Refuse("unwind_table_memory", "must be at least %s, got %s", units.Base2Bytes(ebpf.MinTableBytes),
+			a.UnwindTableMemory)
 	}
 	if err := a.Debuginfod.options().Validate(); err != nil {
 		return component.Refuse("debuginfod", "is invalid: %v", err)
@@ -140,6 +150,7 @@ func (a *Settings) options() ebpf.Options {
 	o.Demangle = demangle
 	o.TableBytes = int(a.UnwindTableMemory)
 	o.InlineFrames = a.InlineFrames
+	o.Python, o.Hotspot, o.V8 = a.PythonEnabled, a.HotspotEnabled, a.V8Enabled
 	o.Debuginfod = a.Debuginfod.options()
 	return o
 }

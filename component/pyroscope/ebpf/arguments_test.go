@@ -39,7 +39,7 @@ func TestDefaults(t *testing.T) {
 		SampleRate: 97, TargetsOnly: true, ContainerIDCacheSize: 1024,
 		UserStacks: true, KernelStacks: true,
 		Comm: ebpf.CommStackframe, Demangle: symbol.DemangleNone,
-		InlineFrames: true, TableBytes: 64 << 20,
+		InlineFrames: true, Python: true, Hotspot: true, V8: true, TableBytes: 64 << 20,
 	}, args.Settings.options())
 	require.NoError(t, args.Settings.options().Validate())
 }
@@ -49,23 +49,35 @@ func TestArguments(t *testing.T) {
 		text  string
 		check func(t *testing.T, o ebpf.Options)
 	}{
-		"targets": {`targets = [{"__container_id__" = "abc", "service_name" = "x"}, {"__process_pid__" = "7"}]`, func(t *testing.T, o ebpf.Options) {
-			require.Equal(t, []map[string]string{{"__container_id__": "abc", "service_name": "x"}, {"__process_pid__": "7"}}, o.Targets)
-		}},
-		"whole host": {"targets_only = false\ndefault_target = {\"service_name\" = \"host\"}", func(t *testing.T, o ebpf.Options) {
-			require.False(t, o.TargetsOnly)
-			require.Equal(t, map[string]string{"service_name": "host"}, o.DefaultTarget)
-		}},
-		"sample_rate":            {`sample_rate = 100`, func(t *testing.T, o ebpf.Options) { require.Equal(t, 100, o.SampleRate) }},
-		"collect_user_profile":   {`collect_user_profile = false`, func(t *testing.T, o ebpf.Options) { require.False(t, o.UserStacks); require.True(t, o.KernelStacks) }},
-		"collect_kernel_profile": {`collect_kernel_profile = false`, func(t *testing.T, o ebpf.Options) { require.False(t, o.KernelStacks); require.True(t, o.UserStacks) }},
-		"kernel_frames":          {`kernel_frames = false`, func(t *testing.T, o ebpf.Options) { require.False(t, o.KernelStacks) }},
-		"demangle":               {`demangle = "full"`, func(t *testing.T, o ebpf.Options) { require.Equal(t, symbol.DemangleFull, o.Demangle) }},
-		"demangle empty":         {`demangle = ""`, func(t *testing.T, o ebpf.Options) { require.Equal(t, symbol.DemangleNone, o.Demangle) }},
-		"comm":                   {`comm = "both"`, func(t *testing.T, o ebpf.Options) { require.Equal(t, ebpf.CommBoth, o.Comm) }},
-		"comm none":              {`comm = "none"`, func(t *testing.T, o ebpf.Options) { require.Equal(t, ebpf.CommNone, o.Comm) }},
-		"comm empty":             {`comm = ""`, func(t *testing.T, o ebpf.Options) { require.Equal(t, ebpf.CommNone, o.Comm) }},
-		"pid_label":              {`pid_label = true`, func(t *testing.T, o ebpf.Options) { require.True(t, o.PIDLabel) }},
+		"targets": {`targets = [{"__container_id__" = "abc", "service_name" = "x"}, {"__process_pid__" = "7"}]`,
+			func(t *testing.T, o ebpf.Options) {
+				require.Equal(t,
+					[]map[string]string{{"__container_id__": "abc", "service_name": "x"}, {"__process_pid__": "7"}}, o.Targets)
+			}},
+		"whole host": {"targets_only = false\ndefault_target = {\"service_name\" = \"host\"}",
+			func(t *testing.T, o ebpf.Options) {
+				require.False(t, o.TargetsOnly)
+				require.Equal(t, map[string]string{"service_name": "host"}, o.DefaultTarget)
+			}},
+		"sample_rate": {`sample_rate = 100`,
+			func(t *testing.T, o ebpf.Options) { require.Equal(t, 100, o.SampleRate) }},
+		"collect_user_profile": {`collect_user_profile = false`,
+			func(t *testing.T, o ebpf.Options) { require.False(t, o.UserStacks); require.True(t, o.KernelStacks) }},
+		"collect_kernel_profile": {`collect_kernel_profile = false`,
+			func(t *testing.T, o ebpf.Options) { require.False(t, o.KernelStacks); require.True(t, o.UserStacks) }},
+		"kernel_frames": {`kernel_frames = false`,
+			func(t *testing.T, o ebpf.Options) { require.False(t, o.KernelStacks) }},
+		"demangle": {`demangle = "full"`,
+			func(t *testing.T, o ebpf.Options) { require.Equal(t, symbol.DemangleFull, o.Demangle) }},
+		"demangle empty": {`demangle = ""`,
+			func(t *testing.T, o ebpf.Options) { require.Equal(t, symbol.DemangleNone, o.Demangle) }},
+		"comm": {`comm = "both"`,
+			func(t *testing.T, o ebpf.Options) { require.Equal(t, ebpf.CommBoth, o.Comm) }},
+		"comm none": {`comm = "none"`,
+			func(t *testing.T, o ebpf.Options) { require.Equal(t, ebpf.CommNone, o.Comm) }},
+		"comm empty": {`comm = ""`,
+			func(t *testing.T, o ebpf.Options) { require.Equal(t, ebpf.CommNone, o.Comm) }},
+		"pid_label": {`pid_label = true`, func(t *testing.T, o ebpf.Options) { require.True(t, o.PIDLabel) }},
 		"unwind_table_memory": {`unwind_table_memory = "16MiB"`, func(t *testing.T, o ebpf.Options) {
 			require.Equal(t, 16<<20, o.TableBytes)
 		}},
@@ -75,7 +87,9 @@ func TestArguments(t *testing.T) {
 			cache_dir  = "/x"
 			cache_size = "10MiB"
 		}`, func(t *testing.T, o ebpf.Options) {
-			require.Equal(t, debuginfod.Options{URLs: []string{"http://localhost:8002"}, CacheDir: "/x", CacheSize: 10 << 20, Timeout: 90 * time.Second}, o.Debuginfod)
+			require.Equal(t,
+				debuginfod.Options{URLs: []string{"http://localhost:8002"}, CacheDir: "/x", CacheSize: 10 << 20,
+					Timeout: 90 * time.Second}, o.Debuginfod)
 		}},
 		"container_id_cache_size": {`container_id_cache_size = 10`, func(t *testing.T, o ebpf.Options) {
 			require.Equal(t, 10, o.ContainerIDCacheSize)
@@ -108,23 +122,32 @@ func TestDebuginfodOfTheEnvironment(t *testing.T) {
 
 func TestArgumentErrors(t *testing.T) {
 	tests := map[string]struct{ attribute, text string }{
-		`sample_rate = 0`:                          {"sample_rate", "sample_rate must be between 1 and 10000 samples per second, got 0"},
-		`sample_rate = 10001`:                      {"sample_rate", "sample_rate must be between 1 and 10000 samples per second, got 10001"},
-		`sample_rate = null`:                       {"sample_rate", "sample_rate must be between 1 and 10000 samples per second, got 0"},
-		`sample_rate = "fast"`:                     {"", `test.river:2:15: "fast" should be number, got string`},
-		`collect_interval = "0s"`:                  {"collect_interval", "collect_interval must be longer than 0s, got 0s"},
-		`collect_interval = "-15s"`:                {"collect_interval", "collect_interval must be longer than 0s, got -15s"},
-		`collect_interval = "soon"`:                {"", `test.river:2:20: "soon" time: invalid duration "soon"`},
-		`unwind_table_memory = "1MiB"`:             {"unwind_table_memory", "unwind_table_memory must be at least 4MiB, got 1MiB"},
-		`container_id_cache_size = 0`:              {"container_id_cache_size", "container_id_cache_size must be greater than 0, got 0"},
-		`demangle = "all"`:                         {"demangle", `demangle must be one of none, simplified, templates, full, got "all"`},
-		`comm = "frame"`:                           {"comm", `comm must be one of none, label, stackframe, both, got "frame"`},
-		"debuginfod {\n  urls = [\"ftp://x\"]\n }": {"debuginfod", `debuginfod is invalid: "ftp://x" is no http or https URL`},
-		`targets = "x"`:                            {"", `test.river:2:11: "x" should be array, got string`},
-		`targets = [{"a" = {}}]`:                   {"", `test.river:2:19: {} should be string, got object`},
-		`forward_twice = []`:                       {"", `test.river:2:1: unrecognized attribute name "forward_twice"`},
-		`debug_info = {}`:                          {"", `test.river:2:1: "debug_info" must be a block, but is used as an attribute`},
-		"debug_info {\n  upload = 1\n }":           {"", `test.river:3:12: 1 should be bool, got number`},
+		`sample_rate = 0`: {"sample_rate",
+			"sample_rate must be between 1 and 10000 samples per second, got 0"},
+		`sample_rate = 10001`: {"sample_rate",
+			"sample_rate must be between 1 and 10000 samples per second, got 10001"},
+		`sample_rate = null`: {"sample_rate",
+			"sample_rate must be between 1 and 10000 samples per second, got 0"},
+		`sample_rate = "fast"`:      {"", `test.river:2:15: "fast" should be number, got string`},
+		`collect_interval = "0s"`:   {"collect_interval", "collect_interval must be longer than 0s, got 0s"},
+		`collect_interval = "-15s"`: {"collect_interval", "collect_interval must be longer than 0s, got -15s"},
+		`collect_interval = "soon"`: {"", `test.river:2:20: "soon" time: invalid duration "soon"`},
+		`unwind_table_memory = "1MiB"`: {"unwind_table_memory",
+			"unwind_table_memory must be at least 4MiB, got 1MiB"},
+		`container_id_cache_size = 0`: {"container_id_cache_size",
+			"container_id_cache_size must be greater than 0, got 0"},
+		`demangle = "all"`: {"demangle",
+			`demangle must be one of none, simplified, templates, full, got "all"`},
+		`comm = "frame"`: {"comm",
+			`comm must be one of none, label, stackframe, both, got "frame"`},
+		"debuginfod {\n  urls = [\"ftp://x\"]\n }": {"debuginfod",
+			`debuginfod is invalid: "ftp://x" is no http or https URL`},
+		`targets = "x"`:          {"", `test.river:2:11: "x" should be array, got string`},
+		`targets = [{"a" = {}}]`: {"", `test.river:2:19: {} should be string, got object`},
+		`forward_twice = []`:     {"", `test.river:2:1: unrecognized attribute name "forward_twice"`},
+		`debug_info = {}`: {"",
+			`test.river:2:1: "debug_info" must be a block, but is used as an attribute`},
+		"debug_info {\n  upload = 1\n }": {"", `test.river:3:12: 1 should be bool, got number`},
 	}
 	for text, want := range tests {
 		t.Run(text, func(t *testing.T) {
@@ -172,7 +195,7 @@ func TestEveryKnownArgument(t *testing.T) {
 			collect_kernel_profile = true
 			demangle = "none"
 			python_enabled = true`,
-			[]string{"python_enabled"},
+			nil,
 		},
 		"Alloy 1.6": {
 			`python_enabled = false
@@ -236,10 +259,13 @@ func TestEveryKnownArgument(t *testing.T) {
 			obi_process_context_enabled = true`,
 			[]string{
 				"symb_cache_path", "symb_cache_size", "bpf_fs_root",
-				"python_enabled", "perl_enabled", "php_enabled", "hotspot_enabled", "ruby_enabled", "v8_enabled", "dotnet_enabled", "go_enabled",
+				"perl_enabled", "php_enabled", "ruby_enabled",
+				"dotnet_enabled", "go_enabled",
 				"off_cpu_threshold", "load_probe", "u_probe_links", "probe_links",
-				"reporter_unsymbolized_stubs", "verbose_mode", "lazy_mode", "no_kernel_version_check", "obi_process_context_enabled",
-				"debug_info.on_target_symbolization", "debug_info.upload", "debug_info.cache_size", "debug_info.strip_text_section", "debug_info.queue_size", "debug_info.worker_num",
+				"reporter_unsymbolized_stubs", "verbose_mode", "lazy_mode", "no_kernel_version_check",
+				"obi_process_context_enabled",
+				"debug_info.on_target_symbolization", "debug_info.upload", "debug_info.cache_size", "debug_info.strip_text_section",
+				"debug_info.queue_size", "debug_info.worker_num",
 			},
 		},
 	}

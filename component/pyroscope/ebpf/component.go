@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/go-kit/log/level"
+	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/common/mailbox"
 	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/target"
 )
 
@@ -30,7 +32,9 @@ func Registration() component.Registration { return component.NewRegistration(Na
 type session interface {
 	Update(ebpf.Options) error
 	Collect() ([]ebpf.Profile, error)
+	StopSampling() error
 	Stats() ebpf.Stats
+	Waiting() map[string]time.Duration
 	Done() <-chan struct{}
 	Err() error
 	Close() error
@@ -49,24 +53,16 @@ func startSession(o ebpf.Options) (session, error) {
 type Component struct {
 	opts    component.Options
 	start   func(ebpf.Options) (session, error)
+	encode  func(*profile.Profile) ([]byte, error) // for Run's goroutine alone
 	fanout  *pyroscope.Fanout
 	page    *flamegraph.Page
 	metrics *metrics
 	updates *mailbox.Mailbox[Settings]
+	status  statusBoard
+	component.Condition
 
 	mu     sync.Mutex
-	args   Settings        // the newest
-	warned map[string]bool // unused arguments of args
-	health component.Health
-	state  state
-}
-
-// state describes the profiler after the last round of collecting.
-type state struct {
-	targets []string // usable ones
-	stats   ebpf.Stats
-	rounds  uint64
-	started time.Time // of the session; zero if none runs
+	warned map[string]bool // unused arguments of the newest arguments
 }
 
 var (
@@ -80,11 +76,12 @@ func New(opts component.Options, args Arguments) (*Component, error) {
 	c := &Component{
 		opts:    opts,
 		start:   startSession,
+		encode:  new(pprof.Encoder).Encode,
 		fanout:  pyroscope.NewFanout(args.ForwardTo, opts.ID, opts.Registerer),
 		updates: mailbox.New[Settings](),
 	}
 	c.page = flamegraph.New(flamegraph.Options{Name: opts.ID, Status: c.pageStatus})
-	c.setHealth(component.HealthTypeUnknown, "not started yet")
+	c.SetHealth(component.HealthTypeUnknown, "not started yet")
 
 	var err error
 	if c.metrics, err = newMetrics(opts.Registerer); err != nil {
@@ -110,10 +107,24 @@ func (c *Component) Update(args component.Arguments) error {
 // take remembers args and logs what is wrong with them.
 func (c *Component) take(args Settings) {
 	targets := usableTargets(args)
+	c.status.publish(func(s *status) { s.args, s.targets = args, targets })
+	c.metrics.count(func(n *counts) { n.targets = uint64(len(targets)) })
+	for _, name := range c.newlyUnused(args) {
+		level.Warn(c.opts.Logger).Log("msg", fmt.Sprintf(
+			"argument %s has no effect here: pyroscope.ebpf of Headwater does without it", name))
+	}
+	if len(targets) == 0 && len(args.Targets) > 0 {
+		level.Warn(c.opts.Logger).Log("msg", "No targets found: none of the targets names a process or a container",
+			"targets", len(args.Targets))
+	}
+}
 
+// newlyUnused returns the arguments without effect that the arguments before args did
+// not have.
+func (c *Component) newlyUnused(args Settings) []string {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	was := c.warned
-	c.args, c.state.targets = args, targets
 	c.warned = make(map[string]bool)
 	var fresh []string
 	for _, name := range args.Unused.withoutEffect() {
@@ -122,15 +133,7 @@ func (c *Component) take(args Settings) {
 			fresh = append(fresh, name)
 		}
 	}
-	c.mu.Unlock()
-
-	c.metrics.setTargets(len(targets))
-	for _, name := range fresh {
-		level.Warn(c.opts.Logger).Log("msg", fmt.Sprintf("argument %s has no effect here: pyroscope.ebpf of Headwater does without it", name))
-	}
-	if len(targets) == 0 && len(args.Targets) > 0 {
-		level.Warn(c.opts.Logger).Log("msg", "No targets found: none of the targets names a process or a container", "targets", len(args.Targets))
-	}
+	return fresh
 }
 
 // usableTargets describes the targets that name a process or a container.
@@ -146,11 +149,7 @@ func usableTargets(args Settings) []string {
 // Run implements component.Component. It returns an error if the profiler cannot
 // be started. A profiler that fails later on is started again.
 func (c *Component) Run(ctx context.Context) error {
-	c.mu.Lock()
-	args := c.args
-	c.mu.Unlock()
-
-	l := newLoop(c, args)
+	l := newLoop(ctx, c, c.status.read().args)
 	defer l.close()
 	if err := l.startSession(); err != nil {
 		return err
@@ -161,16 +160,3 @@ func (c *Component) Run(ctx context.Context) error {
 
 // Handler implements component.HTTPComponent.
 func (c *Component) Handler() http.Handler { return c.page }
-
-// CurrentHealth implements component.HealthComponent.
-func (c *Component) CurrentHealth() component.Health {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.health
-}
-
-func (c *Component) setHealth(kind component.HealthType, message string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.health = component.Health{Health: kind, Message: message, UpdateTime: time.Now()}
-}

@@ -71,14 +71,14 @@ func TestSlowReceiverDoesNotStopCollecting(t *testing.T) {
 	s.mu.Lock()
 	s.services = strings.Fields(strings.Repeat("svc ", 40))
 	s.mu.Unlock()
-	eventually(t, func() bool { return valueOf(t, l.metrics.dropped) > 0 }, "drops are counted")
-	require.Contains(t, l.log.String(), "receivers are too slow")
+	eventually(t, func() bool { return l.own().dropped > 0 }, "drops are counted")
+	eventually(t, func() bool { return strings.Contains(l.log.String(), "receivers are too slow") }, "a log line")
 
 	close(slow.block) // it recovers: what waited is sent
 	eventually(t, func() bool { return slow.count() > queueProfiles/2 }, "profiles arrive again")
 	require.NoError(t, stop())
 	require.Equal(t, valueOf(t, l.metrics.services.pprofs.WithLabelValues("svc")),
-		float64(slow.count())+valueOf(t, l.metrics.dropped), "sent or counted")
+		float64(slow.count())+float64(l.own().dropped), "sent or counted")
 }
 
 func TestDeadReceiverDelaysTheEndBriefly(t *testing.T) {
@@ -91,14 +91,45 @@ func TestDeadReceiverDelaysTheEndBriefly(t *testing.T) {
 	begin := time.Now()
 	require.NoError(t, stop())
 	require.Less(t, time.Since(begin), flushTimeout+2*time.Second)
-	require.EqualValues(t, 1, valueOf(t, l.metrics.dropped))
+	require.EqualValues(t, 1, l.own().dropped)
 }
 
-func TestReceiverErrorsAreLogged(t *testing.T) {
+func TestReceiverErrorsAreLoggedAndCounted(t *testing.T) {
 	l := newLab(t, fastArgs(&fakeReceiver{err: errors.New("no such tenant")}))
-	l.run(t)
+	stop := l.run(t)
 	eventually(t, func() bool { return strings.Contains(l.log.String(), "no such tenant") }, "a log line")
 	require.Equal(t, component.HealthTypeHealthy, l.CurrentHealth().Health)
+	require.NoError(t, stop())
+	made := valueOf(t, l.metrics.services.pprofs.WithLabelValues("svc"))
+	require.EqualValues(t, made, l.own().lost[lostToRefusal], "each profile")
+	require.EqualValues(t, made, l.DebugInfo().(DebugInfo).Session.ProfilesLost[lostToRefusal])
+}
+
+// One profile of two cannot be encoded: it is counted, and the other one goes on.
+func TestEncodingErrorsAreCounted(t *testing.T) {
+	receiver := &fakeReceiver{}
+	args := fastArgs(receiver)
+	args.Settings.CollectInterval = time.Hour
+	l := newLab(t, args)
+	encode := l.encode
+	var calls int
+	l.encode = func(p *profile.Profile) ([]byte, error) {
+		if calls++; calls == 1 {
+			return nil, errors.New("no room left")
+		}
+		return encode(p)
+	}
+	stop := l.run(t)
+	s := l.session(t, 0)
+	s.mu.Lock()
+	s.services = []string{"bad", "good"}
+	s.mu.Unlock()
+	require.NoError(t, stop())
+	require.EqualValues(t, 1, l.own().lost[lostToEncoding])
+	require.EqualValues(t, 1, l.DebugInfo().(DebugInfo).Session.ProfilesLost[lostToEncoding])
+	require.Contains(t, l.log.String(), `msg="a profile is lost" service_name=bad err="no room left"`)
+	require.Equal(t, 1, receiver.count())
+	require.Equal(t, "good", receiver.labels[0].Get("service_name"))
 }
 
 func TestUpdateAppliesTheNewest(t *testing.T) {
@@ -121,8 +152,9 @@ func TestUpdateAppliesTheNewest(t *testing.T) {
 	}
 	eventually(t, func() bool { return s.newest().SampleRate == 500 && len(s.newest().Targets) == 1 }, "newest options")
 	eventually(t, func() bool { return second.count() > 2 }, "new receiver")
-	require.EqualValues(t, 1, valueOf(t, l.metrics.targets))
-	eventually(t, func() bool { return strings.HasPrefix(l.CurrentHealth().Message, "profiling 1 target and all other") }, "health")
+	require.EqualValues(t, 1, l.own().targets)
+	eventually(t,
+		func() bool { return strings.HasPrefix(l.CurrentHealth().Message, "profiling 1 target and all other") }, "health")
 }
 
 func TestUpdateOfTheInterval(t *testing.T) {
@@ -177,7 +209,7 @@ func TestCollectErrorIsUnhealthyUntilItWorks(t *testing.T) {
 	s.collectErr = nil
 	s.mu.Unlock()
 	eventually(t, func() bool { return l.CurrentHealth().Health == component.HealthTypeHealthy }, "healthy")
-	require.Positive(t, valueOf(t, l.metrics.failures))
+	require.Positive(t, l.own().failures)
 }
 
 func TestFailedSessionIsStartedAgain(t *testing.T) {
@@ -188,10 +220,12 @@ func TestFailedSessionIsStartedAgain(t *testing.T) {
 	eventually(t, func() bool { return receiver.count() > 0 }, "profiles")
 	l.setStartErr(errors.New("still no memory"))
 	s.fail(errors.New("ring buffer closed"))
-	eventually(t, func() bool { return l.CurrentHealth().Message == "the profiler failed: ring buffer closed" }, "unhealthy with the reason")
+	eventually(t, func() bool { return l.CurrentHealth().Message == "the profiler failed: ring buffer closed" },
+		"unhealthy with the reason")
 	require.Equal(t, component.HealthTypeUnhealthy, l.CurrentHealth().Health)
 	eventually(t, s.isClosed, "closed")
-	eventually(t, func() bool { return l.CurrentHealth().Message == "starting the profiler again: still no memory" }, "retried")
+	eventually(t,
+		func() bool { return l.CurrentHealth().Message == "starting the profiler again: still no memory" }, "retried")
 
 	args := fastArgs(receiver)
 	args.Settings.SampleRate = 33
@@ -205,7 +239,7 @@ func TestFailedSessionIsStartedAgain(t *testing.T) {
 
 	again.mu.Lock()
 	defer again.mu.Unlock()
-	require.GreaterOrEqual(t, l.metrics.snapshot().Expected, 10*(s.collects+again.collects)-10, "counters go on")
+	require.GreaterOrEqual(t, l.sessionsStats().Expected, 10*(s.collects+again.collects)-10, "counters go on")
 }
 
 func TestWarnsOncePerLoad(t *testing.T) {
@@ -214,9 +248,9 @@ func TestWarnsOncePerLoad(t *testing.T) {
 		require.NoError(t, err)
 		return args
 	}
-	l := newLab(t, load("pid_cache_size = 8\npython_enabled = true\ntargets = [{\"a\" = \"b\"}]"))
+	l := newLab(t, load("pid_cache_size = 8\nruby_enabled = true\ntargets = [{\"a\" = \"b\"}]"))
 	require.Equal(t, 1, strings.Count(l.log.String(), "argument pid_cache_size has no effect here"))
-	require.Equal(t, 1, strings.Count(l.log.String(), "argument python_enabled has no effect here"))
+	require.Equal(t, 1, strings.Count(l.log.String(), "argument ruby_enabled has no effect here"))
 	require.Equal(t, 1, strings.Count(l.log.String(), "No targets found"))
 
 	require.NoError(t, l.Update(load("pid_cache_size = 8\nverbose_mode = true")))

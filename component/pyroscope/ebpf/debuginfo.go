@@ -1,6 +1,9 @@
 package ebpf
 
 import (
+	"maps"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/headwater/headwater/component"
@@ -8,7 +11,7 @@ import (
 	"github.com/headwater/headwater/ebpf"
 )
 
-// DebugInfo is what the component tells about itself in River.
+// DebugInfo is what the component reports about itself in River.
 type DebugInfo struct {
 	Targets []string          `river:"targets,attr,optional"`  // label sets of the usable targets
 	Process []DebugProcess    `river:"process,block,optional"` // which target each has; those that match one first
@@ -18,7 +21,8 @@ type DebugInfo struct {
 }
 
 // DebugSession are the profiler's figures as of the last round of collecting;
-// counters are since the component began.
+// counters are since the component began. Attributes that the table of counters names
+// are set by it.
 type DebugSession struct {
 	Started    time.Time         `river:"started,attr,optional"`
 	SampleRate int               `river:"sample_rate,attr,optional"`
@@ -27,18 +31,57 @@ type DebugSession struct {
 	Delivered  uint64            `river:"samples_delivered,attr,optional"`
 	Idle       uint64            `river:"samples_idle,attr,optional"`
 	Ignored    uint64            `river:"samples_ignored,attr,optional"`
-	Lost       uint64            `river:"samples_lost,attr,optional"`
+	Lost       map[string]uint64 `river:"samples_lost,attr,optional"` // by reason
+	Records    uint64            `river:"side_band_lost,attr,optional"`
 	Outcomes   map[string]uint64 `river:"outcomes,attr,optional"`
+
+	ProfilesLost map[string]uint64 `river:"profiles_lost,attr,optional"` // that a receiver did not get, by reason
 
 	// Errors that cost names or stacks but stop nothing, and how often each came.
 	Errors map[string]uint64 `river:"errors,attr,optional"`
+	// LimitHits counts by reader how often foreign bytes went beyond a bound.
+	LimitHits map[string]uint64 `river:"limit_hits,attr,optional"`
 
-	Processes   int    `river:"processes,attr,optional"`
-	Executables int    `river:"executables,attr,optional"`
-	Pages       int    `river:"unwind_pages,attr,optional"`
-	TableBytes  uint64 `river:"unwind_table_bytes,attr,optional"`
-	Evicted     uint64 `river:"unwind_pages_evicted,attr,optional"`
-	Copies      uint64 `river:"stacks_copied,attr,optional"`
+	Processes   uint64            `river:"processes,attr,optional"`
+	Executables uint64            `river:"executables,attr,optional"`
+	Pages       uint64            `river:"unwind_pages,attr,optional"`
+	TableBytes  uint64            `river:"unwind_table_bytes,attr,optional"`
+	Evicted     uint64            `river:"unwind_pages_evicted,attr,optional"`
+	Copies      uint64            `river:"stacks_copied,attr,optional"`
+	FilesLate   uint64            `river:"files_late,attr,optional"`
+	Hanging     uint64            `river:"files_hanging,attr,optional"`
+	Overdue     uint64            `river:"rounds_overdue,attr,optional"`
+	Chains      map[string]uint64 `river:"interpreter_chains,attr,optional"` // by how they ended
+	Interpreted uint64            `river:"interpreter_frames,attr,optional"`
+	Unnamed     uint64            `river:"interpreter_frames_unnamed,attr,optional"`
+	Unplaced    uint64            `river:"interpreter_chains_unplaced,attr,optional"`
+	JITBytes    uint64            `river:"jit_names_bytes,attr,optional"`
+	JITDropped  uint64            `river:"jit_functions_dropped,attr,optional"`
+}
+
+// set sets the attributes that the table of counters names.
+func (d *DebugSession) set(f *figures) {
+	for _, row := range counters() {
+		field, ok := d.attribute(row.Debug)
+		switch {
+		case !ok: // not shown
+		case row.Many != nil:
+			field.Set(reflect.ValueOf(*row.Many(f)))
+		default:
+			field.SetUint(*row.One(f))
+		}
+	}
+}
+
+// attribute returns the field of an attribute.
+func (d *DebugSession) attribute(name string) (field reflect.Value, ok bool) {
+	v := reflect.ValueOf(d).Elem()
+	for i := range v.NumField() {
+		if tag, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("river"), ","); tag == name {
+			return v.Field(i), true
+		}
+	}
+	return reflect.Value{}, false
 }
 
 // DebugIncomplete counts the incomplete stacks that ended in one binary.
@@ -61,50 +104,38 @@ type DebugUnnamed struct {
 
 // DebugInfo implements component.DebugComponent.
 func (c *Component) DebugInfo() interface{} {
-	c.mu.Lock()
-	args, state := c.args, c.state
-	c.mu.Unlock()
-
-	s := state.stats
+	state := c.status.read()
+	f := c.metrics.snapshot()
+	maps.DeleteFunc(f.lost, func(_ string, profiles uint64) bool { return profiles == 0 })
 	info := DebugInfo{
 		Targets: state.targets,
-		Process: debugProcesses(args),
-		Session: DebugSession{
-			Started: state.started, SampleRate: args.SampleRate, Rounds: state.rounds,
-			Expected: s.Expected, Delivered: s.Delivered, Idle: s.Idle, Ignored: s.Ignored, Lost: s.Lost, Outcomes: s.Outcomes, Errors: s.Errors,
-			Processes: s.Processes, Executables: s.Executables, Pages: s.Pages, TableBytes: s.TableBytes, Evicted: s.PagesEvicted, Copies: s.Copies,
-		},
+		Process: debugProcesses(state.args),
+		Session: DebugSession{Started: state.started, SampleRate: state.args.SampleRate},
 	}
-	for _, b := range s.Binaries {
+	info.Session.set(&f)
+	for _, b := range f.session.Binaries {
 		info.Ended = append(info.Ended, DebugIncomplete(b))
 	}
-	for _, u := range s.Unnamed {
-		info.Unnamed = append(info.Unnamed, DebugUnnamed{File: u.File, BuildID: u.BuildID, Reason: u.Reason, Detail: u.Explain(), Frames: u.Frames})
+	for _, u := range f.session.Unnamed {
+		info.Unnamed = append(info.Unnamed, DebugUnnamed{
+			File: u.File, BuildID: u.BuildID, Reason: u.Reason, Detail: u.Explain(), Frames: u.Frames,
+		})
 	}
 	return info
 }
 
 // pageStatus describes the component for its page.
 func (c *Component) pageStatus() flamegraph.Status {
-	c.mu.Lock()
-	args, state, health := c.args, c.state, c.health
-	c.mu.Unlock()
-
-	s := state.stats
+	state, health := c.status.read(), c.CurrentHealth()
+	args := state.args
 	mode := args.commMode()
 	inLabels := mode == ebpf.CommLabel || mode == ebpf.CommBoth
 	status := flamegraph.Status{
 		Healthy:    health.Health != component.HealthTypeUnhealthy && health.Health != component.HealthTypeExited,
 		Message:    health.Message,
 		SampleRate: args.SampleRate, Interval: args.CollectInterval,
-		Targets: len(state.targets), TargetsOnly: args.TargetsOnly,
-		Processes: s.Processes, Executables: s.Executables,
-		Expected: s.Expected, Delivered: s.Delivered, Idle: s.Idle, Ignored: s.Ignored, Lost: s.Lost,
-		Outcomes: s.Outcomes,
-		ByName:   mode != ebpf.CommNone, ByPID: args.PIDLabel,
-	}
-	for _, b := range s.Binaries[:min(len(s.Binaries), 15)] {
-		status.Incomplete = append(status.Incomplete, flamegraph.Incomplete{File: b.File, Outcome: b.Outcome, Samples: b.Samples})
+		Targets: len(state.targets), TargetsOnly: args.TargetsOnly, Stats: c.metrics.snapshot().session,
+		ByName: mode != ebpf.CommNone, ByPID: args.PIDLabel,
 	}
 	if inLabels {
 		status.SampleLabels = append(status.SampleLabels, "comm")
@@ -117,7 +148,9 @@ func (c *Component) pageStatus() flamegraph.Status {
 
 // shownProfile prepares a profile for the page.
 func shownProfile(p ebpf.Profile, raw []byte) flamegraph.Profile {
-	shown := flamegraph.Profile{Labels: p.Labels, Data: raw, Samples: p.Samples, WithUser: p.WithUser, Complete: p.Complete}
+	shown := flamegraph.Profile{
+		Labels: p.Labels, Data: raw, Samples: p.Samples, WithUser: p.WithUser, Complete: p.Complete,
+	}
 	for _, process := range p.Processes {
 		shown.Processes = append(shown.Processes, flamegraph.Process(process))
 	}

@@ -29,7 +29,8 @@ func (d *DebuginfodArguments) options() debuginfod.Options {
 	if d == nil {
 		return debuginfod.Options{URLs: debuginfod.FromEnvironment()}
 	}
-	o := debuginfod.Options{URLs: slices.Clone(d.URLs), CacheDir: d.CacheDir, CacheSize: int64(d.CacheSize), Timeout: d.Timeout}
+	o := debuginfod.Options{URLs: slices.Clone(d.URLs), CacheDir: d.CacheDir, CacheSize: int64(d.CacheSize),
+		Timeout: d.Timeout}
 	if d.URLs == nil {
 		o.URLs = debuginfod.FromEnvironment()
 	}

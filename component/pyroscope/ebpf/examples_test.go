@@ -42,8 +42,9 @@ func TestExamples(t *testing.T) {
 			if filepath.Base(name) == "options.river" {
 				var defaults Arguments
 				defaults.SetToDefault()
-				defaults.ForwardTo, defaults.Settings.Targets, defaults.Settings.DefaultTarget = args.ForwardTo, args.Settings.Targets, args.Settings.DefaultTarget
-				require.Equal(t, defaults, args, "options.river tells the defaults")
+				defaults.ForwardTo, defaults.Settings.Targets, defaults.Settings.DefaultTarget = args.ForwardTo,
+					args.Settings.Targets, args.Settings.DefaultTarget
+				require.Equal(t, defaults, args, "options.river has the defaults")
 			}
 		}
 	}

@@ -26,8 +26,11 @@ type fakeSession struct {
 	updateErr  error
 	collectErr error
 	collects   uint64
+	stopped    bool
 	closed     bool
-	services   []string // profiles of a round; "svc" if empty
+	services   []string      // profiles of a round; "svc" if empty
+	hang       chan struct{} // if not nil, Collect waits until it is closed
+	stats      *ebpf.Stats   // if not nil, what Stats returns
 
 	done chan struct{}
 	err  error
@@ -44,6 +47,12 @@ func (s *fakeSession) Update(o ebpf.Options) error {
 }
 
 func (s *fakeSession) Collect() ([]ebpf.Profile, error) {
+	s.mu.Lock()
+	hang := s.hang
+	s.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -83,16 +92,38 @@ func fakeProfile(service string) ebpf.Profile {
 func (s *fakeSession) Stats() ebpf.Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.stats != nil {
+		return *s.stats
+	}
 	return ebpf.Stats{
-		Expected: 10 * s.collects, Delivered: 9 * s.collects, Lost: s.collects, Idle: 2 * s.collects, Ignored: 3 * s.collects,
-		Outcomes: map[string]uint64{"complete": 3 * s.collects, "no_row": s.collects}, Processes: 5, Executables: 4, Pages: 3, TableBytes: 4096,
+		Expected: 10 * s.collects, Delivered: 9 * s.collects, Idle: 2 * s.collects, Ignored: 3 * s.collects,
+		Lost:      map[string]uint64{ebpf.LostToFullLogs: s.collects},
+		Outcomes:  map[string]uint64{"complete": 3 * s.collects, "no_row": s.collects},
+		Processes: 5, Executables: 4, Pages: 3, TableBytes: 4096,
 		KnownSymbols: map[string]uint64{"svc": 7 * s.collects},
 		Binaries:     []ebpf.BinaryStats{{File: "/bin/x", BuildID: "ab", Outcome: "no_row", Samples: s.collects}},
 	}
 }
 
+func (s *fakeSession) Waiting() map[string]time.Duration {
+	return map[string]time.Duration{"opening /mnt/dead": time.Minute}
+}
+
 func (s *fakeSession) Done() <-chan struct{} { return s.done }
 func (s *fakeSession) Err() error            { return s.err }
+
+func (s *fakeSession) StopSampling() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	return nil
+}
+
+func (s *fakeSession) isStopped() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopped
+}
 
 func (s *fakeSession) Close() error {
 	s.mu.Lock()
@@ -187,6 +218,16 @@ func newLab(t testing.TB, args Arguments) *lab {
 		return s, nil
 	}
 	return l
+}
+
+// own returns the component's own figures.
+func (l *lab) own() counts {
+	return l.metrics.snapshot().counts
+}
+
+// sessionsStats returns the figures of all sessions.
+func (l *lab) sessionsStats() ebpf.Stats {
+	return l.metrics.snapshot().session
 }
 
 func (l *lab) setStartErr(err error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf"
-	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/ebpf/counter"
 )
 
 // A session that has failed is started again after minRetry, then after twice as
@@ -25,13 +25,14 @@ const (
 
 // loop is one call of Run. All its methods are called by Run's goroutine.
 type loop struct {
+	ctx     context.Context // of Run
 	c       *Component
 	args    Settings     // of collecting
 	applied ebpf.Options // of the session
 	sender  *sender
-	encoder pprof.Encoder
 
-	session session // nil while there is none
+	session session     // nil while there is none
+	unhook  func() bool // keeps the end of ctx from stopping session
 	timer   *time.Timer
 	due     time.Time // of the next round, or of the next start
 	began   time.Time // of the round in progress
@@ -39,12 +40,14 @@ type loop struct {
 	past    ebpf.Stats      // of the sessions before this one
 	logged  map[string]bool // errors that were logged
 	idle    bool            // the last round had no profile
+	overdue bool            // the last round was
 
 	sessionErr, updateErr, collectErr error
 }
 
-func newLoop(c *Component, args Settings) *loop {
-	return &loop{c: c, args: args, sender: newSender(c.fanout), timer: time.NewTimer(time.Hour), retry: minRetry, logged: map[string]bool{}}
+func newLoop(ctx context.Context, c *Component, args Settings) *loop {
+	return &loop{ctx: ctx, c: c, args: args, sender: newSender(c.fanout), timer: time.NewTimer(time.Hour), retry: minRetry,
+		logged: map[string]bool{}}
 }
 
 // run works until ctx is done.
@@ -75,12 +78,13 @@ func (l *loop) close() {
 		if err := l.session.Close(); err != nil {
 			level.Error(l.c.opts.Logger).Log("msg", "stopping the profiler", "err", err)
 		}
+		l.observe(time.Now()) // what was not collected any more
 		l.session = nil
 	}
 	l.sender.close()
 	l.reportSending()
 	if l.sessionErr == nil {
-		l.c.setHealth(component.HealthTypeExited, "stopped")
+		l.c.SetHealth(component.HealthTypeExited, "stopped")
 	}
 }
 
@@ -90,18 +94,22 @@ func (l *loop) startSession() error {
 	s, err := l.c.start(options)
 	l.sessionErr = err
 	if err != nil {
-		l.c.metrics.failures.Inc()
-		l.c.setHealth(component.HealthTypeUnhealthy, err.Error())
+		l.c.metrics.count(func(n *counts) { n.failures++ })
+		l.c.SetHealth(component.HealthTypeUnhealthy, err.Error())
 		return err
 	}
 	l.session, l.applied, l.updateErr = s, options, nil
+	// At a high rate the last rounds would take long while sampling goes on.
+	l.unhook = context.AfterFunc(l.ctx, func() {
+		if err := s.StopSampling(); err != nil {
+			level.Error(l.c.opts.Logger).Log("msg", "stopping to sample", "err", err)
+		}
+	})
 	l.began = time.Now()
 	l.schedule(l.began.Add(l.args.CollectInterval))
 
 	l.c.metrics.newSession()
-	l.c.mu.Lock()
-	l.c.state.started = l.began
-	l.c.mu.Unlock()
+	l.c.status.publish(func(s *status) { s.started = l.began })
 	l.reportHealth(0, 0)
 	return nil
 }
@@ -166,15 +174,15 @@ func (l *loop) sessionFailed() {
 	}
 	l.sessionErr = fmt.Errorf("the profiler failed: %w", err)
 	l.collect()
-	l.past = addStats(l.past, l.session.Stats())
+	l.unhook()
 	if err := l.session.Close(); err != nil {
 		level.Error(l.c.opts.Logger).Log("msg", "stopping the failed profiler", "err", err)
 	}
+	l.observe(time.Now()) // what was not collected any more
+	l.past = counter.Sum(ebpf.Counters(), l.past, l.session.Stats())
 	l.session = nil
-	l.c.mu.Lock()
-	l.c.state.started = time.Time{}
-	l.c.mu.Unlock()
-	l.c.metrics.failures.Inc()
+	l.c.status.publish(func(s *status) { s.started = time.Time{} })
+	l.c.metrics.count(func(n *counts) { n.failures++ })
 	l.retryLater()
 }
 
@@ -199,12 +207,13 @@ func (l *loop) retryLater() {
 func (l *loop) collect() {
 	began, now := l.began, time.Now()
 	l.began = now
+	finished := l.watchRound()
 	profiles, err := l.session.Collect()
-	l.c.metrics.rounds.Inc()
+	l.c.metrics.count(func(n *counts) { n.rounds++ })
 	l.collectErr = nil
 	if err != nil {
 		l.collectErr = fmt.Errorf("collecting profiles: %w", err)
-		l.c.metrics.failures.Inc()
+		l.c.metrics.count(func(n *counts) { n.failures++ })
 		level.Error(l.c.opts.Logger).Log("msg", "collecting profiles", "err", err)
 	} else if l.sessionErr == nil {
 		l.retry = minRetry
@@ -214,9 +223,10 @@ func (l *loop) collect() {
 	shown := make([]flamegraph.Profile, 0, len(profiles))
 	var withUser, complete uint64
 	for _, p := range profiles {
-		raw, err := l.encoder.Encode(p.Pprof)
+		raw, err := l.c.encode(p.Pprof)
 		if err != nil {
 			level.Error(l.c.opts.Logger).Log("msg", "a profile is lost", "service_name", p.Labels["service_name"], "err", err)
+			l.c.metrics.count(func(n *counts) { n.lose(lostToEncoding, 1) })
 			continue
 		}
 		l.c.metrics.addProfile(p.Labels["service_name"], len(raw), p.Samples)
@@ -227,6 +237,7 @@ func (l *loop) collect() {
 	l.c.page.Add(began, now, shown)
 	l.observe(now)
 	l.reportSending()
+	finished()
 	l.reportHealth(withUser, complete)
 }
 
@@ -235,26 +246,16 @@ func (l *loop) observe(now time.Time) {
 	stats := l.session.Stats()
 	l.c.metrics.observe(stats, l.past, now)
 	l.logErrors(stats.Errors)
-	l.c.mu.Lock()
-	defer l.c.mu.Unlock()
-	l.c.state.stats = addStats(l.past, stats)
-	l.c.state.rounds++
-}
-
-// logErrors logs each kind of error that costs names or stacks once.
-func (l *loop) logErrors(errs map[string]uint64) {
-	for err := range errs {
-		if !l.logged[err] {
-			l.logged[err] = true
-			level.Warn(l.c.opts.Logger).Log("msg", "some names or stacks are missing", "err", err)
-		}
-	}
 }
 
 // reportSending counts and logs what could not be sent since the last round.
 func (l *loop) reportSending() {
 	t := l.sender.takeTroubles()
-	l.c.metrics.dropped.Add(float64(t.dropped))
+	l.c.metrics.count(func(n *counts) {
+		n.dropped += t.dropped
+		n.lose(lostToSlowness, t.dropped)
+		n.lose(lostToRefusal, t.failed)
+	})
 	if t.dropped > 0 {
 		level.Warn(l.c.opts.Logger).Log("msg", "receivers are too slow: profiles dropped", "profiles", t.dropped)
 	}
@@ -263,23 +264,41 @@ func (l *loop) reportSending() {
 	}
 }
 
+// Why profiles do not reach a receiver.
+const (
+	lostToEncoding = "not_encoded"
+	lostToSlowness = "receivers_too_slow"
+	lostToRefusal  = "refused"
+)
+
 // reportHealth says whether the profiler works; the samples are of the round just collected.
 func (l *loop) reportHealth(withUser, complete uint64) {
 	if err := errors.Join(l.sessionErr, l.updateErr, l.collectErr); err != nil {
-		l.c.setHealth(component.HealthTypeUnhealthy, err.Error())
+		l.c.SetHealth(component.HealthTypeUnhealthy, err.Error())
 		return
 	}
 	if l.idle && l.args.TargetsOnly {
 		if message := l.args.unmatched(); message != "" {
-			l.c.setHealth(component.HealthTypeUnhealthy, message)
+			l.c.SetHealth(component.HealthTypeUnhealthy, message)
 			return
 		}
 	}
 	message := profiled(l.args)
+	if waits := l.waits(); waits != "" {
+		message += "; names are missing: " + waits
+	}
 	if withUser > 0 {
 		message += fmt.Sprintf("; %d of %d user stacks of the last interval are complete", complete, withUser)
 	}
-	l.c.setHealth(component.HealthTypeHealthy, message)
+	l.c.SetHealth(component.HealthTypeHealthy, message)
+}
+
+// waits says which files are waited for.
+func (l *loop) waits() string {
+	if l.session == nil {
+		return ""
+	}
+	return waitsFor(l.session.Waiting())
 }
 
 // profiled says in words what the arguments ask to profile.

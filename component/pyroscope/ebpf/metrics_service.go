@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/ebpf/counter"
+	"github.com/headwater/headwater/ebpf/target"
 )
 
 // Limits of the series labelled by service_name.
@@ -16,35 +18,49 @@ const (
 	otherServices = "(other)"        // stands for the services beyond the limit
 )
 
+// labelService is the label of figures that are counted by service.
+const labelService = target.LabelServiceName
+
 // serviceMetrics are the metrics labelled by service_name. They are changed by
 // Run's goroutine alone.
 type serviceMetrics struct {
-	pprofs, bytes, samples                       *prometheus.CounterVec
-	knownSymbols, unknownSymbols, unknownModules *prometheus.CounterVec
+	pprofs, bytes, samples *prometheus.CounterVec
+	symbols                []serviceCounter // of the profiler
 
 	seen     map[string]time.Time // services with series
 	now      time.Time            // of the last round
 	previous ebpf.Stats           // counters already added
 }
 
+// serviceCounter is a row of the profiler's table, and its metric.
+type serviceCounter struct {
+	counter.Row[ebpf.Stats]
+	vector *prometheus.CounterVec
+}
+
 func newServiceMetrics() *serviceMetrics {
-	counter := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"service_name"})
+	vector := func(i counter.Info) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: i.Name, Help: i.Help}, []string{i.Label})
 	}
-	return &serviceMetrics{
-		pprofs:         counter("pyroscope_ebpf_pprofs_total", "Profiles made."),
-		bytes:          counter("pyroscope_ebpf_pprof_bytes_total", "Compressed size of the profiles made."),
-		samples:        counter("pyroscope_ebpf_pprof_samples_total", "Samples in the profiles made."),
-		knownSymbols:   counter("pyroscope_symtab_known_symbols_total", "Frames that were named."),
-		unknownSymbols: counter("pyroscope_symtab_unknown_symbols_total", "Frames of a known file that have no name."),
-		unknownModules: counter("pyroscope_symtab_unknown_modules_total", "Frames outside any known file."),
-		seen:           make(map[string]time.Time),
-		now:            time.Now(),
+	pprofs, bytes, samples := madeCounters()
+	m := &serviceMetrics{
+		pprofs: vector(pprofs), bytes: vector(bytes), samples: vector(samples),
+		seen: make(map[string]time.Time), now: time.Now(),
 	}
+	for _, row := range ebpf.Counters() {
+		if row.Label == labelService {
+			m.symbols = append(m.symbols, serviceCounter{row, vector(row.Info)})
+		}
+	}
+	return m
 }
 
 func (m *serviceMetrics) vectors() []*prometheus.CounterVec {
-	return []*prometheus.CounterVec{m.pprofs, m.bytes, m.samples, m.knownSymbols, m.unknownSymbols, m.unknownModules}
+	all := []*prometheus.CounterVec{m.pprofs, m.bytes, m.samples}
+	for _, c := range m.symbols {
+		all = append(all, c.vector)
+	}
+	return all
 }
 
 func (m *serviceMetrics) collectors() []prometheus.Collector {
@@ -68,10 +84,10 @@ func (m *serviceMetrics) addProfile(service string, bytes int, samples uint64) {
 // series of services that are gone.
 func (m *serviceMetrics) observe(stats ebpf.Stats, now time.Time) {
 	m.now = now
-	m.addNew(m.knownSymbols, m.previous.KnownSymbols, stats.KnownSymbols)
-	m.addNew(m.unknownSymbols, m.previous.UnknownSymbols, stats.UnknownSymbols)
-	m.addNew(m.unknownModules, m.previous.UnknownModules, stats.UnknownModules)
-	m.previous = addStats(ebpf.Stats{}, stats) // maps of our own
+	for _, c := range m.symbols {
+		m.addNew(c.vector, *c.Many(&m.previous), *c.Many(&stats))
+	}
+	m.previous = counter.Sum(ebpf.Counters(), ebpf.Stats{}, stats) // maps of our own
 	for name, last := range m.seen {
 		if now.Sub(last) >= serviceIdle {
 			delete(m.seen, name)

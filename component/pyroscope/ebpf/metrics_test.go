@@ -44,16 +44,28 @@ func countSeries(c prometheus.Collector) int {
 	return len(found)
 }
 
+// knownSymbols returns the metric of that name.
+func knownSymbols(t testing.TB, m *serviceMetrics) *prometheus.CounterVec {
+	t.Helper()
+	for _, c := range m.symbols {
+		if c.Name == "pyroscope_symtab_known_symbols_total" {
+			return c.vector
+		}
+	}
+	t.Fatal("there is no such metric")
+	return nil
+}
+
 func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, err := newMetrics(registry)
 	require.NoError(t, err)
-	m.setTargets(3)
-	m.rounds.Inc()
+	m.count(func(n *counts) { n.targets, n.rounds = 3, 1 })
 	m.addProfile("a", 100, 7)
 	m.addProfile("a", 50, 3)
 	s := &fakeSession{collects: 4}
-	m.observe(s.Stats(), ebpf.Stats{Expected: 1000, Outcomes: map[string]uint64{"no_row": 100, "depth_limit": 1}}, time.Now())
+	past := ebpf.Stats{Expected: 1000, Outcomes: map[string]uint64{"no_row": 100, "depth_limit": 1}}
+	m.observe(s.Stats(), past, time.Now())
 
 	want := `# HELP pyroscope_ebpf_active_targets Targets that name a process or a container.
 # TYPE pyroscope_ebpf_active_targets gauge
@@ -92,7 +104,7 @@ func TestServiceSeriesAreRemovedAndBounded(t *testing.T) {
 	require.Equal(t, 1, countSeries(m.pprofs))
 	m.observe(ebpf.Stats{KnownSymbols: map[string]uint64{"gone": 5}}, now.Add(serviceIdle))
 	require.Zero(t, countSeries(m.pprofs))
-	require.Zero(t, countSeries(m.knownSymbols))
+	require.Zero(t, countSeries(knownSymbols(t, m)))
 
 	for i := range 2 * maxServices {
 		m.addProfile(fmt.Sprint("service-", i), 1, 1)
@@ -107,5 +119,5 @@ func TestCountersGoOnInANewSession(t *testing.T) {
 	m.observe(ebpf.Stats{KnownSymbols: map[string]uint64{"a": 5}}, time.Now())
 	m.newSession()
 	m.observe(ebpf.Stats{KnownSymbols: map[string]uint64{"a": 7}}, time.Now())
-	require.EqualValues(t, 12, valueOf(t, m.knownSymbols.WithLabelValues("a")))
+	require.EqualValues(t, 12, valueOf(t, knownSymbols(t, m).WithLabelValues("a")))
 }

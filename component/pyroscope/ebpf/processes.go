@@ -34,7 +34,8 @@ func (s Settings) ProcessTargets() ([]ProcessTarget, error) {
 		if _, exeErr := procfs.Default.ExePath(pid); err != nil || procfs.Gone(exeErr) {
 			continue // ended, or of the kernel
 		}
-		processes = append(processes, ProcessTarget{Explanation: finder.Explain(pid), Name: strings.ToValidUTF8(name, "\uFFFD")})
+		processes = append(processes,
+			ProcessTarget{Explanation: finder.Explain(pid), Name: strings.ToValidUTF8(name, "\uFFFD")})
 	}
 	slices.SortStableFunc(processes, func(a, b ProcessTarget) int { return cmp.Compare(a.order(), b.order()) })
 	return processes, nil
@@ -74,7 +75,8 @@ func (s Settings) unmatched() string {
 	if err != nil || finder.MatchesAny(pids) {
 		return ""
 	}
-	return plural(targets, "target") + ", but no running process that matches; the debug info, and headwater targets, say why for each process"
+	return plural(targets, "target") +
+		", but no running process that matches; the debug info, and headwater targets, say why for each process"
 }
 
 // DebugProcess is a process and its target.

@@ -1,6 +1,8 @@
 package ebpf
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,7 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const noContainer = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+// noContainer returns the ID of a container that does not run: random, as other tests run
+// processes in cgroups of containers at the same time, with IDs that look made up too.
+func noContainer(t *testing.T) string {
+	t.Helper()
+	id := make([]byte, 32)
+	_, err := rand.Read(id)
+	require.NoError(t, err)
+	return hex.EncodeToString(id)
+}
 
 func settingsOf(targets ...map[string]string) Settings {
 	var s Settings
@@ -24,7 +34,8 @@ func TestProcessTargets(t *testing.T) {
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	pid := fmt.Sprint(cmd.Process.Pid)
 
-	s := settingsOf(map[string]string{"__process_pid__": pid, "service_name": "s"}, map[string]string{"__container_id__": noContainer})
+	s := settingsOf(map[string]string{"__process_pid__": pid, "service_name": "s"},
+		map[string]string{"__container_id__": noContainer(t)})
 	processes, err := s.ProcessTargets()
 	require.NoError(t, err)
 	require.Equal(t, pid, fmt.Sprint(processes[0].PID), "those with a target come first")
@@ -45,6 +56,9 @@ func TestProcessTargets(t *testing.T) {
 func TestUnmatched(t *testing.T) {
 	require.Empty(t, settingsOf().unmatched(), "no targets")
 	require.Empty(t, settingsOf(map[string]string{"useless": "x"}).unmatched(), "none that names anything")
-	require.Contains(t, settingsOf(map[string]string{"__container_id__": noContainer}).unmatched(), "1 target, but no running process that matches")
-	require.Empty(t, settingsOf(map[string]string{"__container_id__": noContainer}, map[string]string{"__process_pid__": fmt.Sprint(os.Getpid())}).unmatched())
+	require.Contains(t, settingsOf(map[string]string{"__container_id__": noContainer(t)}).unmatched(),
+		"1 target, but no running process that matches")
+	require.Empty(t,
+		settingsOf(map[string]string{"__container_id__": noContainer(t)},
+			map[string]string{"__process_pid__": fmt.Sprint(os.Getpid())}).unmatched())
 }

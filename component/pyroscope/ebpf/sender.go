@@ -101,7 +101,7 @@ func (s *sender) work() {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(s.ctx, sendTimeout)
-		err := s.receivers.Appender().Append(ctx, o.labels, []*pyroscope.RawSample{{RawProfile: o.raw, WithinLimits: true}})
+		err := s.receivers.Appender().Append(ctx, o.labels, []*pyroscope.RawSample{{RawProfile: o.raw}})
 		cancel()
 		switch {
 		case err == nil:
@@ -157,7 +157,7 @@ func (s *sender) close() {
 	waitFor(done, giveUpTimeout)
 }
 
-// waitFor tells whether done was closed in time.
+// waitFor reports whether done was closed in time.
 func waitFor(done <-chan struct{}, limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

@@ -16,14 +16,11 @@ type UnusedArguments struct {
 	BPFFSRoot     *string `river:"bpf_fs_root,attr,optional"`
 
 	// Interpreters and virtual machines.
-	PythonEnabled  *bool `river:"python_enabled,attr,optional"`
-	PerlEnabled    *bool `river:"perl_enabled,attr,optional"`
-	PHPEnabled     *bool `river:"php_enabled,attr,optional"`
-	HotspotEnabled *bool `river:"hotspot_enabled,attr,optional"`
-	RubyEnabled    *bool `river:"ruby_enabled,attr,optional"`
-	V8Enabled      *bool `river:"v8_enabled,attr,optional"`
-	DotnetEnabled  *bool `river:"dotnet_enabled,attr,optional"`
-	GoEnabled      *bool `river:"go_enabled,attr,optional"`
+	PerlEnabled   *bool `river:"perl_enabled,attr,optional"`
+	PHPEnabled    *bool `river:"php_enabled,attr,optional"`
+	RubyEnabled   *bool `river:"ruby_enabled,attr,optional"`
+	DotnetEnabled *bool `river:"dotnet_enabled,attr,optional"`
+	GoEnabled     *bool `river:"go_enabled,attr,optional"`
 
 	// Other sources of samples.
 	OffCPUThreshold *float64 `river:"off_cpu_threshold,attr,optional"`
@@ -53,7 +50,7 @@ type DebugInfoArguments struct {
 }
 
 // withoutEffect returns the names of the arguments that ask for something that
-// does not happen here. Asking for what happens anyway, such as python_enabled =
+// does not happen here. Asking for what happens anyway, such as ruby_enabled =
 // false, is no reason to warn.
 func (u *UnusedArguments) withoutEffect() []string {
 	var names asked
@@ -67,12 +64,9 @@ func (u *UnusedArguments) withoutEffect() []string {
 	names.add("symb_cache_size", isSet(u.SymbCacheSize))
 	names.add("bpf_fs_root", isSet(u.BPFFSRoot))
 
-	names.add("python_enabled", is(u.PythonEnabled, true))
 	names.add("perl_enabled", is(u.PerlEnabled, true))
 	names.add("php_enabled", is(u.PHPEnabled, true))
-	names.add("hotspot_enabled", is(u.HotspotEnabled, true))
 	names.add("ruby_enabled", is(u.RubyEnabled, true))
-	names.add("v8_enabled", is(u.V8Enabled, true))
 	names.add("dotnet_enabled", is(u.DotnetEnabled, true))
 	names.add("go_enabled", is(u.GoEnabled, true))
 
@@ -85,7 +79,7 @@ func (u *UnusedArguments) withoutEffect() []string {
 	names.add("reporter_unsymbolized_stubs", is(u.ReporterUnsymbolizedStubs, true))
 	names.add("verbose_mode", is(u.VerboseMode, true))
 	names.add("lazy_mode", is(u.LazyMode, true))
-	names.add("no_kernel_version_check", is(u.NoKernelVersionCheck, false)) // there is none
+	names.add("no_kernel_version_check", is(u.NoKernelVersionCheck, false)) // there is no such check
 	names.add("obi_process_context_enabled", is(u.OBIProcessContextEnabled, true))
 
 	if d := u.DebugInfoUpload; d != nil {

@@ -61,7 +61,8 @@ func New(opts component.Options, args Arguments) *Component {
 }
 
 func newTable(args Arguments) *table {
-	t := &table{match: args.ProfilesMatchLabel, copied: args.LabelsToCopy, targets: make(map[string]discovery.Target, len(args.Targets))}
+	t := &table{match: args.ProfilesMatchLabel, copied: args.LabelsToCopy,
+		targets: make(map[string]discovery.Target, len(args.Targets))}
 	if t.match == "" {
 		t.match = args.TargetMatchLabel
 	}
@@ -84,7 +85,7 @@ func (c *Component) Update(args component.Arguments) error {
 	return nil
 }
 
-// Run implements component.Component. The work is done by those who append.
+// Run implements component.Component. Append does the work.
 func (c *Component) Run(ctx context.Context) error {
 	<-ctx.Done()
 	return nil

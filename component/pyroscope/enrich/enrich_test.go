@@ -49,13 +49,15 @@ func TestEnrich(t *testing.T) {
 	require.Equal(t, labels.FromStrings("node", "a", "zone", "z"), send("node", "a"))
 	require.Equal(t, labels.FromStrings("host", "a"), send("host", "a"))
 
-	require.NoError(t, c.AppendIngest(context.Background(), &pyroscope.IncomingProfile{Labels: labels.FromStrings("node", "a")}))
+	require.NoError(t,
+		c.AppendIngest(context.Background(), &pyroscope.IncomingProfile{Labels: labels.FromStrings("node", "a")}))
 	require.Equal(t, labels.FromStrings("node", "a", "zone", "z"), r.got[len(r.got)-1])
 	require.Error(t, c.Update(1))
 }
 
 func TestArguments(t *testing.T) {
 	var args Arguments
-	require.NoError(t, river.Unmarshal([]byte("targets = [{\"a\" = \"b\"}]\ntarget_match_label = \"a\"\nforward_to = []"), &args))
+	require.NoError(t,
+		river.Unmarshal([]byte("targets = [{\"a\" = \"b\"}]\ntarget_match_label = \"a\"\nforward_to = []"), &args))
 	require.ErrorContains(t, river.Unmarshal([]byte("targets = []\nforward_to = []"), &args), "target_match_label")
 }

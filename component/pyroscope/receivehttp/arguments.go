@@ -24,7 +24,7 @@ type Arguments struct {
 	DebugInfoUploadTimeout time.Duration `river:"debug_info_upload_timeout,attr,optional"`
 }
 
-// GRPC is what Alloy's server knows for gRPC, on which it offers nothing.
+// GRPC are the gRPC arguments of Alloy's server, which have no effect.
 type GRPC struct {
 	ListenAddress              string        `river:"listen_address,attr,optional"`
 	ListenPort                 int           `river:"listen_port,attr,optional"`

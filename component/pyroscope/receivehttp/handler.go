@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/go-kit/log/level"
@@ -16,8 +17,7 @@ import (
 	"github.com/headwater/headwater/component/pyroscope"
 )
 
-// maxRequest bounds a request, in bytes.
-const maxRequest = 64 << 20
+const ingestPath = "/ingest"
 
 const (
 	labelName        = "__name__"
@@ -25,19 +25,21 @@ const (
 	labelAppName     = "app_name"
 )
 
-func (c *Component) handler() http.Handler {
+func (c *Component) handler(readTimeout time.Duration) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /ingest", c.ingest)
-	path, push := pushv1connect.NewPusherServiceHandler(pusher{c}, connect.WithReadMaxBytes(maxRequest))
+	mux.HandleFunc("POST "+ingestPath, c.ingest)
+	path, push := pushv1connect.NewPusherServiceHandler(pusher{c}, connect.WithReadMaxBytes(MaxRequest),
+		connect.WithCompression("gzip", nil, nil), codecs()) // bodies come here decompressed
 	mux.Handle("POST "+path, push)
-	return mux
+	return c.room.bound(mux, readTimeout)
 }
 
 // pusher takes profiles of the push API.
 type pusher struct{ c *Component }
 
 // Push implements pushv1connect.PusherServiceHandler.
-func (p pusher) Push(ctx context.Context, req *connect.Request[pushv1.PushRequest]) (*connect.Response[pushv1.PushResponse], error) {
+func (p pusher) Push(ctx context.Context,
+	req *connect.Request[pushv1.PushRequest]) (*connect.Response[pushv1.PushResponse], error) {
 	appender := p.c.fanout.Appender()
 	var errs []error
 	for _, series := range req.Msg.GetSeries() {
@@ -65,11 +67,13 @@ func (c *Component) ingest(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the parameter name is not NAME{LABEL=VALUE,...}: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		status := http.StatusBadRequest
-		var tooLong *http.MaxBytesError
-		if errors.As(err, &tooLong) {
+		switch {
+		case errors.Is(err, errNoRoom):
+			status = http.StatusServiceUnavailable
+		case errors.Is(err, errTooLong):
 			status = http.StatusRequestEntityTooLarge
 		}
 		http.Error(w, "reading the profile: "+err.Error(), status)

@@ -89,14 +89,15 @@ func (c *cipherSuites) UnmarshalText(text []byte) error {
 // HTTP2 are the settings of HTTP/2, which is always spoken; without TLS, to clients
 // that know it. Zero is what net/http does by default.
 type HTTP2 struct {
-	Enabled                      bool          `river:"enabled,attr,optional"`      // has no effect
-	MaxHandlers                  int           `river:"max_handlers,attr,optional"` // has no effect, in Alloy neither
-	MaxConcurrentStreams         int           `river:"max_concurrent_streams,attr,optional"`
-	MaxDecoderHeaderTableSize    int           `river:"max_decoder_header_table_size,attr,optional"`
-	MaxEncoderHeaderTableSize    int           `river:"max_encoder_header_table_size,attr,optional"`
-	MaxReadFrameSize             int           `river:"max_read_frame_size,attr,optional"`
-	PermitProhibitedCipherSuites bool          `river:"permit_prohibited_ciphers,attr,optional"`
-	IdleTimeout                  time.Duration `river:"idle_timeout,attr,optional"` // has no effect: server_idle_timeout is in force
+	Enabled                      bool `river:"enabled,attr,optional"`      // has no effect
+	MaxHandlers                  int  `river:"max_handlers,attr,optional"` // has no effect, in Alloy neither
+	MaxConcurrentStreams         int  `river:"max_concurrent_streams,attr,optional"`
+	MaxDecoderHeaderTableSize    int  `river:"max_decoder_header_table_size,attr,optional"`
+	MaxEncoderHeaderTableSize    int  `river:"max_encoder_header_table_size,attr,optional"`
+	MaxReadFrameSize             int  `river:"max_read_frame_size,attr,optional"`
+	PermitProhibitedCipherSuites bool `river:"permit_prohibited_ciphers,attr,optional"`
+	// has no effect: server_idle_timeout is used
+	IdleTimeout                  time.Duration `river:"idle_timeout,attr,optional"`
 	ReadIdleTimeout              time.Duration `river:"read_idle_timeout,attr,optional"`
 	PingTimeout                  time.Duration `river:"ping_timeout,attr,optional"`
 	WriteByteTimeout             time.Duration `river:"write_byte_timeout,attr,optional"`
@@ -107,7 +108,8 @@ type HTTP2 struct {
 // SetToDefault implements river.Defaulter.
 func (h *HTTP2) SetToDefault() {
 	*h = HTTP2{
-		MaxConcurrentStreams: 100, MaxDecoderHeaderTableSize: 4096, MaxEncoderHeaderTableSize: 4096, PingTimeout: 15 * time.Second,
+		MaxConcurrentStreams: 100, MaxDecoderHeaderTableSize: 4096, MaxEncoderHeaderTableSize: 4096,
+		PingTimeout: 15 * time.Second,
 	}
 }
 

@@ -82,20 +82,24 @@ grpc {
 	require.Equal(t, 7*time.Second, args.GracefulShutdownTimeout)
 	require.Equal(t, []string{"grpc", "debug_info_upload_timeout"}, args.withoutEffect())
 	server := args.HTTP.TLS.server()
-	require.Equal(t, []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384}, server.CipherSuites)
+	require.Equal(t, []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384},
+		server.CipherSuites)
 	require.Equal(t, uint16(tls.VersionTLS12), server.MinVersion)
 	require.Equal(t, 7, args.HTTP.HTTP2.config().MaxConcurrentStreams)
 	require.Equal(t, 3*time.Second, args.HTTP.HTTP2.config().SendPingTimeout)
 	require.Equal(t, 4096, args.HTTP.HTTP2.config().MaxDecoderHeaderTableSize)
 
-	for text, want := range map[string]string{
-		"http {\n tls {\n cert_file = \"c\"\n }\n}":                                                                "must specify either key_pem or key_file",
-		"http {\n tls {\n cert_file = \"c\"\n key_file = \"k\"\n min_version = \"TLS12\"\n }\n}":                   "unknown TLS version",
-		"http {\n tls {\n cert_file = \"c\"\n key_file = \"k\"\n cipher_suites = \"X\"\n }\n}":                     `unknown cipher "X"`,
-		"http {\n tls {\n cert_file = \"c\"\n key_file = \"k\"\n client_auth_type = \"X\"\n }\n}":                  "unknown client auth type",
-		"http {\n tls {\n cert_file = \"c\"\n key_file = \"k\"\n client_ca = \"a\"\nclient_ca_file = \"b\"\n }\n}": "cannot specify both client_ca and client_ca_file",
-		"graceful_shutdown_timeout = \"-1s\"":                                                                      "must not be negative",
+	for _, test := range [][2]string{
+		{"http {\n tls {\n cert_file = \"c\"\n }\n}", "must specify either key_pem or key_file"},
+		{"http {\n tls {\n cert_file = \"c\"\n key_file = \"k\"\n min_version = \"TLS12\"\n }\n}", "unknown TLS version"},
+		{"http {\n tls {\n cert_file = \"c\"\n key_file = \"k\"\n cipher_suites = \"X\"\n }\n}", `unknown cipher "X"`},
+		{"http {\n tls {\n cert_file = \"c\"\n key_file = \"k\"\n client_auth_type = \"X\"\n }\n}",
+			"unknown client auth type"},
+		{"http {\n tls {\n cert_file = \"c\"\n key_file = \"k\"\n client_ca = \"a\"\nclient_ca_file = \"b\"\n }\n}",
+			"cannot specify both client_ca and client_ca_file"},
+		{"graceful_shutdown_timeout = \"-1s\"", "must not be negative"},
 	} {
+		text, want := test[0], test[1]
 		require.ErrorContains(t, river.Unmarshal([]byte("forward_to = []\n"+text), &args), want, text)
 	}
 }

@@ -43,12 +43,15 @@ type Component struct {
 	opts    component.Options
 	fanout  *pyroscope.Fanout
 	updates *mailbox.Mailbox[Arguments]
+	room    *room
 	addr    atomic.Value // string: where it listens; "" if it does not
 }
 
 // New makes a component that listens once Run is called.
 func New(opts component.Options, args Arguments) *Component {
-	c := &Component{opts: opts, fanout: pyroscope.NewFanout(args.ForwardTo, opts.ID, opts.Registerer), updates: mailbox.New[Arguments]()}
+	c := &Component{opts: opts, fanout: pyroscope.NewFanout(args.ForwardTo, opts.ID, opts.Registerer),
+		updates: mailbox.New[Arguments](),
+		room:    newRoom(MaxInFlight, opts.Registerer)}
 	c.SetHealth(component.HealthTypeUnknown, "not started yet")
 	c.updates.Send(args)
 	return c
@@ -136,8 +139,10 @@ func (c *Component) startServer(args Arguments) (*server, error) {
 	s := &server{
 		addr: listener.Addr().String(), grace: args.GracefulShutdownTimeout, done: make(chan struct{}),
 		http: &http.Server{
-			Handler: c.handler(), Protocols: protocols, HTTP2: config.HTTP2.config(), TLSConfig: secure,
-			ReadTimeout: config.ServerReadTimeout, WriteTimeout: config.ServerWriteTimeout, IdleTimeout: config.ServerIdleTimeout,
+			Handler: c.handler(config.ServerReadTimeout), MaxHeaderBytes: MaxHeader, Protocols: protocols,
+			HTTP2: config.HTTP2.config(), TLSConfig: secure,
+			ReadTimeout: config.ServerReadTimeout, WriteTimeout: config.ServerWriteTimeout,
+			IdleTimeout: config.ServerIdleTimeout,
 		},
 	}
 	go func() {

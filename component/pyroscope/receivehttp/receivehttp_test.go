@@ -53,12 +53,17 @@ func (r *receiver) AppendIngest(_ context.Context, p *pyroscope.IncomingProfile)
 
 func start(t *testing.T, r *receiver, config Server) *Component {
 	t.Helper()
-	c := New(component.Options{ID: "x", Logger: log.NewNopLogger()}, Arguments{HTTP: config, ForwardTo: []pyroscope.Appendable{r}})
+	c := New(component.Options{ID: "x", Logger: log.NewNopLogger()},
+		Arguments{HTTP: config, ForwardTo: []pyroscope.Appendable{r}})
+	run(t, c)
+	return c
+}
+
+func run(t *testing.T, c *Component) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	t.Cleanup(func() { cancel(); require.NoError(t, <-done) })
-	return c
 }
 
 func (c *Component) listening(t *testing.T) string {
@@ -83,7 +88,8 @@ func TestPush(t *testing.T) {
 	addr := start(t, r, local()).listening(t)
 	client := pushv1connect.NewPusherServiceClient(http.DefaultClient, "http://"+addr)
 	request := connect.NewRequest(&pushv1.PushRequest{Series: []*pushv1.RawProfileSeries{
-		{Labels: []*typesv1.LabelPair{{Name: "__name__", Value: "cpu"}}, Samples: []*pushv1.RawSample{{ID: "i", RawProfile: []byte("p")}}},
+		{Labels: []*typesv1.LabelPair{{Name: "__name__", Value: "cpu"}},
+			Samples: []*pushv1.RawSample{{ID: "i", RawProfile: []byte("p")}}},
 		{Labels: []*typesv1.LabelPair{{Name: "__name__", Value: "cpu"}, {Name: "service_name", Value: "s"}}},
 	}})
 	_, err := client.Push(context.Background(), request)
@@ -128,7 +134,7 @@ func TestIngest(t *testing.T) {
 	require.NoError(t, err)
 	response.Body.Close()
 	require.Equal(t, 405, response.StatusCode)
-	status, _ = post("/ingest?name=app", string(bytes.Repeat([]byte("x"), maxRequest+1)))
+	status, _ = post("/ingest?name=app", string(bytes.Repeat([]byte("x"), MaxRequest+1)))
 	require.Equal(t, 413, status)
 }
 
@@ -142,7 +148,8 @@ func TestPortIsTaken(t *testing.T) {
 	config.ListenPort, err = strconv.Atoi(port)
 	require.NoError(t, err)
 	c := start(t, &receiver{}, config)
-	require.Eventually(t, func() bool { return c.CurrentHealth().Health == component.HealthTypeUnhealthy }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.CurrentHealth().Health == component.HealthTypeUnhealthy }, 30*time.Second,
+		time.Millisecond)
 	require.Contains(t, c.CurrentHealth().Message, "address already in use")
 
 	require.NoError(t, c.Update(Arguments{HTTP: local()}))
@@ -155,8 +162,10 @@ func TestArguments(t *testing.T) {
 	var args Arguments
 	require.NoError(t, river.Unmarshal([]byte("forward_to = []"), &args))
 	require.Equal(t, 8080, args.HTTP.ListenPort)
-	require.NoError(t, river.Unmarshal([]byte("forward_to = []\nhttp {\nlisten_address = \"0.0.0.0\"\nlisten_port = 9\n}"), &args))
+	require.NoError(t,
+		river.Unmarshal([]byte("forward_to = []\nhttp {\nlisten_address = \"0.0.0.0\"\nlisten_port = 9\n}"), &args))
 	require.Equal(t, "0.0.0.0:9", args.HTTP.address())
 	require.Equal(t, 30*time.Second, args.HTTP.ServerReadTimeout)
-	require.ErrorContains(t, river.Unmarshal([]byte("forward_to = []\nhttp {\nlisten_port = 70000\n}"), &args), "between 0 and 65535")
+	require.ErrorContains(t, river.Unmarshal([]byte("forward_to = []\nhttp {\nlisten_port = 70000\n}"), &args),
+		"between 0 and 65535")
 }

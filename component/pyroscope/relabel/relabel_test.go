@@ -75,7 +75,8 @@ func TestRelabel(t *testing.T) {
 	args.ForwardTo = []pyroscope.Appendable{r}
 	registry := prometheus.NewRegistry()
 	var exported Exports
-	c, err := New(component.Options{ID: "pyroscope.relabel.x", Registerer: registry, OnStateChange: func(e component.Exports) { exported = e.(Exports) }}, args)
+	c, err := New(component.Options{ID: "pyroscope.relabel.x", Registerer: registry,
+		OnStateChange: func(e component.Exports) { exported = e.(Exports) }}, args)
 	require.NoError(t, err)
 	require.Len(t, exported.Rules, 3)
 	send := func(pairs ...string) {
@@ -87,7 +88,8 @@ func TestRelabel(t *testing.T) {
 	send("env", "dev")
 	send("env", "dev")
 	send()
-	require.NoError(t, c.AppendIngest(context.Background(), &pyroscope.IncomingProfile{Labels: labels.FromStrings("env", "qa")}))
+	require.NoError(t,
+		c.AppendIngest(context.Background(), &pyroscope.IncomingProfile{Labels: labels.FromStrings("env", "qa")}))
 	require.Equal(t, []string{`{environment="prod"}`, `{environment="prod"}`, `{}`, `{environment="qa"}`}, r.got)
 	got := values(t, registry)
 	require.EqualValues(t, 6, got["pyroscope_relabel_profiles_processed"])
@@ -105,7 +107,8 @@ func TestRelabel(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	require.NoError(t, c.Run(ctx))
-	require.EqualError(t, c.Append(context.Background(), labels.FromStrings("a", "b"), nil), "pyroscope.relabel.x has exited")
+	require.EqualError(t, c.Append(context.Background(), labels.FromStrings("a", "b"), nil),
+		"pyroscope.relabel.x has exited")
 }
 
 func TestConcurrentUse(t *testing.T) {
@@ -136,5 +139,6 @@ func TestConcurrentUse(t *testing.T) {
 func TestArguments(t *testing.T) {
 	require.Equal(t, 10_000, decode(t, "forward_to = []").MaxCacheSize)
 	var args Arguments
-	require.ErrorContains(t, river.Unmarshal([]byte("forward_to = []\nmax_cache_size = 0"), &args), "must be greater than 0")
+	require.ErrorContains(t, river.Unmarshal([]byte("forward_to = []\nmax_cache_size = 0"), &args),
+		"must be greater than 0")
 }

@@ -147,7 +147,8 @@ func (a *Arguments) Validate() error {
 	return a.HTTPClient.Validate()
 }
 
-// deltaSeconds is what a profile that is taken while it is asked for is told.
+// deltaSeconds is the duration that is asked for, of profiles that the program takes
+// during the request.
 func (a *Arguments) deltaSeconds() int {
 	if a.DeltaProfilingDuration > 0 {
 		return int(a.DeltaProfilingDuration / time.Second)

@@ -18,8 +18,8 @@ type delta struct {
 }
 
 // next returns what has been added since the profile before, as gzipped pprof. Of
-// the first profile it returns nothing. A program that counts less than before has
-// been started anew: all that it has counted since is new.
+// the first profile it returns nothing. A program that counts less than before was
+// restarted: all that it has counted since is new.
 func (d *delta) next(raw []byte) ([]byte, error) {
 	current, err := profile.Parse(bytes.NewReader(raw))
 	if err != nil {

@@ -100,8 +100,8 @@ func (l *loop) scrape(ctx context.Context) error {
 	return nil
 }
 
-// isDelta tells whether what is sent of k, of the kinds that count from a
-// program's start, are differences already.
+// isDelta reports whether what is sent of k, of the kinds that count from a program's
+// start, already is a difference.
 func (k kind) isDelta() bool {
 	return k.cumulative || k.name == "memory" || k.name == "mutex" || k.name == "block"
 }

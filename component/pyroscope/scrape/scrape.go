@@ -101,7 +101,7 @@ func (c *Component) Run(ctx context.Context) error {
 	}
 }
 
-// sameButTargets tells whether all running loops may go on as they are.
+// sameButTargets reports whether all running loops may go on as they are.
 func sameButTargets(a, b Arguments) bool {
 	a.Targets, a.ForwardTo, b.Targets, b.ForwardTo = nil, nil, nil, nil
 	return reflect.DeepEqual(a, b)
@@ -143,7 +143,7 @@ func (c *Component) stopLoops(wanted map[string]endpoint) {
 	}
 }
 
-// DebugInfo is what the component tells about itself in River.
+// DebugInfo is what the component reports about itself in River.
 type DebugInfo struct {
 	Targets []TargetStatus `river:"target,block,optional"`
 	Errors  []string       `river:"errors,attr,optional"` // of targets that cannot be asked

@@ -78,7 +78,8 @@ func TestScrape(t *testing.T) {
 			}
 		}`)
 	address := strings.TrimPrefix(server.URL, "http://")
-	args.Targets = []discovery.Target{{"__address__": address, "env": "test", "__meta_docker_container_name": "/web"}, {"env": "lost"}}
+	args.Targets = []discovery.Target{{"__address__": address, "env": "test", "__meta_docker_container_name": "/web"},
+		{"env": "lost"}}
 	args.ForwardTo = []pyroscope.Appendable{pyroscope.AppendableFunc(r.append)}
 	c, err := New(component.Options{ID: "pyroscope.scrape.x", Logger: log.NewNopLogger()}, args)
 	require.NoError(t, err)
@@ -95,7 +96,8 @@ func TestScrape(t *testing.T) {
 	require.NoError(t, <-done)
 
 	for _, name := range kinds {
-		want := map[string]string{"__name__": name, "job": "pyroscope.scrape.x", "instance": address, "env": "test", "service_name": "/web"}
+		want := map[string]string{"__name__": name, "job": "pyroscope.scrape.x", "instance": address, "env": "test",
+			"service_name": "/web"}
 		if name == "memory" || name == "block" || name == "mutex" {
 			want["__delta__"] = "false"
 		}
@@ -187,7 +189,7 @@ func TestDelta(t *testing.T) {
 	require.Equal(t, []int64{20, 7}, next(120, 7), "what is in use is of the moment")
 	require.Equal(t, []int64{0, 3}, next(120, 3))
 	require.Equal(t, []int64{}, next(120, 0))
-	require.Equal(t, []int64{10, 1}, next(10, 1), "started anew")
+	require.Equal(t, []int64{10, 1}, next(10, 1), "started again")
 	_, err := d.next([]byte("no profile"))
 	require.Error(t, err)
 	require.Nil(t, next(20, 1))

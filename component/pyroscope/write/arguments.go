@@ -16,7 +16,8 @@ import (
 
 // Arguments configure pyroscope.write.
 type Arguments struct {
-	ExternalLabels map[string]string  `river:"external_labels,attr,optional"` // added to every profile, over its own labels
+	// added to every profile, over its own labels
+	ExternalLabels map[string]string  `river:"external_labels,attr,optional"`
 	Endpoints      []*EndpointOptions `river:"endpoint,block,optional"`
 	Queue          *QueueOptions      `river:"queue,block,optional"` // nil: profiles wait in memory
 	Tracing        Tracing            `river:"tracing,block,optional"`
@@ -33,8 +34,8 @@ func (a *Arguments) SetToDefault() {
 	a.Tracing.SetToDefault()
 }
 
-// Validate implements river.Validator. It also checks the endpoints, which have
-// no Validate of their own, since only here is it known which one is meant.
+// Validate implements river.Validator. It also checks the endpoints, because only here
+// is it known which of them an error is about.
 func (a *Arguments) Validate() error {
 	for _, name := range slices.Sorted(maps.Keys(a.ExternalLabels)) {
 		if err := checkLabel(name, a.ExternalLabels[name]); err != nil {
@@ -60,7 +61,7 @@ func (a *Arguments) Validate() error {
 	return nil
 }
 
-// settings returns those of each endpoint.
+// settings returns the settings of each endpoint.
 func (a *Arguments) settings() []settings {
 	all := make([]settings, len(a.Endpoints))
 	keys := queueKeys(a.Endpoints)
@@ -75,15 +76,17 @@ func (a *Arguments) settings() []settings {
 
 // EndpointOptions say where and how profiles are pushed.
 type EndpointOptions struct {
-	Name              string                  `river:"name,attr,optional"` // of the HTTP client in metrics
-	URL               string                  `river:"url,attr"`
-	RemoteTimeout     time.Duration           `river:"remote_timeout,attr,optional"` // of one attempt
-	Headers           map[string]string       `river:"headers,attr,optional"`
-	HTTPClient        config.HTTPClientConfig `river:",squash"`
-	MinBackoff        time.Duration           `river:"min_backoff_period,attr,optional"`  // wait before the first retry
-	MaxBackoff        time.Duration           `river:"max_backoff_period,attr,optional"`  // longest wait between two retries
-	MaxBackoffRetries int                     `river:"max_backoff_retries,attr,optional"` // 0: as many as it takes
-	RetryOnHTTP429    bool                    `river:"retry_on_http_429,attr,optional"`   // retry when the server says slow down
+	Name          string                  `river:"name,attr,optional"` // of the HTTP client in metrics
+	URL           string                  `river:"url,attr"`
+	RemoteTimeout time.Duration           `river:"remote_timeout,attr,optional"` // of one attempt
+	Headers       map[string]string       `river:"headers,attr,optional"`
+	HTTPClient    config.HTTPClientConfig `river:",squash"`
+	MinBackoff    time.Duration           `river:"min_backoff_period,attr,optional"` // wait before the first retry
+	// longest wait between two retries
+	MaxBackoff        time.Duration `river:"max_backoff_period,attr,optional"`
+	MaxBackoffRetries int           `river:"max_backoff_retries,attr,optional"` // 0: as many as it takes
+	// retry when the server says slow down
+	RetryOnHTTP429 bool `river:"retry_on_http_429,attr,optional"`
 
 	// DebugInfoUploadTimeout is accepted because Grafana Alloy has it, and does
 	// nothing here.

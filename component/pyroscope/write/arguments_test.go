@@ -108,7 +108,9 @@ func TestEverythingDecodes(t *testing.T) {
 	require.NoError(t, river.Unmarshal([]byte(config), &args))
 	require.Equal(t, []string{"debug_info_upload_timeout"}, args.ignored())
 
-	require.Equal(t, &QueueOptions{MaxBytes: 2 << 20, MaxAge: 30 * time.Minute, MaxInFlight: 4, Fsync: "always", FsyncInterval: 2 * time.Second}, args.Queue)
+	require.Equal(t,
+		&QueueOptions{MaxBytes: 2 << 20, MaxAge: 30 * time.Minute, MaxInFlight: 4, Fsync: "always",
+			FsyncInterval: 2 * time.Second}, args.Queue)
 
 	require.Equal(t, Tracing{TraceContextPropagator: true}, args.Tracing)
 
@@ -134,42 +136,62 @@ func TestInvalidArguments(t *testing.T) {
 	endpoint := func(lines string) string {
 		return "endpoint {\n url = \"http://localhost\"\n" + lines + "\n}"
 	}
-	tests := map[string]string{
-		`endpoint { }`:                                                                                `missing required attribute "url"`,
-		`endpoint { url = "localhost:4040" }`:                                                         `endpoint.url must be absolute and start with http:// or https://, got "localhost:4040"`,
-		`endpoint { url = "" }`:                                                                       `endpoint.url must be absolute and start with http:// or https://, got ""`,
-		`endpoint { url = "ftp://u:secret@h" }`:                                                       `endpoint.url must be absolute and start with http:// or https://, got "ftp://u:xxxxx@h"`,
-		`endpoint { url = "http://" }`:                                                                `endpoint.url names no host`,
-		`endpoint { url = "http://h:x/" }`:                                                            `endpoint.url is not a valid URL: invalid port ":x" after host`,
-		`endpoint { url = "http://h?a=b" }`:                                                           `endpoint.url must have neither query nor fragment, since the path of the push API is appended`,
-		`external_labels = {"a-b" = "c"}`:                                                             `external_labels cannot be used: invalid label name "a-b": only letters, digits, _ and . are allowed`,
-		`receiver = 1`:                                                                                `unrecognized attribute name "receiver"`,
-		endpoint(`remote_timeout = "0s"`):                                                             `endpoint.remote_timeout must be longer than 0s, got 0s`,
-		endpoint(`min_backoff_period = "-1s"`):                                                        `endpoint.min_backoff_period must not be negative, got -1s`,
-		endpoint(`max_backoff_period = "-1s"`):                                                        `endpoint.max_backoff_period must not be negative, got -1s`,
-		endpoint(`max_backoff_retries = -1`):                                                          `endpoint.max_backoff_retries must not be negative, got -1`,
-		endpoint(`headers = {"a b" = "c"}`):                                                           `endpoint.headers has "a b", which is not the name of an HTTP header`,
-		endpoint(`headers = {"a" = "secret\n"}`):                                                      `endpoint.headers has a value for "a" that is not valid in an HTTP header`,
-		endpoint(`http_headers = {"a b" = ["c"]}`):                                                    `endpoint.http_headers has "a b", which is not the name of an HTTP header`,
-		endpoint(`no_proxy = "h"`):                                                                    `if no_proxy is configured, proxy_url must also be configured`,
-		endpoint(`proxy_connect_header = {"a" = []}`):                                                 `if proxy_connect_header is configured, proxy_url or proxy_from_environment must also be configured`,
-		endpoint("proxy_from_environment = true\nproxy_url = \"http://h\""):                           `if proxy_from_environment is configured, proxy_url must not be configured`,
-		endpoint("proxy_from_environment = true\nno_proxy = \"h\""):                                   `if proxy_from_environment is configured, no_proxy must not be configured`,
-		endpoint("bearer_token = \"t\"\nbearer_token_file = \"f\""):                                   `at most one of basic_auth, authorization, oauth2, bearer_token & bearer_token_file must be configured`,
-		endpoint("bearer_token = \"t\"\nbasic_auth { }"):                                              `at most one of basic_auth, authorization, oauth2, bearer_token & bearer_token_file must be configured`,
-		endpoint("basic_auth {\npassword = \"a\"\npassword_file = \"b\"\n}"):                          `at most one of basic_auth password & password_file must be configured`,
-		endpoint(`authorization { type = "Basic" }`):                                                  `authorization type cannot be set to "basic", use "basic_auth" block instead`,
-		endpoint("authorization {\ncredentials = \"a\"\ncredentials_file = \"b\"\n}"):                 `at most one of authorization credentials & credentials_file must be configured`,
-		endpoint(`oauth2 { }`):                                                                        `oauth2 client_id must be configured`,
-		endpoint(`oauth2 { client_id = "a" }`):                                                        `either oauth2 client_secret or client_secret_file must be configured`,
-		endpoint("oauth2 {\nclient_id = \"a\"\nclient_secret = \"b\"\n}"):                             `oauth2 token_url must be configured`,
-		endpoint("oauth2 {\nclient_id = \"a\"\nclient_secret = \"b\"\nclient_secret_file = \"c\"\n}"): `at most one of oauth2 client_secret & client_secret_file must be configured`,
-		endpoint("tls_config {\nca_pem = \"a\"\nca_file = \"b\"\n}"):                                  `at most one of ca_pem and ca_file must be configured`,
-		endpoint("tls_config {\ncert_pem = \"a\"\ncert_file = \"b\"\n}"):                              `at most one of cert_pem and cert_file must be configured`,
-		endpoint("tls_config {\nkey_pem = \"a\"\nkey_file = \"b\"\n}"):                                `at most one of key_pem and key_file must be configured`,
-		endpoint(`tls_config { cert_pem = "a" }`):                                                     `exactly one of key_pem or key_file must be configured when a client certificate is configured`,
-		endpoint(`tls_config { key_pem = "a" }`):                                                      `exactly one of cert_pem or cert_file must be configured when a client key is configured`,
-		endpoint(`tls_config { min_version = "SSL3" }`):                                               `unknown TLS version: SSL3`,
+	tests := [][2]string{
+		{`endpoint { }`, `missing required attribute "url"`},
+		{`endpoint { url = "localhost:4040" }`,
+			`endpoint.url must be absolute and start with http:// or https://, got "localhost:4040"`},
+		{`endpoint { url = "" }`, `endpoint.url must be absolute and start with http:// or https://, got ""`},
+		{`endpoint { url = "ftp://u:secret@h" }`,
+			`endpoint.url must be absolute and start with http:// or https://, got "ftp://u:xxxxx@h"`},
+		{`endpoint { url = "http://" }`, `endpoint.url names no host`},
+		{`endpoint { url = "http://h:x/" }`, `endpoint.url is not a valid URL: invalid port ":x" after host`},
+		{`endpoint { url = "http://h?a=b" }`,
+			`endpoint.url must have neither query nor fragment, since the path of the push API is appended`},
+		{`external_labels = {"a-b" = "c"}`,
+			`external_labels cannot be used: invalid label name "a-b": only letters, digits, _ and . are allowed`},
+		{`receiver = 1`, `unrecognized attribute name "receiver"`},
+		{endpoint(`remote_timeout = "0s"`), `endpoint.remote_timeout must be longer than 0s, got 0s`},
+		{endpoint(`min_backoff_period = "-1s"`), `endpoint.min_backoff_period must not be negative, got -1s`},
+		{endpoint(`max_backoff_period = "-1s"`), `endpoint.max_backoff_period must not be negative, got -1s`},
+		{endpoint(`max_backoff_retries = -1`), `endpoint.max_backoff_retries must not be negative, got -1`},
+		{endpoint(`headers = {"a b" = "c"}`), `endpoint.headers has "a b", which is not the name of an HTTP header`},
+		{endpoint(`headers = {"a" = "secret\n"}`),
+			`endpoint.headers has a value for "a" that is not valid in an HTTP header`},
+		{endpoint(`http_headers = {"a b" = ["c"]}`),
+			`endpoint.http_headers has "a b", which is not the name of an HTTP header`},
+		{endpoint(`no_proxy = "h"`), `if no_proxy is configured, proxy_url must also be configured`},
+		{endpoint(`proxy_connect_header = {"a" = []}`),
+			`if proxy_connect_header is configured, proxy_url or proxy_from_environment must also be configured`},
+		{endpoint("proxy_from_environment = true\nproxy_url = \"http://h\""),
+			`if proxy_from_environment is configured, proxy_url must not be configured`},
+		{endpoint("proxy_from_environment = true\nno_proxy = \"h\""),
+			`if proxy_from_environment is configured, no_proxy must not be configured`},
+		{endpoint("bearer_token = \"t\"\nbearer_token_file = \"f\""),
+			`at most one of basic_auth, authorization, oauth2, bearer_token & bearer_token_file must be configured`},
+		{endpoint("bearer_token = \"t\"\nbasic_auth { }"),
+			`at most one of basic_auth, authorization, oauth2, bearer_token & bearer_token_file must be configured`},
+		{endpoint("basic_auth {\npassword = \"a\"\npassword_file = \"b\"\n}"),
+			`at most one of basic_auth password & password_file must be configured`},
+		{endpoint(`authorization { type = "Basic" }`),
+			`authorization type cannot be set to "basic", use "basic_auth" block instead`},
+		{endpoint("authorization {\ncredentials = \"a\"\ncredentials_file = \"b\"\n}"),
+			`at most one of authorization credentials & credentials_file must be configured`},
+		{endpoint(`oauth2 { }`), `oauth2 client_id must be configured`},
+		{endpoint(`oauth2 { client_id = "a" }`), `either oauth2 client_secret or client_secret_file must be configured`},
+		{endpoint("oauth2 {\nclient_id = \"a\"\nclient_secret = \"b\"\n}"), `oauth2 token_url must be configured`},
+		{endpoint("oauth2 {\nclient_id = \"a\"\nclient_secret = \"b\"\nclient_secret_file = \"c\"\n}"),
+			`at most one of oauth2 client_secret & client_secret_file must be configured`},
+		{endpoint("tls_config {\nca_pem = \"a\"\nca_file = \"b\"\n}"),
+			`at most one of ca_pem and ca_file must be configured`},
+		{endpoint("tls_config {\ncert_pem = \"a\"\ncert_file = \"b\"\n}"),
+			`at most one of cert_pem and cert_file must be configured`},
+		{endpoint("tls_config {\nkey_pem = \"a\"\nkey_file = \"b\"\n}"),
+			`at most one of key_pem and key_file must be configured`},
+		{endpoint(`tls_config { cert_pem = "a" }`),
+			`exactly one of key_pem or key_file must be configured when a client certificate is configured`},
+		{endpoint(`tls_config { key_pem = "a" }`),
+			`exactly one of cert_pem or cert_file must be configured when a client key is configured`},
+		{endpoint(`tls_config { min_version = "SSL3" }`), `unknown TLS version: SSL3`},
 	}
 	for lines, want := range map[string]string{
 		`max_size = "1KiB"`:     `queue.max_size must be at least 1MiB, got 1KiB`,
@@ -179,10 +201,13 @@ func TestInvalidArguments(t *testing.T) {
 		`fsync = "sometimes"`:   `queue.fsync must be "interval", "always" or "never", got "sometimes"`,
 		`fsync_interval = "0s"`: `queue.fsync_interval must be longer than 0s, got 0s`,
 	} {
-		tests["queue {\n"+lines+"\n}"] = want
+		tests = append(tests, [2]string{"queue {\n" + lines + "\n}", want})
 	}
-	tests[endpoint("")+"\n"+endpoint(`max_backoff_retries = -1`)] = "endpoint 2 of 2: max_backoff_retries must not be negative, got -1"
-	for config, want := range tests {
+	for _, test := range append(tests, [2]string{
+		endpoint("") + "\n" + endpoint(`max_backoff_retries = -1`),
+		"endpoint 2 of 2: max_backoff_retries must not be negative, got -1",
+	}) {
+		config, want := test[0], test[1]
 		var args Arguments
 		require.ErrorContains(t, river.Unmarshal([]byte(config), &args), want, config)
 	}
@@ -203,13 +228,16 @@ func TestHTTPClient(t *testing.T) {
 		header string
 		want   string
 	}{
-		"basic auth": {func(c *config.HTTPClientConfig) { c.BasicAuth = &config.BasicAuth{Username: "u", Password: "p"} }, "Authorization", "Basic dTpw"},
+		"basic auth": {func(c *config.HTTPClientConfig) { c.BasicAuth = &config.BasicAuth{Username: "u", Password: "p"} },
+			"Authorization", "Basic dTpw"},
 		"authorization": {func(c *config.HTTPClientConfig) {
 			c.Authorization = &config.Authorization{Type: "Token", Credentials: "c"}
 		}, "Authorization", "Token c"},
-		"default scheme": {func(c *config.HTTPClientConfig) { c.Authorization = &config.Authorization{Credentials: "c"} }, "Authorization", "Bearer c"},
-		"token":          {func(c *config.HTTPClientConfig) { c.BearerToken = "t" }, "Authorization", "Bearer t"},
-		"token file":     {func(c *config.HTTPClientConfig) { c.BearerTokenFile = token }, "Authorization", "Bearer from-file"},
+		"default scheme": {func(c *config.HTTPClientConfig) { c.Authorization = &config.Authorization{Credentials: "c"} },
+			"Authorization", "Bearer c"},
+		"token": {func(c *config.HTTPClientConfig) { c.BearerToken = "t" }, "Authorization", "Bearer t"},
+		"token file": {func(c *config.HTTPClientConfig) { c.BearerTokenFile = token }, "Authorization",
+			"Bearer from-file"},
 		"oauth2": {func(c *config.HTTPClientConfig) {
 			c.OAuth2 = &config.OAuth2{ClientID: "i", ClientSecret: "s", TokenURL: tokens.URL}
 		}, "Authorization", "Bearer granted"},

@@ -14,10 +14,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// maxResponse bounds what is read of an answer, which is empty or an error text.
-const maxResponse = 1 << 20
+// MaxResponse bounds the bytes that are read of an answer, which is empty or an error
+// text.
+const MaxResponse = 1 << 20
 
-// settings are the arguments that one endpoint works by.
+// settings are the arguments of one endpoint.
 type settings struct {
 	opts    *EndpointOptions
 	queue   *QueueOptions // nil: profiles wait in memory
@@ -56,14 +57,14 @@ func newClient(by settings, tracer trace.TracerProvider) (*client, error) {
 		http:     httpClient,
 		idle:     idle,
 		pusher: pushv1connect.NewPusherServiceClient(observer{httpClient}, opts.URL,
-			connect.WithReadMaxBytes(maxResponse)),
+			connect.WithReadMaxBytes(MaxResponse)),
 		agent:    userAgent(),
 		replaced: make(chan struct{}),
 	}, nil
 }
 
-// send makes one attempt to deliver it. The response is what HTTP had to say, as
-// far as it came.
+// send makes one attempt to deliver the item. The response is HTTP's, as far as it
+// arrived.
 func (c *client) send(ctx context.Context, it *item) (response, error) {
 	var seen atomic.Pointer[response] // a request that was given up may still be answered
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, responseKey{}, &seen), c.opts.RemoteTimeout)
@@ -92,7 +93,7 @@ func (c *client) setHeaders(to http.Header) {
 // close drops the connections that are not in use.
 func (c *client) close() { c.idle() }
 
-// response is what Connect does not tell of an HTTP response.
+// response is the part of an HTTP response that Connect does not report.
 type response struct {
 	status     int // 0: none came
 	retryAfter time.Duration

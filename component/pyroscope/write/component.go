@@ -1,16 +1,15 @@
 // Package write is the component pyroscope.write: it pushes profiles to Grafana
 // Pyroscope.
 //
-// A profile that is handed over goes into one bounded queue per endpoint, and
-// whoever hands it over goes on at once. Each endpoint is served by goroutines
-// of its own, which retry with growing waits. When a queue is full its oldest
-// profiles are dropped and counted.
+// Append puts a profile into one bounded queue for each endpoint, and returns at once.
+// Each endpoint has goroutines of its own, which retry with growing waits. When a queue
+// is full, its oldest profiles are dropped and counted.
 //
-// With a queue block the queues are on disk: what Append has taken is sent in
-// order once the endpoint is there, also by a later run after this one was killed.
-// At most the profiles under way at that moment, one unless max_in_flight is
-// changed, are sent twice. Between the start and Run, and while the disk fails,
-// profiles wait in memory.
+// With a queue block the queues are on disk: profiles that Append has taken are sent in
+// order once the endpoint is there. If the process is killed, the next run sends them;
+// only the profiles that were being sent at that moment, one unless max_in_flight is
+// changed, are sent twice. Between the start and Run, and while the disk fails, profiles
+// wait in memory.
 package write
 
 import (
@@ -81,7 +80,7 @@ func newComponent(opts component.Options, args Arguments, t tuning) (*Component,
 }
 
 // Run implements component.Component. After ctx is done it takes profiles for a
-// moment longer, since their senders may be told to stop at the same time, and
+// moment longer, since their senders may be stopped at the same time, and
 // sends what it has for a few seconds at most.
 func (c *Component) Run(ctx context.Context) error {
 	c.mu.Lock()
@@ -138,7 +137,7 @@ func (c *Component) Update(args component.Arguments) error {
 	return c.apply(args.(Arguments))
 }
 
-// change is an endpoint as it will be.
+// change is an endpoint after an update.
 type change struct {
 	endpoint *endpoint // nil: a new one
 	client   *client   // nil: the one it has
@@ -229,7 +228,8 @@ func (c *Component) CurrentHealth() component.Health {
 			problems = append(problems, fmt.Sprintf("endpoint %s: %s", e.name, problem))
 		}
 		if trouble := e.queue.usage().trouble; trouble != "" {
-			problems = append(problems, fmt.Sprintf("endpoint %s: profiles wait in memory, for the queue on disk fails: %s", e.name, trouble))
+			problems = append(problems,
+				fmt.Sprintf("endpoint %s: profiles wait in memory, for the queue on disk fails: %s", e.name, trouble))
 		}
 		if since.After(health.UpdateTime) {
 			health.UpdateTime = since
@@ -264,8 +264,9 @@ type EndpointInfo struct {
 	QueueMemory   int    `river:"queue_memory_profiles,attr"`     // of queue_profiles, not on disk
 	QueueDisk     int64  `river:"queue_disk_bytes,attr"`          // of all files
 	QueueTrouble  string `river:"queue_disk_error,attr,optional"` // "" if the disk works
-	QueueAdvice   string `river:"queue_advice,attr,optional"`     // "" unless the queue grows although the endpoint is well
-	LastError     string `river:"last_error,attr,optional"`       // "" if the last push succeeded
+	// "" unless the queue grows although the endpoint is well
+	QueueAdvice string `river:"queue_advice,attr,optional"`
+	LastError   string `river:"last_error,attr,optional"` // "" if the last push succeeded
 }
 
 // DebugInfo implements component.DebugComponent.
@@ -283,8 +284,9 @@ func (e *endpoint) info() EndpointInfo {
 	defer e.status.mu.Unlock()
 	info := EndpointInfo{
 		URL: e.name, Sent: e.status.sent, Dropped: e.status.drops,
-		QueueProfiles: held.profiles, QueueBytes: held.bytes, QueueMemory: held.inMemory, QueueDisk: held.diskBytes, QueueTrouble: held.trouble,
-		QueueAdvice: advice,
+		QueueProfiles: held.profiles, QueueBytes: held.bytes, QueueMemory: held.inMemory, QueueDisk: held.diskBytes,
+		QueueTrouble: held.trouble,
+		QueueAdvice:  advice,
 	}
 	if e.status.err != nil {
 		info.LastError = brief(e.status.err)

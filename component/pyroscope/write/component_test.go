@@ -1,6 +1,8 @@
 package write
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -39,12 +41,17 @@ func TestPush(t *testing.T) {
 	args.Endpoints[0].Headers = map[string]string{"X-Scope-OrgID": "tenant"}
 	r := newRig(t, args, testTuning()).run()
 
-	of := labels.FromStrings("__name__", "process_cpu", "service_name", "a", "zone", "own", "empty", "", "__container_id__", "c", "__delta__", "false")
-	require.NoError(t, r.receiver.Appender().Append(context.Background(), of, []*pyroscope.RawSample{{ID: "id of one", RawProfile: []byte("one")}}))
+	of := labels.FromStrings("__name__", "process_cpu", "service_name", "a", "zone", "own", "empty", "",
+		"__container_id__", "c", "__delta__", "false")
+	require.NoError(t,
+		r.receiver.Appender().Append(context.Background(), of,
+			[]*pyroscope.RawSample{{ID: "id of one", RawProfile: []byte("one")}}))
 	got := s.receive(t)
 	require.Equal(t, "one", got.profile)
 	require.Equal(t, "id of one", got.id)
-	require.Equal(t, map[string]string{"__name__": "process_cpu", "__delta__": "false", "service_name": "a", "env": "prod", "zone": "external"}, got.labels)
+	require.Equal(t,
+		map[string]string{"__name__": "process_cpu", "__delta__": "false", "service_name": "a", "env": "prod",
+			"zone": "external"}, got.labels)
 	require.Equal(t, "/push.v1.PusherService/Push", got.path)
 	require.Equal(t, "tenant", got.header.Get("X-Scope-OrgID"))
 	require.Equal(t, "application/proto", got.header.Get("Content-Type"))
@@ -79,14 +86,16 @@ func TestNoEndpoints(t *testing.T) {
 
 func TestInvalidLabelsAreRefused(t *testing.T) {
 	r := newRig(t, Arguments{}, testTuning()).run()
-	for want, of := range map[string]labels.Labels{
-		"invalid labels in profile: no labels": labels.EmptyLabels(),
-		`invalid labels in profile: invalid label name "a-b": only letters, digits, _ and . are allowed`: labels.FromStrings("a-b", "x"),
-		"invalid labels in profile: no __name__, which names the type of the profile":                    labels.FromStrings("a", "b"),
-		`invalid labels in profile: duplicate label name "a"`:                                            labels.New(labels.Label{Name: "__name__", Value: "x"}, labels.Label{Name: "a", Value: "1"}, labels.Label{Name: "a", Value: "2"}),
-		`invalid labels in profile: value of label "a" is not valid UTF-8: "\xff"`:                       labels.FromStrings("a", "\xff"),
+	for why, of := range map[string]labels.Labels{
+		"no labels": labels.EmptyLabels(),
+		`invalid label name "a-b": only letters, digits, _ and . are allowed`: labels.FromStrings("a-b", "x"),
+		"no __name__, which names the type of the profile":                    labels.FromStrings("a", "b"),
+		`duplicate label name "a"`: labels.New(labels.Label{Name: "__name__", Value: "x"},
+			labels.Label{Name: "a", Value: "1"}, labels.Label{Name: "a", Value: "2"}),
+		`value of label "a" is not valid UTF-8: "\xff"`: labels.FromStrings("a", "\xff"),
 	} {
-		require.EqualError(t, r.receiver.Appender().Append(context.Background(), of, nil), want)
+		err := r.receiver.Appender().Append(context.Background(), of, nil)
+		require.EqualError(t, err, "invalid labels in profile: "+why)
 	}
 }
 
@@ -301,7 +310,8 @@ func TestDeadEndpointBesideALiveOne(t *testing.T) {
 		require.Equal(t, fmt.Sprint(i), live.receive(t).profile)
 	}
 	r.eventually("pyroscope_write_sent_profiles_total", count)
-	require.EqualValues(t, count-tune.queueItems-tune.senders, r.metric("pyroscope_write_dropped_profiles_total"), "the oldest had to go")
+	require.EqualValues(t, count-tune.queueItems-tune.senders, r.metric("pyroscope_write_dropped_profiles_total"),
+		"the oldest had to go")
 	require.EqualValues(t, tune.queueItems, r.metric("pyroscope_write_queue_profiles"))
 	r.stop()
 	require.EqualValues(t, count, r.metric("pyroscope_write_dropped_profiles_total"), "all are accounted for")
@@ -325,7 +335,8 @@ func TestServerComesBack(t *testing.T) {
 	for i := range 20 {
 		r.append(fmt.Sprint(i))
 	}
-	require.Eventually(t, func() bool { return r.CurrentHealth().Health == component.HealthTypeUnhealthy }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.CurrentHealth().Health == component.HealthTypeUnhealthy }, 60*time.Second,
+		time.Millisecond)
 	health := r.CurrentHealth()
 	require.Contains(t, health.Message, "endpoint "+s.URL+": ")
 	require.Contains(t, health.Message, "pushes in a row failed since ")
@@ -338,7 +349,8 @@ func TestServerComesBack(t *testing.T) {
 		found[s.receive(t).profile] = true
 	}
 	require.Len(t, found, 20)
-	require.Eventually(t, func() bool { return r.CurrentHealth().Health == component.HealthTypeHealthy }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.CurrentHealth().Health == component.HealthTypeHealthy }, 60*time.Second,
+		time.Millisecond)
 	r.eventually("pyroscope_write_sent_profiles_total", 20)
 	require.Zero(t, r.metric("pyroscope_write_dropped_profiles_total"))
 	require.Contains(t, r.log.String(), "endpoint takes profiles again")
@@ -404,7 +416,7 @@ func TestStopWhileDown(t *testing.T) {
 	require.EqualValues(t, 20, r.metric("pyroscope_write_dropped_profiles_total"))
 }
 
-// A profile in a long wait gets one more chance when we are told to stop.
+// A profile in a long wait gets one more chance when the component stops.
 func TestStopWakesRetries(t *testing.T) {
 	s := newServer(t)
 	s.set(answerCode(connect.CodeUnavailable))
@@ -412,7 +424,8 @@ func TestStopWakesRetries(t *testing.T) {
 	args.Endpoints[0].MinBackoff, args.Endpoints[0].MaxBackoff = time.Hour, time.Hour
 	r := newRig(t, args, testTuning()).run()
 	r.append("x")
-	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "trying again") }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "trying again") }, 60*time.Second,
+		time.Millisecond)
 	s.set(nil)
 	r.stop()
 	require.Equal(t, "x", s.receive(t).profile)
@@ -545,7 +558,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	require.NotContains(t, all, "hunter2")
 }
 
-// A component that has ended leaves no goroutine and no connection behind.
+// A component that has ended leaves no goroutine and no connection.
 func TestStopLeavesNothingBehind(t *testing.T) {
 	s := newServer(t)
 	before := runtime.NumGoroutine()
@@ -563,4 +576,24 @@ func TestStopLeavesNothingBehind(t *testing.T) {
 			t.Fatalf("%s", stacks[:runtime.Stack(stacks, true)])
 		}
 	}
+}
+
+// What is too big to be looked at is refused, and counted.
+func TestBombsAreRefused(t *testing.T) {
+	var bomb bytes.Buffer
+	out := gzip.NewWriter(&bomb)
+	zeros := make([]byte, 1<<20)
+	for range 70 {
+		_, err := out.Write(zeros)
+		require.NoError(t, err)
+	}
+	require.NoError(t, out.Close())
+	s := newServer(t)
+	r := newRig(t, argumentsTo(s.URL), testTuning()).run()
+	of := labels.FromStrings("__name__", "process_cpu")
+	err := r.receiver.Appender().Append(context.Background(), of,
+		[]*pyroscope.RawSample{{RawProfile: bomb.Bytes()}, {RawProfile: []byte("good")}})
+	require.EqualError(t, err, "profile of more than 64 MiB uncompressed")
+	require.Equal(t, "good", s.receive(t).profile)
+	require.EqualValues(t, 1, r.metric("pyroscope_write_drop_reasons_total"))
 }

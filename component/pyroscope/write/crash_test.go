@@ -22,6 +22,7 @@ import (
 	"github.com/go-kit/log"
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope"
+	"github.com/headwater/headwater/integration/record"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
@@ -95,7 +96,7 @@ func appendUntilKilled() error {
 }
 
 // crashProfile returns a profile of any size, some of several pages of the log,
-// that can be told from its number.
+// that its number determines.
 func crashProfile(number int) []byte {
 	random := rand.New(rand.NewPCG(uint64(number), 7))
 	profile := make([]byte, 8+random.IntN(1+random.IntN(1+random.IntN(200_000))))
@@ -139,6 +140,7 @@ func TestCrash(t *testing.T) {
 		kills, err = strconv.Atoi(text)
 		require.NoError(t, err)
 	}
+	save := record.Test(t, "crash", fmt.Sprintf("make -C integration crash CRASHES=%d", kills))
 	taken := &ledger{count: map[int]int{}}
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
 	var mu sync.Mutex // of the answers' dice
@@ -201,7 +203,8 @@ func TestCrash(t *testing.T) {
 		}
 		return n
 	}
-	for last, since := missing(), time.Now(); last > 0 && time.Since(since) < 20*time.Second; time.Sleep(20 * time.Millisecond) {
+	for last, since := missing(), time.Now(); last > 0 &&
+		time.Since(since) < 20*time.Second; time.Sleep(20 * time.Millisecond) {
 		if now := missing(); now < last {
 			last, since = now, time.Now()
 		}
@@ -217,12 +220,15 @@ func TestCrash(t *testing.T) {
 	for _, n := range taken.count {
 		twice += n - 1
 	}
-	t.Logf("%d kills, %d profiles acknowledged, %d arrived: %d lost, %d twice, %d torn ends cut off", killed, len(acknowledged), len(taken.count), lost, twice, torn)
+	t.Logf("%d kills, %d profiles acknowledged, %d arrived: %d lost, %d twice, %d torn ends cut off", killed,
+		len(acknowledged), len(taken.count), lost, twice, torn)
 	require.Zero(t, dropped, "messages of dropped profiles")
 	require.Zero(t, taken.wrong, "profiles that are not as they were made")
 	require.Zero(t, lost, "profiles lost")
 	require.LessOrEqual(t, twice, killed, "profiles sent twice")
 	require.Greater(t, len(acknowledged), killed)
+	save(map[string]int{"kills": killed, "acknowledged": len(acknowledged), "arrived": len(taken.count), "lost": lost,
+		"twice": twice, "torn": torn})
 }
 
 // crasher is a process to be killed.

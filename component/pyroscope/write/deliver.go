@@ -15,7 +15,7 @@ const mostAhead = 8
 const enoughOthers = 2
 
 // deliver pushes one profile until the endpoint takes it or there is no point in
-// trying again. It returns the profiles that the sender holds besides: those of
+// trying again. It returns the other profiles that the sender holds: those of
 // ahead that have not arrived, and maybe more of the queue's.
 //
 // While the endpoint is away its waits between retries grow to minutes. So that
@@ -109,7 +109,7 @@ func (e *endpoint) arrived(it *item) {
 	}
 }
 
-// maxAge is the age from which on a profile is not sent any more.
+// maxAge is the age at which a profile is given up.
 func (e *endpoint) maxAge(c *client) time.Duration {
 	if c.queue != nil {
 		return c.queue.MaxAge
@@ -117,8 +117,8 @@ func (e *endpoint) maxAge(c *client) time.Duration {
 	return e.tuning.maxAge
 }
 
-// newBackoff returns the waits of a profile. One that waits on disk holds up those
-// behind it, and is never given up for the number of its retries, so its waits stay
+// newBackoff returns the waits of a profile. A profile that waits on disk holds up those
+// after it, and is not given up because of its number of retries, so its waits stay
 // short.
 func (e *endpoint) newBackoff(c *client) backoff {
 	if e.queue.keeps() {
@@ -154,7 +154,7 @@ func (e *endpoint) hopeless(decision verdict, r response, retries int, o *Endpoi
 	return ""
 }
 
-// othersPass tells whether the endpoint takes another profile than the one it has
+// othersPass reports whether the endpoint takes another profile than the one it has
 // not taken so far. It returns the profiles that are tried ahead and have not
 // arrived.
 func (e *endpoint) othersPass(c *client, ahead []*item) (bool, []*item) {
@@ -196,7 +196,7 @@ func (e *endpoint) wait(decision verdict, due time.Time, back <-chan struct{}, r
 	}
 	draining := e.draining
 	if isClosed(draining) {
-		draining = nil // told before: wait as usual, for as long as we may
+		draining = nil // known already: wait as usual, for as long as we may
 	}
 	timer := time.NewTimer(due.Sub(now))
 	defer timer.Stop()

@@ -13,7 +13,7 @@ import (
 )
 
 // diskQueue is a queue in a spool on disk. While that cannot be written, new
-// profiles wait in memory behind those on disk.
+// profiles wait in memory, after those on disk.
 type diskQueue struct {
 	dir   string
 	hooks diskHooks
@@ -29,12 +29,12 @@ type diskQueue struct {
 	trouble  error        // of the last use of the disk
 	tryAgain time.Time    // no use of the disk before then
 	meter    meter
-	owed     []loss // that nobody was told of yet
+	owed     []loss // not reported yet
 
 	last atomic.Pointer[usage] // as of the last change
 }
 
-// diskHooks are how a diskQueue tells what happens.
+// diskHooks are how a diskQueue reports what happens.
 type diskHooks struct {
 	logger     log.Logger
 	report     func(profiles, bytes int) // changes of what waits
@@ -65,20 +65,21 @@ func (q *diskQueue) configure(options QueueOptions) {
 	q.changed()
 }
 
-// start opens the spool. Nothing is on disk before that. It returns at once, but
-// what uses the queue waits until the files are read: what is appended is not to be
-// acknowledged while it is in memory alone.
+// start opens the spool. Nothing is on disk before that. It returns at once, but users
+// of the queue wait until the files are read: an item must not be acknowledged while it
+// is only in memory.
 func (q *diskQueue) start(run func(func())) {
 	q.mu.Lock()
 	run(func() {
 		defer q.mu.Unlock()
 		q.started = true
-		q.owed, _ = q.useDisk()
+		lost, _ := q.useDisk()
+		q.owed = append(q.owed, lost...)
 		q.changed()
 	})
 }
 
-// useDisk gets the spool ready and moves there what waits in memory. It reports
+// useDisk opens the spool and moves the items that wait in memory to it. It reports
 // whether the spool takes more. The caller holds q.mu.
 func (q *diskQueue) useDisk() (lost []loss, ok bool) {
 	if !q.started || time.Now().Before(q.tryAgain) {
@@ -110,8 +111,12 @@ func (q *diskQueue) open() bool {
 		return false
 	}
 	q.spool = opened
+	if lost := opened.Lost(); lost.Records > 0 {
+		q.owed = append(q.owed, loss{why: lostToRead, profiles: lost.Records, bytes: lost.Bytes})
+	}
 	if records, bytes, _ := opened.Usage(); records > 0 {
-		level.Info(q.hooks.logger).Log("msg", "profiles of an earlier run wait in the queue", "profiles", records, "bytes", bytes)
+		level.Info(q.hooks.logger).Log("msg", "profiles of an earlier run wait in the queue", "profiles", records,
+			"bytes", bytes)
 	}
 	return true
 }
@@ -122,8 +127,8 @@ func (q *diskQueue) fail(err error) {
 	q.hooks.failed()
 }
 
-// write puts an item into the spool. It gets its place for good, since a write
-// that fails may still have got through.
+// write puts an item into the spool. The item keeps its place even if the write fails,
+// since it may have reached the disk all the same.
 func (q *diskQueue) write(it *item) ([]loss, error) {
 	data, err := encodeItem(it)
 	if err != nil {
@@ -185,7 +190,7 @@ func (q *diskQueue) pop(extra bool) (it *item, lost []loss) {
 	return it, lost
 }
 
-// take removes the oldest item: what is in memory came after what is on disk.
+// take removes the oldest item. Items on disk are older than those in memory.
 func (q *diskQueue) take() (it *item, lost []loss) {
 	for q.spool != nil {
 		record, gone, ok := q.spool.Next()
@@ -228,7 +233,8 @@ func (q *diskQueue) done(it *item) {
 func (q *diskQueue) finish(place uint64) {
 	if err := q.spool.Done(place); err != nil {
 		q.hooks.failed()
-		level.Warn(q.hooks.logger).Log("msg", "cannot note on disk that a profile is done with: it may be sent again after a restart", "err", err)
+		level.Warn(q.hooks.logger).Log(
+			"msg", "cannot note on disk that a profile is done with: it may be sent again after a restart", "err", err)
 	}
 }
 
@@ -243,11 +249,12 @@ func (q *diskQueue) giveBack(it *item) bool {
 	if q.spool == nil {
 		return false
 	}
-	_, err := q.write(it)
+	lost, err := q.write(it)
+	q.owed = append(q.owed, lost...)
 	return err == nil
 }
 
-// changed tells of what has changed. The caller holds q.mu.
+// changed reports what has changed. The caller holds q.mu.
 func (q *diskQueue) changed() {
 	u := q.held()
 	q.last.Store(&u)
@@ -291,6 +298,7 @@ func (q *diskQueue) release() (lost []loss, kept int) {
 	for it := q.memory.pop(); it != nil; it = q.memory.pop() {
 		lost = append(lost, loss{why: lostToStop, profiles: 1, bytes: it.size})
 	}
+	lost, q.owed = append(lost, q.owed...), nil
 	if q.spool != nil {
 		kept, _, _ = q.spool.Usage()
 		if err := q.spool.Close(); err != nil {

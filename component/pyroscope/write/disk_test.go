@@ -63,7 +63,7 @@ func (r *rig) runNow() *rig {
 	return r
 }
 
-// numbers returns n profiles that tell their number.
+// numbers returns n profiles that contain their number.
 func numbers(from, n int) []string {
 	var texts []string
 	for i := range n {
@@ -112,7 +112,8 @@ func TestQueueKeepsOrderOverARestart(t *testing.T) {
 // Retries have no end while the endpoint is away, whatever is configured, and
 // those of a credential that is refused neither.
 func TestQueueOutlastsRetries(t *testing.T) {
-	for _, code := range []connect.Code{connect.CodeUnavailable, connect.CodeUnauthenticated, connect.CodePermissionDenied, connect.CodeUnknown, connect.CodeResourceExhausted} {
+	for _, code := range []connect.Code{connect.CodeUnavailable, connect.CodeUnauthenticated, connect.CodePermissionDenied,
+		connect.CodeUnknown, connect.CodeResourceExhausted} {
 		t.Run(code.String(), func(t *testing.T) {
 			t.Parallel()
 			s := newServer(t)
@@ -241,7 +242,8 @@ func TestQueueFull(t *testing.T) {
 	}
 	require.True(t, seen[fmt.Sprintf("%010000d", count-1)], "the newest are kept")
 	r.eventually("pyroscope_write_sent_profiles_total", float64(count)-dropped)
-	require.EqualError(t, r.Update(Arguments{Queue: args.Queue, Endpoints: []*EndpointOptions{{URL: "http://%"}}}), "endpoint: url is not a valid URL: invalid URL escape \"%\"")
+	require.EqualError(t, r.Update(Arguments{Queue: args.Queue, Endpoints: []*EndpointOptions{{URL: "http://%"}}}),
+		"endpoint: url is not a valid URL: invalid URL escape \"%\"")
 }
 
 // A disk that cannot be used sends profiles back to memory, counted; when it can,
@@ -310,7 +312,8 @@ func TestQueueOverReloads(t *testing.T) {
 	require.NoError(t, r.Update(changed))
 	require.NoError(t, r.Update(Arguments{Queue: args.Queue}))
 	r.eventually("pyroscope_write_queue_profiles", 0)
-	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "profiles stay in the queue on disk") }, 60*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(r.log.String(), "profiles stay in the queue on disk") },
+		60*time.Second, time.Millisecond)
 	s.set(nil)
 	require.NoError(t, r.Update(args))
 	require.Equal(t, numbers(0, 5), s.receiveAll(t, 5))
@@ -389,7 +392,8 @@ func TestQueueAppendIsDurable(t *testing.T) {
 }
 
 func FuzzDecodeIngest(f *testing.F) {
-	data, err := encodeItem(&item{ingest: &ingestRequest{path: "/ingest", query: "a=b", contentType: []string{"x", "y"}, body: []byte("body")}})
+	data, err := encodeItem(&item{ingest: &ingestRequest{path: "/ingest", query: "a=b", contentType: []string{"x", "y"},
+		body: []byte("body")}})
 	require.NoError(f, err)
 	f.Add(data[1:])
 	f.Fuzz(func(t *testing.T, data []byte) {

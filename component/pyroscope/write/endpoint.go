@@ -20,7 +20,7 @@ type tuning struct {
 	retryDisk              time.Duration // between two attempts to use a disk that failed
 	logEvery               time.Duration // between two lines of one kind
 	growthWindow           time.Duration // in which the least that waits is compared with the window before
-	grace                  time.Duration // for profiles that come when we are told to stop
+	grace                  time.Duration // for profiles that come when the component stops
 	flush                  time.Duration // for what waits then
 }
 
@@ -39,8 +39,8 @@ func defaultTuning() tuning {
 	}
 }
 
-// endpoint delivers profiles to one URL, from a queue of its own by goroutines of
-// its own, so that it never holds up others.
+// endpoint delivers profiles to one URL. It has a queue and goroutines of its own, so
+// that it never holds up other endpoints.
 type endpoint struct {
 	name    string // its URL without password, as in metrics, logs and health
 	tuning  tuning
@@ -99,7 +99,7 @@ func endpointName(o *EndpointOptions) string {
 	return u.Redacted()
 }
 
-// uses reports whether the endpoint already works by these settings.
+// uses reports whether the endpoint already has these settings.
 func (e *endpoint) uses(by settings) bool { return reflect.DeepEqual(e.client.Load().settings, by) }
 
 // fits reports whether the endpoint can go on with such settings: its profiles are
@@ -109,8 +109,8 @@ func (e *endpoint) fits(by settings) bool {
 	return c.opts.URL == by.opts.URL && c.key == by.key && (c.queue == nil) == (by.queue == nil)
 }
 
-// configure puts c in force for every attempt that begins from now on, retries
-// of profiles that wait included.
+// configure uses c for every attempt that begins from now on, including retries of
+// profiles that wait.
 func (e *endpoint) configure(c *client) {
 	old := e.client.Swap(c)
 	e.pauseUntil.Store(0)
@@ -131,8 +131,8 @@ func (e *endpoint) enqueue(it *item) bool {
 	return ok
 }
 
-// lookAtGrowth says once that the queue on disk grows although the endpoint is well.
-// A queue in memory soon drops what is too much, and says so.
+// lookAtGrowth warns once that the queue on disk grows although the endpoint is well.
+// A queue in memory soon drops profiles, and warns about that.
 func (e *endpoint) lookAtGrowth(arrived bool) {
 	c := e.client.Load()
 	if c.queue == nil {
@@ -153,7 +153,7 @@ func (e *endpoint) advice() string {
 	return e.growth.warning(c.queue.MaxInFlight)
 }
 
-// next takes the oldest profile out of the queue, nil if there is none.
+// next takes the oldest profile out of the queue; it returns nil if the queue is empty.
 func (e *endpoint) next(extra bool) *item {
 	it, lost := e.queue.pop(extra)
 	e.lose(lost...)
@@ -172,9 +172,9 @@ func (e *endpoint) start() {
 	}
 }
 
-// stop takes no more profiles, sends what waits for at most flush, and drops the
-// rest unless the queue keeps it. It returns when all is quiet, also if start was
-// never called.
+// stop takes no more profiles, sends those that wait for at most flush, and drops the
+// rest unless the queue keeps it. It returns when all goroutines have ended. It may be
+// called without start.
 func (e *endpoint) stop(flush time.Duration) {
 	e.queue.close()
 	close(e.draining)
@@ -226,7 +226,7 @@ func (e *endpoint) drop(it *item, why string, err error) {
 	e.count(loss{why: why, profiles: 1, bytes: it.size}, err)
 }
 
-// keep leaves a profile that was not sent to the next start, if the queue can.
+// keep leaves a profile that was not sent to the next run, if the queue can.
 func (e *endpoint) keep(it *item, err error) {
 	if e.queue.giveBack(it) {
 		e.kept.Add(1)
@@ -250,7 +250,7 @@ func (e *endpoint) count(l loss, err error) {
 	e.journal.warn(l.why, l.profiles, l.bytes, err)
 }
 
-// fellBack counts a profile that waits in memory, for the disk cannot take it.
+// fellBack counts a profile that waits in memory because the disk cannot take it.
 func (e *endpoint) fellBack(it *item, err error) {
 	e.metrics.inMemory.Inc()
 	e.journal.warn("the queue on disk cannot be used, profiles wait in memory", 1, it.size, err)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// growths is how many windows in a row a queue grows before somebody is told.
+// growths is how many windows in a row a queue grows before it is reported.
 const growths = 3
 
 // growth finds out whether a queue grows although its endpoint takes all that it
@@ -20,9 +20,9 @@ type growth struct {
 	begun    time.Time // of this window; zero: with the next look
 	least    int       // that waited in this window
 	arrivals int       // in this window
-	before   int       // least of the window before; -1: there is none
+	before   int       // least of the window before; -1 in the first window
 	rises    int       // windows in a row that were above those before them
-	told     bool
+	reported bool
 	growing  bool
 }
 
@@ -36,18 +36,18 @@ func (g *growth) failed() {
 	g.growing = false
 }
 
-// reset begins anew, with other settings.
+// reset starts again, with other settings.
 func (g *growth) reset() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.restart()
-	g.told, g.growing = false, false
+	g.reported, g.growing = false, false
 }
 
 func (g *growth) restart() { g.begun, g.before, g.rises = time.Time{}, -1, 0 }
 
-// look notes how many profiles wait, after one more has arrived or come in. It
-// reports true once: when it is to be told that the queue grows.
+// look notes how many profiles wait, after one more has arrived or come in. It returns
+// true once: when it should be reported that the queue grows.
 func (g *growth) look(now time.Time, waiting int, arrived bool, inFlight int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,8 +73,8 @@ func (g *growth) look(now time.Time, waiting int, arrived bool, inFlight int) bo
 	if g.rises < growths || g.least < 10*inFlight {
 		return false
 	}
-	first := !g.told
-	g.told, g.growing = true, true
+	first := !g.reported
+	g.reported, g.growing = true, true
 	return first
 }
 
@@ -92,7 +92,9 @@ func (g *growth) warning(inFlight int) string {
 func growthText(inFlight int) string {
 	const grows = "the queue grows although the endpoint takes what it is sent: "
 	if inFlight >= mostInFlight {
-		return grows + fmt.Sprintf("max_in_flight is %d, the most there can be, so fewer profiles have to come (a longer collect_interval, fewer targets)", inFlight)
+		return grows + fmt.Sprintf("max_in_flight is %d, the most there can be, so fewer profiles have to come"+
+			" (a longer collect_interval, fewer targets)", inFlight)
 	}
-	return grows + fmt.Sprintf("profiles come faster than max_in_flight = %d of the queue block lets them go; raise it, up to %d", inFlight, mostInFlight)
+	return grows + fmt.Sprintf("profiles come faster than max_in_flight = %d of the queue block lets them go;"+
+		" raise it, up to %d", inFlight, mostInFlight)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // TestGrowth plays an hour of looks, one a second, and says after how many seconds
-// somebody is told.
+// it is reported.
 func TestGrowth(t *testing.T) {
 	const window = 30 // seconds
 	tests := map[string]struct {
@@ -18,31 +18,35 @@ func TestGrowth(t *testing.T) {
 		waiting  func(second int) int
 		failed   func(second int) bool
 		silent   bool // nothing arrives
-		told     int  // -1: never
+		reported int  // -1: never
 	}{
-		"keeps up": {inFlight: 1, waiting: func(s int) int { return s % 15 * 10 }, told: -1},
-		"grows":    {inFlight: 1, waiting: func(s int) int { return s }, told: 4*window + 3},
-		"grows a little below what is worth a word": {inFlight: 16, waiting: func(s int) int { return min(s, 150) }, told: -1},
-		"catches up after an outage":                {inFlight: 1, waiting: func(s int) int { return max(0, 10_000-3*s) }, told: -1},
-		"grows for an endpoint that fails":          {inFlight: 1, waiting: func(s int) int { return s }, failed: func(s int) bool { return s%20 == 0 }, told: -1},
-		"grows for an endpoint that hangs":          {inFlight: 1, waiting: func(s int) int { return s }, silent: true, told: -1},
+		"keeps up": {inFlight: 1, waiting: func(s int) int { return s % 15 * 10 }, reported: -1},
+		"grows":    {inFlight: 1, waiting: func(s int) int { return s }, reported: 4*window + 3},
+		"grows a little below what is worth a word": {inFlight: 16,
+			waiting: func(s int) int { return min(s, 150) }, reported: -1},
+		"catches up after an outage": {inFlight: 1,
+			waiting: func(s int) int { return max(0, 10_000-3*s) }, reported: -1},
+		"grows for an endpoint that fails": {inFlight: 1, waiting: func(s int) int { return s },
+			failed: func(s int) bool { return s%20 == 0 }, reported: -1},
+		"grows for an endpoint that hangs": {inFlight: 1, waiting: func(s int) int { return s },
+			silent: true, reported: -1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := newGrowth(window * time.Second)
-			told := -1
+			reported := -1
 			for second := range 3600 {
 				if test.failed != nil && test.failed(second) {
 					g.failed()
 				}
 				if g.look(time.Unix(int64(second), 0), test.waiting(second), !test.silent, test.inFlight) {
-					require.Equal(t, -1, told, "told twice")
-					told = second
+					require.Equal(t, -1, reported, "reported twice")
+					reported = second
 				}
 			}
-			require.Equal(t, test.told, told)
-			require.Equal(t, told >= 0, g.warning(test.inFlight) != "")
-			if told >= 0 {
+			require.Equal(t, test.reported, reported)
+			require.Equal(t, reported >= 0, g.warning(test.inFlight) != "")
+			if reported >= 0 {
 				g.look(time.Unix(3601, 0), 0, true, test.inFlight)
 				require.Empty(t, g.warning(test.inFlight), "it has caught up")
 			}

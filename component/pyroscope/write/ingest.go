@@ -75,7 +75,8 @@ func (c *client) postIngest(ctx context.Context, r *ingestRequest) error {
 		return fmt.Errorf("ingest: %w", err)
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxResponse)) // to the end, so that the connection can be used again
+	// to the end, so that the connection can be used again
+	text, err := io.ReadAll(io.LimitReader(answer.Body, MaxResponse))
 	switch {
 	case answer.StatusCode < 200 || answer.StatusCode > 299:
 		return &ingestError{status: answer.Status, text: string(bytes.TrimSpace(text))}

@@ -29,7 +29,9 @@ func TestAppendIngest(t *testing.T) {
 	args.ExternalLabels = map[string]string{"zone": "external"}
 	args.Endpoints[0].Headers = map[string]string{"X-Scope-OrgID": "tenant"}
 	r := newRig(t, args, testTuning()).run()
-	require.NoError(t, r.receiver.Appender().AppendIngest(context.Background(), incoming(t, "/ingest?name=old%7Ba%3Db%7D&from=1&until=2&spyName=x", "body")))
+	require.NoError(t,
+		r.receiver.Appender().AppendIngest(context.Background(),
+			incoming(t, "/ingest?name=old%7Ba%3Db%7D&from=1&until=2&spyName=x", "body")))
 
 	got := s.receive(t)
 	require.Equal(t, "body", got.profile)
@@ -48,7 +50,8 @@ func TestAppendIngest(t *testing.T) {
 
 // Answers of the older API mean the same as those of the newer one.
 func TestIngestRetries(t *testing.T) {
-	for status, retried := range map[int]bool{400: false, 401: false, 422: false, 408: true, 429: true, 500: true, 503: true} {
+	for status, retried := range map[int]bool{400: false, 401: false, 422: false, 408: true, 429: true,
+		500: true, 503: true} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			t.Parallel()
 			s := newServer(t)
@@ -78,7 +81,9 @@ func TestInvalidIngestIsRefused(t *testing.T) {
 	require.EqualError(t, r.receiver.Appender().AppendIngest(context.Background(), profile), "profile without a URL")
 	profile = incoming(t, "/ingest", "body")
 	profile.Labels = labels.EmptyLabels()
-	require.EqualError(t, r.receiver.Appender().AppendIngest(context.Background(), profile), "invalid labels in profile: no labels")
+	require.EqualError(t, r.receiver.Appender().AppendIngest(context.Background(), profile),
+		"invalid labels in profile: no labels")
 	r.stop()
-	require.EqualError(t, r.receiver.Appender().AppendIngest(context.Background(), profile), "pyroscope.write.test has exited")
+	require.EqualError(t, r.receiver.Appender().AppendIngest(context.Background(), profile),
+		"pyroscope.write.test has exited")
 }

@@ -20,7 +20,7 @@ type journal struct {
 	closed bool
 }
 
-// events are those of one kind that are not logged yet.
+// events are the events of one kind that are not logged yet.
 type events struct {
 	timer    *time.Timer
 	profiles int
@@ -32,7 +32,7 @@ func newJournal(logger log.Logger, every time.Duration) *journal {
 	return &journal{logger: logger, every: every, kinds: map[string]*events{}}
 }
 
-// warn notes an event of the kind, about so many profiles of so many bytes.
+// warn notes an event of the kind, and how many profiles and bytes it is about.
 func (j *journal) warn(kind string, profiles, bytes int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -52,8 +52,7 @@ func (j *journal) warn(kind string, profiles, bytes int, err error) {
 	}
 }
 
-// tick logs what has come in since the last line, and goes on if that is
-// anything.
+// tick logs the events since the last line. It ends the series if there are none.
 func (j *journal) tick(kind string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -26,7 +26,8 @@ func pushLabels(of labels.Labels, external map[string]string) ([]*typesv1.LabelP
 
 // mergeLabels returns the labels of a series that are wanted, with external over
 // them, sorted by name. A label with an empty value is the same as none.
-func mergeLabels(of labels.Labels, external map[string]string, wanted func(name string) bool) ([]*typesv1.LabelPair, error) {
+func mergeLabels(of labels.Labels, external map[string]string,
+	wanted func(name string) bool) ([]*typesv1.LabelPair, error) {
 	var pairs []*typesv1.LabelPair
 	add := func(name, value string) {
 		if value != "" {

@@ -13,7 +13,8 @@ type memoryQueue struct {
 }
 
 func newMemoryQueue(maxBytes, maxItems int, report func(profiles, bytes int)) *memoryQueue {
-	return &memoryQueue{token: newToken(), items: ring{maxBytes: maxBytes, maxItems: maxItems}, meter: meter{report: report}}
+	return &memoryQueue{token: newToken(), items: ring{maxBytes: maxBytes, maxItems: maxItems},
+		meter: meter{report: report}}
 }
 
 func (q *memoryQueue) start(func(func())) {}
@@ -83,7 +84,7 @@ type ring struct {
 	bytes int
 }
 
-// push adds it. What had to make room is lost.
+// push adds an item. Older ones that had to make room are returned as lost.
 func (r *ring) push(it *item) (lost []loss) {
 	r.items = append(r.items, it)
 	r.bytes += it.size
@@ -96,7 +97,7 @@ func (r *ring) push(it *item) (lost []loss) {
 
 func (r *ring) len() int { return len(r.items) - r.head }
 
-// first returns the oldest item, nil if there is none.
+// first returns the oldest item, or nil if the ring is empty.
 func (r *ring) first() *item {
 	if r.len() == 0 {
 		return nil
@@ -104,7 +105,7 @@ func (r *ring) first() *item {
 	return r.items[r.head]
 }
 
-// pop removes the oldest item and returns it, nil if there is none.
+// pop removes the oldest item and returns it, or nil if the ring is empty.
 func (r *ring) pop() *item {
 	it := r.first()
 	if it == nil {

@@ -20,10 +20,12 @@ type metrics struct {
 // newMetrics returns the metrics, registered with register unless that is nil.
 func newMetrics(register prometheus.Registerer) *metrics {
 	counter := func(name, help string) *prometheus.CounterVec {
-		return component.Registered(register, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"endpoint"}))
+		return component.Registered(register,
+			prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"endpoint"}))
 	}
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return component.Registered(register, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"endpoint"}))
+		return component.Registered(register,
+			prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"endpoint"}))
 	}
 	return &metrics{
 		sentBytes:       counter("pyroscope_write_sent_bytes_total", "Bytes of profiles that endpoints have taken."),
@@ -34,14 +36,16 @@ func newMetrics(register prometheus.Registerer) *metrics {
 		queueBytes:      gauge("pyroscope_write_queue_bytes", "Bytes of profiles that wait to be pushed."),
 		queueProfiles:   gauge("pyroscope_write_queue_profiles", "Profiles that wait to be pushed."),
 		diskErrors:      counter("pyroscope_write_queue_disk_errors_total", "Failed uses of the queue on disk."),
-		inMemory:        counter("pyroscope_write_queue_memory_profiles_total", "Profiles that had to wait in memory because the queue on disk could not take them."),
+		inMemory: counter("pyroscope_write_queue_memory_profiles_total",
+			"Profiles that had to wait in memory because the queue on disk could not take them."),
 		dropReasons: component.Registered(register, prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pyroscope_write_drop_reasons_total",
 			Help: "The profiles of pyroscope_write_dropped_profiles_total by reason.",
 		}, []string{"endpoint", "reason"})),
 		latency: component.Registered(register, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "pyroscope_write_latency",
-			Help: "Time of pushes in seconds: push_downstream is one attempt, push_endpoint the whole delivery of a profile from its arrival.",
+			Help: "Time of pushes in seconds: push_downstream is one attempt, push_endpoint the whole delivery of a profile " +
+				"from its arrival.",
 		}, []string{"endpoint", "type"})),
 	}
 }

@@ -18,18 +18,18 @@ type item struct {
 }
 
 // queue holds the profiles that wait for one endpoint, the oldest first. It is
-// bounded: a new profile pushes the oldest out, since the newest are what people
-// look at. Queues are safe for concurrent use.
+// bounded: a new profile pushes the oldest out, since people look at the newest. Queues are safe for concurrent use.
 type queue interface {
-	// start lets the queue use the disk. It does not block; run runs what does.
+	// start lets the queue use the disk. It does not block; run runs the part that
+	// blocks.
 	start(run func(func()))
 
-	// push adds it. What had to make room is lost; it itself if it is bigger than
-	// the whole queue. It reports false, and does not take it, if the queue is
-	// closed.
+	// push adds an item. Items that had to make room are lost; so is the item itself
+	// if it is bigger than the whole queue. If the queue is closed it reports false and
+	// does not take the item.
 	push(it *item) (lost []loss, ok bool)
 
-	// pop hands out the oldest item, nil if there is none at the moment. extra
+	// pop hands out the oldest item, or nil if no item can be handed out now. extra
 	// allows one more than the configured number to be under way.
 	pop(extra bool) (it *item, lost []loss)
 
@@ -43,11 +43,11 @@ type queue interface {
 	// ready holds a token while there is something to pop.
 	ready() <-chan struct{}
 
-	// close refuses further items. Those that are in stay.
+	// close refuses further items and keeps those in the queue.
 	close()
 
-	// release ends the use of the queue. What is lost with it is returned; what is
-	// kept for the next start is counted.
+	// release ends the use of the queue. It returns the items that are lost with it,
+	// and how many are kept for the next start.
 	release() (lost []loss, kept int)
 
 	// keeps reports whether items survive the end of the process.
@@ -64,13 +64,13 @@ type usage struct {
 	trouble         string // what is wrong with the disk, or ""
 }
 
-// loss tells of profiles that are given up.
+// loss describes profiles that are given up.
 type loss struct {
 	why             string // one of the texts below
 	profiles, bytes int
 }
 
-// Why profiles are lost, as the log tells.
+// Why profiles are lost, in the words of the log.
 const (
 	lostToRoom    = "dropped profiles, the queue is full"
 	lostToTooBig  = "dropped profiles, too big"
@@ -89,13 +89,13 @@ func (l loss) reason() string {
 	}[l.why]
 }
 
-// token is the channel behind ready.
+// token is the channel that ready returns.
 type token chan struct{}
 
 func newToken() token { return make(token, 1) }
 
-// put puts the token in. A reader that takes it takes an item, and the queue puts
-// it back if more are left.
+// put puts the token in. A reader that takes the token takes an item, and the queue
+// puts the token back if more are left.
 func (t token) put() {
 	select {
 	case t <- struct{}{}:

@@ -10,11 +10,12 @@ import (
 
 	pushv1 "github.com/grafana/pyroscope/api/gen/proto/go/push/v1"
 	"github.com/headwater/headwater/component/pyroscope"
+	"github.com/headwater/headwater/component/pyroscope/limits"
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// receiver is the way into a component. It stays the same over updates, so that
-// those who hold it need not be told.
+// receiver is the way into a component. It stays the same over updates, so
+// that components that hold it can keep it.
 type receiver struct {
 	componentID string
 	routes      atomic.Pointer[routes] // nil: the component has ended
@@ -44,12 +45,12 @@ func (r *receiver) Appender() pyroscope.Appender { return r }
 
 // Append implements pyroscope.Appender: it puts the profiles into the queue of
 // every endpoint and never blocks, whatever ctx says. An error means that they
-// were not queued; what becomes of them after that is told by metrics, log and
-// health.
+// were not queued; metrics, log and health say what becomes of them after
+// that.
 //
-// A profile beyond Pyroscope's limits is split. Each is pushed by a request of its own. Pyroscope stores the good ones
-// of a batch even when it refuses the batch, and would get them twice by a
-// retry.
+// A profile beyond Pyroscope's limits is split. Each part is pushed by a request of its
+// own: Pyroscope stores the good ones of a batch even when it refuses the batch, and
+// would get them twice by a retry.
 func (r *receiver) Append(_ context.Context, of labels.Labels, samples []*pyroscope.RawSample) error {
 	to := r.routes.Load()
 	if to == nil {
@@ -62,10 +63,7 @@ func (r *receiver) Append(_ context.Context, of labels.Labels, samples []*pyrosc
 	now := time.Now()
 	var errs []error
 	for _, sample := range samples {
-		parts, err := [][]byte{sample.RawProfile}, error(nil)
-		if !sample.WithinLimits {
-			parts, err = serverLimits.split(sample.RawProfile, now)
-		}
+		parts, err := limits.Server().Split(sample.RawProfile, now)
 		if err != nil {
 			to.refuse(loss{why: lostToTooBig, profiles: 1, bytes: len(sample.RawProfile)}, err)
 			errs = append(errs, err)
@@ -105,7 +103,7 @@ func (r *receiver) AppendIngest(_ context.Context, profile *pyroscope.IncomingPr
 	return to.enqueue(&item{size: len(profile.RawBody), taken: time.Now(), ingest: request})
 }
 
-// enqueue hands it to all endpoints.
+// enqueue hands an item to all endpoints.
 func (to *routes) enqueue(it *item) error {
 	var errs []error
 	for _, e := range to.endpoints {

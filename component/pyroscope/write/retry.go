@@ -3,9 +3,11 @@ package write
 import (
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
@@ -35,10 +37,12 @@ const (
 // judge reads the error of a push. response is the HTTP response it came with,
 // empty if there was none.
 //
-// The codes are those that Grafana Agent retries, except where HTTP says more: a
-// 4xx of a proxy, which knows no Connect codes, is final although Connect reads
-// it as internal or unknown. Pyroscope answers with the code unknown when it
-// cannot decode a profile, which no retry mends.
+// The codes are those that Grafana Agent retries, except where HTTP says more. A 4xx of
+// a proxy, which knows no Connect codes, is final although Connect reads it as internal
+// or unknown. Pyroscope answers with the code unknown when it cannot decode a profile,
+// which no retry changes. Without a whole answer the server has refused nothing: a proxy
+// that restarts resets connections, which Connect calls canceled, or ends them in the
+// middle of an answer, which Connect calls unknown.
 func judge(err error, response response, retry429 bool) verdict {
 	code := connect.CodeOf(err)
 	if response.status == http.StatusTooManyRequests || code == connect.CodeResourceExhausted && connect.IsWireError(err) {
@@ -50,7 +54,7 @@ func judge(err error, response response, retry429 bool) verdict {
 	if isFinalStatus(response.status) {
 		return blame(err, response.status)
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.DeadlineExceeded) || brokeOff(err, response) {
 		return retry
 	}
 	switch code {
@@ -59,12 +63,24 @@ func judge(err error, response response, retry429 bool) verdict {
 			return retryAFew
 		}
 		return retry
-	case connect.CodeDeadlineExceeded, connect.CodeInternal, connect.CodeUnavailable, connect.CodeDataLoss, connect.CodeAborted:
+	case connect.CodeDeadlineExceeded, connect.CodeInternal, connect.CodeUnavailable, connect.CodeDataLoss,
+		connect.CodeAborted:
 		return retry
-	case connect.CodeUnauthenticated, connect.CodePermissionDenied, connect.CodeNotFound, connect.CodeUnimplemented, connect.CodeCanceled:
+	case connect.CodeUnauthenticated, connect.CodePermissionDenied, connect.CodeNotFound, connect.CodeUnimplemented,
+		connect.CodeCanceled:
 		return denied
 	}
 	return giveUp
+}
+
+// brokeOff reports whether a push ended without a whole answer. The caller checks
+// whether our own context has ended.
+func brokeOff(err error, r response) bool {
+	if connect.IsWireError(err) {
+		return false
+	}
+	return r.status == 0 || connect.CodeOf(err) == connect.CodeCanceled || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET)
 }
 
 // isFinalStatus reports whether an HTTP status blames the request.
@@ -76,7 +92,7 @@ func isFinalStatus(status int) bool {
 	return status >= 300 && status < 500
 }
 
-// blame tells whether a final status is about the profile, or about how and where
+// blame reports whether a final status is about the profile, or about how and where
 // it is sent: a token that has expired, a path that a proxy does not know.
 func blame(err error, status int) verdict {
 	switch status {

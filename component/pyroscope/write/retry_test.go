@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,7 +32,8 @@ func TestBackoff(t *testing.T) {
 }
 
 func TestBackoffOfOddArguments(t *testing.T) {
-	for _, o := range []EndpointOptions{{}, {MaxBackoff: 1}, {MinBackoff: time.Hour, MaxBackoff: time.Second}, {MinBackoff: 1 << 62, MaxBackoff: 1<<63 - 1}} {
+	for _, o := range []EndpointOptions{{}, {MaxBackoff: 1}, {MinBackoff: time.Hour, MaxBackoff: time.Second},
+		{MinBackoff: 1 << 62, MaxBackoff: 1<<63 - 1}} {
 		b := newBackoff(&o, math.MaxInt64)
 		for range 100 {
 			wait := b.next()
@@ -62,6 +65,12 @@ func TestJudge(t *testing.T) {
 		{fmt.Errorf("push: %w", context.DeadlineExceeded), 0, retry},
 		{of(connect.CodeUnavailable), 0, retry},
 		{of(connect.CodeUnknown), 0, retry},
+		{of(connect.CodeCanceled), 0, retry}, // a connection was reset
+		{of(connect.CodeCanceled), 200, retry},
+		{wire(connect.CodeCanceled), 500, denied},
+		{of(connect.CodeResourceExhausted), 0, retry}, // HTTP/2's ENHANCE_YOUR_CALM
+		{connect.NewError(connect.CodeUnknown, io.ErrUnexpectedEOF), 200, retry},
+		{fmt.Errorf("ingest: read the answer: %w", syscall.ECONNRESET), 200, retry},
 		{of(connect.CodeUnknown), 500, retry},
 		{of(connect.CodeUnknown), 200, retryAFew},
 		{wire(connect.CodeUnknown), 500, retryAFew},
@@ -154,7 +163,8 @@ func TestJournal(t *testing.T) {
 	j.warn("dropped", 1, 1, nil)
 	j.warn("dropped", 1, 2, nil)
 	j.close()
-	require.Equal(t, []string{`level=warn msg=dropped profiles=1 bytes=1`, `level=warn msg=dropped profiles=1 bytes=2`}, lines()[3:])
+	require.Equal(t,
+		[]string{`level=warn msg=dropped profiles=1 bytes=1`, `level=warn msg=dropped profiles=1 bytes=2`}, lines()[3:])
 	j.warn("dropped", 1, 3, nil)
 	require.Len(t, lines(), 6)
 }

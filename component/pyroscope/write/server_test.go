@@ -66,7 +66,8 @@ func newServer(t *testing.T) *server {
 }
 
 // Push implements pushv1connect.PusherServiceHandler.
-func (s *server) Push(_ context.Context, r *connect.Request[pushv1.PushRequest]) (*connect.Response[pushv1.PushResponse], error) {
+func (s *server) Push(_ context.Context,
+	r *connect.Request[pushv1.PushRequest]) (*connect.Response[pushv1.PushResponse], error) {
 	s.mu.Lock()
 	s.calls++
 	call, answer := s.calls, s.answer

@@ -10,7 +10,7 @@ import (
 // unhealthy.
 const persistent = 3
 
-// status is how an endpoint does. It is safe for concurrent use.
+// status says whether pushes to an endpoint succeed. It is safe for concurrent use.
 type status struct {
 	mu       sync.Mutex
 	sent     uint64
@@ -73,5 +73,6 @@ func (s *status) problem() (string, time.Time) {
 	if s.failures < persistent {
 		return "", s.since
 	}
-	return fmt.Sprintf("%d pushes in a row failed since %s: %s", s.failures, s.since.Format(time.TimeOnly), brief(s.err)), s.since
+	return fmt.Sprintf("%d pushes in a row failed since %s: %s", s.failures, s.since.Format(time.TimeOnly), brief(s.err)),
+		s.since
 }

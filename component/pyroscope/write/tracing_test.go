@@ -10,10 +10,11 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
-// Each request is a span, whose trace the server is told.
+// Each request is a span, whose trace is in a header.
 func TestTracing(t *testing.T) {
 	for name, tracing := range map[string]Tracing{
-		"both": {true, true}, "jaeger": {JaegerPropagator: true}, "trace context": {TraceContextPropagator: true}, "neither": {},
+		"both": {true, true}, "jaeger": {JaegerPropagator: true},
+		"trace context": {TraceContextPropagator: true}, "neither": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)

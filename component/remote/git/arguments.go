@@ -51,11 +51,17 @@ func (a *Arguments) SetToDefault() {
 	*a = Arguments{Revision: "HEAD", PullFrequency: time.Minute}
 }
 
-// Validate implements river.Validator.
+// Validate implements river.Validator. It moves a password in the repository's URL to
+// BasicAuth, which is shown as a secret.
 func (a *Arguments) Validate() error {
 	switch {
 	case a.Repository == "" || strings.HasPrefix(a.Repository, "-"):
 		return component.Refuse("repository", "must be the URL or path of a repository")
+	case a.misspelt():
+		return component.Refuse("repository",
+			"must be a valid URL: write %%25 for %%, %%2F for / and %%40 for @ in its user name and password")
+	case a.hasPassword() && !a.overHTTP():
+		return component.Refuse("repository", "must begin with http:// or https:// for a password in it; use ssh_key for SSH")
 	case a.Path == "":
 		return component.Refuse("path", "must be the path of a file in the repository")
 	case a.Revision == "" || strings.HasPrefix(a.Revision, "-"):
@@ -69,7 +75,40 @@ func (a *Arguments) Validate() error {
 	case a.SSHKey != nil && (a.SSHKey.Key == "") == (a.SSHKey.KeyFile == ""):
 		return component.Refuse("repository", "needs either key or key_file in the ssh_key block")
 	}
+	a.separateCredentials()
 	return nil
+}
+
+// misspelt reports whether the repository looks like a URL but cannot be parsed as
+// one, so that it is not known where a password in it ends.
+func (a *Arguments) misspelt() bool {
+	_, err := url.Parse(a.Repository)
+	return err != nil && strings.Contains(a.Repository, "://")
+}
+
+func (a *Arguments) hasPassword() bool {
+	u, err := url.Parse(a.Repository)
+	if err != nil || u.User == nil {
+		return false
+	}
+	_, ok := u.User.Password()
+	return ok
+}
+
+// separateCredentials moves a user name and password from an HTTP URL to BasicAuth,
+// unless there is one: URLs are shown in errors, in the web interface, and to all users
+// of this host as arguments of git.
+func (a *Arguments) separateCredentials() {
+	u, err := url.Parse(a.Repository)
+	if err != nil || u.User == nil || !a.overHTTP() {
+		return
+	}
+	if a.BasicAuth == nil {
+		password, _ := u.User.Password()
+		a.BasicAuth = &BasicAuth{Username: u.User.Username(), Password: rivertypes.Secret(password)}
+	}
+	u.User = nil
+	a.Repository = u.String()
 }
 
 func (a *Arguments) overHTTP() bool {

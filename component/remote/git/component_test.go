@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"github.com/go-kit/log"
+	"github.com/grafana/river/encoding/riverjson"
 	"github.com/grafana/river/parser"
 	"github.com/grafana/river/vm"
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/integration/need"
 )
 
 // origin is a repository to read from.
@@ -28,9 +30,7 @@ type origin struct {
 
 func newOrigin(t *testing.T) *origin {
 	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("git is not installed")
-	}
+	need.Tools(t, "git")
 	o := &origin{t: t, dir: filepath.Join(t.TempDir(), "origin")}
 	o.git("init", "--quiet", "--initial-branch=main", o.dir)
 	return o
@@ -125,7 +125,8 @@ func TestUpdates(t *testing.T) {
 	o.git("-C", o.dir, "commit", "--quiet", "-m", "gone")
 	require.Eventually(t, func() bool {
 		health := r.CurrentHealth()
-		return health.Health == component.HealthTypeUnhealthy && strings.Contains(health.Message, "has no file modules/m.river")
+		return health.Health == component.HealthTypeUnhealthy &&
+			strings.Contains(health.Message, "has no file modules/m.river")
 	}, time.Minute, 10*time.Millisecond)
 	o.commit("modules/m.river", "back")
 	waitFor(t, r.content, "back")
@@ -164,12 +165,12 @@ func TestRefuses(t *testing.T) {
 	o := newOrigin(t)
 	o.commit("modules/m.river", "first")
 	for want, change := range map[string]func(*Arguments){
-		"has no revision nowhere":           func(a *Arguments) { a.Revision = "nowhere" },
-		"has no file nowhere at HEAD":       func(a *Arguments) { a.Path = "nowhere" },
-		"modules in " + o.dir + " is no":    func(a *Arguments) { a.Path = "modules" },
-		"has no file etc/passwd at HEAD":    func(a *Arguments) { a.Path = "../../etc/passwd" },
-		"transport 'ext' not allowed":       func(a *Arguments) { a.Repository = "ext::touch x" },
-		"fetching http://u:xxxxx@127.0.0.1": func(a *Arguments) { a.Repository = "http://u:s3cret@127.0.0.1:1/r" },
+		"has no revision nowhere":        func(a *Arguments) { a.Revision = "nowhere" },
+		"has no file nowhere at HEAD":    func(a *Arguments) { a.Path = "nowhere" },
+		"modules in " + o.dir + " is no": func(a *Arguments) { a.Path = "modules" },
+		"has no file etc/passwd at HEAD": func(a *Arguments) { a.Path = "../../etc/passwd" },
+		"transport 'ext' not allowed":    func(a *Arguments) { a.Repository = "ext::touch x" },
+		"fetching http://127.0.0.1:1/r":  func(a *Arguments) { a.Repository = "http://u:s3cret@127.0.0.1:1/r" },
 	} {
 		_, err := build(t, t.TempDir(), with(o, change))
 		require.ErrorContains(t, err, want)
@@ -186,10 +187,18 @@ func TestBasicAuth(t *testing.T) {
 	o.commit("modules/m.river", "over HTTP")
 	backend := filepath.Join(o.git("--exec-path"), "git-http-backend")
 	if _, err := os.Stat(backend); err != nil {
-		t.Skip("git's HTTP server is not installed")
+		need.Missing(t, "git's HTTP server is missing: %v", err)
 	}
-	handler := &cgi.Handler{Path: backend, Env: []string{"GIT_PROJECT_ROOT=" + filepath.Dir(o.dir), "GIT_HTTP_EXPORT_ALL=1"}}
+	handler := &cgi.Handler{Path: backend,
+		Env: []string{"GIT_PROJECT_ROOT=" + filepath.Dir(o.dir), "GIT_HTTP_EXPORT_ALL=1"}}
+	requests := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests++
+		for _, line := range commandLines(t) {
+			if strings.Contains(line, "s3cret") {
+				t.Errorf("every user of this host sees the password: %s", line)
+			}
+		}
 		if user, password, _ := r.BasicAuth(); user != "me" || password != "s3cret" {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
@@ -211,6 +220,30 @@ func TestBasicAuth(t *testing.T) {
 	require.Equal(t, "over HTTP", <-r.content)
 	_, err = build(t, t.TempDir(), over("wrong"))
 	require.ErrorContains(t, err, "fetching "+server.URL)
+
+	inURL := strings.Replace(server.URL, "://", "://me:s3cret@", 1)
+	r, err = build(t, t.TempDir(), with(o, func(a *Arguments) { a.Repository = inURL + "/origin/.git" }))
+	require.NoError(t, err)
+	require.Equal(t, "over HTTP", <-r.content)
+	_, err = build(t, t.TempDir(), with(o, func(a *Arguments) { a.Repository = inURL + "/nowhere/.git" }))
+	require.ErrorContains(t, err, "fetching "+server.URL+"/nowhere/.git: ")
+	require.NotContains(t, err.Error(), "s3cret")
+	require.Greater(t, requests, 4)
+}
+
+// commandLines returns the command lines of git and what it started.
+func commandLines(t *testing.T) (lines []string) {
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, path := range all {
+		if line, err := os.ReadFile(path); err == nil && strings.Contains(string(line), "git") {
+			lines = append(lines, strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
+	if len(lines) == 0 {
+		t.Error("no git runs while it asks for a repository")
+	}
+	return lines
 }
 
 func TestSSHEnvironment(t *testing.T) {
@@ -240,14 +273,21 @@ func TestSSHEnvironment(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	for text, want := range map[string]string{
-		`repository = "r"` + "\n" + `path = "p"`:                                                                  "",
-		`repository = "-x"` + "\n" + `path = "p"`:                                                                 "repository must be the URL or path of a repository",
-		`repository = "r"` + "\n" + `path = ""`:                                                                   "path must be the path of a file in the repository",
-		`repository = "r"` + "\n" + `path = "p"` + "\n" + `revision = "-f"`:                                       "revision must be a tag, a branch or a commit",
-		`repository = "r"` + "\n" + `path = "p"` + "\n" + `ssh_key { username = "git" }`:                          "repository needs either key or key_file in the ssh_key block",
-		`repository = "r"` + "\n" + `path = "p"` + "\n" + "basic_auth {\n username = \"a\"\n password = \"b\"\n}": "repository must begin with http:// or https:// for basic_auth",
+	for _, test := range [][2]string{
+		{`repository = "r"` + "\n" + `path = "p"`, ""},
+		{`repository = "-x"` + "\n" + `path = "p"`, "repository must be the URL or path of a repository"},
+		{`repository = "https://u:100%@h/r"` + "\n" + `path = "p"`,
+			"repository must be a valid URL: write %25 for %, %2F for / and %40 for @ in its user name and password"},
+		{`repository = "ssh://u:p@h/r"` + "\n" + `path = "p"`,
+			"repository must begin with http:// or https:// for a password in it; use ssh_key for SSH"},
+		{`repository = "r"` + "\n" + `path = ""`, "path must be the path of a file in the repository"},
+		{`repository = "r"` + "\n" + `path = "p"` + "\n" + `revision = "-f"`, "revision must be a tag, a branch or a commit"},
+		{`repository = "r"` + "\n" + `path = "p"` + "\n" + `ssh_key { username = "git" }`,
+			"repository needs either key or key_file in the ssh_key block"},
+		{`repository = "r"` + "\n" + `path = "p"` + "\n" + "basic_auth {\n username = \"a\"\n password = \"b\"\n}",
+			"repository must begin with http:// or https:// for basic_auth"},
 	} {
+		text, want := test[0], test[1]
 		file, err := parser.ParseFile("c.river", []byte(text))
 		require.NoError(t, err)
 		var arguments Arguments
@@ -260,4 +300,18 @@ func TestArguments(t *testing.T) {
 			require.EqualError(t, err, want)
 		}
 	}
+}
+
+// A password in the URL is shown in no place that shows arguments.
+func TestPasswordIsASecret(t *testing.T) {
+	file, err := parser.ParseFile("c.river", []byte(`repository = "https://me:p%40ss@h/r"`+"\n"+`path = "p"`))
+	require.NoError(t, err)
+	var arguments Arguments
+	require.NoError(t, vm.New(file).Evaluate(nil, &arguments))
+	shown, err := riverjson.MarshalBody(arguments)
+	require.NoError(t, err)
+	require.NotContains(t, string(shown), "ss@")
+	require.NotContains(t, string(shown), "p%40")
+	require.Contains(t, string(shown), `"https://h/r"`)
+	require.EqualValues(t, "p@ss", arguments.BasicAuth.Password)
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
 	"path"
@@ -26,13 +25,14 @@ const maxFile = 16 << 20
 
 // repository is a bare copy of a repository on disk.
 type repository struct {
-	arguments Arguments
+	arguments Arguments // Repository without credentials
 	dir       string
 }
 
 // newRepository returns the copy of the repository that arguments name, in a
 // folder of its own below dataPath. Nothing is run or written yet.
 func newRepository(dataPath string, arguments Arguments) *repository {
+	arguments.separateCredentials()
 	name := sha256.Sum256([]byte(arguments.Repository))
 	return &repository{arguments: arguments, dir: filepath.Join(dataPath, fmt.Sprintf("%x.git", name[:8]))}
 }
@@ -50,7 +50,7 @@ func (r *repository) fetch(ctx context.Context) error {
 	_, err := r.git(ctx, "fetch", "--quiet", "--force", "--prune", "--no-tags", "--", r.arguments.Repository,
 		"+HEAD:refs/remotes/origin/HEAD", "+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*")
 	if err != nil {
-		return fmt.Errorf("fetching %s: %w", r.name(), err)
+		return fmt.Errorf("fetching %s: %w", r.arguments.Repository, err)
 	}
 	return nil
 }
@@ -63,15 +63,15 @@ func (r *repository) read(ctx context.Context) (content, commit string, err erro
 	file := strings.TrimPrefix(path.Clean("/"+r.arguments.Path), "/")
 	size, err := r.git(ctx, "--git-dir", r.dir, "cat-file", "-s", commit+":"+file)
 	if err != nil {
-		return "", "", fmt.Errorf("%s has no file %s at %s: %w", r.name(), file, r.arguments.Revision, err)
+		return "", "", fmt.Errorf("%s has no file %s at %s: %w", r.arguments.Repository, file, r.arguments.Revision, err)
 	}
 	var bytes int64
 	if _, err := fmt.Sscan(size, &bytes); err != nil || bytes > maxFile {
-		return "", "", fmt.Errorf("%s in %s is larger than %d MiB", file, r.name(), maxFile>>20)
+		return "", "", fmt.Errorf("%s in %s is larger than %d MiB", file, r.arguments.Repository, maxFile>>20)
 	}
 	content, err = r.git(ctx, "--git-dir", r.dir, "cat-file", "blob", commit+":"+file)
 	if err != nil {
-		return "", "", fmt.Errorf("%s in %s is no file: %w", file, r.name(), err)
+		return "", "", fmt.Errorf("%s in %s is no file: %w", file, r.arguments.Repository, err)
 	}
 	return content, commit, nil
 }
@@ -79,8 +79,10 @@ func (r *repository) read(ctx context.Context) (content, commit string, err erro
 // resolve returns the commit that the revision means: a tag of that name, else a
 // branch of the repository, else what git makes of it.
 func (r *repository) resolve(ctx context.Context) (string, error) {
-	for _, name := range []string{"refs/tags/" + r.arguments.Revision, "refs/remotes/origin/" + r.arguments.Revision, r.arguments.Revision} {
-		commit, err := r.git(ctx, "--git-dir", r.dir, "rev-parse", "--quiet", "--verify", "--end-of-options", name+"^{commit}")
+	for _, name := range []string{"refs/tags/" + r.arguments.Revision, "refs/remotes/origin/" + r.arguments.Revision,
+		r.arguments.Revision} {
+		commit, err := r.git(ctx, "--git-dir", r.dir, "rev-parse", "--quiet", "--verify", "--end-of-options",
+			name+"^{commit}")
 		if err == nil {
 			return strings.TrimSpace(commit), nil
 		}
@@ -88,22 +90,15 @@ func (r *repository) resolve(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("%s has no revision %s", r.name(), r.arguments.Revision)
-}
-
-// name returns the repository's address without a password that may be in it.
-func (r *repository) name() string {
-	if u, err := url.Parse(r.arguments.Repository); err == nil && u.User != nil {
-		return u.Redacted()
-	}
-	return r.arguments.Repository
+	return "", fmt.Errorf("%s has no revision %s", r.arguments.Repository, r.arguments.Revision)
 }
 
 // missingProgram says that git is not installed.
 type missingProgram struct{ err error }
 
 func (e *missingProgram) Error() string {
-	return "the git program is needed to read a repository, and cannot be run: " + e.err.Error() + "; install it (Debian: apt-get install git)"
+	return "the git program is needed to read a repository, and cannot be run: " + e.err.Error() +
+		"; install it (Debian: apt-get install git)"
 }
 
 // git runs git and returns what it prints. Errors hold the last thing that it
@@ -143,7 +138,7 @@ func (r *repository) git(ctx context.Context, arguments ...string) (string, erro
 		case ctx.Err() == context.DeadlineExceeded:
 			err = fmt.Errorf("git did not end within %s", commandTimeout)
 		case complaint.Len() > 0:
-			err = errors.New(r.withoutSecrets(lastLine(complaint.String())))
+			err = errors.New(lastLine(complaint.String()))
 		}
 		return "", err
 	}
@@ -160,11 +155,6 @@ func lastLine(text string) string {
 	return lines[len(lines)-1]
 }
 
-// withoutSecrets hides a password that is part of the repository's address.
-func (r *repository) withoutSecrets(text string) string {
-	return strings.ReplaceAll(text, r.arguments.Repository, r.name())
-}
-
 // environment returns variables that let git run unattended, apart from what
 // users of the machine have configured for themselves, and with the credentials.
 // These are in variables or files that only this user can read, never in the
@@ -177,7 +167,8 @@ func (r *repository) environment() (variables []string, cleanUp func(), err erro
 	if auth := r.arguments.BasicAuth; auth != nil {
 		credentials := base64.StdEncoding.EncodeToString([]byte(auth.Username + ":" + string(auth.Password)))
 		variables = append(variables, "GIT_CONFIG_COUNT=1",
-			"GIT_CONFIG_KEY_0=http."+r.arguments.Repository+".extraHeader", "GIT_CONFIG_VALUE_0=Authorization: Basic "+credentials)
+			"GIT_CONFIG_KEY_0=http."+r.arguments.Repository+".extraHeader",
+			"GIT_CONFIG_VALUE_0=Authorization: Basic "+credentials)
 	}
 	if r.arguments.SSHKey == nil {
 		return variables, func() {}, nil
@@ -212,7 +203,8 @@ func (k *SSHKey) environment() (variables []string, cleanUp func(), err error) {
 		if err := os.WriteFile(ask, []byte("#!/bin/sh\nprintf '%s\\n' \"$HEADWATER_PASSPHRASE\"\n"), 0o700); err != nil {
 			return nil, nil, err
 		}
-		variables = append(variables, "HEADWATER_PASSPHRASE="+string(k.Passphrase), "SSH_ASKPASS="+ask, "SSH_ASKPASS_REQUIRE=force")
+		variables = append(variables, "HEADWATER_PASSPHRASE="+string(k.Passphrase), "SSH_ASKPASS="+ask,
+			"SSH_ASKPASS_REQUIRE=force")
 	}
 	command := fmt.Sprintf("ssh -o BatchMode=%s -o IdentitiesOnly=yes -i %s -l %s", batch, quote(file), quote(k.Username))
 	return append(variables, "GIT_SSH_COMMAND="+command), cleanUp, nil

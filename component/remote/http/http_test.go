@@ -29,7 +29,8 @@ func TestPoll(t *testing.T) {
 	content.Store("one\n")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if r.Method != http.MethodPut || string(body) != "b" || r.Header.Get("X-A") != "1" || r.Header.Get("Authorization") != "Bearer t" {
+		if r.Method != http.MethodPut || string(body) != "b" || r.Header.Get("X-A") != "1" ||
+			r.Header.Get("Authorization") != "Bearer t" {
 			http.Error(w, "no", http.StatusTeapot)
 			return
 		}
@@ -70,7 +71,8 @@ func TestPoll(t *testing.T) {
 	content.Store("two")
 	require.Eventually(t, func() bool { return exported() == "two" }, 30*time.Second, time.Millisecond)
 	content.Store("")
-	require.Eventually(t, func() bool { return c.CurrentHealth().Health == component.HealthTypeUnhealthy }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.CurrentHealth().Health == component.HealthTypeUnhealthy }, 30*time.Second,
+		time.Millisecond)
 	require.Contains(t, c.CurrentHealth().Message, "502")
 	require.Equal(t, "two", exported())
 	content.Store("three")
@@ -78,7 +80,8 @@ func TestPoll(t *testing.T) {
 
 	args.Method = "GET"
 	require.NoError(t, c.Update(args))
-	require.Eventually(t, func() bool { return c.CurrentHealth().Health == component.HealthTypeUnhealthy }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.CurrentHealth().Health == component.HealthTypeUnhealthy }, 30*time.Second,
+		time.Millisecond)
 	cancel()
 	require.NoError(t, <-done)
 }

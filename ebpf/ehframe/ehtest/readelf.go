@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/headwater/headwater/integration/need"
 )
 
 // Row is one line of readelf's table: what the columns say, as readelf writes
@@ -20,7 +22,7 @@ type Row struct {
 }
 
 // FDE is readelf's table of one FDE. Of rows at the same location only the
-// last is kept, which is the one in force.
+// last is kept, which is the one that applies.
 type FDE struct {
 	Offset, Start, End uint64
 	Columns            []string // "CFA", register names, "ra"
@@ -37,19 +39,6 @@ func (f *FDE) Cell(r Row, column string) string {
 	return ""
 }
 
-// Need skips the test for want of something, or fails it where the
-// environment says that everything is there.
-func Need(t testing.TB, what string, err error) {
-	t.Helper()
-	switch {
-	case err == nil:
-	case os.Getenv("REQUIRE_KERNEL") == "1":
-		t.Fatalf("%s is needed: %v", what, err)
-	default:
-		t.Skipf("%s is needed: %v", what, err)
-	}
-}
-
 // Files returns those of the system's executables that are there, and fails
 // the test if there are none.
 func Files(t testing.TB) []string {
@@ -64,7 +53,7 @@ func Files(t testing.TB) []string {
 		}
 	}
 	if len(found) == 0 {
-		Need(t, "an x86-64 Debian system", os.ErrNotExist)
+		need.Missing(t, "this is no x86-64 Debian system")
 	}
 	return found
 }
@@ -76,12 +65,15 @@ func LargeFiles(t testing.TB) map[string]string {
 	t.Helper()
 	home, _ := os.UserHomeDir()
 	return optional(t, map[string]string{
-		"libLLVM-14": "/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1", "libLLVM-19": "/usr/lib/x86_64-linux-gnu/libLLVM.so.19*",
+		"libLLVM-14":      "/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1",
+		"libLLVM-19":      "/usr/lib/x86_64-linux-gnu/libLLVM.so.19*",
 		"libclang-cpp-19": "/usr/lib/x86_64-linux-gnu/libclang-cpp.so.19*",
-		"node":            "/usr/bin/node", "chromium": "/usr/lib/chromium/chromium", "cc1": "/usr/lib/gcc/x86_64-linux-gnu/*/cc1",
+		"node":            "/usr/bin/node", "chromium": "/usr/lib/chromium/chromium",
+		"cc1":             "/usr/lib/gcc/x86_64-linux-gnu/*/cc1",
 		"librustc_driver": filepath.Join(home, ".rustup/toolchains/stable-*/lib/librustc_driver-*.so"),
 		"gdb":             "/usr/bin/gdb", "python3": "/usr/bin/python3", "redis-server": "/usr/bin/redis-server",
-		"qemu-system-x86_64": "/usr/bin/qemu-system-x86_64", "perl": "/usr/bin/perl", "ld.so": "/lib64/ld-linux-x86-64.so.2",
+		"qemu-system-x86_64": "/usr/bin/qemu-system-x86_64", "perl": "/usr/bin/perl",
+		"ld.so": "/lib64/ld-linux-x86-64.so.2",
 	})
 }
 
@@ -99,7 +91,8 @@ func AArch64Files(t testing.TB) map[string]string {
 func optional(t testing.TB, patterns map[string]string) map[string]string {
 	t.Helper()
 	if os.Getenv("HEADWATER_LARGE") != "1" {
-		t.Skip("HEADWATER_LARGE=1 compares libLLVM, node, chromium, rustc's driver and others, too: make large")
+		t.Skip("HEADWATER_LARGE=1 compares libLLVM, node, chromium, rustc's driver and others, too: " +
+			"make -C integration large")
 	}
 	found := make(map[string]string)
 	for name, pattern := range patterns {
@@ -127,9 +120,8 @@ func Interp(t testing.TB, path, section string) []FDE {
 // them in memory. It fails the test if there are none.
 func EachFDE(t testing.TB, path, section string, yield func(*FDE)) {
 	t.Helper()
-	tool, err := exec.LookPath("readelf")
-	Need(t, "readelf", err)
-	cmd := exec.Command(tool, "-W", "--debug-dump=frames-interp", "--debug-dump=no-follow-links", path)
+	need.Tools(t, "readelf")
+	cmd := exec.Command("readelf", "-W", "--debug-dump=frames-interp", "--debug-dump=no-follow-links", path)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()

@@ -46,7 +46,8 @@ func (c *Client) makeRoom(more int64) error {
 func list(dir string) ([]cached, error) {
 	var files []cached
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Dir(filepath.Dir(path)) != filepath.Clean(dir) || !valid(filepath.Base(filepath.Dir(path))) {
+		if err != nil || entry.IsDir() || filepath.Dir(filepath.Dir(path)) != filepath.Clean(dir) ||
+			!valid(filepath.Base(filepath.Dir(path))) {
 			return ignoreMissing(err)
 		}
 		info, err := entry.Info()

@@ -76,7 +76,7 @@ func (o Options) Validate() error {
 // Limits of a Client.
 const (
 	maxWaiting  = 1024             // requests that wait; further ones are asked again later
-	maxFile     = 4 << 30          // bytes of one file
+	MaxFile     = 4 << 30          // bytes of one file
 	notFoundFor = 10 * time.Minute // how long a server's "no" holds
 	failedFor   = time.Minute      // how long a failure holds
 )
@@ -134,7 +134,8 @@ func New(o Options) (*Client, error) {
 		return nil, fmt.Errorf("make the cache of debug files: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &Client{options: o, http: &http.Client{}, cancel: cancel, queue: make(chan string, maxWaiting), state: map[string]state{}}
+	c := &Client{options: o, http: &http.Client{}, cancel: cancel, queue: make(chan string, maxWaiting),
+		state: map[string]state{}}
 	c.ended.Add(1)
 	go c.run(ctx)
 	return c, nil
@@ -204,8 +205,8 @@ func (c *Client) run(ctx context.Context) {
 	}
 }
 
-// maxStates bounds what is remembered of build IDs without a file.
-const maxStates = 1 << 16
+// MaxStates bounds what is remembered of build IDs without a file.
+const MaxStates = 1 << 16
 
 func (c *Client) answered(buildID string, n int64, err error) {
 	c.mu.Lock()
@@ -224,7 +225,7 @@ func (c *Client) answered(buildID string, n int64, err error) {
 		c.stats.Failed++
 		s.until = time.Now().Add(failedFor)
 	}
-	if len(c.state) >= maxStates {
+	if len(c.state) >= MaxStates {
 		clear(c.state)
 	}
 	c.state[buildID] = s
@@ -298,7 +299,7 @@ func (c *Client) store(buildID string, body io.Reader, length int64) (int64, err
 	if err != nil {
 		return 0, err
 	}
-	limit := min(maxFile, c.options.CacheSize)
+	limit := min(MaxFile, c.options.CacheSize)
 	n, err := io.Copy(f, io.LimitReader(body, limit+1))
 	switch {
 	case err != nil:

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/headwater/headwater/integration/need"
 )
 
 // patience is how long the tests wait for what must happen.
@@ -89,7 +91,8 @@ func TestServersAreAskedInTheirOrder(t *testing.T) {
 	if content, err := os.ReadFile(path); err != nil || string(content) != "debug" {
 		t.Errorf("%q, %v", content, err)
 	}
-	if _, err := wait(t, c, "ffff"+id); err == nil || errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "500") {
+	if _, err := wait(t, c, "ffff"+id); err == nil || errors.Is(err, ErrNotFound) ||
+		!strings.Contains(err.Error(), "500") {
 		t.Errorf("one broken, one without: %v", err)
 	}
 }
@@ -114,7 +117,8 @@ func TestBadAnswersLeaveNothing(t *testing.T) {
 			server := httptest.NewServer(handler)
 			defer server.Close()
 			dir := t.TempDir()
-			c := client(t, Options{URLs: []string{server.URL}, CacheDir: dir, CacheSize: 1000, Timeout: 300 * time.Millisecond})
+			c := client(t, Options{URLs: []string{server.URL}, CacheDir: dir, CacheSize: 1000,
+				Timeout: 300 * time.Millisecond})
 			if path, err := wait(t, c, id); err == nil {
 				t.Errorf("got %s", path)
 			}
@@ -126,7 +130,10 @@ func TestBadAnswersLeaveNothing(t *testing.T) {
 }
 
 func TestCacheIsBounded(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 300)) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.Write(make([]byte, 300))
+	}))
 	defer server.Close()
 	dir := t.TempDir()
 	if err := os.WriteFile(dir+"/foreign", make([]byte, 5000), 0o600); err != nil {
@@ -169,14 +176,7 @@ func TestBuildIDsAreChecked(t *testing.T) {
 
 // TestRealServer downloads from elfutils' own server.
 func TestRealServer(t *testing.T) {
-	for _, tool := range []string{"debuginfod", "gcc", "objcopy"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			if os.Getenv("REQUIRE_KERNEL") == "1" {
-				t.Fatalf("REQUIRE_KERNEL=1 but %s is not installed", tool)
-			}
-			t.Skipf("%s is not installed", tool)
-		}
-	}
+	need.Tools(t, "debuginfod", "gcc", "objcopy")
 	dir := t.TempDir()
 	debug, buildID := makeDebugFile(t, dir)
 	c := client(t, Options{URLs: []string{serve(t, dir)}})
@@ -253,7 +253,8 @@ func tryServe(t *testing.T, dir string) (url string, ok bool) {
 	address := listener.Addr().String()
 	listener.Close()
 	_, port, _ := net.SplitHostPort(address)
-	cmd := exec.Command("debuginfod", "-F", "-p", port, "-d", filepath.Join(dir, "index.sqlite"), "-t", "1", filepath.Join(dir, "debug"))
+	cmd := exec.Command("debuginfod", "-F", "-p", port, "-d", filepath.Join(dir, "index.sqlite"), "-t", "1",
+		filepath.Join(dir, "debug"))
 	cmd.Env = append(os.Environ(), "DEBUGINFOD_URLS=", "HOME="+dir)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

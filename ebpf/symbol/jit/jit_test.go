@@ -7,17 +7,24 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/integration/need"
 )
 
 func TestPerfMap(t *testing.T) {
-	var m table
-	text := "1000 100 first\n0x2000 0x10 JS:~second a file.js:3\nbad line\n\n1000 80 replaced\n3000 20 bad\xff\r\n4000 10 not whole"
+	m := newTable(DefaultBytes)
+	text := "1000 100 first\n0x2000 0x10 JS:~second a file.js:3\nbad line\n\n" +
+		"1000 80 replaced\n3000 20 bad\xff\r\n4000 10 not whole"
 	if used := m.parsePerfMap([]byte(text)); used != strings.Index(text, "4000") {
 		t.Errorf("%d bytes used", used)
 	}
@@ -72,15 +79,15 @@ func sampleDump(order binary.ByteOrder) []byte {
 
 func TestJitdump(t *testing.T) {
 	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
-		var m table
+		m := newTable(DefaultBytes)
 		var d dump
 		data := sampleDump(order)
 		for end, at := 0, 0; end <= len(data); end++ { // as it is written, byte by byte
-			used, _, err := d.parse(&m, data[at:end])
+			used, err := d.parse(m, data[at:end], int64(end-at))
 			if err != nil {
 				t.Fatal(err)
 			}
-			at += used
+			at += int(used)
 		}
 		for addr, want := range map[uint64]Frame{
 			0x1000: {"one", "a.js", 5}, 0x101f: {"one", "a.js", 6}, 0x1020: {"one", "b.js", 1}, 0x1030: {},
@@ -93,50 +100,306 @@ func TestJitdump(t *testing.T) {
 	}
 }
 
+// fuzzBytes is a budget that small inputs reach.
+const fuzzBytes = 64 << 10
+
 func FuzzJitdump(f *testing.F) {
-	f.Add(sampleDump(binary.LittleEndian), uint64(0x1010))
-	f.Add(sampleDump(binary.BigEndian), uint64(0x3010))
-	f.Fuzz(func(t *testing.T, data []byte, addr uint64) {
-		var m table
+	f.Add(sampleDump(binary.LittleEndian), uint64(0x1010), uint16(0))
+	f.Add(sampleDump(binary.BigEndian), uint64(0x3010), uint16(20))
+	f.Fuzz(func(t *testing.T, data []byte, addr uint64, window uint16) {
+		m := newTable(fuzzBytes)
 		var d dump
-		used, _, err := d.parse(&m, data)
-		if used > len(data) || err == nil && used == 0 && len(data) > 1<<20 {
-			t.Errorf("%d of %d bytes used", used, len(data))
+		for at := int64(0); at < int64(len(data)); {
+			b := data[at:]
+			if window > 0 {
+				b = b[:min(len(b), maxLoad+int(window))]
+			}
+			used, err := d.parse(m, b, int64(len(data))-at)
+			if used < 0 || used > int64(len(data))-at {
+				t.Fatalf("%d of %d bytes used", used, int64(len(data))-at)
+			}
+			if at += used; used == 0 || err != nil {
+				break
+			}
 		}
 		m.find(addr)
-		if m.bytes() > 64*len(data)+1<<16 {
-			t.Errorf("%d bytes for %d", m.bytes(), len(data))
-		}
+		m.checkBytes(t, len(d.named))
 	})
 }
 
 func FuzzPerfMap(f *testing.F) {
 	f.Add([]byte("1000 100 first\n0x2000 0x10 second\n"), uint64(0x2001))
 	f.Fuzz(func(t *testing.T, data []byte, addr uint64) {
-		var m table
+		m := newTable(fuzzBytes)
 		if used := m.parsePerfMap(data); used > len(data) {
 			t.Errorf("%d of %d bytes used", used, len(data))
 		}
 		m.find(addr)
+		m.checkBytes(t, 0)
 	})
 }
 
-func TestProcessWithAMap(t *testing.T) {
-	p, pid := New(procfs.Default), uint32(os.Getpid())
-	defer p.Close()
-	path := fmt.Sprintf("/tmp/perf-%d.map", pid)
-	if err := os.WriteFile(path, []byte("1000 10 one\n"), 0o600); err != nil {
+func newTable(bytes int) *table {
+	return &table{share: share{of: &budget{limit: int64(bytes)}}}
+}
+
+// checkBytes compares the memory that a table has with what it has reserved, and that
+// with the budget, of which one process may take half.
+func (t *table) checkBytes(test *testing.T, named int) {
+	test.Helper()
+	has := int64(cap(t.functions))*int64(unsafe.Sizeof(function{})) + int64(cap(t.lines))*16 + int64(cap(t.names)) +
+		int64(named+len(t.files))*mapEntry
+	if has > t.share.used {
+		test.Errorf("%d bytes, reserved are %d", has, t.share.used)
+	}
+	if t.share.used > t.share.of.limit/2 || t.share.used != t.share.of.used.Load() {
+		test.Errorf("%d bytes reserved, %d in all, of %d", t.share.used, t.share.of.used.Load(), t.share.of.limit)
+	}
+}
+
+// newProcesses returns a Processes with a budget, and how to name an address as it is
+// named at the end of an interval.
+func newProcesses(t *testing.T, bytes int) (p *Processes, name func(addr uint64) string) {
+	t.Helper()
+	p = New(procfs.Default, &filework.Pool{}, bytes)
+	t.Cleanup(p.Close)
+	pid := uint32(os.Getpid())
+	return p, func(addr uint64) string {
+		t.Helper()
+		if k := p.known[pid]; k != nil {
+			k.rest = time.Time{} // an interval is longer
+		}
+		p.Read(pid)
+		f, _ := p.Frame(pid, addr)
+		return f.Function
+	}
+}
+
+// ownMap is the path of the map of this process.
+func ownMap(t *testing.T) string {
+	path := fmt.Sprintf("/tmp/perf-%d.map", os.Getpid())
+	t.Cleanup(func() { os.Remove(path) })
+	return path
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	defer os.Remove(path)
+}
+
+// TestRewrittenMap: names are those of the file as it is, whatever was done to it.
+func TestRewrittenMap(t *testing.T) {
+	path := ownMap(t)
+	p, name := newProcesses(t, DefaultBytes)
+	write(t, path, "1000 10 first\n")
+	p.Observe(uint32(os.Getpid()))
+	check := func(what, want string) {
+		t.Helper()
+		if got := name(0x1000); got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	check("as it was", "first")
+	write(t, path, "1000 10 equal\n")
+	check("written over at equal size", "equal")
+	write(t, path, "1000 10 other\n2000 10 more\n")
+	check("written over by more", "other")
+	var old unix.Stat_t
+	if err := unix.Stat(path, &old); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, "1000 10 again\n2000 10 more\n")
+	times := []unix.Timespec{old.Atim, old.Mtim}
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, times, 0); err != nil {
+		t.Fatal(err)
+	}
+	check("written over at equal size and time", "again")
+	write(t, path+".new", "1000 10 moved\n2000 10 more\n")
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	check("replaced by another of equal size", "moved")
+	write(t, path, "1000 10 s\n")
+	check("written over by less", "s")
+	os.Remove(path)
+	check("removed", "s")
+}
+
+// TestRest: a map that is written over once is read at once; one that is so all the time is
+// read now and then.
+func TestRest(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "map")
+	write(t, path, "1000 10 first\n")
+	k := process{tried: true, table: *newTable(DefaultBytes), perf: openGrowing("", path, uint32(os.Getuid()))}
+	defer k.perf.close()
+	check := func(want string) {
+		t.Helper()
+		k.read(procfs.Default, 0)
+		if f, _ := k.table.find(0x1000); f.Function != want {
+			t.Errorf("%+v, want %q", f, want)
+		}
+	}
+	check("first")
+	appendTo(t, path, "1000 10 appended\n")
+	check("appended")
+	if !k.rest.IsZero() {
+		t.Error("a map that grows rests")
+	}
+	write(t, path, "1000 10 second\n")
+	began := time.Now()
+	check("second")
+	if rest := time.Until(k.rest); k.rest.IsZero() || rest > min(restShare*time.Since(began), maxRest) {
+		t.Errorf("it rests for %v", rest)
+	}
+	k.rest = time.Now().Add(maxRest)
+	write(t, path, "1000 10 third\n")
+	check("second")
+	k.rest = time.Now()
+	check("third")
+}
+
+// TestRewrittenDump is TestRewrittenMap for a jitdump.
+func TestRewrittenDump(t *testing.T) {
+	order := binary.LittleEndian
+	dumpOf := func(name string) []byte {
+		b := make([]byte, dumpHeader)
+		order.PutUint32(b, dumpMagic)
+		order.PutUint32(b[8:], dumpHeader)
+		load := append(words(order, 0, 0x1000, 0x1000, 0x10, 1), name+"\x00"...)
+		return append(b, record(order, recordLoad, append(load, make([]byte, 0x10)...))...)
+	}
+	path := filepath.Join(t.TempDir(), "jit-1.dump")
+	write(t, path, string(dumpOf("first")))
+	k := process{tried: true, table: *newTable(DefaultBytes), dump: openGrowing("", path, uint32(os.Getuid()))}
+	defer k.dump.close()
+	for _, want := range []string{"first", "other", "third"} {
+		write(t, path, string(dumpOf(want)))
+		k.rest = time.Time{}
+		k.read(procfs.Default, 0)
+		if f, _ := k.table.find(0x1000); f.Function != want {
+			t.Errorf("%+v, want %q", f, want)
+		}
+	}
+}
+
+// TestHostileDump: what a record says of its length costs nothing, and its code is
+// not read.
+func TestHostileDump(t *testing.T) {
+	order := binary.LittleEndian
+	b := sampleDump(order)
+	prefix := make([]byte, dumpPrefix)
+	order.PutUint32(prefix[4:], 1<<32-1) // of 4 GiB
+	path := filepath.Join(t.TempDir(), "jit-1.dump")
+	write(t, path, string(append(b, prefix...)))
+	if err := os.Truncate(path, 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	k := process{tried: true, table: *newTable(DefaultBytes), dump: openGrowing("", path, uint32(os.Getuid()))}
+	defer k.dump.close()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	k.read(procfs.Default, 0)
+	runtime.ReadMemStats(&after)
+	if f, _ := k.table.find(0x2000); f.Function != "two" {
+		t.Errorf("%+v", f)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > 4*chunk {
+		t.Errorf("%d bytes allocated", got)
+	}
+	if !k.dump.broken { // behind 4 GiB there are zeros
+		t.Errorf("read on from %d", k.dump.at)
+	}
+}
+
+// TestSparseMap: the holes of a map cost nothing, and however often it is written
+// again, no more than so much of it is read.
+func TestSparseMap(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "map")
+	write(t, path, "1000 10 first\n")
+	k := process{tried: true, table: *newTable(DefaultBytes), perf: openGrowing("", path, uint32(os.Getuid()))}
+	defer k.perf.close()
+	for range 3 {
+		if err := os.Truncate(path, 1<<33); err != nil {
+			t.Fatal(err)
+		}
+		appendTo(t, path, "\n2000 10 last\n")
+		k.rest = time.Time{}
+		k.read(procfs.Default, 0)
+		for addr, want := range map[uint64]string{0x1000: "first", 0x2000: "last"} {
+			if f, _ := k.table.find(addr); f.Function != want {
+				t.Errorf("%#x: %+v, want %q", addr, f, want)
+			}
+		}
+		if err := os.Truncate(path, int64(len("1000 10 first\n"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if k.left.spent > 16*chunk {
+		t.Errorf("%d bytes read", k.left.spent)
+	}
+	k.left.spent, k.rest = MaxRead+1<<20, time.Time{}
+	write(t, path, "1000 10 later\n")
+	k.read(procfs.Default, 0)
+	if f, ok := k.table.find(0x1000); ok {
+		t.Errorf("read although nothing is left to read: %+v", f)
+	}
+}
+
+// TestBudget: one process takes half of what the others leave, what there is no room
+// for is counted, and forgetting a process gives its share back.
+func TestBudget(t *testing.T) {
+	const limit = 1 << 20
+	path := ownMap(t)
+	const functions = 50_000
+	write(t, path, bigMap(functions, 8))
+	p, name := newProcesses(t, limit)
+	pid := uint32(os.Getpid())
+	p.Observe(pid)
+	if got := name(0x1000); got == "" {
+		t.Error("the first function has no name")
+	}
+	stats := p.Stats()
+	kept := uint64(len(p.known[pid].table.functions))
+	if stats.Bytes > limit/2 || stats.Bytes < limit/4 || kept == 0 || stats.Dropped != functions-kept {
+		t.Errorf("%+v, %d functions kept", stats, kept)
+	}
+	other := &process{table: table{share: share{of: &p.budget}}}
+	other.table.parsePerfMap([]byte(bigMap(functions, 8)))
+	if got := other.table.share.used; got > limit/4 || got < limit/16 {
+		t.Errorf("the next one has %d of %d bytes", got, limit)
+	}
+	other.table.clear()
+	p.Ended(pid)
+	p.Forget(p.Gone())
+	if after := p.Stats(); after.Bytes != 0 || after.Dropped < stats.Dropped {
+		t.Errorf("afterwards: %+v", after)
+	}
+}
+
+// bigMap returns a map of n functions from 0x1000 on.
+func bigMap(n, nameBytes int) string {
+	var text strings.Builder
+	pad := strings.Repeat("x", nameBytes)
+	for i := range n {
+		fmt.Fprintf(&text, "%x 10 %s%08d\n", 0x1000+16*i, pad, i)
+	}
+	return text.String()
+}
+
+func TestProcessWithAMap(t *testing.T) {
+	p, name := newProcesses(t, DefaultBytes)
+	pid, path := uint32(os.Getpid()), ownMap(t)
+	write(t, path, "1000 10 one\n")
 	if f, ok := p.Frame(pid, 0x1000); ok {
 		t.Errorf("before it was observed: %+v", f)
 	}
 	p.Observe(pid)
 	check := func(addr uint64, want string) {
 		t.Helper()
-		if f, _ := p.Frame(pid, addr); f.Function != want {
-			t.Errorf("%#x is %+v, want %q", addr, f, want)
+		if got := name(addr); got != want {
+			t.Errorf("%#x is %q, want %q", addr, got, want)
 		}
 	}
 	check(0x1000, "one")
@@ -168,7 +431,7 @@ func appendTo(t *testing.T, path, text string) {
 }
 
 // TestLongMap reads a map that is longer than what is read at once, and written
-// anew while we know it.
+// again while we know it.
 func TestLongMap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "map")
 	var text bytes.Buffer
@@ -178,21 +441,21 @@ func TestLongMap(t *testing.T) {
 	if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k := &process{perf: openGrowing("", path, uint32(os.Getuid()))}
+	k := &process{tried: true, table: *newTable(DefaultBytes), perf: openGrowing("", path, uint32(os.Getuid()))}
 	if k.perf == nil {
 		t.Fatal("not opened")
 	}
-	k.read()
+	k.read(procfs.Default, 0)
 	for _, i := range []int{0, 20_000, 49_999} {
 		if f, _ := k.table.find(uint64(0x1000 + 16*i)); f.Function != fmt.Sprint("function number ", i) {
 			t.Errorf("%d: %+v", i, f)
 		}
 	}
-	if err := os.WriteFile(path, []byte("1000 10 anew\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("1000 10 again\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k.read()
-	if f, _ := k.table.find(0x1000); f.Function != "anew" || len(k.table.functions) != 1 {
+	k.read(procfs.Default, 0)
+	if f, _ := k.table.find(0x1000); f.Function != "again" || len(k.table.functions) != 1 {
 		t.Errorf("%+v", f)
 	}
 	k.perf.file.Close()
@@ -208,12 +471,7 @@ turn();
 // TestNode reads what node writes. A map and a dump of one process agree on where
 // the optimised function is.
 func TestNode(t *testing.T) {
-	if _, err := exec.LookPath("node"); err != nil {
-		if os.Getenv("REQUIRE_KERNEL") == "1" {
-			t.Fatal("REQUIRE_KERNEL=1 but node is not installed")
-		}
-		t.Skip("node is not installed")
-	}
+	need.Tools(t, "node")
 	dir := t.TempDir()
 	cmd := exec.Command("node", "--perf-basic-prof", "--perf-prof", "-e", script)
 	cmd.Dir = dir
@@ -244,9 +502,9 @@ func TestNode(t *testing.T) {
 			t.Fatalf("node wrote no map of hotFunction")
 		}
 	}
-	p := New(procfs.Default)
-	defer p.Close()
+	p, _ := newProcesses(t, DefaultBytes)
 	p.Observe(pid)
+	p.Read(pid)
 	if k := p.known[pid]; k.perf == nil || k.dump == nil {
 		t.Fatalf("map %v, dump %v", k.perf, k.dump)
 	}
@@ -259,21 +517,18 @@ func TestNode(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
+	p.Read(pid)
 	if f, ok := p.Frame(pid, start+1); !ok || !hot(f.Function) {
 		t.Errorf("after its end: %#x is %+v", start, f)
 	}
-	k := &process{dump: openGrowing("", filepath.Join(dir, fmt.Sprintf("jit-%d.dump", pid)), uint32(os.Getuid()))}
+	k := &process{tried: true, table: *newTable(DefaultBytes),
+		dump: openGrowing("", filepath.Join(dir, fmt.Sprintf("jit-%d.dump", pid)), uint32(os.Getuid()))}
 	if k.dump == nil {
 		t.Fatal("no dump")
 	}
 	defer k.dump.file.Close()
-	k.read()
+	k.read(procfs.Default, 0)
 	if f, ok := k.table.find(start + 1); !ok || !hot(f.Function) {
 		t.Errorf("by the dump %#x is %+v; it has %d functions", start, f, len(k.table.functions))
 	}
-}
-
-// bytes returns the memory of the table, about.
-func (t *table) bytes() int {
-	return cap(t.functions)*32 + cap(t.lines)*16 + cap(t.names)
 }

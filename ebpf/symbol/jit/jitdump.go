@@ -19,8 +19,12 @@ const (
 	recordLines = 2
 )
 
-// maxRecord bounds a record; it holds a function's code.
-const maxRecord = 64 << 20
+// What is read of a record at most: of a function without its code, of lines as many
+// as there is room for.
+const (
+	maxLoad  = 64 + maxName
+	maxLines = chunk
+)
 
 var errDump = errors.New("malformed jitdump")
 
@@ -34,41 +38,52 @@ type dump struct {
 	named map[uint64]uint32 // offset of the name of the function that begins there now
 }
 
-// parse adds the functions in whole records to t. It returns how many bytes it used
-// and how many it needs to go on.
-func (d *dump) parse(t *table, b []byte) (used, need int, err error) {
+// parse adds the functions in whole records to t, of b, with which the left bytes of the
+// file begin. It returns how many of them it used, which may be more than b holds:
+// most of a record is code. It stops at a record of which b holds too little.
+func (d *dump) parse(t *table, b []byte, left int64) (used int64, err error) {
 	if d.order == nil {
-		if used, err = d.header(b); used == 0 {
-			return 0, dumpHeader, err
+		if used, err = d.header(b, left); used == 0 {
+			return 0, err
 		}
 	}
-	for {
+	for used+dumpPrefix <= int64(len(b)) {
 		rest := b[used:]
-		if len(rest) < dumpPrefix {
-			return used, dumpPrefix, nil
+		kind, size := d.order.Uint32(rest), int64(d.order.Uint32(rest[4:]))
+		if size < dumpPrefix {
+			return used, fmt.Errorf("%w: record of %d bytes", errDump, size)
 		}
-		kind, size := d.order.Uint32(rest), d.order.Uint32(rest[4:])
-		if size < dumpPrefix || size > maxRecord {
-			return used, 0, fmt.Errorf("%w: record of %d bytes", errDump, size)
+		wanted := min(size, wantedOf(kind))
+		if size > left-used || wanted > int64(len(rest)) {
+			return used, nil // not written yet, or not in b
 		}
-		if uint64(len(rest)) < uint64(size) {
-			return used, int(size), nil
-		}
-		d.record(t, kind, rest[dumpPrefix:size])
-		used += int(size)
+		d.record(t, kind, rest[dumpPrefix:min(size, int64(len(rest)))])
+		used += size
 	}
+	return used, nil
+}
+
+// wantedOf returns how many bytes are looked at of a record.
+func wantedOf(kind uint32) int64 {
+	switch kind {
+	case recordLoad, recordMove:
+		return maxLoad
+	case recordLines:
+		return maxLines
+	}
+	return dumpPrefix
 }
 
 // header reads: u32 magic, version, size of the header, machine, 0, pid; u64 time,
 // flags.
-func (d *dump) header(b []byte) (used int, err error) {
+func (d *dump) header(b []byte, left int64) (used int64, err error) {
 	if len(b) < dumpHeader {
 		return 0, nil
 	}
 	for _, order := range []binary.ByteOrder{binary.LittleEndian, binary.BigEndian} {
-		if size := order.Uint32(b[8:]); order.Uint32(b) == dumpMagic && size >= dumpHeader && size <= uint32(len(b)) {
+		if size := int64(order.Uint32(b[8:])); order.Uint32(b) == dumpMagic && size >= dumpHeader && size <= left {
 			d.order = order
-			return int(size), nil
+			return size, nil
 		}
 	}
 	return 0, fmt.Errorf("%w: no header", errDump)
@@ -82,7 +97,7 @@ func (d *dump) record(t *table, kind uint32, b []byte) {
 	case kind == recordLoad && len(b) >= 40:
 		// u32 pid, tid; u64 address when made, address, size, number; name, code
 		name, _, ok := bytes.Cut(b[40:], []byte{0})
-		if !ok {
+		if !ok && len(name) < maxName {
 			return
 		}
 		from, count := 0, 0
@@ -91,18 +106,26 @@ func (d *dump) record(t *table, kind uint32, b []byte) {
 		}
 		d.lines.count = 0
 		if at, ok := t.add(u64(16), u64(24), name, from, count); ok {
-			if d.named == nil {
-				d.named = map[uint64]uint32{}
-			}
-			d.named[u64(16)] = at
+			d.setName(t, u64(16), at)
 		}
 	case kind == recordMove && len(b) >= 48:
 		// u32 pid, tid; u64 address when made, old and new address, size, number
 		if at, ok := d.named[u64(16)]; ok {
-			d.named[u64(24)] = at
+			d.setName(t, u64(24), at)
 			t.addNamed(u64(24), u64(32), at, 0, 0)
 		}
 	}
+}
+
+// setName remembers which function begins at an address, for those that are moved.
+func (d *dump) setName(t *table, addr uint64, at uint32) {
+	if _, known := d.named[addr]; !known && !t.share.take(mapEntry) {
+		return
+	}
+	if d.named == nil {
+		d.named = map[uint64]uint32{}
+	}
+	d.named[addr] = at
 }
 
 // readLines reads entries u64 address, u32 line, column; name of the file, or

@@ -12,7 +12,7 @@ func (t *table) parsePerfMap(b []byte) (used int) {
 	for {
 		end := bytes.IndexByte(b[used:], '\n')
 		if end < 0 {
-			if len(b)-used > maxLine {
+			if len(b)-used > MaxLine {
 				return len(b)
 			}
 			return used

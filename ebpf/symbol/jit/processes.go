@@ -2,16 +2,13 @@ package jit
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"path"
+	"runtime/debug"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
@@ -19,11 +16,17 @@ import (
 // a dump: compilers begin late.
 const lookAgain = 10 * time.Second
 
+// muchMemory is how many bytes of names make it worthwhile to give the memory back to
+// the system when they are forgotten.
+const muchMemory = 8 << 20
+
 // Processes knows the code that compilers made in processes. The files of a process
 // are opened when it is observed, so that its code can be named when it is gone.
-// Its methods may be called concurrently.
+// Its methods may be called concurrently. Only Read waits for files.
 type Processes struct {
-	fs procfs.FS
+	fs     procfs.FS
+	work   *filework.Pool
+	budget budget
 
 	mu    sync.Mutex
 	known map[uint32]*process
@@ -31,88 +34,124 @@ type Processes struct {
 
 // process is one process.
 type process struct {
+	// Guarded by the mutex of Processes.
 	looked time.Time
 	gone   bool
-	perf   *growing // map, nil if there is none
-	dump   *growing // jitdump, nil if there is none
-	reader dump
+
+	reading sync.Mutex // one reader of the files at a time; guards them
+	tried   bool       // they were looked for
+	perf    *growing   // map, nil if there is none
+	dump    *growing   // jitdump, nil if there is none
+	reader  dump
+	left    allowance
+	rest    time.Time // nothing is read before
+
+	mu     sync.Mutex // guards what follows; held while a chunk is parsed, never while one is read
+	closed bool
 	table  table
 }
 
-// growing is a file that is read on from where it ended.
-type growing struct {
-	file *os.File
-	at   int64
+// New returns an empty Processes whose names take at most bytes bytes. Files are
+// read by work.
+func New(fs procfs.FS, work *filework.Pool, bytes int) *Processes {
+	return &Processes{fs: fs, work: work, budget: budget{limit: int64(bytes)}, known: map[uint32]*process{}}
 }
 
-// New returns an empty Processes.
-func New(fs procfs.FS) *Processes { return &Processes{fs: fs, known: map[uint32]*process{}} }
-
-// Observe tells that code outside of any file runs in a process. It opens the
-// files of a process that is new, and costs next to nothing otherwise.
+// Observe reports that code outside of any file runs in a process. It lets the files
+// of a process that is new be opened, and costs next to nothing otherwise.
 func (p *Processes) Observe(pid uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known := p.known[pid]
-	if known == nil {
-		known = &process{}
-		p.known[pid] = known
+	k := p.known[pid]
+	if k == nil {
+		k = &process{table: table{share: share{of: &p.budget}}}
+		p.known[pid] = k
 	}
-	if known.perf != nil && known.dump != nil || time.Since(known.looked) < lookAgain {
+	if time.Since(k.looked) < lookAgain {
 		return
 	}
-	known.looked = time.Now()
-	known.open(p.fs, pid)
+	k.looked = time.Now()
+	p.work.Go(p.Origin(pid), fmt.Sprintf("opening the JIT names of process %d", pid), func() { k.lookAgain(p.fs, pid) })
 }
 
-// Frame names an address of a process. ok is false if nothing is known there.
-func (p *Processes) Frame(pid uint32, addr uint64) (f Frame, ok bool) {
+// Origin is where the files of a process come from.
+func (p *Processes) Origin(pid uint32) filework.Origin {
+	owner := p.fs.Owner(pid)
+	return filework.Origin{Mount: fmt.Sprintf("%s of user %d", p.fs.MountNamespace(pid), owner), Owner: owner}
+}
+
+// Knows reports whether a process was observed.
+func (p *Processes) Knows(pid uint32) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known := p.known[pid]
-	if known == nil {
-		return Frame{}, false
-	}
-	known.read()
-	return known.table.find(addr)
+	return p.known[pid] != nil
 }
 
-// Ended tells that a process has ended. It is known until Forget.
+// Read reads on in the files of a process. They may be of a mount that hangs: then it
+// does not return.
+func (p *Processes) Read(pid uint32) {
+	p.mu.Lock()
+	k := p.known[pid]
+	p.mu.Unlock()
+	if k != nil {
+		k.read(p.fs, pid)
+	}
+}
+
+// Frame names an address of a process. ok is false if nothing is known there, as far
+// as Read has come.
+func (p *Processes) Frame(pid uint32, addr uint64) (f Frame, ok bool) {
+	p.mu.Lock()
+	k := p.known[pid]
+	p.mu.Unlock()
+	if k == nil {
+		return Frame{}, false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.table.find(addr)
+}
+
+// Ended reports that a process has ended. It is known until Forget.
 func (p *Processes) Ended(pid uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if known := p.known[pid]; known != nil {
-		known.gone = true
+	if k := p.known[pid]; k != nil {
+		k.gone = true
 	}
 }
 
-// Restarted tells that a process runs another program: nothing is known of it any
+// Restarted reports that a process runs another program: nothing is known of it any
 // more.
-func (p *Processes) Restarted(pid uint32) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.forget(pid)
-}
+func (p *Processes) Restarted(pid uint32) { p.Forget([]uint32{pid}) }
 
 // Gone returns the processes that have ended, to be forgotten when their samples
 // are named.
 func (p *Processes) Gone() (pids []uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for pid, known := range p.known {
-		if known.gone {
+	for pid, k := range p.known {
+		if k.gone {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
-// Forget forgets processes.
+// Forget forgets processes, and gives their memory back.
 func (p *Processes) Forget(pids []uint32) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	before := p.budget.used.Load()
 	for _, pid := range pids {
-		p.forget(pid)
+		p.mu.Lock()
+		k := p.known[pid]
+		delete(p.known, pid)
+		p.mu.Unlock()
+		if k != nil {
+			k.forget()
+		}
+	}
+	if before-p.budget.used.Load() >= muchMemory {
+		debug.FreeOSMemory()
 	}
 }
 
@@ -120,26 +159,64 @@ func (p *Processes) Forget(pids []uint32) {
 func (p *Processes) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for pid := range p.known {
-		p.forget(pid)
+	for pid, k := range p.known {
+		delete(p.known, pid)
+		k.forget()
 	}
 }
 
-func (p *Processes) forget(pid uint32) {
-	known := p.known[pid]
-	if known == nil {
-		return
+// Stats are sizes of what is known.
+type Stats struct {
+	Processes int
+	Bytes     uint64 // memory of the names of all of them
+	Dropped   uint64 // functions that there was no room for, since the beginning
+}
+
+// Stats returns the present sizes.
+func (p *Processes) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Stats{Processes: len(p.known), Bytes: uint64(max(p.budget.used.Load(), 0)), Dropped: p.budget.dropped.Load()}
+}
+
+// forget drops the names of a process. Its files are closed by who reads them now, if
+// anybody does: that may hang.
+func (k *process) forget() {
+	k.mu.Lock()
+	k.closed = true
+	k.table.clear()
+	k.mu.Unlock()
+	if k.reading.TryLock() {
+		k.unlock()
 	}
-	for _, g := range []*growing{known.perf, known.dump} {
-		if g != nil {
-			g.file.Close()
-		}
+}
+
+// unlock ends the use of the files, and closes them if the process was forgotten.
+func (k *process) unlock() {
+	k.mu.Lock()
+	closed := k.closed
+	if closed {
+		k.table.clear()
 	}
-	delete(p.known, pid)
+	k.mu.Unlock()
+	if closed {
+		k.perf.close()
+		k.dump.close()
+		k.perf, k.dump = nil, nil
+	}
+	k.reading.Unlock()
+}
+
+// lookAgain opens what there is of the files of a process.
+func (k *process) lookAgain(fs procfs.FS, pid uint32) {
+	k.reading.Lock()
+	defer k.unlock()
+	k.open(fs, pid)
 }
 
 // open opens what there is of the files of a process, as it sees them itself.
 func (k *process) open(fs procfs.FS, pid uint32) {
+	k.tried = true
 	inner, uid, err := fs.Identity(pid)
 	if err != nil {
 		return
@@ -171,76 +248,68 @@ func dumpPath(fs procfs.FS, pid, inner uint32) string {
 	return ""
 }
 
-// openGrowing opens a regular file that belongs to the user uid or to root, below
-// the directory root; nil if there is none. Others could make us believe anything.
-func openGrowing(root, name string, uid uint32) *growing {
-	f, err := procfs.OpenBelow(root, name)
-	if err != nil {
-		return nil
-	}
-	info, err := f.Stat()
-	if err == nil && info.Mode().IsRegular() {
-		if stat, ok := info.Sys().(*syscall.Stat_t); ok && (stat.Uid == uid || stat.Uid == 0) {
-			return &growing{file: f}
-		}
-	}
-	f.Close()
-	return nil
-}
-
-// read reads on in both files.
-func (k *process) read() {
-	if k.perf.shrunk() || k.dump.shrunk() { // written anew
-		k.table, k.reader = table{}, dump{}
-		for _, g := range []*growing{k.perf, k.dump} {
-			if g != nil {
-				g.at = 0
-			}
-		}
-	}
-	if k.perf != nil {
-		k.perf.read(func(b []byte) (used, need int, err error) { return k.table.parsePerfMap(b), maxLine, nil })
-	}
-	if k.dump != nil {
-		k.dump.read(func(b []byte) (used, need int, err error) { return k.reader.parse(&k.table, b) })
-	}
-}
-
-// Sizes of what is read.
+// What was written over is read from the beginning. A file that is written over all the time
+// takes a restShare-th of the time at most: after it was read it rests, for maxRest at most.
+// One that is written over seldom is read at once.
 const (
-	chunk   = 256 << 10
-	maxLine = 64 << 10 // bytes of a line of a map
-	maxRead = 1 << 30  // bytes of a file
+	restShare = 500
+	maxRest   = time.Minute
 )
 
-// shrunk reports whether the file is shorter than what was read of it.
-func (g *growing) shrunk() bool {
-	var stat unix.Stat_t
-	return g != nil && g.at < maxRead && unix.Fstat(int(g.file.Fd()), &stat) == nil && stat.Size < g.at
-}
-
-// read hands what is new to parse, which returns how much of it it used and how
-// much it needs to use more. After an error nothing more is read.
-func (g *growing) read(parse func([]byte) (used, need int, err error)) {
-	var stat unix.Stat_t
-	if unix.Fstat(int(g.file.Fd()), &stat) != nil || stat.Size <= g.at {
+// read reads on in both files.
+func (k *process) read(fs procfs.FS, pid uint32) {
+	k.reading.Lock()
+	defer k.unlock()
+	if !k.tried {
+		k.open(fs, pid)
+	}
+	began := time.Now()
+	if began.Before(k.rest) {
 		return
 	}
-	buf := make([]byte, min(chunk, stat.Size-g.at))
-	for g.at < maxRead {
-		n, err := g.file.ReadAt(buf, g.at)
-		used, need, failed := parse(buf[:n])
-		g.at += int64(used)
-		switch {
-		case failed != nil:
-			g.at = maxRead
-			return
-		case used == 0 && n == len(buf) && need > len(buf):
-			if buf = make([]byte, need); int64(need) > stat.Size-g.at {
-				return // not all of it is written yet
-			}
-		case err == io.EOF && used == 0, err != nil && err != io.EOF, used == 0:
-			return
+	if perf, dumped := k.perf.renew(), k.dump.renew(); perf || dumped {
+		k.startOver()
+		defer func() {
+			now := time.Now()
+			k.rest = now.Add(min(restShare*now.Sub(began), maxRest))
+		}()
+	}
+	if k.perf != nil {
+		k.perf.read(true, &k.left, k.locked(func(b []byte, _ int64) (int64,
+			error) {
+			return int64(k.table.parsePerfMap(b)), nil
+		}))
+	}
+	if k.dump != nil {
+		k.dump.read(false, &k.left, k.locked(func(b []byte, left int64) (int64,
+			error) {
+			return k.reader.parse(&k.table, b, left)
+		}))
+	}
+}
+
+// startOver forgets what was read.
+func (k *process) startOver() {
+	k.reader = dump{}
+	k.mu.Lock()
+	k.table.clear()
+	k.mu.Unlock()
+	for _, g := range []*growing{k.perf, k.dump} {
+		if g != nil {
+			g.restart()
 		}
+	}
+}
+
+// locked is parse with the table locked. Of a process that was forgotten nothing more
+// is parsed.
+func (k *process) locked(parse func([]byte, int64) (int64, error)) func([]byte, int64) (int64, error) {
+	return func(b []byte, left int64) (int64, error) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.closed {
+			return 0, nil
+		}
+		return parse(b, left)
 	}
 }

@@ -17,12 +17,11 @@ type Frame struct {
 	Line     int    // 0 if unknown
 }
 
-// Limits on what is kept of one process.
+// maxName is the most bytes of one name that are kept. How much is kept of all of
+// them, the budget says; offsets have 32 bits.
 const (
-	maxFunctions = 1 << 20
-	maxNames     = 64 << 20 // bytes
-	maxLines     = 1 << 21
-	maxName      = 4 << 10 // bytes of one name
+	maxName  = 4 << 10
+	maxCount = 1<<32 - 1
 )
 
 // function is a range of addresses that holds one function's code, since the
@@ -44,8 +43,9 @@ type line struct {
 	file uint32 // offset in names
 }
 
-// table is what is known of one process. The zero value is empty.
+// table is what is known of one process.
 type table struct {
+	share     share
 	functions []function
 	sorted    int    // that many of functions are sorted by start
 	longest   uint64 // size of the longest function
@@ -54,51 +54,59 @@ type table struct {
 	files     map[string]uint32 // offsets in names of source files
 }
 
-// add records a function, unless the table is full, with count lines from that one
+// mapEntry is the memory that an entry of a map takes, about.
+const mapEntry = 64
+
+// add records a function, unless there is no room, with count lines from that one
 // on. A later function replaces those before at the same addresses. It returns where
 // the name is.
 func (t *table) add(start, size uint64, name []byte, lines, count int) (at uint32, ok bool) {
-	if size == 0 || start+size < start || len(name) == 0 || len(t.functions) >= maxFunctions {
+	if size == 0 || start+size < start || len(name) == 0 {
 		return 0, false
 	}
-	if at, ok = t.addName(name); ok {
-		t.addNamed(start, size, at, lines, count)
+	if at, ok = t.addName(name); !ok {
+		t.share.of.dropped.Add(1)
+		return 0, false
 	}
-	return at, ok
+	return at, t.addNamed(start, size, at, lines, count)
 }
 
 // addNamed is add for a name that is there already.
-func (t *table) addNamed(start, size uint64, at uint32, lines, count int) {
-	if size == 0 || start+size < start || len(t.functions) >= maxFunctions {
-		return
+func (t *table) addNamed(start, size uint64, at uint32, lines, count int) (ok bool) {
+	if size == 0 || start+size < start {
+		return false
 	}
-	size = min(size, 1<<32-1)
+	if t.functions, ok = room(&t.share, t.functions, 1); !ok || len(t.functions) >= maxCount {
+		t.share.of.dropped.Add(1)
+		return false
+	}
+	size = min(size, maxCount)
 	t.longest = max(t.longest, size)
-	t.functions = append(t.functions, function{start: start, size: uint32(size), name: at, order: uint32(len(t.functions)), lines: uint32(lines), count: uint32(count)})
+	t.functions = append(t.functions, function{start: start, size: uint32(size), name: at,
+		order: uint32(len(t.functions)), lines: uint32(lines), count: uint32(count)})
+	return true
 }
 
-func (t *table) addName(name []byte) (uint32, bool) {
+func (t *table) addName(name []byte) (at uint32, ok bool) {
 	name = name[:min(len(name), maxName)]
-	if len(t.names)+len(name) >= maxNames {
+	if !utf8.Valid(name) {
+		name = []byte(strings.ToValidUTF8(string(name), "\uFFFD"))
+	}
+	if t.names, ok = room(&t.share, t.names, len(name)+1); !ok || len(t.names)+len(name) >= maxCount {
 		return 0, false
 	}
-	at := uint32(len(t.names))
-	if utf8.Valid(name) {
-		t.names = append(t.names, name...)
-	} else {
-		t.names = append(t.names, strings.ToValidUTF8(string(name), "\uFFFD")...)
-	}
-	t.names = append(t.names, 0)
+	at = uint32(len(t.names))
+	t.names = append(append(t.names, name...), 0)
 	return at, true
 }
 
 // addLine records a line of a function that is added afterwards.
 func (t *table) addLine(addr uint64, number uint32, file []byte) bool {
-	if len(t.lines) >= maxLines {
-		return false
-	}
 	at, ok := t.files[string(file)]
 	if !ok {
+		if !t.share.take(int64(mapEntry + len(file))) {
+			return false
+		}
 		if at, ok = t.addName(file); !ok {
 			return false
 		}
@@ -107,8 +115,17 @@ func (t *table) addLine(addr uint64, number uint32, file []byte) bool {
 		}
 		t.files[string(file)] = at
 	}
+	if t.lines, ok = room(&t.share, t.lines, 1); !ok || len(t.lines) >= maxCount {
+		return false
+	}
 	t.lines = append(t.lines, line{addr: addr, line: number, file: at})
 	return true
+}
+
+// clear forgets everything and gives the memory back.
+func (t *table) clear() {
+	t.share.free()
+	*t = table{share: t.share}
 }
 
 func (t *table) name(at uint32) string {

@@ -1,5 +1,5 @@
 /*
- * The C stepper of bpf/unwind.h, built for the host: reads cases from standard
+ * The C stepper of bpf/step.h, built for the host: reads cases from standard
  * input and writes what one step, or one look-up of a rule, makes of each. See
  * parity_test.go, which has the same structs.
  */
@@ -48,7 +48,13 @@ static struct slab *table_slab(uint32_t index)
 	return index >> SLAB_SHIFT ? 0 : &slab;
 }
 
-#include "unwind.h"
+static int stack_ends_at(uint64_t addr)
+{
+	return in.memory_base + in.memory_words * 8 - addr <= 256;
+}
+
+#include "rules.h"
+#include "step.h"
 
 static void step_once(void)
 {
@@ -86,7 +92,7 @@ static void look_up(void)
 	uint64_t out[2], shift = in.full, page = in.pc >> shift;
 
 	u.mapping.directory = ((DIRECTORY - (uint32_t)page) & WORD_MASK) | (uint32_t)(shift - MIN_ROW_PAGE_SHIFT + 1) << WORD_BITS;
-	slab.words[DIRECTORY] = ROWS | (in.memory[0] & 0xffff) << 32 | (uint64_t)PAGE_RESIDENT << 48;
+	slab.words[DIRECTORY] = ROWS | (in.memory[0] & 0xffff) << 32 | (uint64_t)ROW_PAGE_RESIDENT << 48;
 	memcpy(&slab.words[ROWS], &in.memory[1], sizeof(in.memory) - 8);
 	if (find_rule(&u, in.pc, &rule))
 		rule.cfa = 0xff;

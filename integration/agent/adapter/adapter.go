@@ -86,7 +86,7 @@ func (a *adapted) DebugInfo() interface{} {
 }
 
 // CurrentHealth implements the Agent's component.HealthComponent. Of a component
-// that does not tell, it is healthy since ever, which is what the Agent takes
+// that does not say, it is healthy since ever, which is what the Agent takes
 // least notice of.
 func (a *adapted) CurrentHealth() agent.Health {
 	teller, ok := a.inner.(component.HealthComponent)

@@ -23,12 +23,12 @@ import (
 	"github.com/headwater/headwater/integration/conformance"
 )
 
-var update = flag.Bool("update", false, "write the Agent's answers anew")
+var update = flag.Bool("update", false, "write the Agent's answers again")
 
 const tables = "../../conformance/testdata"
 
 // TestAgent runs every table in the real Agent's runtime and checks that the
-// .expect files tell its answers.
+// .expect files hold its answers.
 func TestAgent(t *testing.T) {
 	for _, r := range conformance.Registrations() {
 		agent.Register(adapter.Registration(r, nil, nil))
@@ -125,7 +125,8 @@ func (h host) Components() ([]conformance.Component, error) {
 		return nil, nil
 	}
 	var components []conformance.Component
-	for _, info := range agent.GetAllComponents(h.Flow, agent.InfoOptions{GetHealth: true, GetArguments: true, GetExports: true}) {
+	for _, info := range agent.GetAllComponents(h.Flow,
+		agent.InfoOptions{GetHealth: true, GetArguments: true, GetExports: true}) {
 		components = append(components, conformance.Component{
 			ID:        info.ID.String(),
 			Health:    info.Health.Health.String(),

@@ -7,6 +7,7 @@ package ebpf
 import (
 	"context"
 	"fmt"
+	"time"
 
 	agent "github.com/grafana/agent/component"
 	agentpyroscope "github.com/grafana/agent/component/pyroscope"
@@ -15,6 +16,7 @@ import (
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/headwater/headwater/component/pyroscope/ebpf"
+	"github.com/headwater/headwater/component/pyroscope/limits"
 	"github.com/headwater/headwater/integration/agent/adapter"
 )
 
@@ -58,12 +60,19 @@ func convert(args agent.Arguments) (component.Arguments, error) {
 	return converted, nil
 }
 
-// receiver returns a receiver of the Agent as one of Headwater.
+// receiver returns a receiver of the Agent as one of Headwater. The Agent's pyroscope.write
+// does not split what is beyond the limits of a server.
 func receiver(of agentpyroscope.Appendable) pyroscope.Appendable {
 	return pyroscope.AppendableFunc(func(ctx context.Context, labels labels.Labels, samples []*pyroscope.RawSample) error {
-		converted := make([]*agentpyroscope.RawSample, len(samples))
-		for i, sample := range samples {
-			converted[i] = &agentpyroscope.RawSample{RawProfile: sample.RawProfile}
+		var converted []*agentpyroscope.RawSample
+		for _, sample := range samples {
+			parts, err := limits.Server().Split(sample.RawProfile, time.Now())
+			if err != nil {
+				return err
+			}
+			for _, part := range parts {
+				converted = append(converted, &agentpyroscope.RawSample{RawProfile: part})
+			}
 		}
 		return of.Appender().Append(ctx, labels, converted)
 	})

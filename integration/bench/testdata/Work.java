@@ -2,7 +2,7 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** Burns CPU for so many seconds: warms up, is compiled, calls itself, allocates. */
+/** Burns CPU for a number of seconds: warms up, is compiled, calls itself, allocates. */
 class Work {
     interface Shape { double area(); }
     record Square(double side) implements Shape { public double area() { return side * side; } }

@@ -1,5 +1,5 @@
 /*
- * spawn RATE SECONDS PROGRAM [ARGUMENT...] - starts so many processes a second, at
+ * spawn RATE SECONDS PROGRAM [ARGUMENT...] - starts RATE processes a second, at
  * random distances, so that none keeps step with a sampling clock. Prints how many
  * have ended well.
  */

@@ -50,7 +50,7 @@ export function ago(time) {
 	return "less than a minute ago";
 }
 
-// when is a time for people, with the exact one behind it.
+// when is a time for people, with the exact one as its title.
 export function when(time) {
 	if (!time || time.startsWith("0001-")) {
 		return null;

@@ -40,7 +40,7 @@ function row(info) {
 		h("td", {}, info.pages ? h("a", {href: info.pages, "aria-label": `${pagesName(info)} of ${id}`}, pagesName(info)) : ""));
 }
 
-// pagesName says what is behind a component's own pages.
+// pagesName says what a component's own pages show.
 export function pagesName(info) {
 	return info.name.startsWith("pyroscope.ebpf") ? "Flame graphs" : "Pages";
 }

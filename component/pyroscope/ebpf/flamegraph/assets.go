@@ -19,6 +19,7 @@ var templates = sync.OnceValue(func() *template.Template {
 		"count":   formatCount,
 		"percent": formatPercent,
 		"share":   share,
+		"total":   total,
 		"bytes":   formatBytes,
 		"clock":   func(t time.Time) string { return t.Format("15:04:05") },
 		"iso":     func(t time.Time) string { return t.Format(time.RFC3339) },

@@ -13,7 +13,7 @@ const (
 )
 
 // viewCache keeps the views in use, so that going from the flame graph to the top
-// list does not merge anew. It is safe for concurrent use.
+// list does not merge again. It is safe for concurrent use.
 type viewCache struct {
 	mu    sync.Mutex
 	views map[selection]*cachedView
@@ -81,7 +81,7 @@ func (c *viewCache) evict() {
 	}
 }
 
-// expire forgets the views that nobody has looked at for a while.
+// expire forgets the views that were not looked at for a while.
 func (c *viewCache) expire(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

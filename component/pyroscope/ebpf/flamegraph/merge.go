@@ -17,7 +17,7 @@ const (
 	mergeAtOnce      = 8        // profiles decoded at a time
 )
 
-// errNoSamples tells that a selection holds nothing to show.
+// errNoSamples says that a selection holds nothing to show.
 var errNoSamples = errors.New("no samples in this selection")
 
 // merged is the sum of some profiles of the history.
@@ -80,7 +80,7 @@ func decode(entries []*kept, s selection) ([]*profile.Profile, error) {
 	return parts, nil
 }
 
-// matches tells whether a sample belongs to the process that s names. Which
+// matches reports whether a sample belongs to the process that s names. Which
 // process a sample is of shows in its labels comm and pid, or in its root frame.
 func (s selection) matches(sample *profile.Sample) bool {
 	if s.pid != 0 && !hasPID(sample, s.pid) {

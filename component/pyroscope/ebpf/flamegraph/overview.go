@@ -82,7 +82,7 @@ func newOverview(name string, status Status, h *history, q query) overview {
 		Status:   status,
 		Refresh:  max(5, int(status.Interval/time.Second)),
 		Ranges:   timeRanges(),
-		Outcomes: outcomeRows(status.Outcomes),
+		Outcomes: outcomeRows(status.Stats.Outcomes),
 		Kept:     historyFigures{Profiles: len(entries), Bytes: h.size(), MaxBytes: h.maxBytes, MaxAge: h.maxAge},
 	}
 	if len(entries) > 0 {
@@ -175,8 +175,8 @@ func processRows(entries []*kept, q query, byPID bool) (rows []processRow, more 
 	return cut(rows, maxRows)
 }
 
-// pidRows returns the process IDs with most samples; with links if a profile tells
-// processes apart by ID.
+// pidRows returns the process IDs with most samples, with links if a profile
+// distinguishes processes by ID.
 func pidRows(samples map[uint32]uint64, q query, links bool) (rows []pidRow, more int) {
 	ids := slices.SortedFunc(maps.Keys(samples), func(a, b uint32) int {
 		return cmp.Or(compareDown(samples[a], samples[b]), cmp.Compare(a, b))

@@ -58,7 +58,9 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cache-Control", "no-store")
-	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'")
+	header.Set("Content-Security-Policy",
+		"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "+
+			"form-action 'self'; base-uri 'none'")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		header.Set("Allow", "GET, HEAD")
 		http.Error(w, "only GET and HEAD are allowed here", http.StatusMethodNotAllowed)
@@ -177,13 +179,15 @@ func (p *Page) serveView(w http.ResponseWriter, r *http.Request, rest string) {
 		return
 	}
 	// pprof's pages carry their scripts and styles inside.
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'")
+	w.Header().Set("Content-Security-Policy",
+		"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; "+
+			"form-action 'none'")
 	if err := v.serve(w, r, "/"+name); errors.Is(err, errNoDot) || errors.Is(err, errNotServed) {
 		p.fail(w, "../../", http.StatusNotFound, err.Error())
 	}
 }
 
-// errGone tells that the history has forgotten what a selection asks for.
+// errGone says that the history has forgotten what a selection asks for.
 var errGone = errors.New("profiles no longer kept")
 
 // fail answers with a page that says what is wrong and leads to the overview.

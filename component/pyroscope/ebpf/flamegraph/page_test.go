@@ -125,7 +125,8 @@ func TestLinksStayBelowThePrefix(t *testing.T) {
 			if target == "#" || strings.HasPrefix(target, "data:") || strings.HasPrefix(target, "?") || isHidden(target) {
 				continue
 			}
-			require.False(t, strings.HasPrefix(target, "/") || strings.Contains(target, "://"), "%s on %s is not relative", target, at)
+			require.False(t, strings.HasPrefix(target, "/") || strings.Contains(target, "://"),
+				"%s on %s is not relative", target, at)
 			next, err := answer.Request.URL.Parse(target)
 			require.NoError(t, err)
 			require.True(t, strings.HasPrefix(next.Path, prefix+"/"), "%s on %s leaves the prefix", target, at)
@@ -138,7 +139,7 @@ func TestLinksStayBelowThePrefix(t *testing.T) {
 	require.Greater(t, len(seen), 20)
 }
 
-// isHidden tells whether a link of pprof's is made invisible by view.css.
+// isHidden reports whether a link of pprof's is made invisible by view.css.
 func isHidden(link string) bool {
 	switch link {
 	case "./source", "./disasm":
@@ -185,7 +186,8 @@ func TestViews(t *testing.T) {
 		require.Equal(t, http.StatusOK, answer.StatusCode, "%s: %s", path, body)
 		requireText(t, body, want, path)
 	}
-	for path, want := range map[string]string{"source?f=main": "not part of the page", "disasm": "not part", "saveconfig?config=x": "not part", "nothing": "not part"} {
+	for path, want := range map[string]string{"source?f=main": "not part of the page", "disasm": "not part",
+		"saveconfig?config=x": "not part", "nothing": "not part"} {
 		answer, body := get(t, base+path)
 		require.Equal(t, http.StatusNotFound, answer.StatusCode, path)
 		require.Contains(t, body, want)
@@ -295,7 +297,8 @@ func TestConcurrentViews(t *testing.T) {
 	server := serve(t, testPage(t, time.Now()))
 	var wg sync.WaitGroup
 	for i := range 24 {
-		path := []string{"/open?range=last", "/open?range=1m", "/open?range=5m", "/open?range=10m", "/open?process=bash", "/"}[i%6]
+		path := []string{"/open?range=last", "/open?range=1m", "/open?range=5m", "/open?range=10m",
+			"/open?process=bash", "/"}[i%6]
 		wg.Go(func() {
 			answer, err := http.Get(server.URL + prefix + path)
 			if err != nil {
@@ -311,7 +314,7 @@ func TestConcurrentViews(t *testing.T) {
 	wg.Wait()
 }
 
-// TestLeavesNoTrace looks for files that pprof likes to leave behind.
+// TestLeavesNoTrace looks for files that pprof may leave.
 func TestLeavesNoTrace(t *testing.T) {
 	home, tmp := t.TempDir(), t.TempDir()
 	t.Setenv("HOME", home)
@@ -413,7 +416,8 @@ func TestFormats(t *testing.T) {
 	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567"} {
 		require.Equal(t, want, formatCount(n))
 	}
-	for share, want := range map[float64]string{0: "0.0 %", 0.0001: "<0.1 %", 0.5: "50.0 %", 0.99999: "99.9 %", 1: "100.0 %"} {
+	for share, want := range map[float64]string{0: "0.0 %", 0.0001: "<0.1 %", 0.5: "50.0 %", 0.99999: "99.9 %",
+		1: "100.0 %"} {
 		require.Equal(t, want, formatPercent(share))
 	}
 }

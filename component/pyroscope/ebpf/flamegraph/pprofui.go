@@ -95,7 +95,7 @@ func (webFlags) ExtraUsage() string                               { return "" }
 func (webFlags) AddExtraUsage(string)                             {}
 func (webFlags) Parse(func()) []string                            { return []string{"profile"} }
 
-// fixedProfile is a source that holds one profile. An empty address tells the
+// fixedProfile is a source that holds one profile. An empty address says to the
 // driver that the profile is not remote, so that it saves no copy.
 type fixedProfile struct{ p *profile.Profile }
 

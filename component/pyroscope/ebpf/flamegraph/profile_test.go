@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/ebpf"
 )
 
 // testStack is a stack of a profile, outermost frame first.
@@ -62,9 +64,11 @@ func testProfile(t testing.TB, at time.Time, stacks ...testStack) []byte {
 // mappingOf guesses the file of a function.
 func mappingOf(p *profile.Profile, name string) *profile.Mapping {
 	switch {
-	case strings.HasPrefix(name, "__libc") || strings.HasPrefix(name, "__mem") || name == "fork" || strings.HasPrefix(name, "io_submit") && len(name) == 9:
+	case strings.HasPrefix(name, "__libc") || strings.HasPrefix(name, "__mem") || name == "fork" ||
+		strings.HasPrefix(name, "io_submit") && len(name) == 9:
 		return p.Mapping[1]
-	case strings.Contains(name, "syscall") || strings.Contains(name, "SYSCALL") || strings.Contains(name, "filemap") || strings.Contains(name, "iter") ||
+	case strings.Contains(name, "syscall") || strings.Contains(name, "SYSCALL") || strings.Contains(name, "filemap") ||
+		strings.Contains(name, "iter") ||
 		strings.Contains(name, "__x64") || name == "aio_read" || name == "io_submit_one" || name == "read_events":
 		return p.Mapping[2]
 	default:
@@ -74,8 +78,10 @@ func mappingOf(p *profile.Profile, name string) *profile.Mapping {
 
 // fioProfile is what a database-like load looks like.
 func fioProfile(t testing.TB, at time.Time) Profile {
-	kernel := []string{"entry_SYSCALL_64_after_hwframe", "do_syscall_64", "__x64_sys_io_submit", "io_submit_one", "aio_read", "ext4_file_read_iter", "filemap_read"}
-	user := []string{"_start", "__libc_start_main.isra.0", "__libc_start_call_main", "fio+0x1f4b0", "fio+0x8a2c1", "fio+0x61d02"}
+	kernel := []string{"entry_SYSCALL_64_after_hwframe", "do_syscall_64", "__x64_sys_io_submit", "io_submit_one",
+		"aio_read", "ext4_file_read_iter", "filemap_read"}
+	user := []string{"_start", "__libc_start_main.isra.0", "__libc_start_call_main", "fio+0x1f4b0",
+		"fio+0x8a2c1", "fio+0x61d02"}
 	stack := func(comm string, pid uint32, value int64, parts ...[]string) testStack {
 		s := testStack{comm: comm, pid: pid, value: value * 10_309_278}
 		for _, p := range parts {
@@ -86,16 +92,22 @@ func fioProfile(t testing.TB, at time.Time) Profile {
 	stacks := []testStack{
 		stack("fio", 4711, 620, user, []string{"io_submit"}, kernel, []string{"copy_page_to_iter", "_copy_to_iter"}),
 		stack("fio", 4711, 130, user, []string{"io_submit"}, kernel, []string{"filemap_get_pages", "filemap_get_read_batch"}),
-		stack("fio", 4711, 90, user, []string{"io_getevents"}, []string{"entry_SYSCALL_64_after_hwframe", "do_syscall_64", "__x64_sys_io_getevents", "read_events"}),
+		stack("fio", 4711, 90, user, []string{"io_getevents"},
+			[]string{"entry_SYSCALL_64_after_hwframe", "do_syscall_64", "__x64_sys_io_getevents", "read_events"}),
 		stack("fio", 4712, 240, user, []string{"fio+0x2ff10", "__memcpy_avx_unaligned_erms"}),
 		stack("fio", 4712, 60, user, []string{"fio+0x2ff10", "fio.bin+0x30122"}),
-		stack("bash", 99, 12, []string{"_start", "__libc_start_main.isra.0", "main", "reader_loop", "execute_command", "execute_command_internal", "fork"}),
+		stack("bash", 99, 12,
+			[]string{"_start", "__libc_start_main.isra.0", "main", "reader_loop", "execute_command",
+				"execute_command_internal", "fork"}),
 	}
 	return Profile{
-		Labels:  map[string]string{"__name__": "process_cpu", "service_name": "fio", "__container_id__": "4ec0624267de013f5b936c7bc37a6551d95a997fa659d41a9f840e7d32b84378"},
+		Labels: map[string]string{"__name__": "process_cpu", "service_name": "fio",
+			"__container_id__": "4ec0624267de013f5b936c7bc37a6551d95a997fa659d41a9f840e7d32b84378"},
 		Data:    testProfile(t, at, stacks...),
 		Samples: 1152, WithUser: 1152, Complete: 1151,
-		Processes: []Process{{PID: 4711, Comm: "fio", Samples: 840, WithUser: 840, Complete: 840}, {PID: 4712, Comm: "fio", Samples: 300, WithUser: 300, Complete: 299}, {PID: 99, Comm: "bash", Samples: 12, WithUser: 12, Complete: 12}},
+		Processes: []Process{{PID: 4711, Comm: "fio", Samples: 840, WithUser: 840, Complete: 840},
+			{PID: 4712, Comm: "fio", Samples: 300, WithUser: 300, Complete: 299},
+			{PID: 99, Comm: "bash", Samples: 12, WithUser: 12, Complete: 12}},
 	}
 }
 
@@ -105,13 +117,15 @@ func hostProfile(t testing.TB, at time.Time) Profile {
 	var stacks []testStack
 	for i := range 24 {
 		comm := fmt.Sprintf("worker-%d", i%9)
-		frames := []string{"_start", "__libc_start_main.isra.0", "main", "std::rt::lang_start_internal", "tokio::runtime::task::raw::poll"}
+		frames := []string{"_start", "__libc_start_main.isra.0", "main", "std::rt::lang_start_internal",
+			"tokio::runtime::task::raw::poll"}
 		for depth := range i + 4 {
 			frames = append(frames, fmt.Sprintf("app::stage_%d::step_%d", i%5, depth))
 		}
 		n := uint64(40 + 13*i)
 		stacks = append(stacks, testStack{comm: comm, pid: uint32(1000 + i), frames: frames, value: int64(n) * 10_309_278})
-		p.Processes = append(p.Processes, Process{PID: uint32(1000 + i), Comm: comm, Samples: n, WithUser: n, Complete: n - uint64(i%3)})
+		p.Processes = append(p.Processes,
+			Process{PID: uint32(1000 + i), Comm: comm, Samples: n, WithUser: n, Complete: n - uint64(i%3)})
 		p.Samples, p.WithUser, p.Complete = p.Samples+n, p.WithUser+n, p.Complete+n-uint64(i%3)
 	}
 	p.Data = testProfile(t, at, stacks...)
@@ -122,13 +136,20 @@ func hostProfile(t testing.TB, at time.Time) Profile {
 func testStatus() Status {
 	return Status{
 		Healthy: true, Message: "profiling 1 target and all other processes",
-		SampleRate: 97, Interval: 15 * time.Second, Targets: 1, Processes: 143, Executables: 61,
-		Expected: 232_800, Delivered: 232_791, Idle: 120_004, Lost: 9,
-		Outcomes: map[string]uint64{"complete": 98_340, "complete_fp": 8_211, "kernel_thread": 5_902, "no_row": 210, "no_mapping": 118, "unreadable_stack": 6},
-		Incomplete: []Incomplete{
-			{File: "/usr/lib/jvm/java-17/lib/server/libjvm.so", Outcome: "no_row", Samples: 201},
-			{File: "", Outcome: "no_mapping", Samples: 118},
-			{File: "/usr/lib/x86_64-linux-gnu/libcrypto.so.3", Outcome: "no_row", Samples: 9},
+		SampleRate: 97, Interval: 15 * time.Second, Targets: 1,
+		Stats: ebpf.Stats{
+			Processes: 143, Executables: 61,
+			Expected: 232_800, Delivered: 232_791, Idle: 120_004,
+			Lost: map[string]uint64{ebpf.LostToFullLogs: 6, ebpf.LostToThrottling: 3},
+			Outcomes: map[string]uint64{
+				"complete": 98_340, "complete_fp": 8_211, "kernel_thread": 5_902,
+				"no_row": 210, "no_mapping": 118, "unreadable_stack": 6,
+			},
+			Binaries: []ebpf.BinaryStats{
+				{File: "/usr/lib/jvm/java-17/lib/server/libjvm.so", Outcome: "no_row", Samples: 201},
+				{File: "", Outcome: "no_mapping", Samples: 118},
+				{File: "/usr/lib/x86_64-linux-gnu/libcrypto.so.3", Outcome: "no_row", Samples: 9},
+			},
 		},
 		ByName: true, ByPID: true, SampleLabels: []string{"pid"},
 	}

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/headwater/headwater/ebpf"
 )
 
 // Status is the profiler's condition, for the overview.
@@ -16,25 +18,26 @@ type Status struct {
 
 	Targets     int // usable targets in the configuration
 	TargetsOnly bool
-	Processes   int // known now
-	Executables int
+	Stats       ebpf.Stats // of the profiler, since it began
 
-	// Samples since the profiler began: due on busy CPUs, taken, on idle CPUs
-	// beside these, in processes without a target (part of those taken), lost.
-	Expected, Delivered, Idle, Ignored, Lost uint64
-
-	Outcomes   map[string]uint64 // by name, as in unwind.Outcome
-	Incomplete []Incomplete      // stacks that ended early, most first
-
-	ByName, ByPID bool     // whether a profile's samples tell their process's name and ID
+	ByName, ByPID bool     // whether a profile's samples have their process's name and ID
 	SampleLabels  []string // labels that samples carry
 }
 
-// Incomplete counts the incomplete stacks that ended in one binary.
-type Incomplete struct {
-	File    string
-	Outcome string
-	Samples uint64
+// shownIncomplete is how many binaries the page has in which stacks end early.
+const shownIncomplete = 15
+
+// Incomplete returns where stacks ended early, most first.
+func (s Status) Incomplete() []ebpf.BinaryStats {
+	return s.Stats.Binaries[:min(len(s.Stats.Binaries), shownIncomplete)]
+}
+
+// total is the sum of counts.
+func total(counts map[string]uint64) (sum uint64) {
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
 }
 
 // outcomeRow is an outcome in the overview.
@@ -47,10 +50,7 @@ type outcomeRow struct {
 
 // outcomeRows returns the outcomes that occurred, most samples first.
 func outcomeRows(outcomes map[string]uint64) []outcomeRow {
-	var sum uint64
-	for _, n := range outcomes {
-		sum += n
-	}
+	sum := total(outcomes)
 	var rows []outcomeRow
 	for _, name := range slices.Sorted(maps.Keys(outcomes)) {
 		if n := outcomes[name]; n > 0 {
@@ -77,6 +77,8 @@ func outcomeText(name string) (text string, good bool) {
 		return "An address outside every executable file, such as code made at run time.", false
 	case "process_unknown":
 		return "The process was not known yet, or gone already.", false
+	case "records_lost":
+		return "The profiler came too late: the process had ended, or the kernel had no room for the records about it.", false
 	case "page_missing":
 		return "The unwind rules of that code were not loaded yet.", false
 	case "no_row":

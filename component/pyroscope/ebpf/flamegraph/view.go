@@ -23,7 +23,7 @@ type view struct {
 	colors   map[string]int
 }
 
-// banner is what a view's first line tells.
+// banner is what a view's first line says.
 type banner struct {
 	Overview string // relative link
 	Target   string
@@ -137,11 +137,12 @@ func (v *view) serve(w http.ResponseWriter, r *http.Request, path string) error 
 }
 
 var (
-	errNoDot     = errors.New("the graph view needs the program dot, which is not installed (Debian: apt-get install graphviz)")
+	errNoDot = errors.New(
+		"the graph view needs the program dot, which is not installed (Debian: apt-get install graphviz)")
 	errNotServed = errors.New("this view is not part of the page")
 )
 
-// haveDot tells whether Graphviz is installed.
+// haveDot reports whether Graphviz is installed.
 func haveDot() bool {
 	_, err := exec.LookPath("dot")
 	return err == nil

@@ -9,7 +9,8 @@ import (
 const profileBytes = 40_000
 
 func BenchmarkAppend(b *testing.B) {
-	for name, policy := range map[string]SyncPolicy{"fsync=interval": SyncInterval, "fsync=always": SyncAlways, "fsync=never": SyncNever} {
+	for name, policy := range map[string]SyncPolicy{"fsync=interval": SyncInterval, "fsync=always": SyncAlways,
+		"fsync=never": SyncNever} {
 		b.Run(name, func(b *testing.B) {
 			o := someOptions()
 			o.Sync, o.Interval, o.MaxBytes = policy, time.Second, 1<<30

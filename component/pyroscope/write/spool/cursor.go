@@ -9,11 +9,12 @@ import (
 	"slices"
 )
 
-// cursor says which records are done with: all up to low, and those in above. Its
-// file holds two copies that are written in turn, so that one is always whole. A
-// copy is a generation, low, the number of places in above, these, and a CRC-32C,
-// each number of 64 bits; it never crosses a page, so that even a process that is
-// killed writes it as a whole or not at all.
+// cursor says which records are done with: all up to low, and those in above. Its file
+// holds two copies that are written in turn, so that one is always whole. A copy has a
+// generation, low, the number of places in above, these places, appended, counted, clean,
+// and a CRC-32C, each a number of 64 bits. It never crosses a page, so that even a
+// process that is killed writes it as a whole or not at all. Files of earlier versions
+// end with above.
 type cursor struct {
 	file *os.File
 	lost bool // the file had neither copy whole
@@ -22,11 +23,15 @@ type cursor struct {
 	low        uint64
 	above      []uint64 // sorted, at most Window
 	begun      []uint64 // handed out and not done with
+	appended   uint64   // the highest place that is in the log, as of the last change
+	counted    uint64   // losses up to here are counted
+	clean      bool     // no process has used it since Close: appended is right
 }
 
 const (
 	slotBytes  = 512
 	slotHeader = 3 * 8
+	slotMore   = 3 * 8
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -66,7 +71,11 @@ func (c *cursor) load(slot []byte) bool {
 	}
 	end := slotHeader + 8*int(count)
 	generation := binary.BigEndian.Uint64(slot)
-	if generation == 0 || crc32.Checksum(slot[:end], castagnoli) != binary.BigEndian.Uint32(slot[end:]) {
+	whole := func(end int) bool {
+		return crc32.Checksum(slot[:end], castagnoli) == binary.BigEndian.Uint32(slot[end:])
+	}
+	more := whole(end + slotMore)
+	if generation == 0 || !more && !whole(end) {
 		return false
 	}
 	if generation <= c.generation {
@@ -75,6 +84,11 @@ func (c *cursor) load(slot []byte) bool {
 	c.generation, c.low, c.above = generation, binary.BigEndian.Uint64(slot[8:]), nil
 	for i := range int(count) {
 		c.above = append(c.above, binary.BigEndian.Uint64(slot[slotHeader+8*i:]))
+	}
+	c.appended, c.counted, c.clean = 0, 0, false
+	if more {
+		c.appended, c.counted, c.clean = binary.BigEndian.Uint64(slot[end:]), binary.BigEndian.Uint64(slot[end+8:]),
+			slot[end+23] != 0
 	}
 	return true
 }
@@ -90,6 +104,12 @@ func (c *cursor) store() error {
 		binary.BigEndian.PutUint64(slot[end:], seq)
 		end += 8
 	}
+	binary.BigEndian.PutUint64(slot[end:], c.appended)
+	binary.BigEndian.PutUint64(slot[end+8:], c.counted)
+	if c.clean {
+		slot[end+23] = 1
+	}
+	end += slotMore
 	binary.BigEndian.PutUint32(slot[end:], crc32.Checksum(slot[:end], castagnoli))
 	_, err := c.file.WriteAt(slot[:], int64(c.generation%2)*slotBytes)
 	return err
@@ -116,8 +136,8 @@ func (c *cursor) highest() uint64 {
 
 func (c *cursor) begin(seq uint64) { c.begun = append(c.begun, seq) }
 
-// done notes that a record is done with. No place up to handed will come again but
-// those that have begun.
+// done notes that a record is done with. Of the places up to handed, only those that
+// have begun will come again.
 func (c *cursor) done(seq, handed uint64) error {
 	c.begun = slices.DeleteFunc(c.begun, func(s uint64) bool { return s == seq })
 	if i, found := slices.BinarySearch(c.above, seq); !found {

@@ -1,7 +1,6 @@
 package spool
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -16,16 +15,21 @@ import (
 )
 
 // recover reads what an earlier process has left: it counts the records that are
-// not done with, and cuts each segment behind its last good record.
+// not done with, and those that are lost.
 func (s *Spool) recover() error {
 	indexes, err := segmentIndexes(s.dir)
 	if err != nil {
 		return err
 	}
-	seen := s.cursor.low
+	found := survey{seen: s.cursor.low}
 	s.next = s.cursor.highest() + 1
-	for _, index := range indexes {
-		segment, err := s.scan(index, &seen)
+	for i, index := range indexes {
+		if i > 0 {
+			if err := s.fillGap(indexes[i-1], index, &found); err != nil {
+				return err
+			}
+		}
+		segment, err := s.scan(index, &found)
 		if err != nil {
 			return err
 		}
@@ -37,64 +41,117 @@ func (s *Spool) recover() error {
 		}
 		s.segments = append(s.segments, segment)
 	}
-	s.next = max(s.next, seen+1)
+	end := max(s.cursor.appended, found.seen)
+	if found.damaged && end == found.seen && !s.cursor.clean {
+		end++ // of a process that was killed nothing says how many: at least one
+	}
+	s.count(&found, end+1)
+	if s.lost.Records > 0 {
+		s.lost.Bytes = int(found.skipped)
+		level.Warn(s.opts.Logger).Log("msg", "profiles in the queue are lost to damaged or missing files",
+			"profiles", s.lost.Records, "bytes", found.skipped)
+	}
+	s.next = max(s.next, end+1)
 	s.handed = s.cursor.low
+	s.cursor.appended, s.cursor.counted, s.cursor.clean = s.next-1, s.next-1, false
+	return s.cursor.store()
+}
+
+// survey is how far recover has come.
+type survey struct {
+	seen    uint64 // place of the last record
+	any     bool   // there was one
+	damaged bool   // something was skipped since then
+	skipped int64  // bytes
+}
+
+// count counts the places between the last record and the next one as lost: those that are
+// not done with, and were not counted by an earlier Open. Before the first record there may
+// have been some that made room, and were counted then.
+func (s *Spool) count(found *survey, next uint64) {
+	if !found.any && !found.damaged && next <= s.cursor.appended {
+		return
+	}
+	from := max(found.seen, s.cursor.low, s.cursor.counted) + 1
+	if next <= from {
+		return
+	}
+	lost := next - from
+	for _, done := range s.cursor.above {
+		if from <= done && done < next {
+			lost--
+		}
+	}
+	s.lost.Records += int(lost)
+}
+
+// fillGap makes empty segments for missing ones between two others: the log needs all
+// its numbers.
+func (s *Spool) fillGap(before, after int, found *survey) error {
+	for index := before + 1; index < after; index++ {
+		found.damaged = true
+		if len(s.segments) == 0 {
+			continue // nothing before it is left
+		}
+		name := wlog.SegmentName(s.dir, index)
+		level.Warn(s.opts.Logger).Log("msg", "a file of the queue is gone", "file", name)
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			return err
+		}
+		s.segments = append(s.segments, &segment{index: index, last: found.seen})
+	}
 	return nil
 }
 
-// scan counts the records of a segment after the place seen, which it moves on.
-func (s *Spool) scan(index int, seen *uint64) (*segment, error) {
-	name := wlog.SegmentName(s.dir, index)
-	file, err := os.OpenFile(name, os.O_RDWR, 0)
+// scan counts the records of a segment that are not done with. It cuts off a last record
+// that is not whole.
+func (s *Spool) scan(index int, found *survey) (*segment, error) {
+	of := &segment{index: index}
+	r, err := newReader(s.dir, of)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	found := &segment{index: index}
-	good := int64(0)
-	log := wlog.NewReader(bufio.NewReaderSize(file, pageBytes))
-	for log.Next() {
-		r, err := decodeHeader(log.Record())
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		good = log.Offset()
-		found.last = max(found.last, r.Seq)
-		if r.Seq > *seen && !s.cursor.isDone(r.Seq) {
-			found.records++
-			found.bytes += r.Size
-		}
-		*seen = max(*seen, r.Seq)
-	}
-	end, err := file.Seek(0, io.SeekEnd)
-	if err != nil {
-		return nil, err
-	}
-	found.size = good
-	torn, err := anyByteSet(file, good, end)
-	if err != nil || !torn {
-		return found, err
-	}
-	level.Warn(s.opts.Logger).Log("msg", "cut off the end of a file of the queue, which is not a whole record: it was being written when the process ended, or is damaged",
-		"file", name, "offset", good, "bytes", end-good, "err", log.Err())
-	return found, file.Truncate(good)
-}
-
-// anyByteSet tells whether a part of a file is more than zeros, with which the log
-// fills up its pages.
-func anyByteSet(file *os.File, from, to int64) (bool, error) {
-	in := bufio.NewReaderSize(io.NewSectionReader(file, from, to-from), pageBytes)
+	defer r.file.Close()
 	for {
-		b, err := in.ReadByte()
-		switch {
-		case errors.Is(err, io.EOF):
-			return false, nil
-		case err != nil:
-			return false, err
-		case b != 0:
-			return true, nil
+		data, err := r.next()
+		found.damaged = found.damaged || r.damaged
+		if errors.Is(err, io.EOF) {
+			break
 		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.file.Name(), err)
+		}
+		record, err := decodeHeader(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.file.Name(), err)
+		}
+		s.count(found, record.Seq)
+		found.any, found.damaged = true, false
+		of.last = max(of.last, record.Seq)
+		if record.Seq > found.seen && !s.cursor.isDone(record.Seq) {
+			of.records++
+			of.bytes += record.Size
+		}
+		found.seen = max(found.seen, record.Seq)
 	}
+	found.skipped += r.skipped
+	if r.skipped > 0 {
+		level.Warn(s.opts.Logger).Log("msg", "a file of the queue is damaged: what comes after the damage is used",
+			"file", r.file.Name(), "bytes", r.skipped)
+	}
+	info, err := r.file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	of.size = info.Size()
+	if !r.torn {
+		return of, nil
+	}
+	level.Warn(s.opts.Logger).Log("msg",
+		"cut off the end of a file of the queue, a record that was being written when the process ended",
+		"file", r.file.Name(), "offset", r.good, "bytes", of.size-r.good)
+	of.size = r.good
+	return of, os.Truncate(r.file.Name(), r.good)
 }
 
 // segmentIndexes returns the numbers of the segment files in order.
@@ -105,7 +162,8 @@ func segmentIndexes(dir string) ([]int, error) {
 	}
 	var indexes []int
 	for _, entry := range entries {
-		if index, err := strconv.Atoi(entry.Name()); err == nil && index >= 0 && filepath.Base(wlog.SegmentName(dir, index)) == entry.Name() {
+		if index, err := strconv.Atoi(entry.Name()); err == nil && index >= 0 &&
+			filepath.Base(wlog.SegmentName(dir, index)) == entry.Name() {
 			indexes = append(indexes, index)
 		}
 	}

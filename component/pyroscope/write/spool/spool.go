@@ -1,17 +1,14 @@
-// Package spool keeps records on disk, first in, first out, until they are done
-// with. What Append has taken survives the end of the process at any moment, and
-// what is done with does not come back.
+// Package spool keeps records on disk, first in, first out, until they are done with.
+// A record that Append has taken survives the end of the process at any moment, and a
+// record that is done with does not come back.
 //
 // A spool is a directory: log/ holds the segment files of a Prometheus write-ahead
 // log (tsdb/wlog: pages of 32 KiB, a CRC-32C for each part of a record), cursor
-// says up to where the records are done with, lock keeps other processes away.
+// says which records are done with, lock keeps other processes away.
 package spool
 
 import (
 	"errors"
-	"fmt"
-	"io"
-	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -25,8 +22,8 @@ import (
 	"github.com/prometheus/prometheus/util/compression"
 )
 
-// Limits of a segment file in bytes. The oldest segment is what goes when a spool
-// is full, so there are some.
+// Limits of a segment file in bytes. A full spool gives up its oldest segment, so a
+// spool has several.
 const (
 	segmentShare = 16 // of the whole spool
 	minSegment   = 64 << 10
@@ -42,11 +39,11 @@ type Options struct {
 	MaxBytes int64         // on disk; then the oldest records go
 	Sync     SyncPolicy    // when what was written is made to survive a power failure
 	Interval time.Duration // between two such times, by SyncInterval
-	Logger   log.Logger    // tells of damage that Open has found
+	Logger   log.Logger    // reports damage that Open has found
 }
 
-// SyncPolicy says when what was written is made to survive a power failure, or a
-// crash of the kernel. The end of the process alone loses nothing by any policy.
+// SyncPolicy says when written records are synced, so that they survive a power failure
+// or a crash of the kernel. The end of the process alone never loses any.
 type SyncPolicy int
 
 // The policies.
@@ -64,7 +61,7 @@ type Record struct {
 	Data  []byte
 }
 
-// Lost tells of records that a spool had and gave up.
+// Lost counts records that a spool had and gave up.
 type Lost struct{ Records, Bytes int }
 
 // ErrTooBig says that a record is bigger than the whole spool may be.
@@ -86,6 +83,7 @@ type Spool struct {
 	handed   uint64 // no place up to here will be handed out again
 	dirty    *time.Timer
 	unsynced bool // the last sync failed
+	lost     Lost // found by Open
 	closed   bool
 }
 
@@ -98,8 +96,9 @@ type segment struct {
 	size    int64  // of the file
 }
 
-// Open opens the spool in dir, which it makes if need be. What a process that was
-// killed has left half written is cut off with a message.
+// Open opens the spool in dir, which it makes if need be. It cuts off a record that a
+// killed process has left half written, and logs that. Lost counts the records that are
+// damaged, and those of a missing file.
 func Open(dir string, opts Options) (*Spool, error) {
 	logDir := filepath.Join(dir, "log")
 	if err := os.MkdirAll(logDir, 0o700); err != nil {
@@ -123,7 +122,9 @@ func (s *Spool) open(dir string) error {
 		return err
 	}
 	if s.cursor.lost {
-		level.Warn(s.opts.Logger).Log("msg", "the queue's file cursor cannot be read: profiles that were sent before may be sent again", "file", s.cursor.file.Name())
+		level.Warn(s.opts.Logger).Log(
+			"msg", "the queue's file cursor cannot be read: profiles that were sent before may be sent again", "file",
+			s.cursor.file.Name())
 	}
 	if err := s.recover(); err != nil {
 		return err
@@ -140,7 +141,14 @@ func (s *Spool) open(dir string) error {
 	return nil
 }
 
-// Reserve returns the place of a record that Append is to take.
+// Lost returns how many records Open has found damaged since the spool was last open.
+func (s *Spool) Lost() Lost {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lost
+}
+
+// Reserve returns the place of a record that is passed to Append next.
 func (s *Spool) Reserve() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,10 +156,9 @@ func (s *Spool) Reserve() uint64 {
 	return s.next - 1
 }
 
-// Append writes a record, the places in order. To make room it may give up the
-// oldest ones. After an error the same record may be tried again, before any of a
-// later place: even if the first attempt turns out to have got through it is handed
-// out once.
+// Append writes a record. Records come in the order of their places. To make room it
+// may give up the oldest ones. After an error the same record may be tried again before
+// a later one: it is handed out once, even if the first attempt has reached the disk.
 func (s *Spool) Append(r Record) (Lost, error) {
 	data := encode(r)
 	s.mu.Lock()
@@ -161,6 +168,9 @@ func (s *Spool) Append(r Record) (Lost, error) {
 	}
 	size := sizeInLog(len(data))
 	if size > s.opts.MaxBytes {
+		if s.next == r.Seq+1 {
+			s.next-- // its place stays free: a gap between places would mean a loss
+		}
 		return Lost{}, ErrTooBig
 	}
 	if current := s.current(); s.broken || current.size > 0 && current.size+size > s.segmentSize() {
@@ -175,6 +185,7 @@ func (s *Spool) Append(r Record) (Lost, error) {
 	}
 	current := s.current()
 	current.last = r.Seq
+	s.cursor.appended = max(s.cursor.appended, r.Seq)
 	current.records++
 	current.bytes += r.Size
 	current.size += size
@@ -226,8 +237,8 @@ func (s *Spool) diskBytes() int64 {
 	return sum
 }
 
-// Next hands out the oldest record that it has not handed out yet, false if there
-// is none or Window is exhausted. Records that can no longer be read are lost.
+// Next hands out the oldest record that it has not handed out yet, or false if there is
+// no such record or Window is exhausted. Records that can no longer be read are lost.
 func (s *Spool) Next() (Record, Lost, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +250,8 @@ func (s *Spool) Next() (Record, Lost, bool) {
 		}
 		r, err := s.read(s.segments[i])
 		if err != nil {
-			level.Warn(s.opts.Logger).Log("msg", "a file of the queue cannot be read any further", "file", wlog.SegmentName(s.dir, s.segments[i].index), "err", err)
+			level.Warn(s.opts.Logger).Log("msg", "a file of the queue cannot be read any further",
+				"file", wlog.SegmentName(s.dir, s.segments[i].index), "err", err)
 			lost.Records += s.segments[i].records
 			lost.Bytes += s.segments[i].bytes
 			s.handed = max(s.handed, s.segments[i].last)
@@ -277,7 +289,7 @@ func (s *Spool) read(from *segment) (Record, error) {
 	}
 }
 
-// closeReader closes the reader of a segment, or any if that is nil.
+// closeReader closes the reader of a segment, or of any if the segment is nil.
 func (s *Spool) closeReader(of *segment) {
 	if s.reader != nil && (of == nil || s.reader.segment == of) {
 		s.reader.file.Close()
@@ -285,8 +297,7 @@ func (s *Spool) closeReader(of *segment) {
 	}
 }
 
-// Begin says that a record which Append could not take is being worked on all the
-// same.
+// Begin says that a record that Append could not take is being sent all the same.
 func (s *Spool) Begin(seq uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -294,8 +305,8 @@ func (s *Spool) Begin(seq uint64) {
 	s.cursor.begin(seq)
 }
 
-// Done says that a record which was handed out is done with, now and after a
-// restart.
+// Done says that a record that was handed out is done with. It will not come again,
+// also after a restart.
 func (s *Spool) Done(seq uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -310,7 +321,7 @@ func (s *Spool) Done(seq uint64) error {
 	return nil
 }
 
-// removeDone removes the segments that nobody needs.
+// removeDone removes the segments that are not needed any more.
 func (s *Spool) removeDone() {
 	keep := 0
 	for keep < len(s.segments)-1 && s.segments[keep].records == 0 && s.segments[keep].last <= s.cursor.low {
@@ -345,8 +356,8 @@ func (s *Spool) Usage() (records, bytes int, disk int64) {
 	return records, bytes, s.diskBytes()
 }
 
-// written sees to it that what was written survives, as the policy says. That it
-// cannot be synced does not undo it.
+// written syncs the log if the policy says so. A failure to sync does not undo the
+// write.
 func (s *Spool) written() {
 	switch {
 	case s.opts.Sync == SyncAlways:
@@ -372,7 +383,7 @@ func (s *Spool) syncLater() {
 	}
 }
 
-// synced tells of the first of several failures in a row.
+// synced reports the first of several failures in a row.
 func (s *Spool) synced(err error) {
 	if err != nil && !s.unsynced {
 		level.Warn(s.opts.Logger).Log("msg", "cannot sync the queue to disk: a power failure may lose some of it", "err", err)
@@ -414,6 +425,8 @@ func (s *Spool) Close() error {
 	}
 	s.closeReader(nil)
 	err := s.wal.Close()
+	s.cursor.clean = err == nil
+	err = errors.Join(err, s.cursor.store())
 	return errors.Join(err, s.release())
 }
 
@@ -423,31 +436,4 @@ func (s *Spool) release() error {
 		errs = append(errs, s.cursor.file.Sync(), s.cursor.file.Close())
 	}
 	return errors.Join(append(errs, s.lock.Close())...) // which unlocks
-}
-
-// reader reads one segment, also while it is written: it is only asked for records
-// that are complete.
-type reader struct {
-	segment *segment
-	file    *os.File
-	live    *wlog.LiveReader
-}
-
-func newReader(dir string, of *segment) (*reader, error) {
-	file, err := os.Open(wlog.SegmentName(dir, of.index))
-	if err != nil {
-		return nil, err
-	}
-	quiet := slog.New(slog.DiscardHandler)
-	return &reader{segment: of, file: file, live: wlog.NewLiveReader(quiet, wlog.NewLiveReaderMetrics(nil), file)}, nil
-}
-
-func (r *reader) read() (Record, error) {
-	if !r.live.Next() {
-		if err := r.live.Err(); err != nil && !errors.Is(err, io.EOF) {
-			return Record{}, err
-		}
-		return Record{}, fmt.Errorf("it ends %d records early", r.segment.records)
-	}
-	return decode(r.live.Record())
 }

@@ -19,7 +19,8 @@ import (
 
 // newCluster returns the service that components share their work by. It is
 // there also without a cluster, as a cluster of one node.
-func newCluster(f clusterFlags, listenAddr string, logger log.Logger, metrics prometheus.Registerer, tracer trace.TracerProvider) (*cluster.Service, error) {
+func newCluster(f clusterFlags, listenAddr string, logger log.Logger, metrics prometheus.Registerer,
+	tracer trace.TracerProvider) (*cluster.Service, error) {
 	_, port, err := net.SplitHostPort(listenAddr)
 	if err != nil || port == "" {
 		port = "80"
@@ -61,7 +62,8 @@ func (f clusterFlags) advertised(port string, logger log.Logger) string {
 	}
 	addr, err := advertise.FirstAddress(interfaces)
 	if err != nil {
-		level.Warn(logger).Log("msg", "no network interface has an address to advertise; other nodes cannot reach this one", "err", err)
+		level.Warn(logger).Log("msg", "no network interface has an address to advertise; other nodes cannot reach this one",
+			"err", err)
 		return net.JoinHostPort("127.0.0.1", port)
 	}
 	return net.JoinHostPort(addr.String(), port)

@@ -42,7 +42,7 @@ func command() *cobra.Command {
 	return cmd
 }
 
-// convertCommand tells what to do in its place.
+// convertCommand says what to do instead.
 func convertCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                "convert",

@@ -37,7 +37,7 @@ func runCommand() *cobra.Command {
 		Use:   "run [flags] path",
 		Short: "Run a configuration",
 		Long: `Runs the components of a River file, or of all *.river files of a folder, until
-it is interrupted. SIGHUP and GET or POST /-/reload load the configuration anew.`,
+it is interrupted. SIGHUP and GET or POST /-/reload load the configuration again.`,
 		Args:         cobra.ExactArgs(1),
 		SilenceUsage: true,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -106,7 +106,8 @@ func (p *program) services(flags runFlags, logger *logging.Logger, tracer *traci
 	if p.cluster, err = newCluster(flags.cluster, flags.listenAddr, logger, metrics, tracer); err != nil {
 		return nil, err
 	}
-	remote, err := remotecfg.New(remotecfg.Options{Logger: log.With(logger, "service", "remotecfg"), StoragePath: flags.storagePath})
+	remote, err := remotecfg.New(remotecfg.Options{Logger: log.With(logger, "service", "remotecfg"),
+		StoragePath: flags.storagePath})
 	if err != nil {
 		return nil, fmt.Errorf("making the service remotecfg: %w", err)
 	}
@@ -135,7 +136,7 @@ func (p *program) services(flags runFlags, logger *logging.Logger, tracer *traci
 }
 
 // runConfig loads the configuration and, at every SIGHUP until ctx is done, loads
-// it anew.
+// it again.
 func (p *program) runConfig(ctx context.Context) error {
 	if source, err := p.load(); err != nil {
 		return explain(source, err)
@@ -161,7 +162,7 @@ func (p *program) runConfig(ctx context.Context) error {
 	}
 }
 
-// load reads the configuration and puts it in force. The source is nil if it
+// load reads the configuration and applies it. The source is nil if it
 // cannot be read or parsed.
 func (p *program) load() (*flow.Source, error) {
 	source, err := p.read()
@@ -208,7 +209,7 @@ func explain(source *flow.Source, err error) error {
 		return err
 	}
 	printer := diag.NewPrinter(diag.PrinterConfig{Color: !color.NoColor, ContextLinesBefore: 1, ContextLinesAfter: 1})
-	_ = printer.Fprint(os.Stderr, source.RawConfigs(), diags) // there is nowhere else to tell
+	_ = printer.Fprint(os.Stderr, source.RawConfigs(), diags) // there is nowhere else to report it
 	fmt.Fprintln(os.Stderr)
 	return errors.New("could not perform the initial load successfully")
 }

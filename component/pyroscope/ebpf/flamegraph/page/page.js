@@ -18,7 +18,7 @@
     if (event.target.closest('#choose')) dirty = true;
   });
 
-  // mayReplace tells whether a part can change without disturbing the visitor.
+  // mayReplace reports whether a part can change without disturbing the visitor.
   function mayReplace(part) {
     if (part.id === 'choose' && (dirty || part.contains(document.activeElement))) return false;
     const text = window.getSelection();

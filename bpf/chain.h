@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/*
+ * Walks a chain: the frames that an interpreter keeps of a thread, from the leaf on. What is
+ * where is data (struct interpreter), which user space knows of the language. ebpf/runtime/chain
+ * has the same steps in Go.
+ *
+ * The including file defines, besides what unwinder.h says,
+ *   thread_pointer()   of the current thread
+ *   thread_id()
+ */
+#ifndef HEADWATER_CHAIN_H
+#define HEADWATER_CHAIN_H
+
+#include "layout.h"
+
+struct chain {
+	__u64 at;   /* how far the path has come; then the frame */
+	__u64 bias; /* of the interpreter's file */
+	__u64 interpreter; /* index in `interpreters`; 0: none */
+	struct blocks blocks; /* of the frame */
+};
+
+/* One step of the path to the first frame. */
+ALWAYS_INLINE int path_step(struct chain *c, const struct path_step *s)
+{
+	__u32 index;
+
+	switch (s->op) {
+	case PATH_GLOBAL:
+		c->at = c->bias + s->offset;
+		return CHAIN_NONE;
+	case PATH_THREAD_POINTER:
+		c->at = thread_pointer() + s->offset;
+		return CHAIN_NONE;
+	case PATH_ABSOLUTE:
+		c->at = s->offset;
+		return CHAIN_NONE;
+	case PATH_ADD:
+		c->at += s->offset;
+		return CHAIN_NONE;
+	case PATH_INDEX:
+		if (read_user(&index, sizeof(index), c->bias + s->offset) || index >= s->limit)
+			return CHAIN_NO_START;
+		c->at += (__u64)index * s->scale;
+		return CHAIN_NONE;
+	case PATH_LOAD:
+		if (read_user(&c->at, sizeof(c->at), c->at + s->offset))
+			return CHAIN_NO_START;
+		return c->at ? CHAIN_NONE : CHAIN_NO_THREAD;
+	}
+	return CHAIN_NO_START;
+}
+
+/* Steps `from` to before `to` of the path. */
+ALWAYS_INLINE int path_steps(struct chain *c, const struct interpreter *in, __u32 from, __u32 to)
+{
+	for (__u32 i = 0; i < MAX_STEPS; i++) {
+		if (i < from || i >= to)
+			continue;
+		int end = path_step(c, &in->steps[i]);
+		if (end)
+			return end;
+	}
+	return CHAIN_NONE;
+}
+
+/* Searches the list that the path has led to for the node of this thread. */
+ALWAYS_INLINE int find_node(struct chain *c, const struct interpreter *in)
+{
+	__u64 own = in->owner == OWNER_TID ? thread_id() : thread_pointer() + in->node_add;
+	__u64 at = c->at, word;
+
+	for (int i = 0; i < MAX_NODES; i++) {
+		word = 0;
+		if (read_user(&word, in->owner == OWNER_TID ? 4 : 8, at + in->node_word))
+			return CHAIN_NO_START;
+		if (word == own) {
+			c->at = at;
+			return CHAIN_NONE;
+		}
+		if (read_user(&at, sizeof(at), at + in->node_next))
+			return CHAIN_NO_START;
+		if (!at)
+			return CHAIN_THREAD_NOT_FOUND;
+	}
+	return CHAIN_THREAD_NOT_FOUND;
+}
+
+/* Reads the frame that the chain has come to. CHAIN_NONE: it is one. */
+ALWAYS_INLINE int read_frame(struct chain *c, const struct interpreter *in)
+{
+	__u64 stop = in->stop;
+
+	read_blocks(&c->blocks, &in->frame, c->at, 0);
+	if (!(c->blocks.read & 1))
+		return CHAIN_UNREADABLE;
+	if (stop < MAX_LAYOUT_WORDS) {
+		const struct block_word *w = &in->frame.words[stop];
+
+		if ((word_of(&c->blocks, w->at) & w->mask & in->stop_mask) == in->stop_value)
+			return CHAIN_WHOLE;
+	}
+	return CHAIN_NONE;
+}
+
+/* Goes to the caller of the frame that was read. */
+ALWAYS_INLINE int next_frame(struct chain *c, const struct interpreter *in)
+{
+	__u32 next = in->next;
+
+	if (next >= MAX_LAYOUT_WORDS) {
+		c->at += in->next_offset;
+		return CHAIN_NONE;
+	}
+	__u64 at = word_of(&c->blocks, in->frame.words[next].at) & in->frame.words[next].mask & in->next_mask;
+
+	if (!at)
+		return CHAIN_WHOLE;
+	c->at = at + in->next_offset;
+	return CHAIN_NONE;
+}
+
+#endif

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/*
+ * Adds to a sample the frames that its language runtime keeps: behind the user frames lie
+ *   one word: how many frames, and from bit 32 on how many words each has
+ *   the frames, leaf first: the words of the layout, then the cookie of the code object
+ *   `codes` code objects that the kernel has not seen before, which have
+ *     address and cookie
+ *     the bytes of each text that could be read, 16 bits each
+ *     how many words the cookie has, how many texts there are, and the words of each: 8 bits each
+ *     the words of the cookie
+ *     the texts, each in its words
+ *
+ * Each step is a global function, as one of the walk is.
+ */
+#ifndef HEADWATER_RUNTIME_H
+#define HEADWATER_RUNTIME_H
+
+#include "chain.h"
+#include "maps.h"
+#include "ring.h"
+#include "task.h"
+
+struct inode {
+	unsigned long i_ino;
+	struct super_block *i_sb;
+} __attribute__((preserve_access_index));
+struct super_block {
+	__u32 s_dev;
+} __attribute__((preserve_access_index));
+struct file {
+	struct inode *f_inode;
+} __attribute__((preserve_access_index));
+
+/* Where the runtime's part ends at the latest: registers follow it, and what begins there is still below the mask. */
+enum { RUNTIME_WORDS_END = MAX_FRAME_WORDS - GENERAL_REGISTERS - 1, CODE_HEAD_WORDS = 4 };
+
+ALWAYS_INLINE struct interpreter *interpreter_of(struct sample_ring *ring)
+{
+	__u32 number = (__u32)ring->chain.interpreter;
+
+	return bpf_map_lookup_elem(&interpreters, &number);
+}
+
+/* Where the next word of the runtime's part goes. */
+ALWAYS_INLINE __u32 runtime_end(const struct sample *s)
+{
+	return s->kernel_frames + s->user_frames * FRAME_WORDS + s->runtime_words;
+}
+
+__attribute__((noinline)) int follow_path(__u32 cpu, __u32 from, __u32 to)
+{
+	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
+
+	if (!ring)
+		return CHAIN_NO_START;
+	struct interpreter *in = interpreter_of(ring);
+	return in ? path_steps(&ring->chain, in, from, to) : CHAIN_NO_START;
+}
+
+__attribute__((noinline)) int find_thread(__u32 cpu)
+{
+	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
+
+	if (!ring)
+		return CHAIN_NO_START;
+	struct interpreter *in = interpreter_of(ring);
+	return in ? find_node(&ring->chain, in) : CHAIN_NO_START;
+}
+
+/*
+ * Notes a code object that has not been named yet, so that this sample does. Which have is
+ * known of the last one only for each place in the table: what is named twice costs a little.
+ */
+ALWAYS_INLINE void note_code(struct sample_ring *ring, const struct layout *l, const struct sample *s, __u64 cookie)
+{
+	struct chain *c = &ring->chain;
+	__u64 code = code_of(&c->blocks, l);
+	__u64 key = (code ^ cookie ^ (__u64)s->pid << 40) * 0x9e3779b97f4a7c15ULL;
+	__u32 zero = 0;
+
+	key ^= key >> 29;
+	if (!code || !l->text_count)
+		return;
+	struct known_codes *known = bpf_map_lookup_elem(&known_codes, &zero);
+	if (!known || known->keys[key & (KNOWN_CODES - 1)] == key)
+		return;
+	if (ring->unknown_count >= MAX_SAMPLE_CODES || ring->codes >= MAX_CODES) {
+		ring->counters.unnamed_codes++;
+		return;
+	}
+	known->keys[key & (KNOWN_CODES - 1)] = key;
+	ring->codes++;
+	ring->unknown[ring->unknown_count & (MAX_SAMPLE_CODES - 1)] = c->at;
+	ring->unknown_count++;
+}
+
+/* Adds one frame of the chain to the sample and goes on to its caller. */
+__attribute__((noinline)) int chain_frame(__u32 cpu)
+{
+	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
+
+	if (!ring)
+		return CHAIN_UNREADABLE;
+	struct interpreter *in = interpreter_of(ring);
+	if (!in)
+		return CHAIN_UNREADABLE;
+	struct chain *c = &ring->chain;
+	struct sample *s = next_sample(ring);
+	int end = read_frame(c, in);
+
+	if (end)
+		return end;
+	__u32 at = runtime_end(s), words = in->frame.word_count;
+	if (at + MAX_LAYOUT_WORDS + 1 > RUNTIME_WORDS_END)
+		return CHAIN_TOO_LONG;
+	for (__u32 i = 0; i < MAX_LAYOUT_WORDS; i++) {
+		if (i >= words)
+			break;
+		*body(s, at + i) = word_of(&c->blocks, in->frame.words[i].at) & in->frame.words[i].mask;
+	}
+	__u64 cookie = cookie_of(&c->blocks, &in->frame);
+	*body(s, at + words) = cookie;
+	s->runtime_words += words + 1;
+	ring->counters.chain_frames++;
+	note_code(ring, &in->frame, s, cookie);
+	return next_frame(c, in);
+}
+
+/* Finds out whether the interpreter of a process has slots. p may be of the program of before. */
+ALWAYS_INLINE void want_slots(struct sample_ring *ring, const struct process *p)
+{
+	__u32 number = p ? p->interpreter : 0;
+	struct interpreter *in = number ? bpf_map_lookup_elem(&interpreters, &number) : 0;
+
+	ring->slot_count = 0;
+	ring->slots_wanted = in ? in->slots : 0;
+	if (ring->slots_wanted) {
+		ring->slots_low = in->slots_low;
+		ring->slots_high = in->slots_high;
+	}
+}
+
+/* Adds what one slot has to the sample: the words of the layout, the number of the native frame, and the cookie. */
+__attribute__((noinline)) int slot_frame(__u32 cpu, __u32 number)
+{
+	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
+
+	if (!ring)
+		return CHAIN_UNREADABLE;
+	struct interpreter *in = interpreter_of(ring);
+	if (!in)
+		return CHAIN_UNREADABLE;
+	struct chain *c = &ring->chain;
+	const struct slot *slot = &ring->slots[number & (MAX_SLOTS - 1)];
+	struct sample *s = next_sample(ring);
+
+	c->at = slot->fp;
+	read_blocks(&c->blocks, &in->frame, c->at, 0);
+	__u64 cookie = cookie_of(&c->blocks, &in->frame);
+	if (!cookie) /* it stands for none */
+		return CHAIN_NONE;
+	__u32 at = runtime_end(s), words = in->frame.word_count;
+	if (at + MAX_LAYOUT_WORDS + 2 > RUNTIME_WORDS_END)
+		return CHAIN_TOO_LONG;
+	for (__u32 i = 0; i < MAX_LAYOUT_WORDS; i++) {
+		if (i >= words)
+			break;
+		*body(s, at + i) = word_of(&c->blocks, in->frame.words[i].at) & in->frame.words[i].mask;
+	}
+	*body(s, at + words) = slot->frame;
+	*body(s, at + words + 1) = cookie;
+	s->runtime_words += words + 2;
+	ring->counters.chain_frames++;
+	return CHAIN_NONE;
+}
+
+/* Adds the slots of the current thread. */
+ALWAYS_INLINE int take_slots(struct sample_ring *ring, __u32 cpu)
+{
+	int end = CHAIN_NONE;
+
+	for (__u32 i = 0; !end && i < MAX_SLOTS; i++) {
+		if (i >= ring->slot_count)
+			return CHAIN_WHOLE;
+		end = slot_frame(cpu, i);
+	}
+	return end ? end : CHAIN_TOO_LONG;
+}
+
+/* Copies bytes of a text to a word of the sample, fewer if a page ends before. Returns how many. */
+ALWAYS_INLINE __u32 copy_text(struct sample *s, __u32 to, const struct text *t, __u64 at)
+{
+	__u32 bytes = t->bytes;
+
+	if (!at || !bytes || bytes > MAX_TEXT_BYTES)
+		return 0;
+	at += t->offset;
+	BOUND_BYTES(bytes);
+	if (!bpf_probe_read_user(body(s, to), bytes, (const void *)at))
+		return bytes;
+	__u32 rest = 4096 - (at & 4095);
+	if (rest >= bytes)
+		return 0;
+	bytes = rest;
+	BOUND_BYTES(bytes);
+	return bpf_probe_read_user(body(s, to), bytes, (const void *)at) ? 0 : bytes;
+}
+
+ALWAYS_INLINE __u32 text_words(const struct layout *l)
+{
+	__u32 words = 0;
+
+	for (int i = 0; i < MAX_TEXTS; i++)
+		words += i < l->text_count ? (l->texts[i].bytes + 7) / 8 : 0;
+	return words;
+}
+
+/* Names the code object of a frame that was noted. */
+__attribute__((noinline)) int carry_code(__u32 cpu, __u32 number)
+{
+	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
+
+	if (!ring)
+		return 0;
+	struct interpreter *in = interpreter_of(ring);
+	if (!in)
+		return 0;
+	struct sample *s = next_sample(ring);
+	const struct layout *l = &in->frame;
+	struct blocks *b = &ring->chain.blocks;
+	__u32 at = runtime_end(s), to = at + CODE_HEAD_WORDS + l->cookie_count;
+
+	if (to + text_words(l) > RUNTIME_WORDS_END) {
+		ring->counters.unnamed_codes++;
+		return 0;
+	}
+	read_blocks(b, l, ring->unknown[number & (MAX_SAMPLE_CODES - 1)], 1);
+	*body(s, at) = code_of(b, l);
+	*body(s, at + 1) = cookie_of(b, l);
+	for (__u32 i = 0; i < MAX_COOKIE_WORDS; i++) {
+		if (i < l->cookie_count)
+			*body(s, at + CODE_HEAD_WORDS + i) = word_of(b, l->cookie[i].at) & l->cookie[i].mask;
+	}
+	__u64 lengths = 0, room = l->cookie_count | l->text_count << 8;
+	for (__u32 i = 0; i < MAX_TEXTS; i++) {
+		if (i >= l->text_count)
+			break;
+		__u64 object = word_of(b, l->texts[i].at) & l->texts[i].mask;
+
+		lengths |= (__u64)copy_text(s, to, &l->texts[i], object) << 16 * i;
+		room |= (__u64)((l->texts[i].bytes + 7) / 8) << (16 + 8 * i);
+		to += (l->texts[i].bytes + 7) / 8;
+	}
+	*body(s, at + 2) = lengths;
+	*body(s, at + 3) = room;
+	s->runtime_words += to - at;
+	s->codes++;
+	ring->counters.codes++;
+	return 0;
+}
+
+/* Walks the chain of the current thread. */
+ALWAYS_INLINE int walk_chain(const struct interpreter *in, __u32 cpu)
+{
+	int end = follow_path(cpu, 0, in->start_count);
+
+	if (!end && in->owner)
+		end = find_thread(cpu);
+	if (!end && in->step_count > in->start_count)
+		end = follow_path(cpu, in->start_count, in->step_count);
+	for (int i = 0; !end && i < MAX_CHAIN_FRAMES; i++)
+		end = chain_frame(cpu);
+	return end ? end : CHAIN_TOO_LONG;
+}
+
+/* Adds the chain of the current thread to the sample. The interpreter and its bias are set. */
+__attribute__((noinline)) int take_chain(__u32 cpu)
+{
+	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
+
+	if (!ring)
+		return 0;
+	struct interpreter *in = interpreter_of(ring);
+	if (!in)
+		return 0;
+	struct sample *s = next_sample(ring);
+	__u64 second = s->time >> 30;
+
+	if (ring->code_second != second) {
+		ring->code_second = second;
+		ring->codes = 0;
+	}
+	ring->unknown_count = 0;
+	ring->chain.at = 0;
+	__u32 head = runtime_end(s);
+	s->runtime_words = 1;
+	s->interpreter = in->id;
+	int end = in->slots ? take_slots(ring, cpu) : walk_chain(in, cpu);
+
+	s->chain_end = (__u8)end;
+	if (end >= 0 && end < CHAIN_ENDS)
+		ring->counters.chains[end]++;
+	__u64 stride = in->frame.word_count + 1 + !!in->slots;
+	*body(s, head) = (s->runtime_words - 1) / stride | stride << 32;
+	for (__u32 i = 0; i < MAX_SAMPLE_CODES; i++) {
+		if (i >= ring->unknown_count)
+			break;
+		carry_code(cpu, i);
+	}
+	return 0;
+}
+
+/*
+ * The interpreter of a process that user space does not know yet, if its program is a file
+ * that always has the same: so the first sample of a new process has its frames, too.
+ */
+__attribute__((noinline)) int find_program(__u32 cpu)
+{
+	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
+
+	if (!ring)
+		return 0;
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct inode *inode = BPF_CORE_READ(task, mm, exe_file, f_inode);
+	struct program_key key = { .inode = BPF_CORE_READ(inode, i_ino), .dev = BPF_CORE_READ(inode, i_sb, s_dev) };
+	const struct program *p = bpf_map_lookup_elem(&programs, &key);
+
+	if (p) {
+		ring->chain.interpreter = p->interpreter;
+		ring->chain.bias = BPF_CORE_READ(task, mm, start_code) - p->start_code;
+	}
+	return 0;
+}
+
+/* Whether there was a walk. */
+ALWAYS_INLINE int has_user_part(int outcome)
+{
+	return outcome != OUTCOME_KERNEL_THREAD && outcome != OUTCOME_NO_USER_REGISTERS && outcome != OUTCOME_TASK_32BIT;
+}
+
+/* Adds what a language runtime keeps of the current thread, if there is one. p may be of the program of before. */
+ALWAYS_INLINE void take_runtime(struct sample_ring *ring, const struct process *p, __u32 cpu, int outcome)
+{
+	ring->chain.interpreter = 0;
+	if (!has_user_part(outcome))
+		return;
+	if (outcome == OUTCOME_PROCESS_UNKNOWN) {
+		find_program(cpu);
+	} else if (p && ring->unwinder.mapping_count) {
+		ring->chain.interpreter = p->interpreter;
+		ring->chain.bias = p->bias;
+	}
+	if (ring->chain.interpreter)
+		take_chain(cpu);
+}
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/*
+ * The state of a walk: the registers of the frame that it has come to.
+ *
+ * What walks touches memory only through functions that the including file defines:
+ *   read_user(dst, size, addr)   0, or an error when addr cannot be read
+ *   table_slab(index)            the slab that holds word `index`, or NULL
+ * and asks a third one about the stack:
+ *   stack_ends_at(addr)          whether no frame but that of start code can be above addr
+ */
+#ifndef HEADWATER_UNWINDER_H
+#define HEADWATER_UNWINDER_H
+
+#include "abi.h"
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+enum {
+	REG_RAX = 0, /* DWARF numbers */
+	REG_RBX = 3,
+	SIGNAL_SP = 160, /* x86: the saved sp, from the ucontext */
+	MAX_STACK_SWITCHES = 4,
+	WINDOW_WORDS = 64, /* of the stack, read at once: several frames' worth */
+	BELOW_RETURN_ADDRESS = 64, /* bytes where callee-saved registers may be */
+	SEARCH_STEPS = 17, /* enough for 65,535 rows or mappings a slab can hold */
+};
+
+/* Registers of the frame being walked. Arm64's general registers stay empty. */
+struct registers {
+	__u64 pc;
+	__u64 sp;
+	__u64 fp;
+	__u64 lr;
+	__u64 general[GENERAL_REGISTERS]; /* by DWARF number; valid if `full` */
+};
+
+struct unwinder {
+	struct registers regs;
+	struct mapping mapping; /* of the last pc: neighbours share it */
+	__u32 mappings;
+	__u32 mapping_count;
+	__u8 exact; /* pc is no return address: look up pc itself */
+	__u8 full;  /* general registers are this frame's */
+	__u8 lr_valid;
+	__u8 switches; /* from stack to stack, by frame pointer */
+	__u32 frame_flags;
+	__u64 rbx_known; /* general[REG_RBX] is this frame's, even if not `full` */
+	__u64 window_base; /* address of window[0] */
+	__u64 window[WINDOW_WORDS];
+};
+
+/* Values of window_base that are near no user address. */
+#define EMPTY_WINDOW (1ULL << 63)
+#define NO_WINDOW (EMPTY_WINDOW + (1ULL << 62)) /* read word by word */
+
+/* Value of zero_at in find_caller: what was found means the end of the stack wherever it is. */
+#define ANYWHERE EMPTY_WINDOW
+
+#if defined(__TARGET_ARCH_arm64)
+/* User pointers carry a PAC above the virtual address. */
+enum { CALL_PUSHES_RETURN_ADDRESS = 0 };
+#define STRIP_PAC(addr) ((addr) & 0x0000ffffffffffffULL)
+#else
+enum { CALL_PUSHES_RETURN_ADDRESS = 1 };
+#define STRIP_PAC(addr) (addr)
+#endif
+
+/* The frame is a caller's now: its pc is a return address, and what registers held is lost. */
+ALWAYS_INLINE void forget_registers(struct unwinder *u)
+{
+	u->exact = 0;
+	u->full = 0;
+	u->lr_valid = 0;
+	u->rbx_known = 0;
+}
+
+#endif

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* Walks a user stack, from the leaf towards its end. */
+#ifndef HEADWATER_WALK_H
+#define HEADWATER_WALK_H
+
+#include "ring.h"
+#include "rules.h"
+#include "step.h"
+#include "task.h"
+
+/* Makes the frame that samples have of the current registers. Sets u->mapping. */
+ALWAYS_INLINE int locate(struct unwinder *u, struct frame *f)
+{
+	int r = find_mapping(u, u->regs.pc - !u->exact);
+
+	f->flags = u->frame_flags | (u->exact ? 0 : FRAME_RETURN_ADDRESS);
+	if (r) {
+		f->address = u->regs.pc;
+		f->exe = 0;
+		return r;
+	}
+	f->exe = u->mapping.exe;
+	f->address = u->regs.pc - (f->exe ? u->mapping.bias : 0);
+	return OUTCOME_UNSET;
+}
+
+/* Goes from a located frame to its caller. */
+ALWAYS_INLINE int step(struct unwinder *u)
+{
+	struct wide_rule rule = { .cfa = CFA_NONE };
+
+	if (u->mapping.directory) {
+		int r = find_rule(u, u->regs.pc - !u->exact - u->mapping.bias, &rule);
+		if (r)
+			return r;
+	}
+	return apply_rule(u, &rule);
+}
+
+/* Notes a native frame that may stand for frames of a language. */
+ALWAYS_INLINE void note_slot(struct sample_ring *ring, const struct frame *f, __u64 fp, __u32 number)
+{
+	__u64 n = ring->slot_count;
+
+	if (n >= MAX_SLOTS || (f->exe && (f->address < ring->slots_low || f->address >= ring->slots_high)))
+		return;
+	ring->slots[n & (MAX_SLOTS - 1)].fp = fp;
+	ring->slots[n & (MAX_SLOTS - 1)].frame = number;
+	ring->slot_count = n + 1;
+}
+
+/*
+ * Adds one frame of the user stack to the sample and goes on to the caller. It is a
+ * global function, so that the verifier checks it once and not once a frame; state is
+ * in a map, because 5.10 lets global functions take no pointers.
+ */
+__attribute__((noinline)) int walk_frame(__u32 cpu)
+{
+	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
+	struct frame f;
+
+	if (!ring)
+		return OUTCOME_NO_USER_REGISTERS;
+	struct unwinder *u = &ring->unwinder;
+	struct sample *s = next_sample(ring);
+
+	if (s->user_frames >= MAX_USER_FRAMES)
+		return OUTCOME_DEPTH_LIMIT;
+	__u64 *to = body(s, s->kernel_frames + s->user_frames * FRAME_WORDS);
+	int r = locate(u, &f);
+	to[0] = f.address;
+	to[1] = f.exe | (__u64)f.flags << 32;
+	if (ring->slots_wanted)
+		note_slot(ring, &f, u->regs.fp, s->user_frames);
+	s->user_frames++;
+	if (r)
+		return r;
+	r = step(u);
+	/* Only a signal leads to an exact pc: this was its trampoline, which nobody called. */
+	if (!r && u->exact)
+		to[1] = f.exe | (__u64)(f.flags & ~FRAME_RETURN_ADDRESS) << 32;
+	return r;
+}
+
+/*
+ * A process that has executed a new program has none of the mappings that user
+ * space stored before. Programs are distinguished by where the kernel put their stack: that
+ * is random, children inherit it, and it is 0 while a program is being replaced.
+ * The first sample after an update notes it.
+ */
+ALWAYS_INLINE int is_same_program(struct process *p, const struct sample *s)
+{
+	__u64 program = first_stack_word();
+
+	/* Inside execve the stack is not final yet. */
+	if (!p->program && !in_execve(s))
+		p->program = program;
+	return program && p->program == program;
+}
+
+ALWAYS_INLINE int walk(struct unwinder *u, struct sample *s, __u32 cpu, struct process *p)
+{
+	u->mapping.start = u->mapping.end = 0;
+	u->mappings = u->mapping_count = 0;
+	if (p && is_same_program(p, s)) {
+		u->mappings = p->mappings;
+		u->mapping_count = p->count;
+		s->generation = p->generation;
+	}
+	for (int i = 0; i <= MAX_USER_FRAMES; i++) {
+		int r = walk_frame(cpu);
+		if (r)
+			return r;
+	}
+	return OUTCOME_DEPTH_LIMIT;
+}
+
+#endif

@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	stdlog "log"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/go-kit/log/level"
+	"github.com/spf13/cobra"
+
+	"github.com/headwater/headwater/component/all"
+	"github.com/headwater/headwater/ebpf/footprint"
+	"github.com/headwater/headwater/river"
+)
+
+func runCommand() *cobra.Command {
+	var flags runFlags
+	cmd := &cobra.Command{
+		Use:   "run [flags] PATH",
+		Short: "Run a configuration",
+		Long: `Runs the components of a River file, or of all *.river and *.alloy files of a
+folder, until it is interrupted.
+
+SIGHUP, and GET or POST /-/reload, load the configuration again. If it cannot be
+loaded, the previous one keeps running.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := flags.check(); err != nil {
+				return err
+			}
+			ctx, cancel := interruptible(cmd.ErrOrStderr())
+			defer cancel()
+			p, err := newProgram(flags, args[0], cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if given := withoutEffect(cmd.Flags()); len(given) > 0 {
+				level.Warn(p.logger).Log("msg", "flags accepted without effect", "flags", strings.Join(given, " "))
+			}
+			return p.run(ctx)
+		},
+	}
+	flags.register(cmd.Flags())
+	return cmd
+}
+
+// interruptible returns a context that the first SIGINT or SIGTERM ends. The
+// second one ends the process at once, as if nothing had been set up.
+func interruptible(stderr io.Writer) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-signals:
+			signal.Stop(signals)
+			fmt.Fprintln(stderr, "interrupt received")
+			cancel()
+		case <-ctx.Done():
+			signal.Stop(signals)
+		}
+	}()
+	return ctx, cancel
+}
+
+// program is one run of headwater run.
+type program struct {
+	path     string
+	stderr   io.Writer
+	logger   *river.Logger
+	runtime  *river.Runtime
+	listener net.Listener
+	server   *http.Server
+}
+
+// newProgram does what can fail before the configuration is read.
+func newProgram(flags runFlags, path string, stderr io.Writer) (*program, error) {
+	registry, err := all.Registry()
+	if err != nil {
+		return nil, err
+	}
+	listener, err := listen(flags.listenAddr)
+	if err != nil {
+		return nil, err
+	}
+	metrics := river.ProcessMetrics()
+	p := &program{path: path, stderr: stderr, listener: listener, logger: river.NewLogger(stderr)}
+	p.runtime = river.New(river.Options{
+		Registry:   registry,
+		Logger:     p.logger,
+		DataPath:   flags.storagePath,
+		Registerer: metrics,
+	})
+	p.server = &http.Server{
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          stdlog.New(log.NewStdlibAdapter(level.Warn(p.logger)), "", 0),
+		Handler: p.runtime.Handler(river.HTTPOptions{
+			Gatherer: metrics,
+			Reload:   p.reload,
+			PProf:    flags.pprof,
+			UIPrefix: flags.uiPrefix,
+
+			ListenAddr:   flags.listenAddr,
+			AllowedHosts: flags.allowedHosts,
+		}),
+	}
+	return p, nil
+}
+
+// listen opens the HTTP address. If another program has it, the error says what to do.
+func listen(addr string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		const advice = "another program listens there; choose another address with --server.http.listen-addr"
+		return nil, fmt.Errorf("cannot serve HTTP on %s: %s", addr, advice)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot serve HTTP on %s: %w", addr, err)
+	}
+	return listener, nil
+}
+
+// run loads the configuration and keeps it running until ctx is done. It serves HTTP
+// from before the first component starts until after the last one has stopped.
+func (p *program) run(ctx context.Context) error {
+	runtimeCtx, stopRuntime := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	if err := footprint.Lower(); err != nil {
+		level.Debug(p.logger).Log("msg", "this process may run late where CPUs are busy", "err", err)
+	}
+	running.Go(p.serve)
+	defer running.Wait()
+	defer p.closeServer()
+
+	var components sync.WaitGroup
+	components.Go(func() { p.runtime.Run(runtimeCtx) })
+	defer components.Wait()
+	defer stopRuntime()
+
+	if err := p.firstLoad(); err != nil {
+		return err
+	}
+	running.Go(func() {
+		footprint.ReleaseMemory(ctx, func(err error) {
+			level.Debug(p.logger).Log("msg", "memory that only starting needed stays resident", "err", err)
+		})
+	})
+	level.Info(p.logger).Log("msg", "running", "config", p.path,
+		"http", p.runtime.Scheme()+"://"+p.listener.Addr().String()+"/")
+	p.reloadOnSignals(ctx)
+	return nil
+}
+
+func (p *program) firstLoad() error {
+	err := p.runtime.LoadPath(p.path)
+	var failed *river.LoadError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &failed):
+		printLoadError(p.stderr, err)
+		return errors.New("could not perform the initial load successfully")
+	default:
+		return fmt.Errorf("reading config path %q: %w", p.path, err)
+	}
+}
+
+func (p *program) reloadOnSignals(ctx context.Context) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangups:
+			_ = p.reload() // logged
+		}
+	}
+}
+
+// reload loads the configuration again and logs the result.
+func (p *program) reload() error {
+	err := p.runtime.LoadPath(p.path)
+	if err == nil {
+		level.Info(p.logger).Log("msg", "config reloaded")
+		return nil
+	}
+	consequence := "the previous configuration keeps running"
+	var failed *river.LoadError
+	if errors.As(err, &failed) {
+		consequence = failed.Consequence()
+	} else {
+		err = fmt.Errorf("reading config path %q: %w", p.path, err)
+	}
+	level.Error(p.logger).Log("msg", "failed to reload config", "err", err, "consequence", consequence)
+	return err
+}
+
+func (p *program) serve() {
+	if err := p.server.Serve(p.runtime.Listener(p.listener)); !errors.Is(err, http.ErrServerClosed) {
+		level.Error(p.logger).Log("msg", "HTTP server ended", "err", err)
+	}
+}
+
+// closeServer gives requests in flight a moment, then cuts them off.
+func (p *program) closeServer() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if p.server.Shutdown(ctx) != nil {
+		_ = p.server.Close() // the process ends; there is nothing to save
+	}
+}

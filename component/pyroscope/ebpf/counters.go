@@ -1,0 +1,83 @@
+package ebpf
+
+import (
+	"maps"
+
+	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/ebpf/counter"
+)
+
+// counts are the figures of the component itself.
+type counts struct {
+	rounds, failures, overdue uint64
+	dropped                   uint64
+	lost                      map[string]uint64 // profiles that a receiver did not get, by reason
+	targets                   uint64
+}
+
+// lose counts profiles that at least one receiver did not get.
+func (n *counts) lose(reason string, profiles uint64) { n.lost[reason] += profiles }
+
+// clone returns counts that do not change.
+func (n *counts) clone() counts {
+	out := *n
+	out.lost = maps.Clone(n.lost)
+	return out
+}
+
+// figures are all that a component shows in its metrics and debug info.
+type figures struct {
+	counts
+	session ebpf.Stats // of the profiler, in all sessions
+}
+
+// counters returns the table of the figures: rows of the component's own, then those that the
+// profiler has for its Stats. Metrics and debug info go by it.
+func counters() []counter.Row[figures] {
+	session := counter.Of(ebpf.Counters(), func(f *figures) *ebpf.Stats { return &f.session })
+	return append(ownCounters(), session...)
+}
+
+// ownCounters are the figures of the component itself.
+func ownCounters() []counter.Row[figures] {
+	return []counter.Row[figures]{
+		own(counter.Total, "pyroscope_ebpf_profiling_sessions_total", "rounds",
+			"Rounds of collecting profiles.",
+			func(f *figures) *uint64 { return &f.rounds }),
+		own(counter.Total, "pyroscope_ebpf_profiling_sessions_failing_total", "",
+			"Rounds of collecting and starts of the profiler that failed.",
+			func(f *figures) *uint64 { return &f.failures }),
+		own(counter.Total, "pyroscope_ebpf_overdue_rounds_total", "rounds_overdue",
+			"Rounds of collecting that took longer than half an interval more than the interval.",
+			func(f *figures) *uint64 { return &f.overdue }),
+		own(counter.Total, "pyroscope_ebpf_pprofs_dropped_total", "",
+			"Profiles dropped because receivers were too slow.",
+			func(f *figures) *uint64 { return &f.dropped }),
+		{
+			Info: counter.Info{
+				Name: "pyroscope_ebpf_pprofs_lost_total", Kind: counter.Total, Label: "reason", Debug: "profiles_lost",
+				Help: "Profiles that at least one receiver did not get, by reason: not_encoded, receivers_too_slow, refused.",
+			},
+			Many: func(f *figures) *map[string]uint64 { return &f.lost },
+		},
+		own(counter.Gauge, "pyroscope_ebpf_active_targets", "",
+			"Targets that name a process or a container.",
+			func(f *figures) *uint64 { return &f.targets }),
+	}
+}
+
+// own is a figure with one value.
+func own(kind counter.Kind, name, debug, help string, at func(*figures) *uint64) counter.Row[figures] {
+	return counter.Row[figures]{Info: counter.Info{Name: name, Help: help, Kind: kind, Debug: debug}, One: at}
+}
+
+// madeCounters describes the figures by service that serviceMetrics.addProfile counts:
+// profiles, their bytes and their samples.
+func madeCounters() (pprofs, bytes, samples counter.Info) {
+	info := func(name, help string) counter.Info {
+		return counter.Info{Name: name, Help: help, Kind: counter.Total, Label: labelService}
+	}
+	return info("pyroscope_ebpf_pprofs_total", "Profiles made."),
+		info("pyroscope_ebpf_pprof_bytes_total", "Compressed size of the profiles made."),
+		info("pyroscope_ebpf_pprof_samples_total", "Samples in the profiles made.")
+}

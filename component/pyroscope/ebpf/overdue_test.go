@@ -1,0 +1,45 @@
+package ebpf
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/component"
+)
+
+// TestOverdueRound: a round that does not end is reported while it lasts, counted and
+// logged once, and forgotten when rounds end again.
+func TestOverdueRound(t *testing.T) {
+	l := newLab(t, fastArgs())
+	l.run(t)
+	s := l.session(t, 0)
+	release := make(chan struct{})
+	s.mu.Lock()
+	s.hang = release
+	s.mu.Unlock()
+	eventually(t, func() bool { return l.CurrentHealth().Health == component.HealthTypeUnhealthy }, "unhealthy")
+	require.Contains(t, l.CurrentHealth().Message, "opening /mnt/dead takes longer than 1m0s")
+	require.EqualValues(t, 1, l.own().overdue)
+	require.EqualValues(t, 1, strings.Count(l.log.String(), "no profiles: a round of collecting has taken"))
+	s.mu.Lock()
+	s.hang = nil
+	s.mu.Unlock()
+	close(release)
+	eventually(t, func() bool { return l.CurrentHealth().Health == component.HealthTypeHealthy }, "healthy")
+	require.EqualValues(t, 1, l.own().overdue)
+}
+
+func TestOverdueAfter(t *testing.T) {
+	require.Equal(t, 22500*time.Millisecond, overdueAfter(15*time.Second))
+	require.Equal(t, 2*time.Second, overdueAfter(time.Second))
+}
+
+func TestWaitsFor(t *testing.T) {
+	require.Empty(t, waitsFor(nil))
+	require.Equal(t, "d takes longer than 4s; c takes longer than 3s; b takes longer than 2s; 1 more",
+		waitsFor(map[string]time.Duration{"a": time.Second, "b": 2 * time.Second, "c": 3 * time.Second,
+			"d": 4 * time.Second}))
+}

@@ -1,0 +1,208 @@
+package spool
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+
+	"github.com/prometheus/prometheus/tsdb/wlog"
+)
+
+// The kinds of a part of a record, see tsdb/wlog. Zeros fill a page up.
+const (
+	partNone   = 0
+	partFull   = 1
+	partFirst  = 2
+	partMiddle = 3
+	partLast   = 4
+)
+
+// searchBytes bounds the work of looking for the next part after damage: the bytes of a
+// page whose checksum is computed. Beyond that the rest of the page is lost.
+const searchBytes = 4 << 20
+
+// reader reads one segment, also while it is written. It goes on after damage: the next
+// part of a record is where a checksum is right. (The log's own reader ends at damage.)
+type reader struct {
+	segment *segment
+	file    *os.File
+
+	page    []byte // what there is of the page at start
+	start   int64
+	at      int    // of the next part in the page
+	record  []byte // parts of a record that is not whole yet; nil: none
+	damaged bool   // something was skipped since the last record
+	skipped int64  // bytes, in all
+	good    int64  // where the last whole record ends
+	torn    bool   // the file ends within a record
+}
+
+func newReader(dir string, of *segment) (*reader, error) {
+	file, err := os.Open(wlog.SegmentName(dir, of.index))
+	if err != nil {
+		return nil, err
+	}
+	return &reader{segment: of, file: file}, nil
+}
+
+// next returns the next record, valid until the next call, or io.EOF. damaged says
+// whether it skipped something before the record.
+func (r *reader) next() ([]byte, error) {
+	r.damaged = false
+	for {
+		kind, data, err := r.part()
+		if err != nil {
+			r.torn = r.torn || r.record != nil
+			return nil, err
+		}
+		begins, ends := kind == partFull || kind == partFirst, kind == partFull || kind == partLast
+		if begins == (r.record != nil) { // one that has no end, or no beginning
+			r.skip(len(r.record) + len(data))
+			r.record = nil
+			if !begins {
+				continue
+			}
+		}
+		r.record = append(r.record, data...)
+		if r.record == nil {
+			r.record = []byte{}
+		}
+		if ends {
+			whole := r.record
+			r.record, r.good = nil, r.start+int64(r.at)
+			return whole, nil
+		}
+	}
+}
+
+func (r *reader) skip(bytes int) {
+	r.damaged = true
+	r.skipped += int64(bytes)
+}
+
+// part returns the next part of a record.
+func (r *reader) part() (kind byte, data []byte, err error) {
+	for {
+		if r.at >= pageBytes {
+			r.start, r.page, r.at = r.start+pageBytes, nil, 0
+		}
+		kind, data, size := partAt(r.page, r.at)
+		if size == 0 && len(r.page) < pageBytes { // there may be more by now
+			if err := r.load(); err != nil {
+				return 0, nil, err
+			}
+			kind, data, size = partAt(r.page, r.at)
+		}
+		switch {
+		case size > 0:
+			r.at += size
+			return kind, data, nil
+		case zero(r.page[r.at:]):
+			if len(r.page) < pageBytes {
+				return 0, nil, io.EOF
+			}
+			r.at = pageBytes
+		case r.short():
+			r.torn = true
+			return 0, nil, io.EOF
+		default:
+			next := search(r.page, r.at+1)
+			r.skip(next - r.at)
+			r.record, r.at = nil, next
+			if next == len(r.page) && next < pageBytes {
+				return 0, nil, io.EOF
+			}
+		}
+	}
+}
+
+// load reads the page, as far as it is written.
+func (r *reader) load() error {
+	if r.page == nil {
+		r.page = make([]byte, 0, pageBytes)
+	}
+	n, err := r.file.ReadAt(r.page[len(r.page):pageBytes], r.start+int64(len(r.page)))
+	r.page = r.page[:len(r.page)+n]
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if r.at > len(r.page) {
+		return fmt.Errorf("it has become shorter")
+	}
+	return nil
+}
+
+// short reports whether the file ends within the part that begins here.
+func (r *reader) short() bool {
+	left := r.page[r.at:]
+	if len(r.page) == pageBytes || len(left) == 0 {
+		return false
+	}
+	if left[0] < partFull || left[0] > partLast {
+		return false
+	}
+	return len(left) < partHeaderBytes || partHeaderBytes+int(binary.BigEndian.Uint16(left[1:])) > len(left)
+}
+
+// partAt returns the part that begins at a place of a page, and what it takes with its
+// header, 0 if no part begins there.
+func partAt(page []byte, at int) (kind byte, data []byte, size int) {
+	if at+partHeaderBytes > len(page) {
+		return partNone, nil, 0
+	}
+	head := page[at:]
+	kind = head[0]
+	size = partHeaderBytes + int(binary.BigEndian.Uint16(head[1:]))
+	if kind < partFull || kind > partLast || size > len(head) {
+		return partNone, nil, 0
+	}
+	data = head[partHeaderBytes:size]
+	if crc32.Checksum(data, castagnoli) != binary.BigEndian.Uint32(head[3:]) {
+		return partNone, nil, 0
+	}
+	if size == partHeaderBytes && at+size != pageBytes { // an empty one is only where a page ends; zeros look like many
+		return partNone, nil, 0
+	}
+	return kind, data, size
+}
+
+// search returns where the next part of a page begins, or its end.
+func search(page []byte, from int) int {
+	work := 0
+	for ; from+partHeaderBytes <= len(page) && work < searchBytes; from++ {
+		head := page[from:]
+		if head[0] < partFull || head[0] > partLast {
+			continue
+		}
+		if _, _, size := partAt(page, from); size > 0 {
+			return from
+		}
+		if size := int(binary.BigEndian.Uint16(head[1:])); size <= len(head) {
+			work += size
+		}
+	}
+	return len(page)
+}
+
+func zero(b []byte) bool {
+	for _, c := range b {
+		if c != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *reader) read() (Record, error) {
+	data, err := r.next()
+	if errors.Is(err, io.EOF) {
+		return Record{}, fmt.Errorf("it ends %d records early", r.segment.records)
+	}
+	if err != nil {
+		return Record{}, err
+	}
+	return decode(data)
+}

@@ -1,0 +1,81 @@
+// Package counter describes figures by tables, one row each: whatever shows, sums or
+// documents them goes by the rows.
+package counter
+
+import "maps"
+
+// Kind says how a figure changes.
+type Kind string
+
+// The kinds.
+const (
+	Total Kind = "counter" // it only grows; those of several runs add up
+	Gauge Kind = "gauge"   // the present state
+)
+
+// Info is what people and programs know a figure by.
+type Info struct {
+	Name  string // of the metric; "": it is no metric
+	Help  string // one sentence
+	Kind  Kind
+	Label string // what distinguishes several values; "": there is one value
+	Debug string // attribute in the debug info; "": not shown there
+}
+
+// Row is a figure of a struct T.
+type Row[T any] struct {
+	Info
+	One  func(*T) *uint64            // where the value is; nil if there is a Label
+	Many func(*T) *map[string]uint64 // where the values are, by label value
+}
+
+// Of returns rows of a T as rows of a U, which has a T.
+func Of[U, T any](rows []Row[T], part func(*U) *T) []Row[U] {
+	out := make([]Row[U], len(rows))
+	for i, r := range rows {
+		out[i].Info = r.Info
+		if r.One != nil {
+			out[i].One = func(u *U) *uint64 { return r.One(part(u)) }
+		}
+		if r.Many != nil {
+			out[i].Many = func(u *U) *map[string]uint64 { return r.Many(part(u)) }
+		}
+	}
+	return out
+}
+
+// Each calls yield with every value, and the value of its label.
+func (r Row[T]) Each(t *T, yield func(label string, n uint64)) {
+	if r.One != nil {
+		yield("", *r.One(t))
+		return
+	}
+	for label, n := range *r.Many(t) {
+		yield(label, n)
+	}
+}
+
+// Sum returns now with the totals of past added. Its maps are its own.
+func Sum[T any](rows []Row[T], past, now T) T {
+	sum := now
+	for _, r := range rows {
+		switch {
+		case r.Many != nil && r.Kind == Total:
+			*r.Many(&sum) = addMaps(*r.Many(&past), *r.Many(&now))
+		case r.One != nil && r.Kind == Total:
+			*r.One(&sum) += *r.One(&past)
+		}
+	}
+	return sum
+}
+
+func addMaps(a, b map[string]uint64) map[string]uint64 {
+	sum := maps.Clone(b)
+	if sum == nil {
+		sum = make(map[string]uint64, len(a))
+	}
+	for name, n := range a {
+		sum[name] += n
+	}
+	return sum
+}

@@ -1,0 +1,46 @@
+package elffile
+
+import (
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/headwater/headwater/integration/need"
+)
+
+// TestFunctionRange compares with nm.
+func TestFunctionRange(t *testing.T) {
+	need.Tools(t, "nm")
+	const prefix = "part_"
+	program := compile(t, "int part_one(int a) { return a + 1; }\nint other(int a) { return a * 7; }\n"+
+		"int part_two(int a) { return part_one(a) * 3; }\nint main(void) { return part_two(other(1)); }\n")
+	out, err := exec.Command("nm", "-S", program).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var low, high uint64
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		if len(fields) != 4 || !strings.HasPrefix(fields[3], prefix) || !strings.EqualFold(fields[2], "t") {
+			continue
+		}
+		value, _ := strconv.ParseUint(fields[0], 16, 64)
+		size, _ := strconv.ParseUint(fields[1], 16, 64)
+		if low == 0 || value < low {
+			low = value
+		}
+		high = max(high, value+size)
+	}
+	file, err := Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if l, h, ok, err := file.FunctionRange(prefix); !ok || err != nil || l != low || h != high {
+		t.Errorf("%#x to %#x, %t, %v; nm says %#x to %#x", l, h, ok, err, low, high)
+	}
+	if _, _, ok, err := file.FunctionRange("no such function"); ok || err != nil {
+		t.Errorf("%t, %v for a name that nothing has", ok, err)
+	}
+}

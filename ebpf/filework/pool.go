@@ -1,0 +1,250 @@
+// Package filework runs work on files and memory of other processes, which may take
+// for ever: a file of a FUSE or NFS mount whose server does not answer cannot be
+// opened, and who tries cannot be stopped. Each piece of work has a goroutine of its
+// own, its caller waits a bounded time, and who hangs is not joined by others.
+package filework
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Origin is where the files come from that a piece of work reads.
+type Origin struct {
+	Mount string // names what hangs together, such as a device or a process's root
+	Owner uint32 // user ID of the process that has the files
+}
+
+// Limits of a Pool. Work hangs when its thread has not run for hangsAfter although it
+// waits for nothing of ours; work is late when nobody waits for it any longer.
+const (
+	hangsAfter      = 500 * time.Millisecond
+	hangsPerMount   = 1
+	hangsPerUser    = 8  // of each user but root
+	hangsOfUsers    = 64 // of all users but root
+	hangsOfRoot     = 64
+	latePerOwner    = 4 // that do not hang: they use CPU time
+	firstLook       = 500 * time.Millisecond
+	unattended      = time.Second    // after which work is late that nobody waits for
+	waitsForRuntime = unix.SYS_FUTEX // the system call in which Go lets a thread rest
+)
+
+// Pool runs work. The zero value is ready; its methods may be called concurrently.
+type Pool struct {
+	mu       sync.Mutex
+	tasks    map[*Task]struct{} // that run
+	watching bool
+	refused  uint64
+	rests    map[resting]time.Time // until when Quick runs nothing
+}
+
+// Task is a piece of work.
+type Task struct {
+	what   string
+	origin Origin
+	began  time.Time
+	done   chan struct{}
+
+	// Guarded by the pool's mutex.
+	quick   bool // it has no thread of its own
+	thread  int
+	late    bool
+	hangs   bool
+	ran     string    // what the system counts of the thread
+	changed time.Time // when that was seen to change
+}
+
+// SlowError says that work is not done yet, or was not begun.
+type SlowError struct {
+	What    string        // such as "opening /mnt/libx.so"
+	After   time.Duration // since it began; 0 if it was not begun
+	Refused string        // why it was not begun; "" if it was
+	Hangs   bool          // there is no hope that it will be done soon
+}
+
+func (e *SlowError) Error() string {
+	if e.Refused != "" {
+		return fmt.Sprintf("not ready: %s was put off, %s", e.What, e.Refused)
+	}
+	return fmt.Sprintf("not ready: %s takes longer than %v", e.What, e.After)
+}
+
+// Refused reports whether err says that work was not begun.
+func Refused(err error) bool {
+	var slow *SlowError
+	return errors.As(err, &slow) && slow.Refused != ""
+}
+
+// Hangs reports whether err says that work will not be done soon.
+func Hangs(err error) bool {
+	var slow *SlowError
+	return errors.As(err, &slow) && slow.Hangs
+}
+
+// Do runs work and waits for it, at most for patience. A *SlowError says that it is
+// not done: it may go on, and whatever it writes to must be its own until then.
+func (p *Pool) Do(o Origin, what string, patience time.Duration, work func()) error {
+	t, err := p.Start(o, what, work)
+	if err != nil {
+		return err
+	}
+	return p.Wait(t, patience)
+}
+
+// Go runs work that nobody waits for, unless too much of the same origin is under way.
+func (p *Pool) Go(o Origin, what string, work func()) {
+	if t, err := p.Start(o, what, work); err == nil {
+		go p.Wait(t, unattended) // so that it is seen to be late
+	}
+}
+
+// Start runs work. A *SlowError says that too much of the same origin is under way.
+func (p *Pool) Start(o Origin, what string, work func()) (*Task, error) {
+	t := &Task{what: what, origin: o, began: time.Now(), done: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if why, hangs := p.full(o); why != "" {
+		p.refused++
+		return nil, &SlowError{What: what, Refused: why, Hangs: hangs}
+	}
+	if p.tasks == nil {
+		p.tasks = map[*Task]struct{}{}
+	}
+	p.tasks[t] = struct{}{}
+	go p.run(t, work)
+	return t, nil
+}
+
+// run gives work a thread of its own while it lasts, to see whether that runs.
+func (p *Pool) run(t *Task, work func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	thread := unix.Gettid()
+	p.mu.Lock()
+	t.thread = thread
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.tasks, t)
+		p.mu.Unlock()
+		close(t.done)
+	}()
+	work()
+}
+
+// Wait waits until a task is done, at most for patience.
+func (p *Pool) Wait(t *Task, patience time.Duration) error {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-t.done:
+		return nil
+	case <-timer.C:
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, runs := p.tasks[t]; !runs {
+		return nil
+	}
+	t.late = true
+	if !p.watching {
+		p.watching = true
+		go p.watch()
+	}
+	return &SlowError{What: t.what, After: time.Since(t.began).Round(time.Millisecond), Hangs: t.hangs}
+}
+
+// full returns why no more work of an origin may begin, "" if it may; hangs says that
+// other work does.
+func (p *Pool) full(o Origin) (why string, hangs bool) {
+	var mount, user, users, root, late int
+	for t := range p.tasks {
+		switch {
+		case t.hangs:
+			mount += count(t.origin.Mount == o.Mount)
+			user += count(t.origin.Owner == o.Owner)
+			root += count(t.origin.Owner == 0)
+			users += count(t.origin.Owner != 0)
+		case t.late:
+			late += count(t.origin.Owner == o.Owner)
+		}
+	}
+	switch {
+	case mount >= hangsPerMount:
+		return "another file of that mount cannot be read", true
+	case o.Owner != 0 && (user >= hangsPerUser || users >= hangsOfUsers), o.Owner == 0 && root >= hangsOfRoot:
+		return "too many files of that user cannot be read", true
+	case late >= latePerOwner:
+		return "too many files of that user are being read", false
+	}
+	return "", false
+}
+
+func count(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// watch finds out which late work hangs, as long as there is any.
+func (p *Pool) watch() {
+	for {
+		time.Sleep(firstLook)
+		p.mu.Lock()
+		any := false
+		for t := range p.tasks {
+			if t.late && !t.quick {
+				t.look(time.Now())
+				any = true
+			}
+		}
+		if !any {
+			p.watching = false
+			p.mu.Unlock()
+			return
+		}
+		p.mu.Unlock()
+	}
+}
+
+// look finds out whether a task's thread has run since the last time.
+func (t *Task) look(now time.Time) {
+	ran, resting := threadRan(t.thread)
+	if t.changed.IsZero() || ran != t.ran || resting {
+		t.ran, t.changed, t.hangs = ran, now, false
+		return
+	}
+	t.hangs = now.Sub(t.changed) >= hangsAfter
+}
+
+// Late returns the work that nobody waits for any longer, by what it does, and how
+// long it has run.
+func (p *Pool) Late() map[string]time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	late := map[string]time.Duration{}
+	for t := range p.tasks {
+		if t.late {
+			late[t.what] = max(late[t.what], time.Since(t.began))
+		}
+	}
+	return late
+}
+
+// Counts says how much work is late, how much of that hangs, and how much was refused
+// since the beginning.
+func (p *Pool) Counts() (late, hanging int, refused uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for t := range p.tasks {
+		late += count(t.late)
+		hanging += count(t.late && t.hangs)
+	}
+	return late, hanging, p.refused
+}

@@ -1,0 +1,165 @@
+package filework
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// hang blocks in a system call until release is called, as opening a file of a dead
+// mount does.
+func hang(t *testing.T) (work func(), release func()) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	work = func() {
+		if f, err := unix.Open(path, unix.O_RDONLY, 0); err == nil { // waits for a writer
+			unix.Close(f)
+		}
+	}
+	return work, func() {
+		f, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+		f.Close()
+	}
+}
+
+func isSlow(err error, refused bool) bool {
+	var slow *SlowError
+	return errors.As(err, &slow) && (slow.Refused != "") == refused
+}
+
+// until waits for something that comes about on another goroutine.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+// TestHangingMount: who hangs is left behind, nobody joins it, other mounts are read,
+// and all is well when it goes on.
+func TestHangingMount(t *testing.T) {
+	var p Pool
+	dead := Origin{Mount: "dead", Owner: 1000}
+	work, release := hang(t)
+	if err := p.Do(dead, "opening x", 20*time.Millisecond, work); !isSlow(err, false) {
+		t.Fatalf("%v", err)
+	}
+	until(t, "it hangs", func() bool { _, hanging, _ := p.Counts(); return hanging == 1 })
+	if err := p.Do(dead, "opening y", time.Minute, func() { t.Error("begun") }); !isSlow(err, true) {
+		t.Errorf("of the same mount: %v", err)
+	}
+	ran := false
+	if err := p.Do(Origin{Mount: "live", Owner: 1000}, "opening z", time.Minute, func() { ran = true }); err != nil ||
+		!ran {
+		t.Errorf("of another mount: %v, ran: %v", err, ran)
+	}
+	if late := p.Late(); late["opening x"] == 0 || len(late) != 1 {
+		t.Errorf("late: %v", late)
+	}
+	release()
+	until(t, "it ends", func() bool { late, _, _ := p.Counts(); return late == 0 })
+	if err := p.Do(dead, "opening y", time.Minute, func() {}); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// TestGet: a result that comes late is dropped.
+func TestGet(t *testing.T) {
+	var p Pool
+	if n, err := Get(&p, Origin{}, "", time.Minute, func() (int, error) { return 1, nil }, nil); n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	work, release := hang(t)
+	dropped := make(chan int)
+	n, err := Get(&p, Origin{}, "", time.Millisecond, func() (int, error) { work(); return 2, nil },
+		func(n int) { dropped <- n })
+	if n != 0 || !isSlow(err, false) {
+		t.Errorf("%d, %v", n, err)
+	}
+	release()
+	if n := <-dropped; n != 2 {
+		t.Errorf("%d dropped", n)
+	}
+}
+
+// TestManyMounts: a user with many dead mounts uses up neither root's share nor that
+// of another user.
+func TestManyMounts(t *testing.T) {
+	var p Pool
+	var releases []func()
+	for i := range hangsPerUser {
+		work, release := hang(t)
+		releases = append(releases, release)
+		if _, err := p.Start(Origin{Mount: string(rune('a' + i)), Owner: 1000}, "opening", work); err != nil {
+			t.Fatalf("%d: %v", i, err)
+		}
+	}
+	p.mu.Lock()
+	var tasks []*Task
+	for task := range p.tasks {
+		tasks = append(tasks, task)
+	}
+	p.mu.Unlock()
+	for _, task := range tasks {
+		if err := p.Wait(task, time.Millisecond); !isSlow(err, false) {
+			t.Fatal(err)
+		}
+	}
+	until(t, "all hang", func() bool { _, hanging, _ := p.Counts(); return hanging == hangsPerUser })
+	if err := p.Do(Origin{Mount: "next", Owner: 1000}, "opening", time.Minute, func() {}); !isSlow(err, true) {
+		t.Errorf("one more: %v", err)
+	}
+	for _, owner := range []uint32{0, 1001} {
+		if err := p.Do(Origin{Mount: "next", Owner: owner}, "opening", time.Minute, func() {}); err != nil {
+			t.Errorf("of user %d: %v", owner, err)
+		}
+	}
+	for _, release := range releases {
+		release()
+	}
+	until(t, "all end", func() bool { late, _, _ := p.Counts(); return late == 0 })
+}
+
+// TestBusyWork: work that is long because it computes does not hang, so its mount is
+// read on; but few may do that at once for one user.
+func TestBusyWork(t *testing.T) {
+	var p Pool
+	var stop atomic.Bool
+	burn := func() {
+		for !stop.Load() {
+		}
+	}
+	same := Origin{Mount: "disk", Owner: 1000}
+	if err := p.Do(same, "decompressing", time.Millisecond, burn); !isSlow(err, false) {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * firstLook)
+	if _, hanging, _ := p.Counts(); hanging != 0 {
+		t.Errorf("%d hang", hanging)
+	}
+	for i := 1; i < latePerOwner; i++ {
+		if err := p.Do(same, "decompressing", time.Millisecond, burn); !isSlow(err, false) {
+			t.Fatalf("%d: %v", i, err)
+		}
+	}
+	if err := p.Do(same, "opening", time.Minute, func() {}); !isSlow(err, true) {
+		t.Errorf("one more: %v", err)
+	}
+	stop.Store(true)
+	until(t, "all end", func() bool { late, _, _ := p.Counts(); return late == 0 })
+}

@@ -1,0 +1,92 @@
+package footprint
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+const (
+	// gcPercent trades a little CPU for memory: the heap has a few ten megabytes, much
+	// of which is allocated for each collection of profiles and dropped after it.
+	gcPercent = 50
+	// idleSeconds is the longest time between two releases of the executable's pages
+	// while nothing is allocated. Touching them again costs a minor page fault for each
+	// 64 KiB.
+	idleSeconds = 30
+)
+
+// ReleaseMemory returns memory to the kernel until ctx ends: garbage after each burst of
+// allocations, such as those for a profile, and pages of the executable that ran once.
+// It also sets the garbage collector's target, unless GOGC is set. It calls report
+// with an error after which the executable's pages stay resident, at most twice.
+func ReleaseMemory(ctx context.Context, report func(error)) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	own, err := ownPages()
+	if err != nil {
+		report(err)
+	}
+	ticks := time.NewTicker(time.Second)
+	defer ticks.Stop()
+	var b burst
+	for due := 0; ; due-- {
+		if now := readHeap(); b.isOver(now) || due <= 0 {
+			if b.isWorth(now) {
+				debug.FreeOSMemory()
+			}
+			if err := releasePages(own); err != nil {
+				report(err)
+				own = nil
+			}
+			b.reset(now)
+			due = idleSeconds
+		}
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// heap has the bytes that were ever allocated on the heap, and those that were in use
+// after the last garbage collection.
+type heap struct{ allocated, live uint64 }
+
+func readHeap() heap {
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(samples)
+	return heap{samples[0].Value.Uint64(), samples[1].Value.Uint64()}
+}
+
+// burst finds the end of a burst of allocations: garbage should be collected then,
+// and not at some later time.
+type burst struct {
+	released, before uint64 // bytes allocated when memory was last released, and at the last look
+	most             uint64 // bytes allocated between two looks, the maximum since then
+}
+
+const (
+	// burstBytes is the least garbage that is worth a release, which takes some
+	// milliseconds, and more where more is in use.
+	burstBytes = 6 << 20
+	// burstShare is the part of the maximum below which a burst is over.
+	burstShare = 2
+)
+
+// isOver reports whether a burst has ended since the last call, a second ago.
+func (b *burst) isOver(now heap) bool {
+	lately := now.allocated - b.before
+	b.before, b.most = now.allocated, max(b.most, lately)
+	return b.isWorth(now) && lately < b.most/burstShare
+}
+
+// isWorth reports whether there may be much garbage.
+func (b *burst) isWorth(now heap) bool { return now.allocated-b.released > max(burstBytes, now.live/2) }
+
+// reset notes that memory is released.
+func (b *burst) reset(now heap) { b.released, b.before, b.most = now.allocated, now.allocated, 0 }

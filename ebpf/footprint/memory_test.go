@@ -1,0 +1,40 @@
+package footprint
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestBurst: memory is released once after a burst of allocations, and neither during
+// the burst nor because of a steady rate.
+func TestBurst(t *testing.T) {
+	var b burst
+	total := uint64(0)
+	allocate := func(megabytes uint64) bool {
+		total += megabytes << 20
+		now := heap{allocated: total, live: 16 << 20}
+		over := b.isOver(now)
+		if over {
+			b.reset(now)
+		}
+		return over
+	}
+	for range 20 {
+		require.False(t, allocate(2), "all the time")
+	}
+	require.False(t, allocate(12), "a burst")
+	require.False(t, allocate(8), "it lasts")
+	require.True(t, allocate(2), "over")
+	require.False(t, allocate(0), "released")
+	require.False(t, allocate(5))
+	require.False(t, allocate(0), "not worth it")
+
+	before := readHeap()
+	kept := make([]byte, 8<<20)
+	runtime.GC() // live is as of the last collection
+	after := readHeap()
+	require.GreaterOrEqual(t, after.allocated-before.allocated, uint64(len(kept)))
+	require.NotZero(t, after.live)
+}

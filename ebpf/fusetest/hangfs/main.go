@@ -1,0 +1,188 @@
+// Command hangfs mounts a FUSE file system with the files of a folder, which answers
+// until it is told not to:
+//
+//	hangfs MOUNTPOINT FOLDER
+//
+// Each line of its input is a command, "hang" or "answer", and each is confirmed by a
+// line. It ends with its input; who waits for it has an error then. It speaks the
+// kernel's protocol itself (Linux, include/uapi/linux/fuse.h): libraries for it answer
+// always.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// server serves a root directory that has files. Nothing that it says is cached.
+type server struct {
+	fd    int
+	files []file
+	hangs atomic.Bool
+}
+
+type file struct {
+	name    string
+	content []byte
+}
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: hangfs MOUNTPOINT FOLDER")
+		os.Exit(2)
+	}
+	s, err := mount(os.Args[1], os.Args[2])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "hangfs:", err)
+		os.Exit(1)
+	}
+	go s.serve()
+	fmt.Println("mounted")
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		s.hangs.Store(in.Text() == "hang")
+		fmt.Println(in.Text())
+	}
+}
+
+// mount mounts a file system with copies of a folder's files, which are executable.
+func mount(dir, folder string) (*server, error) {
+	s := &server{}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		content, err := os.ReadFile(filepath.Join(folder, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		s.files = append(s.files, file{e.Name(), content})
+	}
+	if s.fd, err = unix.Open("/dev/fuse", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err != nil {
+		return nil, fmt.Errorf("open /dev/fuse: %w", err)
+	}
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", s.fd)
+	if err := unix.Mount("hanging", dir, "fuse", unix.MS_NODEV|unix.MS_NOSUID, options); err != nil {
+		return nil, fmt.Errorf("mount a FUSE file system: %w", err)
+	}
+	return s, nil
+}
+
+// serve answers for as long as the file system is mounted.
+func (s *server) serve() {
+	buf := make([]byte, 1<<20)
+	for {
+		poll := []unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}
+		if n, _ := unix.Poll(poll, 20); n <= 0 || s.hangs.Load() {
+			continue
+		}
+		n, err := unix.Read(s.fd, buf)
+		switch {
+		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR), errors.Is(err, unix.ENOENT):
+			continue
+		case err != nil:
+			return
+		}
+		s.answer(buf[:n])
+	}
+}
+
+// Operations that are answered; enum fuse_opcode.
+const (
+	opLookup      = 1
+	opForget      = 2
+	opGetattr     = 3
+	opOpen        = 14
+	opRead        = 15
+	opStatfs      = 17
+	opRelease     = 18
+	opFlush       = 25
+	opInit        = 26
+	opOpendir     = 27
+	opReleasedir  = 29
+	opInterrupt   = 36
+	opBatchForget = 42
+)
+
+const headerSize = 40 // of struct fuse_in_header
+
+func (s *server) answer(request []byte) {
+	order := binary.NativeEndian
+	op, unique, node := order.Uint32(request[4:]), order.Uint64(request[8:]), order.Uint64(request[16:])
+	body := request[headerSize:]
+	switch op {
+	case opForget, opInterrupt, opBatchForget: // nobody waits for an answer
+	case opInit:
+		out := make([]byte, 64)
+		order.PutUint32(out, 7)
+		order.PutUint32(out[4:], 31)
+		copy(out[8:12], body[8:12])        // max_readahead
+		order.PutUint32(out[20:], 128<<10) // max_write
+		s.reply(unique, 0, out)
+	case opLookup:
+		for i, f := range s.files {
+			if f.name == string(bytes.TrimRight(body, "\x00")) {
+				out := make([]byte, 40, 128)
+				order.PutUint64(out, uint64(i+2))
+				s.reply(unique, 0, append(out, s.attr(uint64(i+2))...))
+				return
+			}
+		}
+		s.reply(unique, unix.ENOENT, nil)
+	case opGetattr:
+		s.reply(unique, 0, append(make([]byte, 16), s.attr(node)...))
+	case opOpen, opOpendir:
+		s.reply(unique, 0, make([]byte, 16))
+	case opRead:
+		s.reply(unique, 0, s.read(node, order.Uint64(body[8:]), order.Uint32(body[16:])))
+	case opStatfs:
+		s.reply(unique, 0, make([]byte, 80))
+	case opRelease, opFlush, opReleasedir:
+		s.reply(unique, 0, nil)
+	default:
+		s.reply(unique, unix.ENOSYS, nil)
+	}
+}
+
+func (s *server) read(node, at uint64, size uint32) []byte {
+	if node < 2 || node-2 >= uint64(len(s.files)) {
+		return nil
+	}
+	content := s.files[node-2].content
+	at = min(at, uint64(len(content)))
+	return content[at:min(at+uint64(size), uint64(len(content)))]
+}
+
+// attr is struct fuse_attr of a node; 1 is the root directory.
+func (s *server) attr(node uint64) []byte {
+	order, out := binary.NativeEndian, make([]byte, 88)
+	mode, size := uint32(unix.S_IFDIR|0o755), uint64(0)
+	if node >= 2 && node-2 < uint64(len(s.files)) {
+		mode, size = unix.S_IFREG|0o755, uint64(len(s.files[node-2].content))
+	}
+	order.PutUint64(out, node)
+	order.PutUint64(out[8:], size)
+	order.PutUint64(out[16:], (size+511)/512)
+	order.PutUint32(out[60:], mode)
+	order.PutUint32(out[64:], 1)     // links
+	order.PutUint32(out[80:], 4<<10) // block size
+	return out
+}
+
+// reply writes struct fuse_out_header and what follows it.
+func (s *server) reply(unique uint64, errno unix.Errno, body []byte) {
+	order := binary.NativeEndian
+	out := make([]byte, 16, 16+len(body))
+	order.PutUint32(out, uint32(16+len(body)))
+	order.PutUint32(out[4:], uint32(-int32(errno)))
+	order.PutUint64(out[8:], unique)
+	_, _ = unix.Write(s.fd, append(out, body...)) // fails if who asked is gone
+}

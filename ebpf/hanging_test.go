@@ -1,0 +1,218 @@
+package ebpf
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/fusetest"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// burner is a program whose only busy function is called FUNCTION. It says when it is.
+const burner = `
+#include <unistd.h>
+__attribute__((noinline)) unsigned long FUNCTION(volatile unsigned long n) {
+	unsigned long sum = 0;
+	for (unsigned long i = 0; i < n; i++)
+		sum += i * n;
+	return sum;
+}
+int main(void) {
+	FUNCTION(1000);
+	if (write(1, "x", 1) != 1)
+		return 1;
+	for (;;)
+		FUNCTION(1000000);
+}
+`
+
+// buildBurner builds a static program that is busy in a function.
+func buildBurner(t *testing.T, dir, function string) (path string) {
+	t.Helper()
+	need.Tools(t, "gcc")
+	path = filepath.Join(dir, function)
+	source := path + ".c"
+	if err := os.WriteFile(source, []byte(burner), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("gcc", "-O1", "-static", "-DFUNCTION="+function, "-o", path, source)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
+}
+
+// runBurner runs a program until the test ends. It returns when that is busy.
+func runBurner(t *testing.T, path, root string, args ...string) (pid int) {
+	t.Helper()
+	cmd := exec.Command(path, args...)
+	if root != "" {
+		// Not by us: until a child of ours has executed its program Go cannot collect
+		// garbage, and so the server in this process might not serve that program.
+		cmd = exec.Command("chroot", root, path)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return cmd.Process.Pid
+}
+
+// round is what a profile of some seconds shows of functions, by the start of their
+// names.
+func round(t *testing.T, s *Session, prefixes ...string) map[string]bool {
+	t.Helper()
+	profiles, err := s.Collect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, p := range profiles {
+		for _, f := range p.Pprof.Function {
+			for _, prefix := range prefixes {
+				if strings.HasPrefix(f.Name, prefix) {
+					found[prefix] = true
+				}
+			}
+		}
+	}
+	return found
+}
+
+// patient is far more than anything takes that does not wait for what hangs.
+const patient = 20 * time.Second
+
+// within fails the test if f does not return.
+func within(t *testing.T, what string, f func()) {
+	t.Helper()
+	began, done := time.Now(), make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+		t.Logf("%s: %v", what, time.Since(began).Round(time.Millisecond))
+	case <-time.After(patient):
+		stacks := make([]byte, 1<<20)
+		t.Fatalf("%s takes longer than %v\n%s", what, patient, stacks[:runtime.Stack(stacks, true)])
+	}
+}
+
+// TestHangingMount has a program whose root and executable are of a file system that
+// does not answer. Others have their names in every profile, a new program of the same
+// file system and the end of the session are not held up, and the names are there when
+// it answers.
+func TestHangingMount(t *testing.T) {
+	need.Root(t)
+	dir := t.TempDir()
+	dark, light := buildBurner(t, dir, "burn_in_the_dark"), buildBurner(t, dir, "burn_in_the_light")
+	late := buildBurner(t, dir, "burn_too_late")
+	content := map[string][]byte{}
+	for _, path := range []string{dark, late} {
+		program, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content[filepath.Base(path)] = program
+	}
+	server, err := fusetest.Mount(dir, content)
+	if err != nil {
+		need.Missing(t, "%v", err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	victim := runBurner(t, "/burn_in_the_dark", server.Dir)
+	runBurner(t, light, "")
+	tell(t, server.Hang)
+
+	var s *Session
+	within(t, "the start", func() { s = start(t, DefaultOptions()) })
+	checkRounds(t, s, "at the start")
+	if files := s.Stats().FilesLate; files == 0 {
+		t.Error("no file is late")
+	}
+	if reason := notReady(s, "burn_in_the_dark"); !strings.Contains(reason, "not ready: ") {
+		t.Errorf("the reason for missing names is %q", reason)
+	}
+
+	tell(t, server.Answer)
+	deadline := time.Now().Add(time.Minute)
+	for !round(t, s, "burn_in_the_dark")["burn_in_the_dark"] {
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d has no names though its files can be read: %v", victim, s.Waiting())
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+
+	runBurner(t, "/burn_too_late", server.Dir)
+	tell(t, server.Hang)
+	checkRounds(t, s, "while a new program begins")
+	within(t, "the end", func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func tell(t *testing.T, what func() error) {
+	t.Helper()
+	if err := what(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkRounds looks at some rounds while the mount hangs.
+func checkRounds(t *testing.T, s *Session, when string) {
+	t.Helper()
+	const rounds, interval = 4, time.Second
+	var before, after unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &before); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for i := range rounds {
+		time.Sleep(interval)
+		within(t, fmt.Sprintf("round %d %s", i, when), func() {
+			if found := round(t, s, "burn_in_the_light"); !found["burn_in_the_light"] {
+				t.Errorf("round %d %s: another program has no names", i, when)
+			}
+		})
+	}
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &after); err != nil {
+		t.Fatal(err)
+	}
+	cpu := time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
+	t.Logf("%s: %v of CPU time in %v, waiting for %v", when, cpu, time.Since(began), s.Waiting())
+}
+
+// notReady returns why names of a file are not ready, "" if they are.
+func notReady(s *Session, file string) string {
+	for _, u := range s.Stats().Unnamed {
+		if filepath.Base(u.File) == file && u.Reason != "named" {
+			return u.Reason + ": " + u.Explain()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,156 @@
+package ebpf
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/fusetest"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// held is a program that is busy in code of no file, and whose memory is held back from who
+// reads it: the pages behind that code by userfaultfd(2), or, with a library and a file as
+// arguments, the library's description of itself by that file.
+const held = `
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PAGE 4096UL
+
+/* Saves a register, puts 1 into the frame pointer, counts down its argument. */
+#if defined(__x86_64__)
+static const unsigned char code[] = {0x55, 0xbd, 1, 0, 0, 0, 0x48, 0xff, 0xcf, 0x75, 0xfb, 0x5d, 0xc3};
+#elif defined(__aarch64__)
+static const unsigned char code[] = {0, 4, 0, 0xf1, 0xe1, 0xff, 0xff, 0x54, 0xc0, 3, 0x5f, 0xd6};
+#endif
+
+static void hold(char *at, size_t size)
+{
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	struct uffdio_api api = {.api = UFFD_API};
+	struct uffdio_register range = {.range = {(uintptr_t)at, size}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &range))
+		exit(1);
+}
+
+static void cover(const char *library, const char *file)
+{
+	void *handle = dlopen(library, RTLD_NOW);
+	char *at = handle ? dlsym(handle, "gHotSpotVMStructEntryTypeNameOffset") : NULL;
+	int fd = open(file, O_RDONLY);
+	if (!at || fd < 0 || mmap(at, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == MAP_FAILED)
+		exit(1);
+	close(fd); /* at the end that would wait for an answer, too */
+}
+
+int main(int argc, char **argv)
+{
+	char *at = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (at == MAP_FAILED)
+		return 1;
+	memcpy(at + PAGE - 64, code, sizeof code);
+	__builtin___clear_cache(at + PAGE - 64, at + PAGE);
+	if (argc > 2)
+		cover(argv[1], argv[2]);
+	else
+		hold(at, 4 * PAGE); /* the first page is there */
+	if (write(1, "x", 1) != 1)
+		return 1;
+	for (;;)
+		((void (*)(unsigned long))(at + PAGE - 64))(1000000);
+}
+`
+
+// heldLibrary is one that seems to be a Java VM's. The pages of its description are its own.
+const heldLibrary = `
+__attribute__((aligned(65536))) unsigned long gHotSpotVMStructEntryTypeNameOffset[8192] = {1};
+int code(void) { return 1; }
+`
+
+// TestHangingMemory has a process whose memory cannot be read: who reads it waits for an
+// answer that never comes. Others have their names in every profile.
+func TestHangingMemory(t *testing.T) {
+	need.Root(t)
+	t.Run("userfaultfd", func(t *testing.T) {
+		fd, _, err := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
+		if err == unix.ENOSYS {
+			need.Missing(t, "the kernel has no userfaultfd")
+		}
+		unix.Close(int(fd))
+		checkHeld(t, runBurner(t, compileC(t, t.TempDir(), "held", held, "-ldl"), ""))
+	})
+	if runtime.GOARCH != "amd64" { // there are no rules for Java on others
+		return
+	}
+	t.Run("file", func(t *testing.T) {
+		dir := t.TempDir()
+		program := compileC(t, dir, "held", held, "-ldl")
+		library := compileC(t, dir, "libjvm.so", heldLibrary, "-shared", "-fPIC")
+		server, err := fusetest.Mount(dir, map[string][]byte{"description": make([]byte, 4096)})
+		if err != nil {
+			need.Missing(t, "%v", err)
+		}
+		t.Cleanup(func() {
+			if err := server.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		pid := runBurner(t, program, "", library, filepath.Join(server.Dir, "description"))
+		tell(t, server.Hang)
+		checkHeld(t, pid)
+	})
+}
+
+// checkHeld profiles next to a process whose memory is held back.
+func checkHeld(t *testing.T, pid int) {
+	t.Helper()
+	runBurner(t, buildBurner(t, t.TempDir(), "burn_in_the_light"), "")
+	var s *Session
+	within(t, "the start", func() { s = start(t, DefaultOptions()) })
+	what := fmt.Sprintf("reading the memory of process %d", pid)
+	var waited time.Duration
+	for range 2 {
+		checkRounds(t, s, "while memory is held back")
+		waited = max(waited, s.Waiting()[what])
+	}
+	if waited < time.Second {
+		t.Errorf("nothing waits for %s: %v", what, s.Waiting())
+	}
+	within(t, "the end", func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// compileC compiles a C program or library.
+func compileC(t *testing.T, dir, name, source string, flags ...string) (path string) {
+	t.Helper()
+	need.Tools(t, "gcc")
+	path = filepath.Join(dir, name)
+	if err := os.WriteFile(path+".c", []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("gcc", append([]string{"-O2", "-Wall", "-Wextra", "-o", path, path + ".c"}, flags...)...)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", strings.Join(build.Args, " "), err, out)
+	}
+	return path
+}

@@ -1,0 +1,158 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// ErrInterpreters says that the kernel knows as many interpreters as it can.
+var ErrInterpreters = fmt.Errorf("more than %d interpreters at a time", profilerLimitsMAX_INTERPRETERS-1)
+
+// interpreters is what the kernel knows of interpreters. Safe for concurrent use.
+type interpreters struct {
+	byNumber, programs *ebpf.Map
+
+	mu      sync.Mutex
+	ids     uint32
+	used    [profilerLimitsMAX_INTERPRETERS]bool
+	removed [profilerLimitsMAX_INTERPRETERS]time.Time
+}
+
+func newInterpreters(o *profilerObjects) *interpreters {
+	return &interpreters{byNumber: o.Interpreters, programs: o.Programs}
+}
+
+// interpreterRest is how long the number of an interpreter is not used again: a sample may be
+// under way that has read it.
+const interpreterRest = time.Second
+
+// AddInterpreter makes an interpreter known. number is for unwind.Process until
+// RemoveInterpreter; samples carry id, which is never used again.
+func (x *interpreters) AddInterpreter(s *runtime.Spec) (number uint16, id uint32, err error) {
+	if err := s.Check(); err != nil {
+		return 0, 0, err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for n := 1; n < len(x.used); n++ {
+		if x.used[n] || time.Since(x.removed[n]) < interpreterRest {
+			continue
+		}
+		value := encodeInterpreter(s)
+		value.Id = x.ids + 1
+		if err := x.byNumber.Put(uint32(n), &value); err != nil {
+			return 0, 0, fmt.Errorf("store interpreter: %w", err)
+		}
+		x.ids++
+		x.used[n] = true
+		return uint16(n), x.ids, nil
+	}
+	return 0, 0, ErrInterpreters
+}
+
+// RemoveInterpreter forgets an interpreter that no process has any more.
+func (x *interpreters) RemoveInterpreter(number uint16) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.used[number], x.removed[number] = false, time.Now()
+}
+
+// SetProgram says which interpreter processes have whose program is a file, from their first
+// sample on.
+func (x *interpreters) SetProgram(p unwind.Program, number uint16) error {
+	key := programKey(p)
+	if number == 0 {
+		if err := x.programs.Delete(&key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("forget the interpreter of a program: %w", err)
+		}
+		return nil
+	}
+	value := profilerProgram{StartCode: p.StartCode, Interpreter: uint32(number)}
+	if err := x.programs.Put(&key, &value); err != nil {
+		return fmt.Errorf("store the interpreter of a program: %w", err)
+	}
+	return nil
+}
+
+func programKey(p unwind.Program) profilerProgramKey {
+	const minorBits = 20 // MINORBITS of the kernel's dev_t
+	return profilerProgramKey{Inode: p.Inode, Dev: p.Major<<minorBits | p.Minor}
+}
+
+const noWord = 255 // NO_WORD of bpf/abi.h
+
+func encodeInterpreter(s *runtime.Spec) (v profilerInterpreter) {
+	c := s.Chain
+	v.Next, v.Stop = noWord, noWord
+	if s.Slots != nil {
+		v.Slots, v.SlotsLow, v.SlotsHigh = 1, s.Slots.Low, s.Slots.High
+		encodeLayout(&v, &s.Slots.Frame)
+		return v
+	}
+	if c == nil {
+		return v
+	}
+	v.StartCount, v.StepCount = uint8(len(c.Start)), uint8(len(c.Start)+len(c.Then))
+	for i, step := range append(append([]runtime.Step{}, c.Start...), c.Then...) {
+		v.Steps[i].Offset, v.Steps[i].Scale, v.Steps[i].Limit, v.Steps[i].Op =
+			step.Offset, step.Scale, step.Limit, uint64(step.Op)
+	}
+	if c.Find != nil {
+		v.Owner = uint8(c.Find.To)
+		v.NodeWord, v.NodeAdd, v.NodeNext = c.Find.Word, c.Find.Add, c.Find.Next
+	}
+	if c.Next.Word >= 0 {
+		v.Next = uint8(c.Next.Word)
+	}
+	v.NextMask, v.NextOffset = allIfZero(c.Next.Mask), c.Next.Offset
+	if c.Stop != nil {
+		v.Stop, v.StopMask, v.StopValue = uint64(c.Stop.Word), c.Stop.Mask, c.Stop.Value
+	}
+	encodeLayout(&v, &c.Frame)
+	return v
+}
+
+func encodeLayout(v *profilerInterpreter, l *runtime.Layout) {
+	out := &v.Frame
+	out.BlockCount, out.WordCount = uint8(len(l.Blocks)), uint8(len(l.Words))
+	out.CookieCount, out.TextCount = uint8(len(l.Cookie)), uint8(len(l.Texts))
+	for i, b := range l.Blocks {
+		to := &out.Blocks[i]
+		to.Offset, to.Mask, to.Bytes, to.At = b.Offset, allIfZero(b.At.Mask), uint32(b.Bytes), uint8(wordNumber(b.At))
+		if b.Carried {
+			to.Carried = 1
+		}
+	}
+	for i, w := range l.Words {
+		out.Words[i].At, out.Words[i].Mask = wordNumber(w), allIfZero(w.Mask)
+	}
+	for i, w := range l.Cookie {
+		out.Cookie[i].At, out.Cookie[i].Mask = wordNumber(w), allIfZero(w.Mask)
+	}
+	for i, t := range l.Texts {
+		to := &out.Texts[i]
+		to.Offset, to.Mask, to.Bytes, to.At = t.Offset, allIfZero(t.At.Mask), uint32(t.Bytes), uint32(wordNumber(t.At))
+	}
+	out.Code, out.CodeMask = noWord, allIfZero(l.CodeMask)
+	if l.Code >= 0 {
+		out.Code = uint8(l.Code)
+	}
+}
+
+func wordNumber(w runtime.Word) uint64 {
+	return uint64(w.Block)*uint64(profilerLimitsBLOCK_WORDS) + uint64(w.Offset)/8
+}
+
+func allIfZero(mask uint64) uint64 {
+	if mask == 0 {
+		return ^uint64(0)
+	}
+	return mask
+}

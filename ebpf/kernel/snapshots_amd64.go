@@ -1,0 +1,17 @@
+package kernel
+
+// Numbers of registers in a PerfSnapshot.
+const (
+	generalRegs = 16 // by DWARF number (System V psABI for x86-64, figure 3.36)
+	pcNumber    = 16
+)
+
+// regNumbers are the DWARF numbers of the registers in a record, in the order of
+// enum perf_event_x86_regs: AX, BX, CX, DX, SI, DI, BP, SP, IP, R8 to R15.
+var regNumbers = [...]uint8{0, 3, 2, 1, 4, 5, 6, 7, pcNumber, 8, 9, 10, 11, 12, 13, 14, 15}
+
+// userRegsMask are their bits. Flags and segments lie between IP and R8.
+const userRegsMask = 0x1ff | 0xff<<16
+
+// SP returns the stack pointer.
+func (s *PerfSnapshot) SP() uint64 { return s.Regs[7] }

@@ -1,0 +1,20 @@
+package kernel
+
+// Numbers of registers in a PerfSnapshot.
+const (
+	generalRegs = 32 // by DWARF number (DWARF for the Arm 64-bit Architecture, 4.1): x0 to x30, sp
+	pcNumber    = 32
+)
+
+// regNumbers are the DWARF numbers of the registers in a record, in the order of
+// enum perf_event_arm_regs, which is the same.
+var regNumbers = [...]uint8{
+	0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30,
+	31, pcNumber,
+}
+
+// userRegsMask are their bits.
+const userRegsMask = 1<<33 - 1
+
+// SP returns the stack pointer.
+func (s *PerfSnapshot) SP() uint64 { return s.Regs[31] }

@@ -1,0 +1,164 @@
+package ebpf
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/ebpf/retrytest"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// nodeChains is what calls leaf in testdata/node/chains.js, the innermost first.
+var nodeChains = map[string][]string{
+	"compare":  {"bySort", "round", "onTimer"},
+	"replacer": {"byJSON", "round", "onTimer"},
+	"byAwait":  {},
+	"items":    {"byGenerator", "round", "onTimer"},
+	"area":     {"byMethod", "round", "onTimer"},
+	"onTimer":  {"listOnTimeout", "processTimers"},
+}
+
+// scripted returns the functions of JavaScript in a stack, leaf first.
+func scripted(s *profile.Sample) (functions []profile.Line) {
+	for _, l := range s.Location {
+		if l.Mapping != nil && strings.HasPrefix(l.Mapping.File, "[V8 ") {
+			functions = append(functions, l.Line...)
+		}
+	}
+	return functions
+}
+
+// TestNodeStacks profiles functions of JavaScript that call each other as the source says, directly and through
+// parts of V8, as its interpreter runs them and as each of its compilers has made them.
+func TestNodeStacks(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "node")
+	for name, flags := range map[string][]string{
+		"as it comes": {"--no-turbo-inlining"}, // inlined functions are not shown
+		"interpreted": {"--no-opt", "--no-sparkplug"},
+		"baseline":    {"--no-opt", "--always-sparkplug"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			retrytest.Run(t, func(t *retrytest.T) { tryNodeStacks(t, name == "interpreted", flags) })
+		})
+	}
+}
+
+func tryNodeStacks(t *retrytest.T, lines bool, flags []string) {
+	script, err := filepath.Abs("testdata/node/chains.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("node", append(flags, script)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("node: %q, %v", line, err)
+	}
+	o := DefaultOptions()
+	o.Comm, o.SampleRate, o.KernelStacks, o.PIDLabel = CommNone, 197, false, true
+	session := start(t, o)
+	defer session.Close()
+	pid := uint32(cmd.Process.Pid)
+	// Where rows are not resident yet the kernel's walk ends, and what user space adds has no slots.
+	collect(t, session, pid, wantedSamples/2)
+	var all, good uint64
+	seen := map[string]bool{}
+	for _, p := range collect(t, session, pid, wantedSamples) {
+		for _, s := range p.Pprof.Sample {
+			if !slices.Equal(s.Label["pid"], []string{itoa(pid)}) {
+				continue
+			}
+			functions := scripted(s)
+			if len(functions) == 0 || functions[0].Function.Name != "leaf" {
+				continue
+			}
+			n := uint64(s.Value[0] / p.Pprof.Period)
+			all += n
+			if problem := checkNodeChain(functions, script, lines); problem != "" {
+				t.Logf("%d: %s in %s", n, problem, describe(s))
+				continue
+			}
+			good += n
+			seen[functions[1].Function.Name] = true
+		}
+	}
+	t.Logf("%d of %d stacks are as the source says", good, all)
+	if good*20 < all*19 || all < wantedSamples/2 || len(seen) != len(nodeChains) {
+		t.Errorf("%d of %d stacks are as the source says; leaf was called by %v", good, all, seen)
+	}
+	o.V8 = false
+	if err := session.Update(o); err != nil {
+		t.Fatal(err)
+	}
+	session.Collect() // what was sampled before
+	for _, p := range collect(t, session, pid, wantedSamples/10) {
+		for _, s := range p.Pprof.Sample {
+			if len(scripted(s)) > 0 {
+				t.Errorf("functions are shown that are not to be: %s", describe(s))
+			}
+		}
+	}
+}
+
+// describe returns the functions and lines of a stack, leaf first.
+func describe(s *profile.Sample) string {
+	var b strings.Builder
+	for _, location := range s.Location {
+		for _, l := range location.Line {
+			b.WriteString(l.Function.Name + ":" + itoa(uint32(l.Line)) + " ")
+		}
+	}
+	return b.String()
+}
+
+// nodeStart is where functions of testdata/node/chains.js begin.
+var nodeStart = map[string]int64{
+	"leaf": 3, "bySort": 12, "compare": 13, "byJSON": 19, "byAwait": 26, "round": 50, "onTimer": 58,
+}
+
+// nodeCall is the line at which a function is when leaf works.
+var nodeCall = map[string][]int64{
+	"bySort": {13}, "compare": {14}, "byJSON": {20}, "replacer": {21}, "byAwait": {28}, "items": {32}, "byGenerator": {37},
+	"area": {42}, "byMethod": {47}, "onTimer": {59, 60}, "round": {51, 52, 53, 54},
+}
+
+// checkNodeChain says what is wrong with a stack in leaf.
+func checkNodeChain(functions []profile.Line, script string, lines bool) string {
+	if len(functions) < 2 {
+		return "nobody called it"
+	}
+	chain, ok := nodeChains[functions[1].Function.Name]
+	if !ok || len(functions) < 2+len(chain) {
+		return "not in the source"
+	}
+	for i, want := range chain {
+		if functions[2+i].Function.Name != want {
+			return "no " + want
+		}
+	}
+	for _, l := range functions {
+		f := l.Function
+		if start, ok := nodeStart[f.Name]; ok && (f.StartLine != start || f.Filename != script) {
+			return f.Name + " begins elsewhere"
+		}
+		if calls, ok := nodeCall[f.Name]; ok && lines && !slices.Contains(calls, l.Line) {
+			return f.Name + " is in another line"
+		}
+	}
+	return ""
+}

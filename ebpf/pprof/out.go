@@ -1,0 +1,117 @@
+package pprof
+
+import (
+	"github.com/google/pprof/profile"
+)
+
+// out is a profile in the making.
+type out struct {
+	profile   *profile.Profile
+	mappings  map[mapping]*profile.Mapping
+	functions map[function]*profile.Function
+}
+
+// function identifies a function in a profile.
+type function struct {
+	name, systemName, file string
+	startLine              int64
+}
+
+func newOut(opts Options) *out {
+	return &out{
+		profile: &profile.Profile{
+			SampleType:    []*profile.ValueType{{Type: opts.Type, Unit: opts.Unit}},
+			PeriodType:    &profile.ValueType{Type: opts.Type, Unit: opts.Unit},
+			Period:        opts.Period,
+			DurationNanos: opts.Duration.Nanoseconds(),
+		},
+		mappings:  map[mapping]*profile.Mapping{},
+		functions: map[function]*profile.Function{},
+	}
+}
+
+// add adds a new sample.
+func (o *out) add(stack []*location, value int64, labels []Label) *profile.Sample {
+	s := &profile.Sample{Location: make([]*profile.Location, len(stack)), Value: []int64{value}}
+	for i, l := range stack {
+		s.Location[i] = o.location(l)
+	}
+	for _, l := range labels {
+		o.label(s, l)
+	}
+	o.profile.Sample = append(o.profile.Sample, s)
+	return s
+}
+
+// label adds a label to s.
+func (o *out) label(s *profile.Sample, l Label) {
+	key := cleanText(l.Key, maxText)
+	if l.Text != "" {
+		if s.Label == nil {
+			s.Label = map[string][]string{}
+		}
+		s.Label[key] = append(s.Label[key], cleanText(l.Text, maxText))
+		return
+	}
+	if s.NumLabel == nil {
+		s.NumLabel, s.NumUnit = map[string][]int64{}, map[string][]string{}
+	}
+	s.NumLabel[key] = append(s.NumLabel[key], l.Number)
+	s.NumUnit[key] = append(s.NumUnit[key], cleanText(l.NumUnit, maxText))
+}
+
+// location returns l as it is in the profile.
+func (o *out) location(l *location) *profile.Location {
+	if l.out != nil {
+		return l.out
+	}
+	out := &profile.Location{
+		ID:      uint64(len(o.profile.Location) + 1),
+		Mapping: o.mapping(l.mapping),
+		Address: l.address,
+		Line:    make([]profile.Line, len(l.lines)),
+	}
+	for i, line := range l.lines {
+		out.Line[i] = profile.Line{Function: o.function(line), Line: line.Line}
+		out.Mapping.HasFilenames = out.Mapping.HasFilenames || line.File != ""
+		out.Mapping.HasLineNumbers = out.Mapping.HasLineNumbers || line.Line != 0
+	}
+	out.Mapping.HasFunctions = len(l.lines) > 0
+	out.Mapping.HasInlineFrames = out.Mapping.HasInlineFrames || len(l.lines) > 1
+	o.profile.Location = append(o.profile.Location, out)
+	l.out = out
+	return out
+}
+
+// mapping returns m as it is in the profile. Frames that are no code have one too:
+// Pyroscope drops samples whose locations have no mapping.
+func (o *out) mapping(m mapping) *profile.Mapping {
+	if out := o.mappings[m]; out != nil {
+		return out
+	}
+	out := &profile.Mapping{
+		ID:    uint64(len(o.profile.Mapping) + 1),
+		Start: m.Start, Limit: m.Limit, Offset: m.Offset,
+		File: m.File, BuildID: m.BuildID,
+	}
+	o.mappings[m] = out
+	o.profile.Mapping = append(o.profile.Mapping, out)
+	return out
+}
+
+func (o *out) function(line Line) *profile.Function {
+	key := function{line.Function, line.SystemName, line.File, line.StartLine}
+	if out := o.functions[key]; out != nil {
+		return out
+	}
+	out := &profile.Function{
+		ID:         uint64(len(o.profile.Function) + 1),
+		Name:       line.Function,
+		SystemName: line.SystemName,
+		Filename:   line.File,
+		StartLine:  line.StartLine,
+	}
+	o.functions[key] = out
+	o.profile.Function = append(o.profile.Function, out)
+	return out
+}

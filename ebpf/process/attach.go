@@ -1,0 +1,71 @@
+package process
+
+import (
+	"slices"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/runtime"
+)
+
+// attachment is a language runtime in a process.
+type attachment struct {
+	exe     *Executable // that is the runtime, mapped by the process
+	bias    uint64
+	library runtime.Library
+
+	code    *JITCode         // nil: not known yet
+	waiting []procfs.Mapping // anonymous memory, until it is known whether the code lies there
+	busy    bool             // the code is being asked for
+	failed  bool             // the code will never be known
+	first   time.Time        // when the code was asked for at first
+	tried   time.Time        // and at last
+}
+
+// A runtime that has not begun yet is asked again after retryAttach, until
+// retriesAttach have passed.
+const (
+	retryAttach   = 10 * time.Millisecond
+	retriesAttach = 10 * time.Second
+)
+
+// detect notes that a process has mapped an executable that may be a language runtime.
+func (p *Process) detect(e *Executable, m *mapping) {
+	if m.exe == nil || e.library == nil {
+		return
+	}
+	known := slices.ContainsFunc(p.attached, func(a *attachment) bool { return a.exe == e || a.bias == m.bias })
+	if !known {
+		p.attached = append(p.attached, &attachment{exe: e, bias: m.bias, library: e.library})
+	}
+}
+
+// inherit returns what a child has of its parent's runtimes.
+func inherit(parent []*attachment) (child []*attachment) {
+	for _, a := range parent {
+		child = append(child, &attachment{exe: a.exe, bias: a.bias, library: a.library, code: a.code, failed: a.failed})
+	}
+	return child
+}
+
+// takes reports whether m is memory for code of a runtime, or may be: all of that is one
+// mapping.
+func (p *Process) takes(m *procfs.Mapping) bool {
+	return slices.ContainsFunc(p.attached, func(a *attachment) bool { return a.takes(m) })
+}
+
+func (a *attachment) takes(m *procfs.Mapping) bool {
+	if a.failed || m.Inode != 0 || m.Path != "" && m.Path != "//anon" {
+		return false
+	}
+	if a.code == nil {
+		a.waiting = append(a.waiting, *m)
+		return true
+	}
+	return m.Start < a.code.high && m.End > a.code.low
+}
+
+// waits reports whether some memory waits until it is known whether code lies there.
+func (p *Process) waits() bool {
+	return slices.ContainsFunc(p.attached, func(a *attachment) bool { return len(a.waiting) > 0 })
+}

@@ -1,0 +1,143 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/runtime"
+)
+
+// Command is work on files or on processes' memory. No lock is held while it runs.
+type Command interface {
+	// run does it, and returns what came out.
+	run(t *Tracker) Event
+}
+
+// scan reads what /proc says of a process.
+type scan struct {
+	pid     uint32
+	process *Process // that it was when the scan was asked for; nil: not known
+	execs   int      // programs that it had started then
+	from    int      // how much had been reported then
+	name    bool     // its name is to be read
+	then    Event    // applied afterwards; nil: nothing
+}
+
+// scan returns the command that reads what /proc says of a process.
+func (s *state) scan(pid uint32, then Event) scan {
+	c := scan{pid: pid, process: s.processes[pid], name: true, then: then}
+	if p := c.process; p != nil {
+		c.execs, c.from, c.name = p.execs, len(p.reported), p.started == 0 || p.comm == ""
+		p.scans++
+	}
+	return c
+}
+
+func (c scan) run(t *Tracker) Event {
+	found := scanned{scan: c}
+	what := fmt.Sprintf("reading the mappings of process %d", c.pid)
+	maps, err := filework.Get(t.exes.work, memoryOf(t.fs, c.pid), what, openPatience,
+		func() ([]procfs.Mapping, error) { return t.fs.ExecMappings(c.pid) }, nil)
+	if err != nil {
+		return found
+	}
+	t.limits.Note(beyondPaths(c.pid, maps))
+	if c.name && len(maps) > 0 {
+		found.comm, _ = t.fs.Comm(c.pid) // a process that has gone has none
+	}
+	found.mappings = t.locate(c.pid, maps)
+	found.at = time.Now()
+	return found
+}
+
+// beyondPaths returns the error that says that paths of a process's mappings are not
+// whole, nil if they are.
+func beyondPaths(pid uint32, maps []procfs.Mapping) error {
+	if !slices.ContainsFunc(maps, func(m procfs.Mapping) bool { return m.Shortened }) {
+		return nil
+	}
+	return limit.Hit(limit.Maps, fmt.Errorf("mappings of process %d: paths of more than %d bytes", pid, procfs.MaxPaths))
+}
+
+// locate finds the files of mappings.
+func (t *Tracker) locate(pid uint32, maps []procfs.Mapping) []located {
+	all := make([]located, 0, len(maps))
+	for i, m := range maps {
+		if i > 0 && all[i-1].exe != nil && sameFile(&m, &maps[i-1]) {
+			t.exes.keep(all[i-1].exe)
+			all = append(all, located{m, all[i-1].exe})
+			continue
+		}
+		all = append(all, located{m, t.executable(pid, m)})
+	}
+	return all
+}
+
+// executable returns what m maps, kept once more.
+func (t *Tracker) executable(pid uint32, m procfs.Mapping) *Executable {
+	e, fresh := t.exes.get(pid, m)
+	if fresh && e.Err != nil {
+		t.note(e.Err)
+	}
+	return e
+}
+
+// open finds the file of a new mapping.
+type open struct {
+	mapped
+	process *Process
+}
+
+func (c open) run(t *Tracker) Event {
+	return opened{c.mapped, c.process, t.executable(c.pid, c.mapping)}
+}
+
+// attach asks a language runtime for its code in a process.
+type attach struct {
+	process    *Process
+	attachment *attachment
+	last       bool // it is not asked again if it has not begun
+}
+
+// attachments returns the commands that look for the code of the runtimes of processes that
+// the store is to get. Until the code is found, a walk that meets memory which may be such
+// code ends there, as it does where nothing is known.
+func (s *state) attachments(now time.Time) (commands []Command) {
+	for _, p := range s.dirty {
+		if s.processes[p.PID] != p || p.ended != 0 || !p.rested(now) {
+			continue
+		}
+		for _, a := range p.attached {
+			if len(a.waiting) == 0 || a.busy || now.Sub(a.tried) < retryAttach {
+				continue
+			}
+			if a.tried, a.busy = now, true; a.first.IsZero() {
+				a.first = now
+			}
+			commands = append(commands, attach{p, a, now.Sub(a.first) >= retriesAttach})
+		}
+	}
+	return commands
+}
+
+func (c attach) run(t *Tracker) Event {
+	pid, a := c.process.PID, c.attachment
+	code, err := a.library.Attach(runtime.Process{PID: pid, Bias: a.bias, Memory: t.memory(pid)})
+	var slow *filework.SlowError
+	if errors.As(err, &slow) || errors.Is(err, runtime.ErrNotReady) && !c.last {
+		return attached{attach: c, retry: true}
+	}
+	var made *JITCode
+	if err == nil {
+		made, err = t.exes.addCode(pid, code)
+	}
+	if err != nil && !procfs.Gone(err) && !errors.Is(err, runtime.ErrUnknown) {
+		t.note(err)
+	}
+	return attached{attach: c, code: made}
+}

@@ -1,0 +1,291 @@
+package process
+
+import (
+	"slices"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/procfs"
+)
+
+// Event is something that has happened: the kernel reported it, or a Command has found it out.
+type Event interface {
+	// apply changes what is known, and returns what must be done because of it, in order.
+	apply(s *state) []Command
+}
+
+// mapped is a new executable mapping.
+type mapped struct {
+	time    uint64
+	pid     uint32
+	mapping procfs.Mapping
+	scanned bool // its process was not known, and has been looked for in /proc
+}
+
+func (e mapped) apply(s *state) []Command {
+	p := s.processes[e.pid]
+	if p == nil {
+		if !e.scanned {
+			e.scanned = true
+			return []Command{s.scan(e.pid, e)} // finds this mapping too, unless the process has gone
+		}
+		p = s.add(e.pid)
+	}
+	if e.time < p.started {
+		return nil // of the program that ran before
+	}
+	if exe := p.neighbour(&e.mapping); exe != nil {
+		s.refs.keep(exe)
+		return opened{e, p, exe}.apply(s)
+	}
+	if !hasExecutable(&e.mapping) {
+		return opened{e, p, nil}.apply(s)
+	}
+	return []Command{open{e, p}}
+}
+
+// opened is a new mapping whose file is known.
+type opened struct {
+	mapped
+	process *Process
+	exe     *Executable // with a reference; nil: no file, or none that can be had
+}
+
+func (e opened) apply(s *state) []Command {
+	p := e.process
+	if s.processes[e.pid] != p || e.time < p.started { // meanwhile
+		s.refs.release(e.exe)
+		return nil
+	}
+	m := located{e.mapping, e.exe}
+	if p.scans > 0 {
+		s.refs.keep(m.exe)
+		p.reported = append(p.reported, m)
+	}
+	old, ok := p.mappings.find(m.Start)
+	added := s.addMapping(p, m)
+	if ok && added && old.exe != p.added[len(p.added)-1].exe && (p.replaced.time == 0 || p.replaced.generation != 0) {
+		p.replaced = change{time: e.time}
+	}
+	s.touch(p)
+	return nil
+}
+
+// execed is a process that has started a new program, called comm.
+type execed struct {
+	time uint64
+	pid  uint32
+	comm string
+}
+
+func (e execed) apply(s *state) []Command {
+	p := s.processes[e.pid]
+	if p == nil {
+		p = s.add(e.pid)
+	}
+	s.mergeMappings(p)
+	if len(p.mappings) > 0 {
+		if len(p.previous) == 0 {
+			s.replaced = append(s.replaced, p)
+		}
+		s.dropPrevious(p, max(0, len(p.previous)+1-maxPrevious))
+		p.previous = append(p.previous, program{e.time, p.mappings, p.code, p.interpretation})
+		p.mappings = nil
+	}
+	p.rename(e.time, e.comm)
+	p.generations, p.relative, p.ignored = generations{started: e.time}, 0, false
+	p.attached, p.code, p.interpretation = nil, nil, nil
+	p.execs++
+	s.touch(p)
+	return nil
+}
+
+// renamed is a process that has a new name.
+type renamed struct {
+	time uint64
+	pid  uint32
+	comm string
+}
+
+func (e renamed) apply(s *state) []Command {
+	if p := s.processes[e.pid]; p != nil && e.time >= p.started {
+		p.rename(e.time, e.comm)
+	}
+	return nil
+}
+
+// forked is a new process, which has what its parent has.
+type forked struct {
+	time        uint64
+	parent, pid uint32
+	scanned     bool // the parent was not known, and has been looked for in /proc
+}
+
+func (e forked) apply(s *state) []Command {
+	if p := s.processes[e.pid]; p != nil && p.started > e.time {
+		return nil // it has executed a program since
+	}
+	from := s.processes[e.parent]
+	switch {
+	case from == nil && !e.scanned:
+		e.scanned = true
+		return []Command{s.scan(e.parent, e)}
+	case from == nil:
+		return []Command{s.scan(e.pid, nil)}
+	}
+	s.mergeMappings(from)
+	p := s.add(e.pid)
+	p.comm, p.started, p.relative = from.comm, e.time, e.parent
+	p.mappings = slices.Clone(from.mappings)
+	p.attached, p.code, p.interpretation = inherit(from.attached), from.code, from.interpretation.inherit()
+	if p.interpretation.open() {
+		s.interpreting = append(s.interpreting, p)
+	}
+	for _, m := range p.mappings {
+		s.refs.keep(m.exe)
+	}
+	s.touch(p)
+	return nil
+}
+
+// exited is the end of a process. It is kept until reap, for samples that are still to be
+// read.
+type exited struct {
+	time uint64
+	pid  uint32
+}
+
+func (e exited) apply(s *state) []Command {
+	p := s.processes[e.pid]
+	if p == nil || p.started > e.time || p.ended != 0 {
+		return nil
+	}
+	p.ended = e.time
+	s.ended = append(s.ended, p)
+	return nil
+}
+
+// recordsLost says that events are missing: everything is read again.
+type recordsLost struct{ alive []uint32 }
+
+func (e recordsLost) apply(s *state) (commands []Command) {
+	alive := map[uint32]bool{}
+	for _, pid := range e.alive {
+		alive[pid] = true
+		commands = append(commands, s.scan(pid, nil))
+	}
+	for pid, p := range s.processes {
+		if !alive[pid] && p.ended == 0 {
+			p.ended = 1
+			s.ended = append(s.ended, p)
+		}
+	}
+	return commands
+}
+
+// scanned is what /proc says of a process.
+type scanned struct {
+	scan
+	at       time.Time
+	comm     string // "" if it was not asked for
+	mappings []located
+}
+
+func (e scanned) apply(s *state) []Command {
+	p := s.processes[e.pid]
+	switch {
+	case len(e.mappings) == 0: // it has gone, or is a kernel thread
+	case p == nil && e.process == nil:
+		s.replaceMappings(s.add(e.pid), &e)
+	case p != nil && p == e.process && p.execs == e.execs:
+		s.replaceMappings(p, &e)
+	default: // it is another process or program meanwhile
+		for _, m := range e.mappings {
+			s.refs.release(m.exe)
+		}
+	}
+	if e.process != nil {
+		s.endScan(e.process)
+	}
+	if e.then == nil {
+		return nil
+	}
+	return e.then.apply(s)
+}
+
+// replaceMappings makes p's mappings what /proc said, and what was reported since it was
+// asked.
+func (s *state) replaceMappings(p *Process, e *scanned) {
+	if e.comm != "" && (p.started == 0 || p.comm == "") {
+		p.comm = e.comm
+	}
+	p.scanned = e.at
+	s.mergeMappings(p)
+	old := p.mappings
+	p.mappings = nil
+	for _, a := range p.attached {
+		a.waiting = nil
+	}
+	for _, c := range p.code {
+		s.refs.keep(c.exe)
+		p.added = append(p.added, c.mapping())
+	}
+	for _, files := range []bool{true, false} { // a runtime before the code that it made
+		for _, m := range e.mappings {
+			if m.HasFile() == files {
+				s.addMapping(p, m)
+			}
+		}
+	}
+	for _, m := range p.reported[e.from:] {
+		s.refs.keep(m.exe)
+		s.addMapping(p, m)
+	}
+	s.drop(old)
+	s.touch(p)
+}
+
+// endScan notes that a reading of /proc is over.
+func (s *state) endScan(p *Process) {
+	if p.scans--; p.scans > 0 {
+		return
+	}
+	for _, m := range p.reported {
+		s.refs.release(m.exe)
+	}
+	p.reported = nil
+}
+
+// attached says whether a language runtime's code is known now.
+type attached struct {
+	attach
+	code  *JITCode // with a reference to its executable; nil: not known
+	retry bool     // it may be known later
+}
+
+func (e attached) apply(s *state) []Command {
+	p, a := e.process, e.attachment
+	a.busy = false
+	if s.processes[p.PID] != p || !slices.Contains(p.attached, a) { // another process or program meanwhile
+		if e.code != nil {
+			s.refs.release(e.code.exe)
+		}
+		return nil
+	}
+	switch {
+	case e.retry:
+		return nil
+	case e.code == nil:
+		a.failed = true
+	default:
+		a.code = e.code
+		p.code = append(slices.Clip(p.code), e.code)
+		p.added = append(p.added, e.code.mapping())
+	}
+	waiting := a.waiting
+	a.waiting = nil
+	for _, m := range waiting {
+		s.addMapping(p, located{Mapping: m})
+	}
+	s.touch(p)
+	return nil
+}

@@ -1,0 +1,74 @@
+package process
+
+import (
+	"errors"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/ebpf/unwindtable"
+)
+
+// fileRows are the rows of a file. It implements runtime.RowSource.
+type fileRows struct {
+	elf   *elffile.File
+	table *unwindtable.Table // nil: not in use
+	used  time.Time          // when the table was last used
+}
+
+// open returns what pages are built of; nil without unwind information.
+func (f *fileRows) open() (*unwindtable.Table, error) {
+	f.used = time.Now()
+	if f.table != nil {
+		return f.table, nil
+	}
+	table, err := unwindtable.New(f.elf)
+	if errors.Is(err, unwindtable.ErrNoUnwindInfo) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.table = table
+	return table, nil
+}
+
+// Page implements runtime.RowSource. Without unwind information a page has no rows.
+func (f *fileRows) Page(n uint64, shift uint8) (*unwind.Page, error) {
+	unsupported := unwind.Row{Off: uint16(n << shift), CFA: unwind.CFAUnsupported}
+	unreadable := &unwind.Page{Number: n, Shift: shift, Rows: []unwind.Row{unsupported}}
+	if f.elf.Changed() {
+		return unreadable, elffile.ErrChanged
+	}
+	table, err := f.open()
+	if err != nil {
+		return unreadable, err
+	}
+	if table == nil {
+		return &unwind.Page{Number: n, Shift: shift}, nil
+	}
+	p, err := table.Page(n, shift)
+	if err != nil {
+		return unreadable, err
+	}
+	return p, p.Beyond
+}
+
+// CallFrame implements runtime.RowSource.
+func (f *fileRows) CallFrame(vaddr uint64) (c unwind.CallFrame, ok bool, err error) {
+	table, err := f.open()
+	if err != nil || table == nil {
+		return c, false, err
+	}
+	return table.CallFrame(vaddr)
+}
+
+// Changed implements runtime.RowSource: a file that was written to is another executable.
+func (f *fileRows) Changed([]uint64) []uint64 { return nil }
+
+// Trim implements runtime.RowSource.
+func (f *fileRows) Trim(since time.Time) {
+	if f.used.Before(since) {
+		f.table = nil
+	}
+}

@@ -1,0 +1,71 @@
+package process
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// TestFunctions: an address is another function when its cookie has changed; functions of many
+// processes are one; what was not met lately goes, and no number comes again.
+func TestFunctions(t *testing.T) {
+	f := newFunctions()
+	begin := time.Now()
+	key := codeKey{pid: 1, code: 0x1000, cookie: 7}
+	id := f.learn(key, runtime.Function{Name: "first", Whole: true}, begin)
+	if got, whole := f.lookUp(key, begin); got != id || !whole {
+		t.Errorf("function %d, whole %v, want %d, true", got, whole, id)
+	}
+	reused := codeKey{pid: 1, code: 0x1000, cookie: 8}
+	if got, _ := f.lookUp(reused, begin); got != unwind.UnknownCode {
+		t.Errorf("code with another cookie is function %d, want one that is not known", got)
+	}
+	if other := f.learn(reused, runtime.Function{Name: "second"}, begin); other == id {
+		t.Error("two functions have one number")
+	}
+	if _, whole := f.lookUp(reused, begin); whole {
+		t.Error("a function that was cut off is not to be read")
+	}
+	f.giveUp(reused, begin)
+	if _, whole := f.lookUp(reused, begin); !whole {
+		t.Error("a function is to be read that cannot be")
+	}
+	elsewhere := codeKey{pid: 2, code: 0x2000, cookie: 9}
+	if same := f.learn(elsewhere, runtime.Function{Name: "first", Whole: true}, begin.Add(time.Minute)); same != id {
+		t.Errorf("the same function of another process is %d, want %d", same, id)
+	}
+
+	f.trim(begin.Add(time.Second))
+	if _, whole := f.lookUp(key, begin); whole {
+		t.Error("a code object that was not met is remembered")
+	}
+	if got := f.get(id); got == nil || got.Name != "first" {
+		t.Errorf("function %d is %+v, though a process met it", id, got)
+	}
+	f.trim(begin.Add(time.Hour))
+	if len(f.byID)+len(f.same)+len(f.codes)+f.bytes != 0 {
+		t.Errorf("%d functions of %d bytes and %d code objects are left", len(f.byID), f.bytes, len(f.codes))
+	}
+	if next := f.learn(key, runtime.Function{Name: "first"}, begin); next <= id {
+		t.Errorf("number %d was used before", next)
+	}
+}
+
+// TestFunctionsBound: a process cannot make the names take more memory than their bound.
+func TestFunctionsBound(t *testing.T) {
+	f := newFunctions()
+	now := time.Now()
+	for i := range uint64(2 * MaxFunctionBytes / (2 * runtime.MaxTable)) {
+		table := make([]byte, runtime.MaxTable)
+		table[0], table[1], table[2] = byte(i), byte(i>>8), byte(i>>16)
+		f.learn(codeKey{code: i}, runtime.Function{Name: "f", Table: table}, now)
+	}
+	if f.bytes > MaxFunctionBytes || f.dropped == 0 {
+		t.Errorf("%d bytes, %d dropped, want at most %d bytes", f.bytes, f.dropped, MaxFunctionBytes)
+	}
+	if id := f.learn(codeKey{}, runtime.Function{Table: make([]byte, runtime.MaxTable+1)}, now); id != unwind.UnknownCode {
+		t.Error("a table beyond the bound was taken")
+	}
+}

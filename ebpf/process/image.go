@@ -1,0 +1,150 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/ebpf/unwindtable"
+)
+
+// image is what executables of equal content share: an open file, the directory of
+// its pages in the store, and what pages are built from.
+type image struct {
+	first     *Executable   // whose file it is
+	elf       *elffile.File // kept open: the path may change its meaning; nil: none, or code
+	key       fileKey       // of elf
+	trust     trust
+	shape     string // see elffile.File.Shape: files of others are not compared
+	symbols   int    // how many sources of names the file has
+	mapped    uint64 // bytes from ELF virtual address 0 on that are mapped whatever the segments say
+	directory unwind.Directory
+
+	building sync.Mutex              // one page at a time; guards the rest
+	rows     runtime.RowSource       // what pages are built from
+	built    time.Time               // when one was last built
+	recent   map[uint64]*unwind.Page // pages that walks in user space used, and the store had no room for
+
+	// Guarded by the registry.
+	members   map[*Executable]bool
+	users     int       // members, images that have their names from it, comparisons at work
+	unusedFor time.Time // when users became 0
+	queued    bool      // to be compared, now or before
+	compared  bool      // content is known
+	content   elffile.Content
+	names     *image // of equal code, with more symbols; nil: its own
+}
+
+// newImage returns the image of an executable's own file, which is nil if it cannot be read.
+func newImage(e *Executable, file *elffile.File) *image {
+	return &image{first: e, elf: file, rows: &fileRows{elf: file}, trust: trust{private: true}}
+}
+
+// describe sets what is known of the file once it is open. st is about it. A copy is
+// of a file that others may show differently to others.
+func (i *image) describe(st *unix.Stat_t, isCopy bool) {
+	i.key, i.trust = keyOf(st), trustOf(i.elf.Fd(), st)
+	if isCopy {
+		var own unix.Stat_t
+		if unix.Fstat(i.elf.Fd(), &own) == nil {
+			i.key = keyOf(&own)
+		}
+		i.trust.private = true
+	}
+	i.shape = i.elf.Shape()
+	if i.elf.HasSymtab() {
+		i.symbols++
+	}
+	if i.elf.HasSection(".debug_info") || i.elf.HasSection(".zdebug_info") {
+		i.symbols++
+	}
+}
+
+// MaxPages bounds the directory of an executable: 1 MiB of table memory, for 8 GiB of text.
+const MaxPages = 1 << 17
+
+// load makes room for the pages of i.
+func (i *image) load(store Store) error {
+	first, last, ok := textRange(i.elf.TextSegments())
+	if !ok {
+		return errors.New("no executable segment")
+	}
+	if i.mapped > last {
+		last = i.mapped - 1
+	}
+	shift := unwindtable.PageShift(i.elf)
+	for shift < unwind.MaxPageShift && last>>shift-first>>shift >= MaxPages {
+		shift++
+	}
+	from, to := first>>shift, last>>shift
+	if to-from >= MaxPages || to >= 1<<32 {
+		return fmt.Errorf("text from 0x%x to 0x%x is more than %d pages, or too far away", first, last, MaxPages)
+	}
+	var err error
+	i.directory, err = store.AddDirectory(uint32(from), uint32(to-from+1), shift)
+	return err
+}
+
+// textRange returns the first and last ELF virtual address in the pages of memory that
+// the given segments are mapped by.
+func textRange(segments []elffile.Segment) (first, last uint64, ok bool) {
+	for _, s := range segments {
+		end := s.Vaddr + s.Memsz
+		if s.Memsz == 0 || end < s.Vaddr {
+			continue
+		}
+		if !ok {
+			first, last, ok = s.Vaddr, end-1, true
+		}
+		first, last = min(first, s.Vaddr), max(last, end-1)
+	}
+	memoryPage := uint64(os.Getpagesize())
+	return first &^ (memoryPage - 1), last | (memoryPage - 1), ok
+}
+
+// unchanged reports whether the file is what it was when it was opened. One system
+// call, which asks nothing of the file system but of its inode.
+func (i *image) unchanged() bool {
+	var st unix.Stat_t
+	return i.elf != nil && unix.Fstat(i.elf.Fd(), &st) == nil && keyOf(&st) == i.key
+}
+
+// resident reports whether a page is in the store, or would be if there was room.
+func (i *image) resident(store Store, n uint64) bool {
+	_, stored := store.Rule(i.directory, n<<i.directory.Shift)
+	return stored || i.recent[n] != nil
+}
+
+// drop drops pages. i.building is held.
+func (i *image) drop(store Store, pages []uint64) {
+	for _, n := range pages {
+		store.DropPage(i.directory, n)
+		delete(i.recent, n)
+	}
+}
+
+// trim frees what is only needed to build pages, unless it was in use lately.
+func (i *image) trim(since time.Time) {
+	i.building.Lock()
+	defer i.building.Unlock()
+	if i.built.Before(since) {
+		i.recent = nil
+	}
+	i.rows.Trim(since)
+}
+
+// close waits for a walk that may be at it.
+func (i *image) close() {
+	i.building.Lock()
+	defer i.building.Unlock()
+	if i.elf != nil {
+		i.elf.Close()
+	}
+}

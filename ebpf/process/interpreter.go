@@ -1,0 +1,519 @@
+package process
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// Interpreter runs the functions of a language in all processes where its frames are found in
+// the same way. An executable without a file stands for the functions: a frame's ELF virtual
+// address there is where in the function it is, and its code is the function's number. Safe
+// for concurrent use.
+type Interpreter struct {
+	library runtime.Library
+	runs    runtime.Interpreter // nil: its functions cannot be named
+	unnamed string              // the frame that stands for them then
+	id      uint32              // that samples carry; 0: the store does not know it
+	number  uint16              // in the store
+	exe     *Executable
+
+	functions functions
+
+	// Guarded by the registry.
+	used time.Time
+}
+
+// interpreters is the registry of those. Safe for concurrent use.
+type interpreters struct {
+	mu       sync.Mutex
+	all      []*Interpreter
+	byID     map[uint32]*Interpreter         // by the number that samples carry
+	programs map[unwind.Program]*Interpreter // of all their processes
+
+	// Guarded by the registry of executables.
+	byExe map[unwind.ExeID]*Interpreter // by the executable that stands for the functions
+}
+
+// Times after which an interpreter is forgotten that no process has: one that new processes
+// will have, too, is worth more.
+const (
+	interpreterRest = 2 * time.Minute
+	everywhereRest  = time.Hour
+)
+
+// interpreter returns the one of a library that finds its frames as runs does, or that stands
+// for functions that cannot be named.
+func (x *executables) interpreter(
+	library runtime.Library, runs runtime.Interpreter, unnamed string,
+) (*Interpreter, error) {
+	x.interpreters.mu.Lock()
+	defer x.interpreters.mu.Unlock()
+	for _, i := range x.interpreters.all {
+		if i.library == library && i.unnamed == unnamed && (runs == nil) == (i.runs == nil) &&
+			(runs == nil || reflect.DeepEqual(i.runs.Spec(), runs.Spec())) {
+			i.used = time.Now()
+			return i, nil
+		}
+	}
+	i := &Interpreter{
+		library: library, runs: runs, unnamed: unnamed, used: time.Now(), functions: newFunctions(),
+	}
+	name := unnamed
+	if runs != nil {
+		var err error
+		if i.number, i.id, err = x.store.AddInterpreter(runs.Spec()); err != nil {
+			return nil, fmt.Errorf("%s: %w", runs.Name(), err)
+		}
+		name = runs.Name()
+	}
+	x.mu.Lock()
+	i.exe = &Executable{Path: name, Err: errNoFile}
+	x.add(i.exe, newImage(i.exe, nil)).refs++
+	x.interpreters.byExe[i.exe.ID] = i
+	x.mu.Unlock()
+	x.interpreters.all = append(x.interpreters.all, i)
+	if i.id != 0 {
+		x.interpreters.byID[i.id] = i
+	}
+	return i, nil
+}
+
+// Name is what stands for the file of the functions.
+func (i *Interpreter) Name() string { return i.exe.Path }
+
+// Languages of frames, see [Interpreter.Language].
+const (
+	Python = "python"
+	V8     = "V8" // JavaScript
+)
+
+// Language returns the first word of the name: "python".
+func (i *Interpreter) Language() string {
+	language, _, _ := strings.Cut(strings.Trim(i.Name(), "[]"), " ")
+	return language
+}
+
+// Exe returns the ID of the executable that stands for the functions.
+func (i *Interpreter) Exe() unwind.ExeID { return i.exe.ID }
+
+// ID returns the number that samples carry of it.
+func (i *Interpreter) ID() uint32 { return i.id }
+
+// Function returns a function that frames have the number of, and false if it is not known.
+func (i *Interpreter) Function(id unwind.CodeID) (runtime.Function, bool) {
+	if f := i.functions.get(id); f != nil {
+		return *f, true
+	}
+	return runtime.Function{}, false
+}
+
+// Line returns the line of a function, 0 if it is not known.
+func (i *Interpreter) Line(f *runtime.Function, ip uint64) int {
+	if i.runs == nil || f.Name == "" {
+		return 0
+	}
+	return i.runs.Line(f, ip)
+}
+
+// HasSlots reports whether native frames stand for its frames, whose numbers are the last of their words.
+func (i *Interpreter) HasSlots() bool { return i.runs != nil && i.runs.Spec().Slots != nil }
+
+// Frame says what the words of a frame mean.
+func (i *Interpreter) Frame(words []uint64) runtime.Frame { return i.runs.Frame(words) }
+
+// Unnamed returns the number of the frame that stands for those that cannot be named, and
+// false if they can.
+func (i *Interpreter) Unnamed() (unwind.CodeID, bool) {
+	if i.runs != nil {
+		return 0, false
+	}
+	return i.functions.text(i.unnamed, time.Now()), true
+}
+
+// Text returns the number of a frame that is only text.
+func (i *Interpreter) Text(text string) unwind.CodeID { return i.functions.text(text, time.Now()) }
+
+// CodeAt is a code object of a process, as a sample has it. With Address 0 there is none.
+type CodeAt struct{ Address, Cookie uint64 }
+
+// MaxReads bounds the code objects that are read for one sample. The next has the others.
+const MaxReads = 64
+
+// Carried notes the code objects that a sample of a process has names of.
+func (i *Interpreter) Carried(pid uint32, codes []runtime.CodeObject) {
+	now := time.Now()
+	for n := range codes {
+		c := &codes[n]
+		if f, err := i.runs.Function(nil, c); err == nil {
+			i.functions.learn(codeKey{pid, c.Address, c.Cookie}, f, now)
+		}
+	}
+}
+
+// Functions returns the numbers of the functions of code objects. It reads those that are not
+// known from the process, if that still is there.
+func (i *Interpreter) Functions(t *Tracker, pid uint32, codes []CodeAt, ids []unwind.CodeID) []unwind.CodeID {
+	now := time.Now()
+	var missing []CodeAt
+	for _, c := range codes {
+		id, whole := i.functions.lookUp(codeKey{pid, c.Address, c.Cookie}, now)
+		if !whole && c.Address != 0 && len(missing) < MaxReads && !slices.Contains(missing, c) {
+			missing = append(missing, c)
+		}
+		ids = append(ids, id)
+	}
+	if len(missing) == 0 {
+		return ids
+	}
+	i.read(t, pid, missing)
+	ids = ids[:len(ids)-len(codes)]
+	for _, c := range codes {
+		id, _ := i.functions.lookUp(codeKey{pid, c.Address, c.Cookie}, now)
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// readPatience is how long the memory of a process is waited for.
+const readPatience = 20 * time.Millisecond
+
+// read reads code objects from the process.
+func (i *Interpreter) read(t *Tracker, pid uint32, codes []CodeAt) {
+	what := fmt.Sprintf("reading functions of process %d", pid)
+	_, err := filework.Get(t.exes.work, memoryOf(t.fs, pid), what, readPatience, func() (struct{}, error) {
+		for _, c := range codes {
+			i.readOne(pid, c)
+		}
+		return struct{}{}, nil
+	}, nil)
+	if err != nil {
+		t.failed(err)
+	}
+}
+
+// readOne reads a code object. What is there now is the one of the sample only if its cookie
+// is, before and afterwards.
+func (i *Interpreter) readOne(pid uint32, c CodeAt) {
+	now, key, memory := time.Now(), codeKey{pid, c.Address, c.Cookie}, procfs.Memory{PID: pid}
+	layout := i.runs.Spec().Layout()
+	if cookie, ok := cookieAt(layout, memory, c.Address); ok && cookie != c.Cookie {
+		i.functions.giveUp(key, now)
+		return
+	}
+	f, err := i.runs.Function(memory, &runtime.CodeObject{Address: c.Address, Cookie: c.Cookie})
+	if cookie, ok := cookieAt(layout, memory, c.Address); err != nil || ok && cookie != c.Cookie {
+		i.functions.giveUp(key, now)
+		return
+	}
+	f.Whole = true // there is no more
+	i.functions.learn(key, f, now)
+}
+
+// cookieAt returns the cookie of a code object now; false if it has words that are elsewhere.
+// One that cannot be read is 0.
+func cookieAt(l *runtime.Layout, m runtime.Memory, code uint64) (cookie uint64, ok bool) {
+	if l.Code < 0 {
+		return 0, false
+	}
+	var words []uint64
+	for _, w := range l.Cookie {
+		if w.Block == 0 {
+			return 0, false
+		}
+		at := l.Blocks[w.Block].At
+		if to := l.Words[l.Code]; at.Block != to.Block || at.Offset != to.Offset {
+			return 0, false
+		}
+		var b [8]byte
+		if _, err := m.ReadAt(b[:], int64(code+uint64(l.Blocks[w.Block].Offset)+uint64(w.Offset))); err != nil {
+			return 0, true
+		}
+		v := binary.LittleEndian.Uint64(b[:])
+		if w.Mask != 0 {
+			v &= w.Mask
+		}
+		words = append(words, v)
+	}
+	return runtime.Fold(words), true
+}
+
+// interpretation is an interpreter in a process.
+type interpretation struct {
+	exe     *Executable // whose file has it, mapped by the process
+	library runtime.Interpreted
+	bias    uint64
+	dev     uint64 // of the file
+	inode   uint64
+
+	interpreter *Interpreter // nil: not known yet
+	busy        bool         // it is being asked for
+	failed      bool         // it will never be known
+	first       time.Time    // when it was asked for at first
+	tried       time.Time    // and at last
+}
+
+// interpret notes that a process has mapped an executable that may be an interpreter. It
+// reports whether that is to be asked.
+func (p *Process) interpret(e *Executable, m *mapping, file *procfs.Mapping) bool {
+	if m.exe == nil || p.interpretation != nil {
+		return false
+	}
+	library, ok := e.library.(runtime.Interpreted)
+	if ok {
+		p.interpretation = &interpretation{exe: e, library: library, bias: m.bias, dev: file.Dev, inode: file.Inode}
+	}
+	return ok
+}
+
+// inherit returns what a child has of it.
+func (i *interpretation) inherit() *interpretation {
+	if i == nil {
+		return nil
+	}
+	child := *i
+	child.busy, child.first, child.tried = false, time.Time{}, time.Time{}
+	return &child
+}
+
+// open reports whether the interpreter is still to be asked for.
+func (i *interpretation) open() bool { return i != nil && i.interpreter == nil && !i.failed }
+
+// pause is how long one that was not ready is not asked again.
+func (i *interpretation) pause(now time.Time) time.Duration {
+	return min(max(retryAttach, now.Sub(i.first)/4), maxPause)
+}
+
+// interpretations returns the commands that ask interpreters how their frames are found.
+func (s *state) interpretations(now time.Time) (commands []Command) {
+	waiting := s.interpreting[:0]
+	for _, p := range s.interpreting {
+		i := p.interpretation
+		if s.processes[p.PID] != p || p.ended != 0 || !i.open() {
+			continue
+		}
+		waiting = append(waiting, p)
+		if i.busy || now.Sub(i.tried) < i.pause(now) && !i.tried.IsZero() {
+			continue
+		}
+		if i.tried, i.busy = now, true; i.first.IsZero() {
+			i.first = now
+		}
+		commands = append(commands, interpret{p, i})
+	}
+	clear(s.interpreting[len(waiting):])
+	s.interpreting = waiting
+	return commands
+}
+
+// interpret asks an interpreter how its frames are found in a process.
+type interpret struct {
+	process        *Process
+	interpretation *interpretation
+}
+
+func (c interpret) run(t *Tracker) Event {
+	pid, i := c.process.PID, c.interpretation
+	what := fmt.Sprintf("reading the interpreter of process %d", pid)
+	runs, err := filework.Get(t.exes.work, memoryOf(t.fs, pid), what, openPatience, func() (runtime.Interpreter, error) {
+		return i.library.Interpret(runtime.Process{PID: pid, Bias: i.bias, Memory: procfs.Memory{PID: pid}})
+	}, nil)
+	var unnamed *runtime.UnnamedError
+	var slow *filework.SlowError
+	switch {
+	case errors.Is(err, runtime.ErrNotReady), errors.As(err, &slow):
+		return interpreted{interpret: c, retry: true}
+	case errors.As(err, &unnamed):
+		t.note(err)
+		made, err := t.exes.interpreter(i.library, nil, unnamed.Frame)
+		t.failed(err)
+		return interpreted{interpret: c, made: made}
+	case err != nil:
+		if !procfs.Gone(err) && !errors.Is(err, runtime.ErrUnknown) {
+			t.note(err)
+		}
+		return interpreted{interpret: c}
+	}
+	made, err := t.exes.interpreter(i.library, runs, "")
+	if err == nil && runs.Spec().Everywhere {
+		err = t.setProgram(pid, i, made)
+	}
+	t.failed(err)
+	return interpreted{interpret: c, made: made}
+}
+
+// setProgram lets processes of the same program have the interpreter from their beginning on.
+func (t *Tracker) setProgram(pid uint32, i *interpretation, made *Interpreter) error {
+	var st unix.Stat_t
+	if unix.Stat(t.fs.Exe(pid), &st) != nil || st.Dev != i.dev || st.Ino != i.inode {
+		return nil // it is a library of the program
+	}
+	start, err := t.fs.StartCode(pid)
+	if err != nil || start == 0 {
+		return nil // it has gone, or may not be asked
+	}
+	p := unwind.Program{Major: unix.Major(i.dev), Minor: unix.Minor(i.dev), Inode: i.inode, StartCode: start - i.bias}
+	x := &t.exes.interpreters
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.programs[p] == made {
+		return nil
+	}
+	if err := t.store.SetProgram(p, made.number); err != nil {
+		return err
+	}
+	x.programs[p] = made
+	return nil
+}
+
+// interpreted says whether the interpreter of a process is known now.
+type interpreted struct {
+	interpret
+	made  *Interpreter
+	retry bool // it may be known later
+}
+
+func (e interpreted) apply(s *state) []Command {
+	p, i := e.process, e.interpretation
+	i.busy = false
+	if s.processes[p.PID] != p || p.interpretation != i || e.retry {
+		return nil
+	}
+	i.interpreter, i.failed = e.made, e.made == nil
+	s.touch(p)
+	return nil
+}
+
+// sweepInterpreters forgets those that no process has had for a while, and functions that were
+// not met lately.
+func (t *Tracker) sweepInterpreters(now time.Time) {
+	had := map[*Interpreter]bool{}
+	t.mu.Lock()
+	for _, p := range t.state.processes {
+		if p.interpretation != nil {
+			had[p.interpretation.interpreter] = true
+		}
+		for _, old := range p.previous {
+			if old.interpretation != nil {
+				had[old.interpretation.interpreter] = true
+			}
+		}
+	}
+	t.mu.Unlock()
+	x := &t.exes.interpreters
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	kept := x.all[:0]
+	for _, i := range x.all {
+		i.functions.trim(now.Add(-interpreterRest))
+		if had[i] {
+			i.used = now
+		}
+		if now.Sub(i.used) < i.rest() {
+			kept = append(kept, i)
+			continue
+		}
+		t.forgetInterpreter(i)
+	}
+	clear(x.all[len(kept):])
+	x.all = kept
+}
+
+func (i *Interpreter) rest() time.Duration {
+	if i.runs != nil && i.runs.Spec().Everywhere {
+		return everywhereRest
+	}
+	return interpreterRest
+}
+
+// forgetInterpreter forgets one. The registry is locked.
+func (t *Tracker) forgetInterpreter(i *Interpreter) {
+	x := &t.exes.interpreters
+	for p, of := range x.programs {
+		if of == i {
+			t.failed(t.store.SetProgram(p, 0))
+			delete(x.programs, p)
+		}
+	}
+	if i.number != 0 {
+		t.store.RemoveInterpreter(i.number)
+	}
+	delete(x.byID, i.id)
+	t.exes.mu.Lock()
+	delete(x.byExe, i.exe.ID)
+	t.exes.mu.Unlock()
+	t.exes.release(i.exe)
+}
+
+// Interpreter returns the interpreter whose functions an executable stands for, and false for
+// a file.
+func (t *Tracker) Interpreter(exe unwind.ExeID) (*Interpreter, bool) {
+	t.exes.mu.Lock()
+	defer t.exes.mu.Unlock()
+	i, ok := t.exes.interpreters.byExe[exe]
+	return i, ok
+}
+
+// Interpretation is what is known of the interpreter of a process.
+type Interpretation struct {
+	*Interpreter // nil: not known
+	exe          unwind.ExeID
+	library      runtime.Interpreted
+}
+
+// Interpretation returns the interpreter that a process has, and false if it has none.
+func (v *View) Interpretation() (Interpretation, bool) {
+	i := v.interpretation
+	if i == nil {
+		return Interpretation{}, false
+	}
+	return Interpretation{v.interpreter, i.exe.ID, i.library}, true
+}
+
+// Evaluates reports whether a frame runs functions of the language.
+func (i *Interpretation) Evaluates(exe unwind.ExeID, vaddr uint64) bool {
+	return exe == i.exe && holds(i.library.Evaluation(), vaddr)
+}
+
+// Enters reports whether a leaf that evaluates may have no frames of its own yet, or none any more;
+// known is false if that is not known of any address.
+func (i *Interpretation) Enters(vaddr uint64) (enters, known bool) {
+	ranges := i.library.Entering()
+	return holds(ranges, vaddr), len(ranges) > 0
+}
+
+func holds(ranges []runtime.Range, vaddr uint64) bool {
+	for _, r := range ranges {
+		if r.Holds(vaddr) {
+			return true
+		}
+	}
+	return false
+}
+
+// InterpreterOf returns the interpreter that a sample has the number of; nil if it is not known
+// any more.
+func (t *Tracker) InterpreterOf(id uint32) *Interpreter {
+	x := &t.exes.interpreters
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.byID[id]
+}
+
+// Is reports whether a sample of the process may have frames of i: the interpreter that the
+// process has, or as long as that is not known one of the same file.
+func (i *Interpretation) Is(of *Interpreter) bool {
+	return i.Interpreter == of || i.Interpreter == nil && of.library == i.library
+}

@@ -1,0 +1,60 @@
+package process
+
+import (
+	"fmt"
+
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/procfs"
+)
+
+// memory is the memory of a process as procfs.Memory reads it, but nobody waits for it long:
+// a page of it may be of a file whose server does not answer, or one that userfaultfd(2)
+// holds back. It implements runtime.Memory.
+type memory struct {
+	procfs.Memory
+	fs   procfs.FS
+	work *filework.Pool
+}
+
+func (t *Tracker) memory(pid uint32) memory {
+	return memory{procfs.Memory{PID: pid}, t.fs, t.exes.work}
+}
+
+// ReadAt implements io.ReaderAt.
+func (m memory) ReadAt(b []byte, addr int64) (int, error) {
+	var late struct { // who comes late must not write to b
+		b   []byte
+		n   int
+		err error
+	}
+	late.b = make([]byte, len(b))
+	if err := m.do(func() { late.n, late.err = m.Memory.ReadAt(late.b, addr) }); err != nil {
+		return 0, err
+	}
+	return copy(b, late.b[:late.n]), late.err
+}
+
+// ReadEach implements runtime.Memory.
+func (m memory) ReadEach(addrs []uint64, size int, b []byte) int {
+	var late struct {
+		b    []byte
+		done int
+	}
+	late.b = make([]byte, len(addrs)*size)
+	if m.do(func() { late.done = m.Memory.ReadEach(addrs, size, late.b) }) != nil {
+		return 0
+	}
+	copy(b, late.b[:late.done*size])
+	return late.done
+}
+
+// do runs work that reads the memory. With an error it may still go on.
+func (m memory) do(work func()) error { return m.work.Quick(m.about, work) }
+
+func (m memory) about() (o filework.Origin, what string) {
+	o = memoryOf(m.fs, m.PID)
+	if _, user, err := m.fs.Identity(m.PID); err == nil { // also of one that is not dumpable
+		o.Owner = user
+	}
+	return o, fmt.Sprintf("reading the memory of process %d", m.PID)
+}

@@ -1,0 +1,134 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/procfs"
+)
+
+// Files that are not known yet are opened by workers: one of a mount that hangs must
+// hold nobody up. Its process has an executable without rows and names for it, and is
+// read again when the file was opened after all, or a while later. What is opened once
+// never hangs: files that are not on this host are copied.
+const (
+	// openPatience is how long a file that is not known yet is waited for. Nothing else
+	// happens meanwhile.
+	openPatience = 200 * time.Millisecond
+	// retrySlow is how often the processes are read again whose files were slow.
+	retrySlow = 2 * time.Second
+	// maxRetry bounds how many of them at once.
+	maxRetry = 64
+	// copyChecked is how long a copy is believed to be what the file is.
+	copyChecked = 30 * time.Second
+)
+
+// slow is what is known of files that could not be opened in time. The registry's
+// mutex guards it.
+type slow struct {
+	byMapped map[mappedFile]*Executable
+	tried    map[uint32]time.Time // when processes with such files were read last
+	arrived  []uint32             // processes whose files were opened since
+}
+
+// origin is where the file of a mapping comes from.
+func (x *executables) origin(pid uint32, m *procfs.Mapping) filework.Origin {
+	mount := fmt.Sprintf("device %d:%d", unix.Major(m.Dev), unix.Minor(m.Dev))
+	return filework.Origin{Mount: mount, Owner: x.fs.Owner(pid)}
+}
+
+// memoryOf is where the memory of a process comes from: its pages may be those of a
+// file that hangs, and so may what holds the lock of its mappings.
+func memoryOf(fs procfs.FS, pid uint32) filework.Origin {
+	return filework.Origin{Mount: fmt.Sprintf("memory of process %d", pid), Owner: fs.Owner(pid)}
+}
+
+// openedFile is a file that was opened for a mapping.
+type openedFile struct {
+	e     *Executable // with a reference
+	fresh bool
+}
+
+// openSlowly opens the file of a mapping, on a worker.
+func (x *executables) openSlowly(pid uint32, m procfs.Mapping) (*Executable, bool) {
+	o, err := filework.Get(x.work, x.origin(pid, &m), "opening "+m.Path, openPatience,
+		func() (openedFile, error) { return x.find(pid, &m), nil },
+		func(late openedFile) {
+			x.release(late.e)
+			x.mu.Lock()
+			x.slow.arrived = append(x.slow.arrived, pid)
+			x.mu.Unlock()
+		})
+	if err == nil {
+		return o.e, o.fresh
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.slow.tried[pid] = time.Now()
+	return x.standIn(pid, &m, err)
+}
+
+// standIn returns the executable that stands for a file that could not be opened yet.
+func (x *executables) standIn(pid uint32, m *procfs.Mapping, err error) (*Executable, bool) {
+	at := mappedFileOf(m)
+	e := x.slow.byMapped[at]
+	fresh := e == nil || x.byID[e.ID] == nil
+	if fresh {
+		e = &Executable{Path: m.Path, Root: x.fs.RootPath(pid, ""), Err: err, remote: true}
+		x.add(e, newImage(e, nil))
+		x.slow.byMapped[at] = e
+	}
+	e.refs++
+	return e, fresh
+}
+
+// takeSlow returns the processes to be read again because of files that were slow.
+func (x *executables) takeSlow(now time.Time) []uint32 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	again := x.slow.arrived
+	x.slow.arrived = nil
+	for pid, tried := range x.slow.tried {
+		if len(again) >= maxRetry {
+			break
+		}
+		if now.Sub(tried) >= retrySlow {
+			again = append(again, pid)
+			delete(x.slow.tried, pid)
+		}
+	}
+	for at, e := range x.slow.byMapped {
+		if x.byID[e.ID] == nil {
+			delete(x.slow.byMapped, at)
+		}
+	}
+	return again
+}
+
+// openFile opens what c names if it is the file of m. A file that may hang later is
+// copied; st is about the file itself. Errors name the file as the process sees it, so
+// that those of one file are one, wherever and by whomever it is mapped.
+func (c candidate) openFile(m *procfs.Mapping, st *unix.Stat_t) (file *elffile.File, remote bool, err error) {
+	f, err := procfs.OpenRegular(c.name)
+	if err != nil {
+		return nil, false, err
+	}
+	if unix.Fstat(int(f.Fd()), st) != nil || !c.holds(m, st) {
+		f.Close()
+		return nil, false, unix.ENOENT
+	}
+	if remote = !procfs.Local(f); remote {
+		file, err = elffile.OpenCopy(f)
+	} else {
+		file, err = elffile.NewFromFile(f)
+	}
+	if err != nil {
+		return nil, remote, fmt.Errorf("open ELF %s: %w", m.Path, errors.Unwrap(err)) // without the name that we opened
+	}
+	return file, remote, nil
+}

@@ -1,0 +1,190 @@
+package process
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// View is what is known of a process at one moment: its name, its address space, and the
+// code that its language runtimes have made. It stays as it is. *View is an unwind.Space
+// that builds pages of rows where they are missing.
+type View struct {
+	tracker        *Tracker
+	pid            uint32
+	time           uint64
+	comm           string
+	program        generations
+	mappings       mappings
+	code           []*JITCode
+	interpretation *interpretation
+	interpreter    *Interpreter // of it
+}
+
+// At returns what is known of a process at a time: of the present program, or of one that
+// it ran before.
+func (t *Tracker) At(pid uint32, time uint64) View {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := View{tracker: t, pid: pid, time: time}
+	p := t.state.processes[pid]
+	if p == nil {
+		return v
+	}
+	t.state.mergeMappings(p)
+	v.comm, v.program = p.commAt(time), p.generations
+	v.mappings, v.code = p.mappings, p.code // replaced, never changed
+	v.interpretation = p.interpretation
+	for _, old := range slices.Backward(p.previous) {
+		if time < old.until {
+			v.mappings, v.code, v.interpretation = old.mappings, old.code, old.interpretation
+		}
+	}
+	if v.interpretation != nil {
+		v.interpreter = v.interpretation.interpreter
+	}
+	for _, c := range v.code {
+		c.used.Store(true)
+	}
+	return v
+}
+
+// Comm returns the name that the process had, "" if that is not known.
+func (v *View) Comm() string { return v.comm }
+
+// Code returns the code that the process's language runtimes make.
+func (v *View) Code() []*JITCode { return v.code }
+
+// Stale reports whether mappings of the given generation are not those that the process
+// had: it had started another program by then, or put another file where there was one.
+func (v *View) Stale(generation uint32) bool { return v.program.stale(v.time, generation) }
+
+// Rule returns the rule that holds at an address.
+func (v *View) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {
+	m, ok := v.mappings.find(addr)
+	switch {
+	case len(v.mappings) == 0:
+		return unwind.WideRule{}, unwind.ProcessUnknown
+	case !ok:
+		return unwind.WideRule{}, unwind.NoMapping
+	case !m.hasPages():
+		return unwind.WideRule{}, unwind.Unset // frame pointers
+	}
+	rule, ok, err := m.exe.rule(v.tracker.store, addr-m.bias)
+	v.tracker.failed(err)
+	switch {
+	case !ok:
+		return unwind.WideRule{}, unwind.PageMissing
+	case rule.CFA == unwind.CFAAbsent: // nor is there code now
+		return unwind.WideRule{}, unwind.NoRow
+	}
+	return rule, unwind.Unset
+}
+
+// CallFrame returns what call frame information states about an address, and by how
+// much the file is loaded above its ELF virtual addresses; false where nothing is.
+func (v *View) CallFrame(addr uint64) (c unwind.CallFrame, bias uint64, ok bool) {
+	m, ok := v.mappings.find(addr)
+	if !ok || !m.hasPages() {
+		return c, 0, false
+	}
+	c, ok, err := m.exe.callFrame(addr - m.bias)
+	v.tracker.failed(err)
+	return c, m.bias, ok
+}
+
+// Locate returns the executable that holds an address, and its ELF virtual
+// address there; 0 and the address itself when there is none.
+func (v *View) Locate(addr uint64) (exe unwind.ExeID, vaddr uint64) {
+	m, ok := v.mappings.find(addr)
+	if !ok || m.exe == nil {
+		return 0, addr
+	}
+	return m.exe.ID, addr - m.bias
+}
+
+// recentPages bounds the pages that an executable remembers for walks in user
+// space while the store has no room for them.
+const recentPages = 16
+
+// rule returns the rule that holds at vaddr, and makes its page resident. There is a
+// rule with an error, too: when the store has no room, or the page cannot be read.
+func (e *Executable) rule(store Store, vaddr uint64) (rule unwind.WideRule, ok bool, err error) {
+	i := e.image.Load()
+	if rule, ok := store.Rule(i.directory, vaddr); ok && rule.CFA != unwind.CFAAbsent {
+		return rule, true, nil
+	}
+	n := i.directory.Page(vaddr)
+	i.building.Lock()
+	defer i.building.Unlock()
+	if rule, ok := store.Rule(i.directory, vaddr); ok && rule.CFA != unwind.CFAAbsent { // another walk was faster
+		return rule, true, nil
+	}
+	if p := i.recent[n]; p != nil {
+		if rule := p.Rule(vaddr); rule.CFA != unwind.CFAAbsent {
+			return rule, true, nil
+		}
+	}
+	p, unreadable := e.page(i, n)
+	if p == nil {
+		return rule, false, unreadable
+	}
+	if i.directory.Holds(n) {
+		err = store.SetPage(i.directory, n, p)
+	}
+	if err != nil {
+		if i.recent == nil || len(i.recent) >= recentPages {
+			i.recent = map[uint64]*unwind.Page{}
+		}
+		i.recent[n] = p
+	}
+	return p.Rule(vaddr), true, errors.Join(unreadable, err)
+}
+
+// Pauses between two readings of a process's mappings because an address was in
+// none of them.
+const (
+	minPause = 100 * time.Millisecond
+	maxPause = 30 * time.Second
+)
+
+// Refresh reads the mappings of a process again, because an address was in none
+// of those known: not every mapping is reported, one that becomes executable
+// later for example. It does so less and less often while nothing new is found.
+func (t *Tracker) Refresh(pid uint32, addr uint64) {
+	t.mu.Lock()
+	p := t.state.processes[pid]
+	if p != nil && !p.mayRefresh(addr) {
+		t.mu.Unlock()
+		return
+	}
+	c := t.state.scan(pid, nil)
+	t.mu.Unlock()
+	t.run(c)
+	t.flush()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p = t.state.processes[pid]; p == nil {
+		return
+	}
+	t.state.mergeMappings(p)
+	if _, ok := p.mappings.find(addr); ok {
+		p.pause = minPause
+	} else {
+		p.pause = min(max(2*p.pause, minPause), maxPause)
+	}
+}
+
+// mayRefresh reports whether it is time to read p's mappings again because of an address,
+// which they then may have.
+func (p *Process) mayRefresh(addr uint64) bool {
+	if _, ok := p.mappings.find(addr); ok || p.ended != 0 || time.Since(p.scanned) < p.pause {
+		return false
+	}
+	for _, a := range p.attached {
+		a.tried = time.Time{} // the runtime may have begun since
+	}
+	return true
+}

@@ -1,0 +1,165 @@
+package profile
+
+import (
+	"encoding/binary"
+	"strings"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// aggregate counts equal samples between two collections. Nothing is named
+// here: frames stay addresses until somebody asks for profiles.
+type aggregate struct {
+	begun   time.Time
+	ended   time.Time     // set when it is no longer added to
+	from    uint64        // time of the first sample that belongs here, CLOCK_MONOTONIC
+	period  time.Duration // between two samples of a CPU
+	options Options
+	targets map[uint64]*targetCounts // by fingerprint
+	key     []byte                   // scratch of add
+}
+
+// targetCounts is what one target did.
+type targetCounts struct {
+	target    *target.Target
+	stacks    map[string]*uint64 // how often each was seen, by key, see stack.appendKey
+	processes map[uint32]*Process
+}
+
+// stack is what makes two samples different.
+type stack struct {
+	comm    string
+	pid     uint32 // 0 unless PIDs are labels, or some frame is in code of no file
+	outcome unwind.Outcome
+	kernel  []uint64       // addresses, leaf first
+	user    []kernel.Frame // leaf first
+}
+
+func newAggregate(o Options) *aggregate {
+	return &aggregate{
+		begun:   time.Now(),
+		from:    sampler.Monotonic(),
+		period:  time.Second / time.Duration(o.SampleRate),
+		options: o,
+		targets: map[uint64]*targetCounts{},
+	}
+}
+
+// add counts a sample for its target.
+func (a *aggregate) add(s *sampler.Sample) {
+	t := s.Target
+	counts := a.targets[t.Fingerprint()]
+	if counts == nil {
+		counts = &targetCounts{target: t, stacks: map[string]*uint64{}, processes: map[uint32]*Process{}}
+		a.targets[t.Fingerprint()] = counts
+	}
+	counts.countProcess(s)
+
+	st := stack{comm: s.ProcessComm, outcome: s.Outcome, kernel: s.Kernel, user: a.options.frames(s)}
+	if a.options.PIDLabel || s.OutsideFile {
+		st.pid = s.PID
+	}
+	a.key = st.appendKey(a.key[:0])
+	count := counts.stacks[string(a.key)]
+	if count == nil {
+		count = new(uint64)
+		counts.stacks[string(a.key)] = count
+	}
+	*count++
+}
+
+func (c *targetCounts) countProcess(s *sampler.Sample) {
+	p := c.processes[s.PID]
+	if p == nil {
+		p = &Process{PID: s.PID}
+		c.processes[s.PID] = p
+	}
+	p.Comm = s.ProcessComm // the latest
+	p.Samples++
+	if s.Outcome.HasUserPart() {
+		p.WithUser++
+	}
+	if s.Outcome.Complete() {
+		p.Complete++
+	}
+}
+
+// all yields every stack and how often it was seen. The stack is valid until the next.
+func (c *targetCounts) all(yield func(*stack, uint64) bool) {
+	var s stack
+	for key, count := range c.stacks {
+		s.decode(key)
+		if !yield(&s, *count) {
+			return
+		}
+	}
+}
+
+// hasCode is a flag of a frame in a key: its Code follows.
+const hasCode = 0x80
+
+// appendKey appends s as a key, from which decode reads it. The keys are all that is kept
+// of stacks, so a frame takes the 13 bytes that nearly all need.
+func (s *stack) appendKey(b []byte) []byte {
+	b = append(b, s.comm...)
+	b = append(b, 0, byte(s.outcome))
+	b = binary.NativeEndian.AppendUint32(b, s.pid)
+	b = binary.NativeEndian.AppendUint32(b, uint32(len(s.kernel)))
+	for _, addr := range s.kernel {
+		b = binary.NativeEndian.AppendUint64(b, addr)
+	}
+	for _, f := range s.user {
+		b = binary.NativeEndian.AppendUint64(b, f.Vaddr)
+		b = binary.NativeEndian.AppendUint32(b, uint32(f.Exe))
+		if f.Code == 0 {
+			b = append(b, byte(f.Flags&^hasCode))
+			continue
+		}
+		b = append(b, byte(f.Flags|hasCode))
+		b = binary.NativeEndian.AppendUint32(b, uint32(f.Code))
+	}
+	return b
+}
+
+// decode reads a key. It reuses the memory of s.
+func (s *stack) decode(key string) {
+	comm, rest, _ := strings.Cut(key, "\x00")
+	b := keyReader(rest)
+	*s = stack{comm: comm, outcome: unwind.Outcome(b.byte()), pid: b.uint32(), kernel: s.kernel[:0], user: s.user[:0]}
+	for range b.uint32() {
+		s.kernel = append(s.kernel, b.uint64())
+	}
+	for len(b) > 0 {
+		f := kernel.Frame{Vaddr: b.uint64(), Exe: unwind.ExeID(b.uint32()), Flags: kernel.FrameFlags(b.byte())}
+		if f.Flags&hasCode != 0 {
+			f.Flags &^= hasCode
+			f.Code = unwind.CodeID(b.uint32())
+		}
+		s.user = append(s.user, f)
+	}
+}
+
+// keyReader is the rest of a key.
+type keyReader string
+
+func (b *keyReader) byte() byte {
+	v := (*b)[0]
+	*b = (*b)[1:]
+	return v
+}
+
+func (b *keyReader) uint32() uint32 {
+	v := binary.NativeEndian.Uint32([]byte((*b)[:4]))
+	*b = (*b)[4:]
+	return v
+}
+
+func (b *keyReader) uint64() uint64 {
+	v := binary.NativeEndian.Uint64([]byte((*b)[:8]))
+	*b = (*b)[8:]
+	return v
+}

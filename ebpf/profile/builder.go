@@ -1,0 +1,169 @@
+package profile
+
+import (
+	"sync"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/symbol/debuginfod"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// Executables knows the executables of frames; *sampler.Sampler is one.
+type Executables interface {
+	Executable(id unwind.ExeID) *process.Executable            // nil: not known any more
+	Source(e *process.Executable) process.Source               // the file that has its names
+	JITCode(exe unwind.ExeID) (*process.JITCode, bool)         // the code that it stands for, if it is no file
+	Interpreter(exe unwind.ExeID) (*process.Interpreter, bool) // whose functions it stands for, if it is no file
+}
+
+// Builder counts samples by target and stack, and makes profiles of them. Its methods may
+// be called concurrently.
+type Builder struct {
+	names *names
+
+	collecting sync.Mutex  // one Collect at a time; guards collected
+	collected  time.Time   // when Collect was called last
+	clock      pprof.Clock // of all profiles
+
+	mu      sync.Mutex
+	options Options
+	current *aggregate
+	past    []*aggregate // of options that have changed since the last Collect
+	counts  counts
+}
+
+// New returns a Builder. Files are read by work. Close it after use.
+func New(o Options, e Executables, work *filework.Pool) (*Builder, error) {
+	b := &Builder{
+		names: newNames(e, work), collected: time.Now(),
+		options: o, current: newAggregate(o), counts: newCounts(),
+	}
+	update, err := b.Prepare(o)
+	if err != nil {
+		b.Close()
+		return nil, err
+	}
+	b.names.debuginfod.use(update.fetcher, o.Debuginfod, b.names.symbolizer)
+	return b, nil
+}
+
+// Update is a change of options that cannot fail any more. One is prepared at a time, and
+// then either applied or discarded.
+type Update struct {
+	builder *Builder
+	options Options
+	fetcher *debuginfod.Client
+}
+
+// Prepare does what may fail of a change of options.
+func (b *Builder) Prepare(o Options) (*Update, error) {
+	fetcher, err := b.names.debuginfod.prepare(o.Debuginfod)
+	if err != nil {
+		return nil, err
+	}
+	return &Update{b, o, fetcher}, nil
+}
+
+// Discard leaves the options as they are.
+func (u *Update) Discard() { u.builder.names.debuginfod.discard(u.fetcher) }
+
+// Apply makes the options count for the samples that are taken from now on. The next Collect
+// returns those taken until now as the old options wanted them.
+func (u *Update) Apply() {
+	b := u.builder
+	b.names.debuginfod.use(u.fetcher, u.options.Debuginfod, b.names.symbolizer)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.options = u.options
+	b.startAggregate()
+}
+
+// startAggregate begins a new aggregate and puts the present one with the past ones. The
+// caller holds b.mu.
+func (b *Builder) startAggregate() {
+	b.current.ended = time.Now()
+	b.past = append(b.past, b.current)
+	b.current = newAggregate(b.options)
+}
+
+// Add counts a sample for its target, which it must have.
+func (b *Builder) Add(s *sampler.Sample) {
+	if s.OutsideFile {
+		b.names.jit.Observe(s.PID)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.counts.addOutcome(s)
+	b.aggregateOf(s).add(s)
+}
+
+// aggregateOf returns where a sample counts: one that was taken before the
+// options changed was taken as the old ones wanted it.
+func (b *Builder) aggregateOf(s *sampler.Sample) *aggregate {
+	if n := len(b.past); n > 0 && s.Time < b.current.from {
+		return b.past[n-1]
+	}
+	return b.current
+}
+
+// Observe notes what a side-band record says about names.
+func (b *Builder) Observe(r *kernel.Record) { b.names.observe(r) }
+
+// Ended reports that no sample of a process will come any more.
+func (b *Builder) Ended(pid uint32) { b.names.jit.Ended(pid) }
+
+// Forget gives up what is known of executables.
+func (b *Builder) Forget(executables []unwind.ExeID) {
+	for _, id := range executables {
+		b.names.symbolizer.Forget(uint32(id))
+	}
+}
+
+// Hurry lets the Collect under way, and those after it, wait for names as briefly as possible.
+func (b *Builder) Hurry() { b.names.readers.hurry() }
+
+// Interrupt ends the reading of names. Those not read yet are missing in what Collect
+// returns from now on.
+func (b *Builder) Interrupt() { b.names.symbolizer.Close() }
+
+// Close releases everything. Nobody may be adding or collecting.
+func (b *Builder) Close() { b.names.close() }
+
+// Collect returns profiles of the samples that were added since the last call.
+func (b *Builder) Collect() []Profile {
+	b.collecting.Lock()
+	defer b.collecting.Unlock()
+	past, patience := b.take(), patienceAfter(time.Since(b.collected))
+	b.collected = time.Now()
+
+	ended := b.names.jit.Gone()
+	b.names.refreshDebugFiles()
+	namer := newNamer(b.names)
+	namer.read(past, patience)
+	var out []Profile
+	for _, a := range past {
+		for _, c := range a.targets {
+			namer.counts = symbolCounts{}
+			out = append(out, namer.profiles(c, a, &b.clock)...)
+			b.countNamed(c.target.ServiceName(), namer.counts)
+		}
+	}
+	b.countCollected(out, namer.unnamed)
+	b.names.trim(ended, namer.unknownKernel)
+	return out
+}
+
+// take returns what was counted since the last call.
+func (b *Builder) take() []*aggregate {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.startAggregate()
+	past := b.past
+	b.past = nil
+	return past
+}

@@ -1,0 +1,87 @@
+package profile
+
+import (
+	"testing"
+
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// noExecutables knows none.
+type noExecutables struct{}
+
+func (noExecutables) JITCode(unwind.ExeID) (*process.JITCode, bool)         { return nil, false }
+func (noExecutables) Interpreter(unwind.ExeID) (*process.Interpreter, bool) { return nil, false }
+func (noExecutables) Executable(unwind.ExeID) *process.Executable           { return nil }
+func (noExecutables) Source(*process.Executable) process.Source             { return process.Source{} }
+
+func newBuilder(t testing.TB, rate int) *Builder {
+	t.Helper()
+	b, err := New(Options{SampleRate: rate, Comm: CommStackframe}, noExecutables{}, &filework.Pool{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+// anyTarget is the target of every process.
+func anyTarget() *target.Target { return target.NewFinder(target.Options{}).Find(1) }
+
+// sample is a complete one of 30 frames.
+func sample(pid uint32, time uint64) *sampler.Sample {
+	raw := &kernel.Sample{PID: pid, Time: time, Outcome: unwind.Complete}
+	for i := range uint64(30) {
+		raw.User = append(raw.User, kernel.Frame{Vaddr: 0x1000 * i, Exe: 1})
+	}
+	return &sampler.Sample{Sample: raw, Target: anyTarget(), ProcessComm: "program"}
+}
+
+// A sample like one before it costs no memory.
+func TestAddAllocatesNothing(t *testing.T) {
+	b, s := newBuilder(t, 97), sample(7, sampler.Monotonic())
+	b.Add(s)
+	if n := testing.AllocsPerRun(1000, func() { b.Add(s) }); n > 0 {
+		t.Errorf("%v allocations a sample", n)
+	}
+}
+
+// Samples count as the options wanted them that were current when they were taken.
+func TestUpdateKeepsWeights(t *testing.T) {
+	b := newBuilder(t, 100)
+	before := sampler.Monotonic()
+	b.Add(sample(7, before))
+	u, err := b.Prepare(Options{SampleRate: 10, Comm: CommStackframe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Apply()
+	b.Add(sample(7, before)) // read late
+	for range 5 {
+		b.Add(sample(8, sampler.Monotonic()))
+	}
+	got := map[int64]uint64{} // samples by period
+	for _, p := range b.Collect() {
+		for _, s := range p.Pprof.Sample {
+			got[p.Pprof.Period] += uint64(s.Value[0] / p.Pprof.Period)
+		}
+	}
+	if len(got) != 2 || got[1e7] != 2 || got[1e8] != 5 {
+		t.Errorf("samples by period are %v, want 2 of 10 ms and 5 of 100 ms", got)
+	}
+	if n := b.Stats().Profiled; n != 7 {
+		t.Errorf("%d samples are said to be in profiles, want 7", n)
+	}
+}
+
+func BenchmarkAdd(b *testing.B) {
+	builder, s := newBuilder(b, 97), sample(7, sampler.Monotonic())
+	b.ReportAllocs()
+	for b.Loop() {
+		builder.Add(s)
+	}
+}

@@ -1,0 +1,280 @@
+package profile
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"fmt"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// toy is the language of testdata/toy.c.
+type toy struct {
+	program    string
+	evaluation []runtime.Range
+	top        int64 // offset of the thread-local toy_top from the thread pointer
+	unnamed    error
+}
+
+// buildToy compiles the interpreter.
+func buildToy(t testing.TB) *toy {
+	t.Helper()
+	need.Root(t)
+	need.Tools(t, "gcc")
+	x := &toy{program: filepath.Join(t.TempDir(), "toy")}
+	args := []string{"-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-o", x.program, "testdata/toy.c"}
+	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	f, err := elf.Open(x.program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range symbols {
+		switch s.Name {
+		case "toy_evaluate":
+			x.evaluation = []runtime.Range{{Low: s.Value, High: s.Value + s.Size}}
+		case "toy_top":
+			x.top = threadLocal(t, f, s.Value)
+		}
+	}
+	if len(x.evaluation) == 0 || x.top == 0 {
+		t.Fatalf("%s: evaluation %v, top of the frames at %d", x.program, x.evaluation, x.top)
+	}
+	return x
+}
+
+// threadLocal returns where a variable of the program is from the thread pointer.
+func threadLocal(t testing.TB, f *elf.File, value uint64) int64 {
+	t.Helper()
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_TLS {
+			continue
+		}
+		if f.Machine == elf.EM_AARCH64 { // behind two words
+			return int64(value + (16+p.Align-1)&^(p.Align-1))
+		}
+		return int64(value) - int64((p.Memsz+p.Align-1)&^(p.Align-1))
+	}
+	t.Fatal("the program has no thread-local variables")
+	return 0
+}
+
+func (x *toy) Detect(name string, _ *elffile.File) runtime.Library {
+	if path.Base(name) == "toy" {
+		return x
+	}
+	return nil
+}
+
+func (x *toy) Attach(runtime.Process) (runtime.Code, error) { return nil, runtime.ErrUnknown }
+func (x *toy) Evaluation() []runtime.Range                  { return x.evaluation }
+func (x *toy) Entering() []runtime.Range                    { return nil }
+func (x *toy) Name() string                                 { return "[toy 1.0]" }
+
+func (x *toy) Interpret(runtime.Process) (runtime.Interpreter, error) {
+	if x.unnamed != nil {
+		return nil, x.unnamed
+	}
+	return x, nil
+}
+
+func (x *toy) Spec() *runtime.Spec {
+	return &runtime.Spec{Everywhere: true, Chain: &runtime.Chain{
+		Start: []runtime.Step{{Op: runtime.ThreadPointer, Offset: x.top}, {Op: runtime.Load}},
+		Frame: runtime.Layout{
+			Blocks: []runtime.Block{{Bytes: 32}, {At: runtime.Word{Offset: 8}, Bytes: 24}},
+			Words:  []runtime.Word{{Offset: 0}, {Offset: 8}, {Offset: 16}, {Offset: 24}},
+			Code:   1,
+			Cookie: []runtime.Word{{Block: 1}, {Block: 1, Offset: 8}, {Block: 1, Offset: 16}},
+			Texts:  []runtime.Text{{At: runtime.Word{Block: 1}, Bytes: 32}},
+		},
+		Next: runtime.Next{Word: 0},
+	}}
+}
+
+func (x *toy) Frame(words []uint64) runtime.Frame {
+	return runtime.Frame{Code: words[1], IP: words[2], Last: words[3] != 0}
+}
+
+func (x *toy) Function(m runtime.Memory, c *runtime.CodeObject) (runtime.Function, error) {
+	if len(c.Text) == 0 {
+		return runtime.Function{}, fmt.Errorf("nothing was carried")
+	}
+	name, _, _ := bytes.Cut(c.Text[0], []byte{0})
+	line := int(c.Words[1])
+	return runtime.Function{Name: string(name), File: "toy.script", StartLine: line, Whole: true}, nil
+}
+
+func (x *toy) Line(f *runtime.Function, ip uint64) int { return f.StartLine + int(ip) }
+
+// profileToy profiles what runs does, and returns the one profile of all.
+func profileToy(t *testing.T, x *toy, runs func()) *profile.Profile {
+	t.Helper()
+	files := &filework.Pool{}
+	finder := target.NewFinder(target.Options{})
+	var builder *Builder
+	s, err := sampler.Open(sampler.Options{
+		TableBytes: 64 << 20, Files: files, Languages: []runtime.Language{x},
+		Interval: 50 * time.Millisecond,
+		Target:   func(uint32) (*target.Target, bool) { return finder.Find(1), true },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if builder, err = New(Options{SampleRate: 997, Comm: CommLabel}, s, files); err != nil {
+		t.Fatal(err)
+	}
+	defer builder.Close()
+	if err := s.Configure(sampler.Config{SampleRate: 997, UserStacks: true, TableBytes: 64 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.Run(ctx, func(sample *sampler.Sample) error {
+			if sample.ProcessComm == "toy" {
+				builder.Add(sample)
+			}
+			return nil
+		})
+	}()
+	runs()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	out := builder.Collect()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if len(out) != 1 {
+		t.Fatalf("%d profiles, want one", len(out))
+	}
+	return out[0].Pprof
+}
+
+func (x *toy) run(t *testing.T, seconds string) {
+	if out, err := exec.Command(x.program, seconds).CombinedOutput(); err != nil {
+		t.Errorf("toy: %v\n%s", err, out)
+	}
+}
+
+// functionsOf returns the functions of a sample, leaf first.
+func functionsOf(s *profile.Sample) (out []string) {
+	for _, l := range s.Location {
+		for _, line := range l.Line {
+			out = append(out, line.Function.Name)
+		}
+	}
+	return out
+}
+
+// whole is the stack of a thread of toy.c that is deep in leaf_N: a thread's frames are its own.
+var whole = regexp.MustCompile(`^(?:now |clock_gettime |\S*clock_gettime\S* |\[vdso\]\S* )*` +
+	`leaf_(\d) toy_evaluate native_callback middle outer_(\d) toy_evaluate run `)
+
+// shareOfWhole returns which part of the samples in the evaluation has the whole stack, and of
+// how many. Those are not whole that are just before or behind the loop of leaf_N, nor the first ones
+// of the first process: its interpreter is not known yet.
+func shareOfWhole(t *testing.T, p *profile.Profile) (share float64, samples int) {
+	t.Helper()
+	good := 0
+	for _, s := range p.Sample {
+		n := int(s.Value[0]) / int(p.Period)
+		if !slices.Contains(functionsOf(s), "toy_evaluate") {
+			continue
+		}
+		samples += n
+		text := fmt.Sprint(functionsOf(s), " ")
+		m := whole.FindStringSubmatch(text[1:])
+		switch {
+		case m == nil:
+			t.Logf("%d of %s", n, text)
+		case m[1] != m[2]:
+			t.Errorf("a thread has frames of another one: %s", text)
+		default:
+			good += n
+		}
+	}
+	return float64(good) / float64(max(samples, 1)), samples
+}
+
+// TestInterpretedFrames: frames of an interpreter lie where they were called, from those that
+// ran before on to those of a process that lives for a moment.
+func TestInterpretedFrames(t *testing.T) {
+	x := buildToy(t)
+	p := profileToy(t, x, func() { x.run(t, "2") })
+	share, n := shareOfWhole(t, p)
+	t.Logf("%d samples, %.1f %% whole", n, 100*share)
+	if n < 100 || share < 0.9 {
+		t.Errorf("%.1f %% of %d samples have the whole stack, want 90 %% of 100", 100*share, n)
+	}
+	checkFunction(t, p)
+}
+
+// TestInterpretedShortLived runs the interpreter again and again.
+func TestInterpretedShortLived(t *testing.T) {
+	x := buildToy(t)
+	p := profileToy(t, x, func() {
+		x.run(t, "0.5")
+		for range 50 {
+			x.run(t, "0.02")
+		}
+	})
+	share, n := shareOfWhole(t, p)
+	t.Logf("%d samples, %.1f %% whole", n, 100*share)
+	if n < 100 || share < 0.9 {
+		t.Errorf("%.1f %% of %d samples have the whole stack, want 90 %% of 100", 100*share, n)
+	}
+}
+
+// TestInterpretedUnknown: a version that is not known is seen to be.
+func TestInterpretedUnknown(t *testing.T) {
+	x := buildToy(t)
+	x.unnamed = &runtime.UnnamedError{Frame: "[toy 9.9 code]", Hint: "toy 9.9 is not known"}
+	p := profileToy(t, x, func() { x.run(t, "1") })
+	found := slices.ContainsFunc(p.Sample, func(s *profile.Sample) bool {
+		return slices.Contains(functionsOf(s), "[toy 9.9 code]")
+	})
+	if !found {
+		t.Error("no frame stands for the code of an unknown version")
+	}
+}
+
+// checkFunction looks at how a function is described.
+func checkFunction(t *testing.T, p *profile.Profile) {
+	t.Helper()
+	for _, l := range p.Location {
+		if len(l.Line) != 1 || l.Line[0].Function.Name != "outer_2" {
+			continue
+		}
+		f := l.Line[0].Function
+		if f.Filename != "toy.script" || f.StartLine != 102 || l.Line[0].Line != 105 || l.Mapping.File != "[toy 1.0]" {
+			t.Errorf("outer_2 is in %s, from line %d on, at line %d, of %s; want toy.script, 102, 105, [toy 1.0]",
+				f.Filename, f.StartLine, l.Line[0].Line, l.Mapping.File)
+		}
+		return
+	}
+	t.Error("no location in outer_2")
+}

@@ -1,0 +1,432 @@
+package profile
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/symbol"
+	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+const (
+	kernelFile      = "[kernel.kallsyms]" // perf's name for it
+	jitFile         = "[jit]"             // code that a just-in-time compiler made and reported to perf
+	unknownFunction = "[unknown]"         // code outside any file
+)
+
+// namer turns frames into locations, each once while it lives.
+type namer struct {
+	names *names
+
+	locations map[namedFrame]userLocation
+	kernel    map[kernelAddress]*pprof.Location
+	pseudo    map[string]*pprof.Location
+	mappings  map[mappingKey]*pprof.Mapping
+	objects   map[unwind.ExeID]*symbol.Object
+	frames    map[exeAddress][]symbol.Frame // those that are read
+	counts    symbolCounts
+
+	unnamed       map[unwind.ExeID]uint64 // frames without a name, by executable
+	unknownKernel bool                    // an address in the kernel had no name
+}
+
+// namedFrame is a frame and how its name is to be shown.
+type namedFrame struct {
+	kernel.Frame
+	demangle symbol.DemangleMode
+	inline   bool
+	hotspot  bool
+	pid      uint32 // of frames outside of any file
+}
+
+func keyOf(f kernel.Frame, pid uint32, o Options) namedFrame {
+	f.Flags &= kernel.ReturnAddress | kernel.Interpreted // how the frame was found changes nothing
+	key := namedFrame{Frame: f, demangle: o.Demangle, inline: o.InlineFrames, hotspot: o.Hotspot}
+	if f.Exe == 0 {
+		key.pid = pid
+	}
+	return key
+}
+
+type kernelAddress struct {
+	addr     uint64
+	returned bool // a return address
+}
+
+type mappingKey struct {
+	file  string
+	exe   unwind.ExeID
+	start uint64
+}
+
+// symbolCounts counts the frames of one target by how well they are named.
+type symbolCounts struct{ known, unknown, noModule uint64 }
+
+func newNamer(from *names) *namer {
+	return &namer{
+		names:     from,
+		locations: map[namedFrame]userLocation{},
+		kernel:    map[kernelAddress]*pprof.Location{},
+		pseudo:    map[string]*pprof.Location{},
+		mappings:  map[mappingKey]*pprof.Mapping{},
+		objects:   map[unwind.ExeID]*symbol.Object{},
+		frames:    map[exeAddress][]symbol.Frame{},
+		unnamed:   map[unwind.ExeID]uint64{},
+	}
+}
+
+// read reads the names of all addresses, as far as that is done within the given time.
+func (n *namer) read(all []*aggregate, patience time.Duration) {
+	n.names.readers.ended(n.names.readers.run(n.prefetch(all), patience))
+}
+
+// profiles names what a target did.
+func (n *namer) profiles(c *targetCounts, a *aggregate, clock *pprof.Clock) []Profile {
+	b := pprof.NewBuilder(pprof.Options{
+		Period: int64(a.period), Time: a.ended, Duration: a.ended.Sub(a.begun),
+		Series: series(c.target.Labels()), Clock: clock,
+	})
+	var locations []*pprof.Location
+	for s, count := range c.all {
+		locations = n.stack(locations[:0], s, a.options)
+		b.Add(locations, int64(count)*int64(a.period), labels(s, a.options))
+	}
+	return describe(b, c)
+}
+
+// prefetch finds the addresses that are to be named, and what it takes: a piece of work for
+// each executable, and for each process with a just-in-time compiler.
+func (n *namer) prefetch(all []*aggregate) (jobs []*work) {
+	addresses := map[unwind.ExeID]map[exeAddress]bool{}
+	compiled := map[uint32]bool{} // by PID
+	for _, a := range all {
+		for _, c := range a.targets {
+			for s := range c.all {
+				for _, f := range s.user {
+					if f.Flags&kernel.Interpreted != 0 {
+						continue
+					}
+					if code, ok := n.codeOf(f); ok {
+						compiled[code.PID] = true
+						continue
+					}
+					if addresses[f.Exe] == nil {
+						addresses[f.Exe] = map[exeAddress]bool{}
+					}
+					addresses[f.Exe][exeAddressOf(f)] = true
+				}
+				compiled[s.pid] = true // 0 unless some frame is in no file
+			}
+		}
+	}
+	for _, exe := range slices.Sorted(maps.Keys(addresses)) {
+		if o := n.object(exe); o != nil {
+			jobs = append(jobs, n.named(o, slices.SortedFunc(maps.Keys(addresses[exe]), exeAddress.compare)))
+		}
+	}
+	for _, pid := range slices.Sorted(maps.Keys(compiled)) {
+		if n.names.jit.Knows(pid) {
+			jobs = append(jobs, n.compiledNames(pid))
+		}
+	}
+	return jobs
+}
+
+// series is what a receiver will know of labels: reserved ones are not sent.
+func series(labels map[string]string) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		if name == target.LabelName || !strings.HasPrefix(name, "__") {
+			fmt.Fprintf(&b, "%q=%q,", name, labels[name])
+		}
+	}
+	return b.String()
+}
+
+// describe adds to the profile what the stacks do not say.
+func describe(b *pprof.Builder, c *targetCounts) []Profile {
+	made := b.Profile()
+	if made == nil {
+		return nil
+	}
+	profile := Profile{Labels: c.target.Labels(), Pprof: made}
+	profile.count(c)
+	return []Profile{profile}
+}
+
+func (p *Profile) count(c *targetCounts) {
+	for _, process := range c.processes {
+		p.Samples += process.Samples
+		p.WithUser += process.WithUser
+		p.Complete += process.Complete
+		p.Processes = append(p.Processes, *process)
+	}
+	slices.SortFunc(p.Processes, func(a, b Process) int {
+		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.PID, b.PID))
+	})
+}
+
+func labels(s *stack, o Options) []pprof.Label {
+	var out []pprof.Label
+	if o.Comm.inLabels() {
+		out = append(out, pprof.Label{Key: "comm", Text: s.comm})
+	}
+	if o.PIDLabel {
+		out = append(out, pprof.Label{Key: "pid", Text: strconv.FormatUint(uint64(s.pid), 10)})
+	}
+	return out
+}
+
+// stack appends the locations of a stack, leaf first: kernel, user, why the
+// user part ends early, the process's name.
+func (n *namer) stack(out []*pprof.Location, s *stack, o Options) []*pprof.Location {
+	for i, addr := range s.kernel {
+		out = append(out, n.kernelLocation(kernelAddress{addr, i > 0}))
+	}
+	for _, f := range s.user {
+		out = append(out, n.location(f, s.pid, o))
+	}
+	if s.outcome.HasUserPart() && !s.outcome.Complete() {
+		out = append(out, n.pseudoLocation(n.incomplete(s)))
+	}
+	if o.Comm.inFrames() {
+		out = append(out, n.pseudoLocation(s.comm))
+	}
+	return out
+}
+
+// incomplete names the reason why a stack ends early, and the binary.
+func (n *namer) incomplete(s *stack) string {
+	reason := s.outcome.String()
+	if len(s.user) == 0 {
+		return "[incomplete: " + reason + "]"
+	}
+	e := n.names.executables.Executable(s.user[len(s.user)-1].Exe)
+	if e == nil {
+		return "[incomplete: " + reason + "]"
+	}
+	return "[incomplete: " + reason + " in " + path.Base(e.Path) + "]"
+}
+
+func (n *namer) kernelLocation(at kernelAddress) *pprof.Location {
+	l := n.kernel[at]
+	if l == nil {
+		f := n.names.symbolizer.Kernel(at.addr, at.returned)
+		n.unknownKernel = n.unknownKernel || f.Kind == symbol.Unknown
+		l = &pprof.Location{
+			Mapping: n.fileMapping(kernelFile), Address: symbol.CodeAddress(at.addr, at.returned),
+			Lines: []pprof.Line{{Function: f.Function, File: f.File}},
+		}
+		n.kernel[at] = l
+	}
+	n.counts.known++
+	return l
+}
+
+// pseudoLocation is a frame that is no code.
+func (n *namer) pseudoLocation(name string) *pprof.Location {
+	l := n.pseudo[name]
+	if l == nil {
+		l = &pprof.Location{Lines: []pprof.Line{{Function: name}}}
+		n.pseudo[name] = l
+	}
+	return l
+}
+
+func (n *namer) location(f kernel.Frame, pid uint32, o Options) *pprof.Location {
+	key := keyOf(f, pid, o)
+	l, ok := n.locations[key]
+	if !ok {
+		l = n.newLocation(key)
+		n.locations[key] = l
+	}
+	switch {
+	case l.Mapping == nil:
+		n.counts.noModule++
+	case l.named:
+		n.counts.known++
+	default:
+		n.counts.unknown++
+		n.unnamed[f.Exe]++
+	}
+	return l.Location
+}
+
+// userLocation is a location, and whether its function is known.
+type userLocation struct {
+	*pprof.Location
+	named bool
+}
+
+func (n *namer) newLocation(f namedFrame) userLocation {
+	returned := f.Flags&kernel.ReturnAddress != 0
+	if f.Flags&kernel.Interpreted != 0 {
+		return n.functionLocation(f)
+	}
+	if code, ok := n.codeOf(f.Frame); ok {
+		return n.codeLocation(code, f)
+	}
+	object := n.object(f.Exe)
+	if object == nil {
+		if l, ok := n.jitLocation(f); ok {
+			return l
+		}
+		return userLocation{Location: &pprof.Location{Address: f.Vaddr, Lines: []pprof.Line{{Function: unknownFunction}}}}
+	}
+	l := userLocation{Location: &pprof.Location{Mapping: n.mapping(f.Frame), Address: f.Lookup()}, named: true}
+	frames := n.frames[exeAddressOf(f.Frame)]
+	if frames == nil { // they are being read, see readers
+		frames = symbol.Unnamed(object, f.Vaddr, returned)
+	}
+	if !f.inline {
+		frames = frames[len(frames)-1:] // the function that the code lies in
+	}
+	for _, frame := range frames {
+		line := lineOf(frame)
+		if name := f.demangle.Apply(frame.Function); name != frame.Function {
+			line.Function, line.SystemName = name, frame.Function
+		}
+		l.Lines = append(l.Lines, line)
+		l.named = l.named && frame.Kind != symbol.Unknown
+	}
+	return l
+}
+
+// lineOf is a function as a profile has it.
+func lineOf(f symbol.Frame) pprof.Line {
+	return pprof.Line{Function: f.Function, File: f.File, StartLine: int64(f.StartLine), Line: int64(f.Line)}
+}
+
+// functionLocation names a function that an interpreter runs.
+func (n *namer) functionLocation(f namedFrame) userLocation {
+	i, ok := n.names.executables.Interpreter(f.Exe)
+	if !ok {
+		return n.compiledLocation(f.Vaddr, pprof.Line{Function: unknownFunction})
+	}
+	l := &pprof.Location{Mapping: n.fileMapping(i.Name()), Lines: []pprof.Line{{Function: unknownFunction}}}
+	fn, named := i.Function(f.Code)
+	if named {
+		l.Lines[0] = pprof.Line{
+			Function: fn.Name, File: fn.File, StartLine: int64(fn.StartLine), Line: int64(i.Line(&fn, f.Vaddr)),
+		}
+	}
+	return userLocation{Location: l, named: named}
+}
+
+// codeOf returns the code of a language runtime that a frame is in, if it is.
+func (n *namer) codeOf(f kernel.Frame) (*process.JITCode, bool) {
+	if f.Code == 0 {
+		return nil, false
+	}
+	return n.names.executables.JITCode(f.Exe)
+}
+
+// codeLocation names code that a language runtime made: as the runtime does, or else as a
+// map of the process does.
+func (n *namer) codeLocation(code *process.JITCode, f namedFrame) userLocation {
+	addr := code.Address(f.Lookup())
+	var lines []pprof.Line
+	if f.hotspot {
+		for _, line := range code.Lines(f.Code) {
+			lines = append(lines, pprof.Line{
+				Function: line.Function, File: line.File, StartLine: int64(line.StartLine), Line: int64(line.Line),
+			})
+		}
+	}
+	if len(lines) == 0 {
+		frame, ok := n.names.jit.Frame(code.PID, addr)
+		if !ok {
+			frame.Function = unknownFunction
+		}
+		lines = []pprof.Line{{Function: frame.Function, File: frame.File, Line: int64(frame.Line)}}
+	}
+	if !f.inline {
+		lines = lines[len(lines)-1:] // the function that the code lies in
+	}
+	return n.compiledLocation(addr, lines...)
+}
+
+// jitLocation names code that a just-in-time compiler made.
+func (n *namer) jitLocation(f namedFrame) (l userLocation, ok bool) {
+	at := f.Lookup()
+	frame, ok := n.names.jit.Frame(f.pid, at)
+	if !ok {
+		return userLocation{}, false
+	}
+	line := pprof.Line{Function: frame.Function, File: frame.File, Line: int64(frame.Line)}
+	return n.compiledLocation(at, line), true
+}
+
+// compiledLocation is a frame in code that a just-in-time compiler made.
+func (n *namer) compiledLocation(addr uint64, lines ...pprof.Line) userLocation {
+	l := &pprof.Location{Mapping: n.fileMapping(jitFile), Address: addr, Lines: lines}
+	return userLocation{Location: l, named: lines[0].Function != unknownFunction}
+}
+
+// object is objectOf, once while n lives; nil when the executable is not known.
+func (n *namer) object(exe unwind.ExeID) *symbol.Object {
+	o, ok := n.objects[exe]
+	if !ok {
+		if e := n.names.executables.Executable(exe); e != nil {
+			o = objectOf(n.names.executables, e)
+		}
+		n.objects[exe] = o
+	}
+	return o
+}
+
+// objectOf is an executable as the symbolizer knows it.
+func objectOf(x Executables, e *process.Executable) *symbol.Object {
+	o := &symbol.Object{
+		ID: uint32(e.ID), Path: e.Path, BuildID: e.BuildID, Owner: ownerOf(e.Root), Root: e.Root, Open: e.Open,
+	}
+	if s := x.Source(e); s.ID != e.ID {
+		o.Source = &symbol.Object{
+			ID: uint32(s.ID), Path: s.Path, BuildID: s.BuildID, Owner: ownerOf(s.Root), Root: s.Root, Open: s.Open,
+		}
+	}
+	return o
+}
+
+// mapping is the segment that a frame of an executable lies in, as linked.
+func (n *namer) mapping(f kernel.Frame) *pprof.Mapping {
+	e := n.names.executables.Executable(f.Exe)
+	if e == nil {
+		return n.fileMapping(unknownFunction)
+	}
+	segment, ok := e.Segment(f.Vaddr)
+	if !ok {
+		return n.fileMapping(e.Path)
+	}
+	key := mappingKey{file: e.Path, exe: f.Exe, start: segment.Vaddr}
+	m := n.mappings[key]
+	if m == nil {
+		m = &pprof.Mapping{
+			File: e.Path, BuildID: e.BuildID,
+			Start: segment.Vaddr, Limit: segment.Vaddr + segment.Memsz, Offset: segment.Offset,
+		}
+		n.mappings[key] = m
+	}
+	return m
+}
+
+// fileMapping is a mapping that nothing but the name is known of.
+func (n *namer) fileMapping(file string) *pprof.Mapping {
+	key := mappingKey{file: file}
+	m := n.mappings[key]
+	if m == nil {
+		m = &pprof.Mapping{File: file}
+		n.mappings[key] = m
+	}
+	return m
+}

@@ -1,0 +1,30 @@
+package profile
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/filework"
+)
+
+// A round that waits for names when the end is asked for waits no longer than a short one
+// from then on.
+func TestHurry(t *testing.T) {
+	r, release := newReaders(&filework.Pool{}), make(chan struct{})
+	defer close(release)
+	slow := &work{job: job{exe: 1}, what: "a slow file", read: func() { <-release },
+		use: func() { t.Error("it is not read") }}
+	const patience = 10 * minPatience
+	began := time.Now()
+	time.AfterFunc(100*time.Millisecond, r.hurry)
+	rest := r.run([]*work{slow}, patience)
+	if took := time.Since(began); took < minPatience || took > patience/2 {
+		t.Errorf("it took %v, want about %v", took, minPatience)
+	}
+	if len(rest) != 1 {
+		t.Errorf("%d pieces of work are left, want 1", len(rest))
+	}
+	if left := r.left(time.Now(), patience); left > minPatience {
+		t.Errorf("the last round may wait %v", left)
+	}
+}

@@ -1,0 +1,204 @@
+package profile
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// Stats are what a Builder has counted, and gauges of its present state.
+type Stats struct {
+	Profiled uint64            // samples in profiles that were collected
+	Outcomes map[string]uint64 // samples by outcome of the user stack, see unwind.Outcome
+
+	KnownSymbols   map[string]uint64 // frames named, by service_name
+	UnknownSymbols map[string]uint64 // frames in a known file without a name, by service_name
+	UnknownModules map[string]uint64 // frames outside any known file, by service_name
+
+	JITBytes   uint64 // memory of the names that just-in-time compilers wrote
+	JITDropped uint64 // functions that there was no room for in it
+
+	Errors    []string                // what costs names, and by which file
+	LimitHits map[limit.Reader]uint64 // how often readers of foreign bytes stopped at a bound
+
+	Binaries []BinaryStats  // stacks that ended early, by binary; most first, bounded
+	Unnamed  []UnnamedStats // frames without a function's name, by binary; most first, bounded
+}
+
+// BinaryStats counts the incomplete stacks that ended in one binary.
+type BinaryStats struct {
+	File    string
+	BuildID string
+	Outcome string
+	Samples uint64
+}
+
+// UnnamedStats counts the frames in one binary that have no function's name.
+type UnnamedStats struct {
+	File    string
+	BuildID string
+	Reason  string // symbol.Reason in snake_case, "not_ready" or "outside_any_mapping"
+	Frames  uint64
+
+	// Explain returns a sentence that says what is missing, and what to install if
+	// that is known. It may read the package manager's lists, some megabytes.
+	Explain func() string
+}
+
+const (
+	maxBinaries   = 4096 // distinct places where stacks ended early, and executables with unnamed frames
+	shownBinaries = 50   // of the former, in Stats
+)
+
+// counts are what samples and profiles add up to. The Builder's mutex guards them.
+type counts struct {
+	profiled uint64
+	outcomes [256]uint64 // by unwind.Outcome
+	ended    map[endOfStack]uint64
+	services map[string]*serviceSymbols // by service_name
+	unnamed  map[unwind.ExeID]uint64    // frames without a name, by executable
+}
+
+// endOfStack is where and why stacks ended early.
+type endOfStack struct {
+	exe     unwind.ExeID
+	outcome unwind.Outcome
+}
+
+func newCounts() counts {
+	return counts{
+		ended: map[endOfStack]uint64{}, services: map[string]*serviceSymbols{}, unnamed: map[unwind.ExeID]uint64{},
+	}
+}
+
+// addOutcome counts how a sample's user part ended.
+func (c *counts) addOutcome(s *sampler.Sample) {
+	c.outcomes[s.Outcome]++
+	if !s.Outcome.HasUserPart() || s.Outcome.Complete() {
+		return
+	}
+	at := endOfStack{outcome: s.Outcome}
+	if n := len(s.User); n > 0 {
+		at.exe = s.User[n-1].Exe
+	}
+	if _, ok := c.ended[at]; ok || len(c.ended) < maxBinaries {
+		c.ended[at]++
+	}
+}
+
+// Limits of the services whose frames are counted apart.
+const (
+	maxServices   = 1000
+	serviceIdle   = 10 * time.Minute // without a profile: makes room for others
+	otherServices = "(other)"        // stands for those beyond the limit
+)
+
+// serviceSymbols are the frames of one service.
+type serviceSymbols struct {
+	symbolCounts
+	seen time.Time
+}
+
+// addSymbols counts the frames of a service.
+func (c *counts) addSymbols(service string, n symbolCounts, now time.Time) {
+	if c.services[service] == nil && len(c.services) >= maxServices {
+		maps.DeleteFunc(c.services, func(_ string, of *serviceSymbols) bool { return now.Sub(of.seen) >= serviceIdle })
+		if len(c.services) >= maxServices {
+			service = otherServices
+		}
+	}
+	of := c.services[service]
+	if of == nil {
+		of = &serviceSymbols{}
+		c.services[service] = of
+	}
+	of.known, of.unknown, of.noModule, of.seen = of.known+n.known, of.unknown+n.unknown, of.noModule+n.noModule, now
+}
+
+// describe sets what the counts show without looking anything up.
+func (c *counts) describe(out *Stats) {
+	out.Profiled, out.Outcomes = c.profiled, map[string]uint64{}
+	for o, n := range c.outcomes {
+		if n > 0 {
+			out.Outcomes[unwind.Outcome(o).String()] += n
+		}
+	}
+	out.KnownSymbols, out.UnknownSymbols = map[string]uint64{}, map[string]uint64{}
+	out.UnknownModules = map[string]uint64{}
+	for service, of := range c.services {
+		out.KnownSymbols[service], out.UnknownSymbols[service] = of.known, of.unknown
+		out.UnknownModules[service] = of.noModule
+	}
+}
+
+// countNamed counts the frames of a profile that was made.
+func (b *Builder) countNamed(service string, n symbolCounts) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.counts.addSymbols(service, n, time.Now())
+}
+
+// countCollected counts the samples of profiles that are handed out, and the frames without
+// a name in them.
+func (b *Builder) countCollected(profiles []Profile, unnamed map[unwind.ExeID]uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range profiles {
+		b.counts.profiled += p.Samples
+	}
+	for exe, n := range unnamed {
+		if _, ok := b.counts.unnamed[exe]; ok || len(b.counts.unnamed) < maxBinaries {
+			b.counts.unnamed[exe] += n
+		}
+	}
+}
+
+// Stats returns the present figures.
+func (b *Builder) Stats() Stats {
+	var out Stats
+	b.mu.Lock()
+	b.counts.describe(&out)
+	ended, unnamed := maps.Clone(b.counts.ended), maps.Clone(b.counts.unnamed)
+	b.mu.Unlock()
+
+	out.Binaries = b.names.describeEnded(ended)
+	out.Unnamed = b.names.describeUnnamed(unnamed, out.UnknownModules)
+	out.Errors, out.LimitHits = b.names.errors(), b.names.symbolizer.LimitHits()
+	compiled := b.names.jit.Stats()
+	out.JITBytes, out.JITDropped = compiled.Bytes, compiled.Dropped
+	return out
+}
+
+// errors returns what costs names.
+func (n *names) errors() (texts []string) {
+	if err := n.symbolizer.KernelStatus().Err; err != nil {
+		texts = append(texts, "kernel symbols: "+err.Error())
+	}
+	problems := n.symbolizer.Problems()
+	for _, file := range slices.Sorted(maps.Keys(problems)) {
+		texts = append(texts, fmt.Sprintf("debug info of %s: %v", file, problems[file]))
+	}
+	return texts
+}
+
+// describeEnded says in which binaries most stacks ended early.
+func (n *names) describeEnded(ended map[endOfStack]uint64) []BinaryStats {
+	var out []BinaryStats
+	for at, samples := range ended {
+		b := BinaryStats{File: unknownFunction, Outcome: at.outcome.String(), Samples: samples}
+		if e := n.executables.Executable(at.exe); e != nil {
+			b.File, b.BuildID = limit.Text(e.Path), e.BuildID
+		}
+		out = append(out, b)
+	}
+	slices.SortFunc(out, func(a, b BinaryStats) int {
+		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.File, b.File), cmp.Compare(a.Outcome, b.Outcome))
+	})
+	return out[:min(len(out), shownBinaries)]
+}

@@ -1,0 +1,70 @@
+package profile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/symbol"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// shownUnnamed is how many binaries Stats has of those with unnamed frames.
+const shownUnnamed = 20
+
+// describeUnnamed says of the binaries with most unnamed frames why that is so.
+// Executables that are forgotten since are left out.
+func (n *names) describeUnnamed(frames map[unwind.ExeID]uint64, outside map[string]uint64) []UnnamedStats {
+	var out []UnnamedStats
+	for exe, count := range frames {
+		e := n.executables.Executable(exe)
+		if e == nil {
+			continue
+		}
+		o := objectOf(n.executables, e)
+		u := UnnamedStats{
+			File: limit.Text(e.Path), BuildID: e.BuildID, Frames: count,
+			Explain: func() string { return n.explain(o) },
+		}
+		if status, ok := n.symbolizer.Status(o); ok {
+			u.Reason = status.Reason.String()
+		}
+		if n.readers.why(exe) != nil {
+			u.Reason = "not_ready"
+		}
+		out = append(out, u)
+	}
+	u := UnnamedStats{File: unknownFunction, Reason: "outside_any_mapping", Explain: func() string {
+		return "the code is in no file: a just-in-time compiler without a perf map made it, or the file's mapping is gone"
+	}}
+	for _, count := range outside {
+		u.Frames += count
+	}
+	if u.Frames > 0 {
+		out = append(out, u)
+	}
+	slices.SortFunc(out, func(a, b UnnamedStats) int {
+		return cmp.Or(cmp.Compare(b.Frames, a.Frames), cmp.Compare(a.File, b.File), cmp.Compare(a.BuildID, b.BuildID))
+	})
+	return out[:min(len(out), shownUnnamed)]
+}
+
+// explainPatience is how long the lists of a package manager are waited for.
+const explainPatience = 500 * time.Millisecond
+
+// explain says why names of an executable are missing.
+func (n *names) explain(o *symbol.Object) string {
+	if late := n.readers.why(unwind.ExeID(o.ID)); late != nil {
+		return late.Error()
+	}
+	origin := filework.Origin{Mount: fmt.Sprintf("package lists of user %d", o.Owner), Owner: o.Owner}
+	why, err := filework.Get(n.files, origin, "reading the package lists for "+o.Path, explainPatience,
+		func() (string, error) { return n.symbolizer.Explain(o), nil }, nil)
+	if err != nil {
+		return err.Error()
+	}
+	return why
+}

@@ -1,0 +1,167 @@
+// Package retrytest is for tests that judge samples of real programs by their
+// numbers: a moment in which the machine does something else may spoil one attempt,
+// and a defect spoils all of them. It is not for what must hold each time: leaks,
+// counts, exit codes, whose sample it is.
+//
+// Each failed attempt is added to the file that the environment variable
+// HEADWATER_RETRIES names, and "make test" prints how many there were: go test prints
+// nothing about a test that succeeds in the end.
+package retrytest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// attempts is how often a test may fail before it has failed.
+const attempts = 3
+
+// retriesFile is the variable that names the file of failed attempts.
+const retriesFile = "HEADWATER_RETRIES"
+
+// T is a testing.T that belongs to one attempt. What is to be cleaned up is
+// cleaned up at the attempt's end.
+type T struct {
+	*testing.T
+	path     string // names of the parts that this one is in
+	mu       sync.Mutex
+	failures []string
+	failed   bool
+	cleanups []func()
+}
+
+// Run lets test try until an attempt of it does not fail. Only the failures of
+// the last attempt are failures of t; those before it are logged and recorded.
+func Run(t *testing.T, test func(t *T)) {
+	t.Helper()
+	for n := 1; ; n++ {
+		attempt := &T{T: t}
+		attempt.run(test)
+		if attempt.Failed() {
+			attempt.record(n)
+		}
+		switch {
+		case !attempt.Failed() || t.Skipped():
+			return
+		case n == attempts:
+			for _, failure := range attempt.failures {
+				t.Error(failure)
+			}
+			t.Fatalf("none of %d attempts succeeded", attempts)
+		}
+		for _, failure := range attempt.failures {
+			t.Logf("attempt %d of %d: %s", n, attempts, failure)
+		}
+	}
+}
+
+// record adds the failures to the file of failed attempts: a line that says which
+// attempt it was, then those of the failures, indented.
+func (t *T) record(n int) {
+	path := os.Getenv(retriesFile)
+	if path == "" {
+		return
+	}
+	text := fmt.Sprintf("%s: attempt %d of %d has failed\n", t.Name(), n, attempts)
+	for _, failure := range t.failures {
+		text += "\t" + strings.ReplaceAll(strings.TrimSpace(failure), "\n", "\n\t") + "\n"
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.T.Fatalf("%s: %v", retriesFile, err)
+	}
+	_, err = f.WriteString(text) // in one piece: packages are tested at once
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.T.Fatalf("%s: %v", retriesFile, err)
+	}
+}
+
+// run runs test to its end, or until it calls FailNow, and cleans up.
+func (t *T) run(test func(t *T)) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer t.cleanUp()
+		test(t)
+	}()
+	<-done
+}
+
+func (t *T) cleanUp() {
+	for {
+		t.mu.Lock()
+		last := len(t.cleanups) - 1
+		if last < 0 {
+			t.mu.Unlock()
+			return
+		}
+		clean := t.cleanups[last]
+		t.cleanups = t.cleanups[:last]
+		t.mu.Unlock()
+		clean()
+	}
+}
+
+// Run runs a part of the attempt. FailNow ends only the part.
+func (t *T) Run(name string, test func(t *T)) bool {
+	part := &T{T: t.T, path: t.path + name + ": "}
+	part.run(test)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failures = append(t.failures, part.failures...)
+	t.failed = t.failed || part.failed
+	return !part.failed
+}
+
+func (t *T) report(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failures = append(t.failures, t.path+text)
+	t.failed = true
+}
+
+// Cleanup has f called at the end of the attempt, or of its part.
+func (t *T) Cleanup(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cleanups = append(t.cleanups, f)
+}
+
+// Fail marks the attempt as failed.
+func (t *T) Fail() { t.report("failed") }
+
+// FailNow is Fail, and ends the attempt or its part.
+func (t *T) FailNow() {
+	t.Fail()
+	runtime.Goexit()
+}
+
+// Failed reports whether the attempt has failed so far.
+func (t *T) Failed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failed
+}
+
+// Error marks the attempt as failed, for that reason.
+func (t *T) Error(args ...any) { t.report(fmt.Sprint(args...)) }
+
+// Errorf marks the attempt as failed, for that reason.
+func (t *T) Errorf(format string, args ...any) { t.report(fmt.Sprintf(format, args...)) }
+
+// Fatal is Error, and ends the attempt or its part.
+func (t *T) Fatal(args ...any) {
+	t.Error(args...)
+	runtime.Goexit()
+}
+
+// Fatalf is Errorf, and ends the attempt or its part.
+func (t *T) Fatalf(format string, args ...any) {
+	t.Errorf(format, args...)
+	runtime.Goexit()
+}

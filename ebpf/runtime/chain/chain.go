@@ -1,0 +1,239 @@
+// Package chain walks the frames that an interpreter keeps of a thread, as bpf/chain.h does in
+// the kernel, and puts them among the native frames.
+package chain
+
+import (
+	"encoding/binary"
+
+	"github.com/headwater/headwater/ebpf/runtime"
+)
+
+// MaxFrames is the most frames of a chain.
+const MaxFrames = 1024
+
+// maxNodes bounds the search in a list of threads.
+const maxNodes = 1024
+
+// Memory is the memory of a process.
+type Memory interface {
+	// Read fills b from an address on, or returns false.
+	Read(addr uint64, b []byte) bool
+}
+
+// Thread is what the kernel knows of the thread.
+type Thread struct {
+	Pointer uint64
+	ID      uint32
+	Bias    uint64 // of the interpreter's file
+}
+
+// Walk hands the words of each frame of a thread's chain and its cookie to use, leaf first; all
+// of them are valid until use returns. It says how the chain ends.
+func Walk(c *runtime.Chain, t Thread, m Memory, use func(words []uint64, cookie uint64)) runtime.ChainEnd {
+	w := walker{chain: c, thread: t, memory: m}
+	if end := w.begin(); end != runtime.ChainNone {
+		return end
+	}
+	for range MaxFrames {
+		words, end := w.frame()
+		if end != runtime.ChainNone {
+			return end
+		}
+		use(words, w.blocks.cookie(&c.Frame))
+		if end := w.next(words); end != runtime.ChainNone {
+			return end
+		}
+	}
+	return runtime.ChainTooLong
+}
+
+// walker is the state of a walk, as struct chain of bpf/chain.h.
+type walker struct {
+	chain  *runtime.Chain
+	thread Thread
+	memory Memory
+	at     uint64
+	blocks blocks
+	words  [runtime.MaxWords]uint64
+}
+
+func (w *walker) u64(addr uint64) (v uint64, ok bool) {
+	var b [8]byte
+	ok = w.memory.Read(addr, b[:])
+	return binary.LittleEndian.Uint64(b[:]), ok
+}
+
+func (w *walker) u32(addr uint64) (v uint32, ok bool) {
+	var b [4]byte
+	ok = w.memory.Read(addr, b[:])
+	return binary.LittleEndian.Uint32(b[:]), ok
+}
+
+// begin goes to the first frame.
+func (w *walker) begin() runtime.ChainEnd {
+	if end := w.path(w.chain.Start); end != runtime.ChainNone {
+		return end
+	}
+	if w.chain.Find != nil {
+		if end := w.find(w.chain.Find); end != runtime.ChainNone {
+			return end
+		}
+	}
+	return w.path(w.chain.Then)
+}
+
+func (w *walker) path(steps []runtime.Step) runtime.ChainEnd {
+	for i := range steps {
+		if end := w.step(&steps[i]); end != runtime.ChainNone {
+			return end
+		}
+	}
+	return runtime.ChainNone
+}
+
+func (w *walker) step(s *runtime.Step) runtime.ChainEnd {
+	off := uint64(s.Offset)
+	switch s.Op {
+	case runtime.Global:
+		w.at = w.thread.Bias + off
+	case runtime.ThreadPointer:
+		w.at = w.thread.Pointer + off
+	case runtime.Absolute:
+		w.at = off
+	case runtime.Add:
+		w.at += off
+	case runtime.Index:
+		i, ok := w.u32(w.thread.Bias + off)
+		if !ok || i >= s.Limit {
+			return runtime.ChainNoStart
+		}
+		w.at += uint64(i) * uint64(s.Scale)
+	case runtime.Load:
+		at, ok := w.u64(w.at + off)
+		switch {
+		case !ok:
+			return runtime.ChainNoStart
+		case at == 0:
+			return runtime.ChainNoThread
+		}
+		w.at = at
+	default:
+		return runtime.ChainNoStart
+	}
+	return runtime.ChainNone
+}
+
+func (w *walker) find(f *runtime.Find) runtime.ChainEnd {
+	for range maxNodes {
+		var owned, ok bool
+		if f.To == runtime.ByTID {
+			var id uint32
+			id, ok = w.u32(w.at + uint64(f.Word))
+			owned = id == w.thread.ID
+		} else {
+			var pointer uint64
+			pointer, ok = w.u64(w.at + uint64(f.Word))
+			owned = pointer == w.thread.Pointer+uint64(f.Add)
+		}
+		if !ok {
+			return runtime.ChainNoStart
+		}
+		if owned {
+			return runtime.ChainNone
+		}
+		next, ok := w.u64(w.at + uint64(f.Next))
+		switch {
+		case !ok:
+			return runtime.ChainNoStart
+		case next == 0:
+			return runtime.ChainThreadNotFound
+		}
+		w.at = next
+	}
+	return runtime.ChainThreadNotFound
+}
+
+// frame reads the frame at w.at.
+func (w *walker) frame() ([]uint64, runtime.ChainEnd) {
+	l := &w.chain.Frame
+	w.blocks.readAll(l, w.at, w.memory)
+	if !w.blocks.isRead(0) {
+		return nil, runtime.ChainUnreadable
+	}
+	words := w.words[:len(l.Words)]
+	for i, word := range l.Words {
+		words[i] = w.blocks.word(word)
+	}
+	if stop := w.chain.Stop; stop != nil && words[stop.Word]&stop.Mask == stop.Value {
+		return nil, runtime.ChainWhole
+	}
+	return words, runtime.ChainNone
+}
+
+// next goes to the caller of the frame that has these words.
+func (w *walker) next(words []uint64) runtime.ChainEnd {
+	next := w.chain.Next
+	if next.Word < 0 {
+		w.at += uint64(next.Offset)
+		return runtime.ChainNone
+	}
+	at := words[next.Word] & allIfZero(next.Mask)
+	if at == 0 {
+		return runtime.ChainWhole
+	}
+	w.at = at + uint64(next.Offset)
+	return runtime.ChainNone
+}
+
+// blocks are the blocks of a frame, as struct blocks of bpf/layout.h.
+type blocks struct {
+	read  uint8
+	bytes [runtime.MaxBlocks][runtime.MaxBlockBytes]byte
+}
+
+func (b *blocks) isRead(i int) bool { return b.read>>i&1 != 0 }
+
+// readAll reads the blocks that are not carried.
+func (b *blocks) readAll(l *runtime.Layout, frame uint64, m Memory) {
+	b.read = 0
+	for i := range l.Blocks {
+		block := &l.Blocks[i]
+		if block.Carried {
+			continue
+		}
+		at := frame
+		if i > 0 {
+			at = b.word(block.At)
+		}
+		if at != 0 && m.Read(at+uint64(block.Offset), b.bytes[i][:block.Bytes]) {
+			b.read |= 1 << i
+		}
+	}
+}
+
+// word returns a word, 0 if its block could not be read.
+func (b *blocks) word(w runtime.Word) uint64 {
+	if !b.isRead(w.Block) {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b.bytes[w.Block][w.Offset:]) & allIfZero(w.Mask)
+}
+
+// cookie folds the words of the cookie, 0 if one could not be read.
+func (b *blocks) cookie(l *runtime.Layout) uint64 {
+	var words [runtime.MaxCookieWords]uint64
+	for i, w := range l.Cookie {
+		if !b.isRead(w.Block) {
+			return 0
+		}
+		words[i] = b.word(w)
+	}
+	return runtime.Fold(words[:len(l.Cookie)])
+}
+
+func allIfZero(mask uint64) uint64 {
+	if mask == 0 {
+		return ^uint64(0)
+	}
+	return mask
+}

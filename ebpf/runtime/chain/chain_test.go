@@ -1,0 +1,116 @@
+package chain
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/headwater/headwater/ebpf/runtime"
+)
+
+// foreign is memory that says what others like, everywhere.
+type foreign struct {
+	bytes []byte
+	reads int
+}
+
+func (m *foreign) Read(addr uint64, b []byte) bool {
+	m.reads++
+	if len(m.bytes) == 0 || addr%64 == 63 {
+		return false
+	}
+	for i := range b {
+		b[i] = m.bytes[(addr+uint64(i))%uint64(len(m.bytes))]
+	}
+	return true
+}
+
+// FuzzWalk: whatever the memory says, the work is bounded.
+func FuzzWalk(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8}, uint64(0x1000), true)
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 1}, uint64(8), false)
+	f.Fuzz(func(t *testing.T, memory []byte, bias uint64, find bool) {
+		c := &runtime.Chain{
+			Start: []runtime.Step{{Op: runtime.Global, Offset: 8}, {Op: runtime.Load}},
+			Frame: runtime.Layout{
+				Blocks: []runtime.Block{{Bytes: 128}, {At: runtime.Word{Offset: 8}, Bytes: 128}},
+				Words:  []runtime.Word{{}, {Offset: 8}, {Block: 1, Offset: 120}},
+				Cookie: []runtime.Word{{Block: 1}},
+				Code:   1,
+			},
+			Next: runtime.Next{Mask: ^uint64(1)},
+			Stop: &runtime.Test{Word: 2, Mask: 0xff, Value: 1},
+		}
+		if find {
+			c.Find = &runtime.Find{To: runtime.ByTID, Next: 8}
+		}
+		if err := (&runtime.Spec{Chain: c}).Check(); err != nil {
+			t.Fatal(err)
+		}
+		m, frames := &foreign{bytes: memory}, 0
+		Walk(c, Thread{Pointer: bias, ID: 7, Bias: bias}, m, func(words []uint64, _ uint64) {
+			frames++
+			if len(words) != len(c.Frame.Words) {
+				t.Fatalf("%d words", len(words))
+			}
+		})
+		if frames > MaxFrames || m.reads > runtime.MaxSteps+2*maxNodes+runtime.MaxBlocks*(MaxFrames+1) {
+			t.Errorf("%d frames, %d reads", frames, m.reads)
+		}
+	})
+}
+
+// flat is memory from 0 on.
+type flat []byte
+
+func (m flat) Read(addr uint64, b []byte) bool {
+	if addr > uint64(len(m)) || uint64(len(b)) > uint64(len(m))-addr {
+		return false
+	}
+	copy(b, m[addr:])
+	return true
+}
+
+// TestWalkEnds: each way in which a chain can end has its name.
+func TestWalkEnds(t *testing.T) {
+	frame := runtime.Layout{Blocks: []runtime.Block{{Bytes: 16}}, Words: []runtime.Word{{}, {Offset: 8}}, Code: -1}
+	load := []runtime.Step{{Op: runtime.Absolute}, {Op: runtime.Load, Offset: 8}}
+	for _, c := range []struct {
+		about  string
+		words  []uint64
+		chain  runtime.Chain
+		end    runtime.ChainEnd
+		frames int
+	}{
+		{"whole", []uint64{0, 16, 32, 1, 0, 2}, runtime.Chain{}, runtime.ChainWhole, 2},
+		{"the thread runs nothing", []uint64{0, 0}, runtime.Chain{}, runtime.ChainNoThread, 0},
+		{"no way", []uint64{}, runtime.Chain{}, runtime.ChainNoStart, 0},
+		{"a frame is nowhere", []uint64{0, 16, 1 << 20, 1}, runtime.Chain{}, runtime.ChainUnreadable, 1},
+		{"a circle", []uint64{0, 16, 16, 1}, runtime.Chain{}, runtime.ChainTooLong, MaxFrames},
+		{"an array", []uint64{0, 16, 7, 1, 7, 1, 9, 1}, runtime.Chain{
+			Next: runtime.Next{Word: -1, Offset: 16}, Stop: &runtime.Test{Mask: 0xf, Value: 9},
+		}, runtime.ChainWhole, 2},
+		{"no thread in the list", []uint64{0, 16, 0, 5}, runtime.Chain{
+			Find: &runtime.Find{Word: 8, To: runtime.ByTID},
+		}, runtime.ChainThreadNotFound, 0},
+		{"an index beyond its limit", []uint64{3, 16, 0, 5}, runtime.Chain{
+			Then: []runtime.Step{{Op: runtime.Index, Scale: 8, Limit: 3}},
+		}, runtime.ChainNoStart, 0},
+		{"an index", []uint64{2, 16, 1, 1, 0, 5}, runtime.Chain{
+			Then: []runtime.Step{{Op: runtime.Index, Scale: 8, Limit: 3}},
+		}, runtime.ChainWhole, 1},
+	} {
+		var memory flat
+		for _, w := range c.words {
+			memory = binary.LittleEndian.AppendUint64(memory, w)
+		}
+		c.chain.Start, c.chain.Frame = load, frame
+		if err := (&runtime.Spec{Chain: &c.chain}).Check(); err != nil {
+			t.Fatal(err)
+		}
+		frames := 0
+		end := Walk(&c.chain, Thread{ID: 7}, memory, func([]uint64, uint64) { frames++ })
+		if end != c.end || frames != c.frames {
+			t.Errorf("%s: %d frames, %s, want %d, %s", c.about, frames, end, c.frames, c.end)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package cpython
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/runtime"
+)
+
+// Language detects CPython. It implements runtime.Language.
+type Language struct{}
+
+// Symbols by which CPython is known: programs and libraries that are one export them, also
+// when they are stripped.
+const (
+	symbolRuntime    = "_PyRuntime"
+	symbolEvaluation = "_PyEval_EvalFrameDefault"
+	symbolVersion    = "Py_Version" // PY_VERSION_HEX, 3.11 and later
+)
+
+// Detect implements runtime.Language. It goes by what the file exports.
+func (Language) Detect(_ string, file *elffile.File) runtime.Library {
+	if file.Class() != elf.ELFCLASS64 || file.ByteOrder() != binary.LittleEndian {
+		return nil
+	}
+	state, ok, err := file.DynamicSymbol(symbolRuntime)
+	if err != nil || !ok {
+		return nil
+	}
+	loop, ok, err := file.DynamicSymbol(symbolEvaluation)
+	if err != nil || !ok || loop.Type != elf.STT_FUNC {
+		return nil
+	}
+	l := &library{machine: file.Machine(), musl: file.IsMusl(), state: state.Value}
+	l.evaluation = loopRanges(file, loop)
+	l.minor, l.patch = versionOf(file)
+	l.layout, l.err = layoutOf(l.minor, func(n uint64) (uint64, error) {
+		var b [8]byte
+		err := file.ReadVaddr(b[:], state.Value+8*n)
+		return binary.LittleEndian.Uint64(b[:]), err
+	})
+	if l.err != nil {
+		return l
+	}
+	if l.err = l.findState(file); l.layout.minor >= 11 {
+		l.entering = enteringRanges(file, loop, l.layout.at(l.layout.list()[0]))
+	}
+	return l
+}
+
+// since has functions that were new in a version, for those before Py_Version.
+var since = [...]struct {
+	symbol string
+	minor  int
+}{
+	{"PyIter_Send", 10},
+	{"PyFrame_GetCode", 9},
+	{"PyVectorcall_Call", 8},
+}
+
+// versionOf returns the version 3.minor.patch of the CPython in a file. patch is -1 where
+// the file does not say it.
+func versionOf(file *elffile.File) (minor, patch int) {
+	if s, ok, err := file.DynamicSymbol(symbolVersion); err == nil && ok {
+		var b [8]byte
+		if err := file.ReadVaddr(b[:], s.Value); err == nil {
+			return int(b[2]), int(b[1]) // PY_VERSION_HEX: major, minor, patch, release level
+		}
+	}
+	for _, s := range since {
+		if _, ok, err := file.DynamicSymbol(s.symbol); err == nil && ok {
+			return s.minor, -1
+		}
+	}
+	return 7, -1 // the first that has _PyRuntime
+}
+
+// library is a file that is a CPython: a program, or libpython. It implements
+// runtime.Interpreted.
+type library struct {
+	machine      elf.Machine
+	musl         bool
+	minor, patch int
+	state        uint64 // vaddr of _PyRuntime
+	layout       *layout
+	err          error // why the functions cannot be named
+	evaluation   []runtime.Range
+	entering     []runtime.Range
+	thread       []runtime.Step // to the thread state
+	slot         threadLocal    // where it is found instead, if thread is nil
+}
+
+// Attach implements runtime.Library: CPython makes no code with rows.
+func (l *library) Attach(runtime.Process) (runtime.Code, error) { return nil, runtime.ErrUnknown }
+
+// Evaluation implements runtime.Interpreted.
+func (l *library) Evaluation() []runtime.Range { return l.evaluation }
+
+// Entering implements runtime.Interpreted.
+func (l *library) Entering() []runtime.Range { return l.entering }
+
+// version returns "3.11.2", or "3.9" where the file does not say more.
+func (l *library) version() string {
+	if l.patch < 0 {
+		return fmt.Sprintf("3.%d", l.minor)
+	}
+	return fmt.Sprintf("3.%d.%d", l.minor, l.patch)
+}
+
+// findState finds how to get to a thread's state.
+func (l *library) findState(file *elffile.File) (err error) {
+	if !l.layout.has("runtime.key") {
+		l.slot, err = findThreadLocal(file)
+		return err
+	}
+	steps := runtime.GlibcKey
+	if l.musl {
+		steps = runtime.MuslKey
+	}
+	if l.thread = steps(l.machine, l.state+uint64(l.layout.at("runtime.key"))); l.thread == nil {
+		return fmt.Errorf("the thread state cannot be found on %v yet", l.machine)
+	}
+	return nil
+}

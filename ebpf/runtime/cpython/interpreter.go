@@ -1,0 +1,147 @@
+package cpython
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/headwater/headwater/ebpf/runtime"
+)
+
+// interpreter implements runtime.Interpreter for one version of CPython.
+type interpreter struct {
+	name   string
+	layout *layout
+	spec   runtime.Spec
+}
+
+// The words of a frame, see Spec.
+const (
+	wordCode = iota
+	wordInstruction
+	wordPrevious
+	wordMark // 3.11 and later
+)
+
+// stackOwned is the first of the values of owner whose frames are no function's, but the
+// evaluation loop's own (FRAME_OWNED_BY_CSTACK, from 3.14 on FRAME_OWNED_BY_INTERPRETER).
+const stackOwned = 3
+
+// tags are the bits of a pointer to an object that are none of it (_PyStackRef, 3.14 and later).
+const tags = 7
+
+func newInterpreter(l *library, thread []runtime.Step) *interpreter {
+	x := &interpreter{name: fmt.Sprintf("[python 3.%d]", l.minor), layout: l.layout}
+	start := slices.Clone(thread)
+	for _, field := range l.layout.list() {
+		start = append(start, runtime.Step{Op: runtime.Load, Offset: l.layout.at(field)})
+	}
+	x.spec = runtime.Spec{
+		Chain: &runtime.Chain{
+			Start: start,
+			Frame: x.frameLayout(),
+			Next:  runtime.Next{Word: wordPrevious},
+		},
+		Everywhere: !l.slot.inProcess(),
+	}
+	return x
+}
+
+// frameLayout returns what is read of a frame: one block of the frame, one of its code
+// object, and of a code object that is not known the heads of its name and its file's.
+func (x *interpreter) frameLayout() runtime.Layout {
+	fields := []string{"frame.code", "frame.instruction", "frame.previous"}
+	if x.layout.has("frame.mark") {
+		fields = append(fields, "frame.mark")
+	}
+	frame, words := x.block(fields)
+	code, cookie := x.block(codeFields())
+	code.At = runtime.Word{Block: 0, Offset: words[wordCode].Offset, Mask: ^uint64(tags)}
+	for i := range cookie {
+		cookie[i].Block = 1
+	}
+	return runtime.Layout{
+		Blocks:   []runtime.Block{frame, code},
+		Words:    words,
+		Code:     wordCode,
+		CodeMask: ^uint64(tags),
+		Cookie:   cookie,
+		Texts: []runtime.Text{
+			{At: cookie[cookieName], Bytes: int(x.layout.at("text.ascii")) + carriedText},
+			{At: cookie[cookieFile], Bytes: int(x.layout.at("text.ascii")) + carriedText},
+		},
+	}
+}
+
+// carriedText is how many bytes of a name a sample carries.
+const carriedText = 136
+
+// The words of the cookie.
+const (
+	cookieFirstLine = iota
+	cookieFile
+	cookieName
+	cookieLines
+)
+
+// codeFields returns the fields of a code object by which it is known again: another one at
+// the same address has another name, file, first line or line table.
+func codeFields() []string {
+	return []string{"code.firstline", "code.filename", "code.name", "code.lines"}
+}
+
+// block returns the smallest block that has all of the fields, and a word for each.
+func (x *interpreter) block(fields []string) (b runtime.Block, words []runtime.Word) {
+	const word = 8
+	low, high := int64(maxOffset), int64(0)
+	for _, field := range fields {
+		at := x.layout.at(field) &^ (word - 1)
+		low, high = min(low, at), max(high, at+word)
+	}
+	for _, field := range fields {
+		words = append(words, runtime.Word{Offset: int(x.layout.at(field)&^(word-1) - low)})
+	}
+	return runtime.Block{Offset: low, Bytes: int(high - low)}, words
+}
+
+// Name implements runtime.Interpreter.
+func (x *interpreter) Name() string { return x.name }
+
+// Spec implements runtime.Interpreter.
+func (x *interpreter) Spec() *runtime.Spec { return &x.spec }
+
+// Frame implements runtime.Interpreter.
+func (x *interpreter) Frame(words []uint64) runtime.Frame {
+	f := runtime.Frame{Code: words[wordCode] &^ tags}
+	if x.layout.minor <= 10 {
+		f.Last = true
+		f.IP = x.lastInstruction(int32(words[wordInstruction] >> x.shift("frame.instruction")))
+		return f
+	}
+	mark := byte(words[wordMark] >> x.shift("frame.mark"))
+	switch {
+	case x.layout.minor == 11:
+		f.Last = mark != 0
+	case mark >= stackOwned:
+		return runtime.Frame{Last: true, Hidden: true}
+	}
+	f.IP = notStarted
+	if first := f.Code + uint64(x.layout.at("code.instructions")); words[wordInstruction] >= first {
+		f.IP = words[wordInstruction] - first
+	}
+	return f
+}
+
+// lastInstruction returns the offset of instruction f_lasti, which is -1 before the first
+// one. 3.10 counts instructions, not bytes.
+func (x *interpreter) lastInstruction(lasti int32) uint64 {
+	switch {
+	case lasti < 0:
+		return notStarted
+	case x.layout.minor == 10:
+		return 2 * uint64(lasti)
+	}
+	return uint64(lasti)
+}
+
+// shift returns where in its word of 64 bits a field begins.
+func (x *interpreter) shift(field string) int { return 8 * int(x.layout.at(field)&7) }

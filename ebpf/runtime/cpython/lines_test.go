@@ -1,0 +1,84 @@
+package cpython
+
+import (
+	"encoding/hex"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestLines compares the line of each instruction of some modules with what Python says about
+// it: code.co_lines, or dis.findlinestarts before 3.10.
+func TestLines(t *testing.T) {
+	program, err := filepath.Abs("testdata/lines.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, python := range pythons(t) {
+		t.Run(python, func(t *testing.T) {
+			minor, err := strconv.Atoi(ask(t, python, "import sys; print(sys.version_info[1])"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.Command(python, program).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			instructions, wrong := 0, 0
+			for line := range strings.Lines(string(out)) {
+				first, table, want := function(t, line)
+				for i, want := range want {
+					instructions++
+					if got := lineOf(minor, table, first, 2*uint64(i)); got != want {
+						if wrong++; wrong < 10 {
+							t.Errorf("first line %d, offset %d: line %d, want %d", first, 2*i, got, want)
+						}
+					}
+				}
+			}
+			if instructions < 50000 || wrong > 0 {
+				t.Errorf("%d of %d instructions have a wrong line", wrong, instructions)
+			}
+		})
+	}
+}
+
+// function reads a line of what testdata/lines.py prints.
+func function(t *testing.T, line string) (first int, table []byte, lines []int) {
+	t.Helper()
+	fields := strings.Fields(line)
+	if len(fields) != 3 {
+		t.Fatalf("line %q", line)
+	}
+	number := func(s string) int {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if fields[1] != "-" {
+		var err error
+		if table, err = hex.DecodeString(fields[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range strings.SplitSeq(fields[2], ",") {
+		lines = append(lines, number(n))
+	}
+	return number(fields[0]), table, lines
+}
+
+// FuzzLine: no table makes it panic or read on for ever, and no line is negative.
+func FuzzLine(f *testing.F) {
+	f.Add(uint8(9), []byte{6, 1, 8, 0xff}, 10, uint64(8))
+	f.Add(uint8(10), []byte{6, 1, 8, 0x80}, 10, uint64(8))
+	f.Add(uint8(11), []byte{0xf8, 0xeb, 0x80, 0xff, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f}, 10, uint64(8))
+	f.Fuzz(func(t *testing.T, minor uint8, table []byte, first int, ip uint64) {
+		if got := lineOf(int(minor), table, first&0x7fffffff, ip); got < 0 {
+			t.Errorf("line %d", got)
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package cpython
+
+import (
+	"debug/elf"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// TestColdPart: the evaluation loop of a stripped library has the parts that nm names before it
+// is stripped, and no other code.
+func TestColdPart(t *testing.T) {
+	need.Tools(t, "gcc", "nm", "strip", "objdump")
+	path := filepath.Join(t.TempDir(), "lib.so")
+	compile := exec.Command("gcc", "-O2", "-shared", "-fPIC", "-o", path, "testdata/loop.c")
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	out, err := exec.Command("nm", "-S", path).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []runtime.Range
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		if len(fields) != 4 || !strings.HasPrefix(fields[3], symbolEvaluation) {
+			continue
+		}
+		start, err := strconv.ParseUint(fields[0], 16, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size, err := strconv.ParseUint(fields[1], 16, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := runtime.Range{Low: start, High: start + size}
+		if fields[3] == symbolEvaluation {
+			want = append([]runtime.Range{r}, want...)
+		} else {
+			want = append(want, r)
+		}
+	}
+	if len(want) != 2 {
+		t.Fatalf("the compiler made %d parts:\n%s", len(want), out)
+	}
+	if out, err := exec.Command("strip", path).CombinedOutput(); err != nil {
+		t.Fatalf("strip: %v\n%s", err, out)
+	}
+	f, err := elffile.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	l, ok := (Language{}).Detect("", f).(*library)
+	if !ok {
+		t.Fatal("not detected")
+	}
+	if diff := cmp.Diff(want, l.Evaluation()); diff != "" {
+		t.Error(diff)
+	}
+	if l.version() != "3.11.2" {
+		t.Errorf("version %s", l.version())
+	}
+	checkEntering(t, path, l)
+}
+
+// checkEntering: the loop is being entered until it has stored the thread's list, which is at
+// offset 0x38, and shortly after that.
+func checkEntering(t *testing.T, path string, l *library) {
+	t.Helper()
+	if l.machine != elf.EM_X86_64 {
+		return
+	}
+	loop := l.evaluation[0]
+	out, err := exec.Command("objdump", "-d", "--no-show-raw-insn", path,
+		fmt.Sprintf("--start-address=%#x", loop.Low), fmt.Sprintf("--stop-address=%#x", loop.High)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := regexp.MustCompile(`(?m)^ *([0-9a-f]+):\s+mov +%[a-z0-9]+,0x38\(%r`).FindSubmatch(out)
+	if store == nil {
+		t.Fatalf("no store in\n%s", out)
+	}
+	at, err := strconv.ParseUint(string(store[1]), 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := l.Entering()
+	if len(e) != 1 || e[0].Low != loop.Low || e[0].High <= at || e[0].High > at+64 {
+		t.Errorf("%#x, the store is at %#x of %#x", e, at, loop)
+	}
+}

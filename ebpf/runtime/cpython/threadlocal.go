@@ -1,0 +1,107 @@
+package cpython
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/runtime"
+)
+
+// threadLocal says where a thread-local variable is (ELF Handling For Thread-Local Storage).
+type threadLocal struct {
+	offset int64
+	// word is, in a library, the vaddr of the words of the global offset table that belong to
+	// the variable: its offset from the thread pointer; or with dynamic, the number of the
+	// module and the offset in the module's block, to which offset is added. 0: a program's
+	// variable, at offset from the thread pointer.
+	word    uint64
+	dynamic bool
+}
+
+// symbolState is a function that returns the thread state of the calling thread, also
+// without the GIL.
+const symbolState = "PyGILState_GetThisThreadState"
+
+// Code of symbolState where the variable is thread-local, on x86-64.
+var (
+	codeProgram = []byte{0x64, 0x48, 0x8b, 0x04, 0x25} // mov %fs:imm32, %rax
+	codeLibrary = []byte{0x48, 0x8b, 0x05}             // mov disp32(%rip), %rax
+	codeLoad    = []byte{0x64, 0x48, 0x8b, 0x00}       // mov %fs:(%rax), %rax
+	codeDynamic = []byte{0x48, 0x8d, 0x3d}             // lea disp32(%rip), %rdi, before call __tls_get_addr
+	codeResult  = []byte{0x48, 0x8b, 0x80}             // mov disp32(%rax), %rax
+)
+
+// findThreadLocal finds the variable that symbolState returns by that function's code.
+func findThreadLocal(file *elffile.File) (threadLocal, error) {
+	unknown := fmt.Errorf("the code of %s is not known", symbolState)
+	s, ok, err := file.DynamicSymbol(symbolState)
+	if err != nil || !ok || file.Machine() != elf.EM_X86_64 {
+		return threadLocal{}, unknown
+	}
+	code := make([]byte, min(s.Size, 64))
+	if err := file.ReadVaddr(code, s.Value); err != nil {
+		return threadLocal{}, fmt.Errorf("read %s: %w", symbolState, err)
+	}
+	if n, _, ok := operand(code, codeProgram); ok {
+		return threadLocal{offset: n}, nil
+	}
+	if n, end, ok := operand(code, codeLibrary); ok && bytes.HasPrefix(code[end:], codeLoad) {
+		return threadLocal{word: s.Value + uint64(end) + uint64(n)}, nil
+	}
+	n, end, ok := operand(code, codeDynamic)
+	if !ok {
+		return threadLocal{}, unknown
+	}
+	offset, _, ok := operand(code[end:], codeResult)
+	if !ok {
+		return threadLocal{}, unknown
+	}
+	return threadLocal{word: s.Value + uint64(end) + uint64(n), dynamic: true, offset: offset}, nil
+}
+
+// operand returns the number of 32 bits that follows an opcode in code, and where it ends.
+func operand(code, opcode []byte) (n int64, end int, ok bool) {
+	at := bytes.Index(code, opcode)
+	if end = at + len(opcode) + 4; at < 0 || end > len(code) {
+		return 0, 0, false
+	}
+	return int64(int32(binary.LittleEndian.Uint32(code[end-4:]))), end, true
+}
+
+// inProcess reports whether only a process knows where its variables are.
+func (t threadLocal) inProcess() bool { return t.word != 0 }
+
+// steps returns how to get to the value of the variable in a process.
+func (t threadLocal) steps(p runtime.Process) ([]runtime.Step, error) {
+	const tableOfModules, moduleSize, maxModules = 8, 16, 1 << 12 // of glibc's tcbhead_t.dtv
+	if !t.inProcess() {
+		return []runtime.Step{{Op: runtime.ThreadPointer, Offset: t.offset}, {Op: runtime.Load}}, nil
+	}
+	m := memory{p.Memory}
+	first, err := m.u64(p.Bias + t.word)
+	if err != nil {
+		return nil, err
+	}
+	if !t.dynamic {
+		if offset := int64(first); offset < 0 && offset > -maxOffset {
+			return []runtime.Step{{Op: runtime.ThreadPointer, Offset: offset}, {Op: runtime.Load}}, nil
+		}
+		return nil, runtime.ErrNotReady // not relocated yet
+	}
+	second, err := m.u64(p.Bias + t.word + 8)
+	if err != nil {
+		return nil, err
+	}
+	if first == 0 || first > maxModules || second > maxOffset {
+		return nil, runtime.ErrNotReady
+	}
+	return []runtime.Step{
+		{Op: runtime.ThreadPointer, Offset: tableOfModules},
+		{Op: runtime.Load},
+		{Op: runtime.Load, Offset: moduleSize * int64(first)},
+		{Op: runtime.Load, Offset: int64(second) + t.offset},
+	}, nil
+}

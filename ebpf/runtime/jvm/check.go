@@ -1,0 +1,47 @@
+package jvm
+
+import "slices"
+
+// Find returns the code at an address, nil if there was none when the page was made.
+func (p *Page) Find(addr uint64) *Code {
+	lo, hi := 0, len(p.Code)
+	for lo < hi {
+		if mid := (lo + hi) / 2; p.Code[mid].End <= addr {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo < len(p.Code) && p.Code[lo].Start <= addr {
+		return p.Code[lo]
+	}
+	return nil
+}
+
+// Changed returns which of the pages are about code that is no longer there, or no
+// longer as it was: its memory may be used again.
+func (vm *VM) Changed(pages map[uint64]*Page) (changed []uint64) {
+	var code []*Code
+	for _, p := range pages {
+		code = append(code, p.Code...)
+	}
+	addrs := make([]uint64, len(code))
+	for i, c := range code {
+		addrs[i] = c.block.start
+	}
+	l := &vm.layout.blobs
+	size := int(l.bytes)
+	b := make([]byte, len(addrs)*size)
+	done := vm.memory.ReadEach(addrs, size, b)
+	same := make(map[uint64]bool, done)
+	for i, c := range code[:done] {
+		header := b[i*size:][:size]
+		same[c.block.start] = l.blockUsed.of(header) != 0 && vm.parse(header, c.block.start, c.block.shift) == c.block
+	}
+	for n, p := range pages {
+		if slices.ContainsFunc(p.Code, func(c *Code) bool { return !same[c.block.start] }) {
+			changed = append(changed, n)
+		}
+	}
+	return changed
+}

@@ -1,0 +1,222 @@
+package jvm
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// CodePath is the path of the executables that stand for what VMs have in their code caches.
+const CodePath = "[hotspot]"
+
+// codeCache is what was asked for of the code that a VM makes. It implements
+// runtime.Code.
+type codeCache struct {
+	vm    *VM
+	base  uint64           // of ELF virtual address 0
+	shift uint8            // of pages
+	pages map[uint64]*Page // those that were built, by number
+
+	last  unwind.CodeID                       // the number given last
+	known [2]map[*Code]*places                // of pieces that had samples since the last Trim, and before that
+	lines [2]map[unwind.CodeID][]runtime.Line // likewise
+	left  int                                 // of maxRead
+	room  int                                 // of maxRemembered
+}
+
+// places is what was found out of the places in a piece of code.
+type places struct {
+	numbers map[uint64]unwind.CodeID // by address
+	scopes  map[int64]unwind.CodeID
+	names   map[uint64]methodName // by Method
+	debug   *debugInfo
+}
+
+// Bounds on the bytes that are read of a process, and on those that are remembered, between two calls of Trim.
+// Places that come then have the name of their piece of code alone.
+const (
+	maxRead       = 1 << 30
+	maxRemembered = 16 << 20
+)
+
+func newCodeCache(vm *VM) *codeCache {
+	c := &codeCache{vm: vm, base: runtime.Base(vm.low), pages: map[uint64]*Page{}, last: unwind.UnknownCode}
+	c.Trim(time.Time{})
+	return c
+}
+
+// Path implements runtime.Code.
+func (c *codeCache) Path() string { return CodePath }
+
+// Bounds implements runtime.Code.
+func (c *codeCache) Bounds() (low, high uint64) { return c.vm.Bounds() }
+
+// Page implements runtime.RowSource.
+func (c *codeCache) Page(n uint64, shift uint8) (*unwind.Page, error) {
+	built, err := c.vm.Page(n, shift, c.base, c.pages[n])
+	if err != nil {
+		return nil, err
+	}
+	c.pages[n], c.shift = built, shift
+	return built.Rows, nil
+}
+
+// CallFrame implements runtime.RowSource: the VM has no call frame information.
+func (c *codeCache) CallFrame(uint64) (unwind.CallFrame, bool, error) {
+	return unwind.CallFrame{}, false, nil
+}
+
+// Changed implements runtime.RowSource.
+func (c *codeCache) Changed(pages []uint64) []uint64 {
+	among := map[uint64]*Page{}
+	for _, n := range pages {
+		if p := c.pages[n]; p != nil {
+			among[n] = p
+		}
+	}
+	changed := c.vm.Changed(among)
+	c.Forget(changed)
+	return changed
+}
+
+// Trim implements runtime.RowSource. It forgets what nobody has asked for since it was
+// called before.
+func (c *codeCache) Trim(time.Time) {
+	c.known[1], c.lines[1] = c.known[0], c.lines[0]
+	c.known[0], c.lines[0] = map[*Code]*places{}, map[unwind.CodeID][]runtime.Line{}
+	c.left, c.room = maxRead, maxRemembered
+}
+
+// Built implements runtime.Code.
+func (c *codeCache) Built() []uint64 { return slices.Collect(maps.Keys(c.pages)) }
+
+// Forget implements runtime.Code.
+func (c *codeCache) Forget(pages []uint64) {
+	for _, n := range pages {
+		delete(c.pages, n)
+	}
+}
+
+// Identify implements runtime.Code.
+func (c *codeCache) Identify(vaddr uint64) unwind.CodeID {
+	page := c.pages[vaddr>>c.shift]
+	if page == nil {
+		return unwind.UnknownCode
+	}
+	addr := vaddr + c.base
+	piece := page.Find(addr)
+	if piece == nil {
+		return unwind.UnknownCode
+	}
+	p := c.places(piece)
+	if id, ok := p.numbers[addr]; ok && c.keep(id) {
+		return id
+	}
+	if len(p.numbers) >= maxPlaces {
+		p.numbers, p.scopes = map[uint64]unwind.CodeID{}, map[int64]unwind.CodeID{}
+	}
+	id := c.number(p, piece, addr)
+	if c.room > 0 {
+		p.numbers[addr] = id
+		c.room -= placeBytes
+	}
+	return id
+}
+
+const (
+	maxPlaces  = 512 // in a piece of code that are remembered: more have no samples in a while
+	placeBytes = 128 // about the memory that one takes
+	lineBytes  = 64  // about that of a runtime.Line
+)
+
+// places returns what is known of the places in a piece of code.
+func (c *codeCache) places(piece *Code) *places {
+	p := c.known[0][piece]
+	if p == nil {
+		if p = c.known[1][piece]; p == nil {
+			p = &places{
+				numbers: map[uint64]unwind.CodeID{}, scopes: map[int64]unwind.CodeID{}, names: map[uint64]methodName{},
+			}
+		}
+		c.known[0][piece] = p
+	}
+	return p
+}
+
+// keep has the lines with a number kept until Trim was called twice. It reports false if they were forgotten.
+func (c *codeCache) keep(id unwind.CodeID) bool {
+	if _, ok := c.lines[0][id]; ok {
+		return true
+	}
+	lines, ok := c.lines[1][id]
+	if ok {
+		c.lines[0][id] = lines
+	}
+	return ok
+}
+
+// number returns the number of a place that has none yet.
+func (c *codeCache) number(p *places, piece *Code, addr uint64) unwind.CodeID {
+	scope, lines := c.read(p, piece, addr)
+	if id, ok := p.scopes[scope]; ok && c.keep(id) {
+		return id
+	}
+	if c.last++; c.last <= unwind.UnknownCode { // all numbers were given
+		c.last = unwind.UnknownCode + 1
+	}
+	if len(lines) == 0 {
+		lines = []runtime.Line{{Function: piece.Name}}
+	}
+	p.scopes[scope], c.lines[0][c.last] = c.last, lines
+	return c.last
+}
+
+// read reads which methods are at a place, unless those of its scope have a number. There are none if the code has
+// gone, or if it is no method's.
+func (c *codeCache) read(p *places, piece *Code, addr uint64) (scope int64, lines []runtime.Line) {
+	if piece.block.method == 0 || !c.vm.layout.debug.known || c.left <= 0 || c.room <= 0 {
+		return noScope, nil
+	}
+	view := &cached{r: c.vm.memory, chunks: map[int64][]byte{}}
+	m := &memory{r: view}
+	defer func() { c.left -= len(view.chunks) * chunkSize }()
+	if p.debug == nil {
+		info := c.vm.debugInfo(m, piece)
+		if m.err != nil {
+			return noScope, nil
+		}
+		p.debug = &info
+	}
+	scope = c.vm.scopeAt(m, piece, *p.debug, addr)
+	if id, ok := p.scopes[scope]; ok && m.err == nil && c.keep(id) {
+		return scope, nil
+	}
+	switch scope {
+	case noScope:
+		lines = []runtime.Line{c.vm.line(m, piece.block.method, nowhere, p.names)}
+	case entryScope:
+		lines = []runtime.Line{c.vm.line(m, piece.block.method, atEntry, p.names)}
+	default:
+		lines = c.vm.lines(m, *p.debug, scope, p.names)
+	}
+	for _, l := range lines {
+		c.room -= lineBytes + len(l.Function) + len(l.File)
+	}
+	if m.err != nil || !c.vm.sameBlock(piece) {
+		return noScope, nil
+	}
+	return scope, lines
+}
+
+// Lines implements runtime.Code.
+func (c *codeCache) Lines(id unwind.CodeID) []runtime.Line {
+	for _, lines := range c.lines {
+		if l, ok := lines[id]; ok {
+			return l
+		}
+	}
+	return nil
+}

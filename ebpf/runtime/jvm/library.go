@@ -1,0 +1,68 @@
+package jvm
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"path"
+	"sync/atomic"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/runtime"
+)
+
+// Language detects HotSpot VMs. It implements runtime.Language.
+type Language struct{}
+
+// Detect implements runtime.Language. The name is a hint only: Attach goes by how the
+// library describes itself.
+func (Language) Detect(name string, file *elffile.File) runtime.Library {
+	if path.Base(name) != "libjvm.so" {
+		return nil
+	}
+	symbols, err := symbolsOf(file)
+	return &library{symbols: symbols, err: err}
+}
+
+// symbolsOf returns the symbols by which a VM describes itself.
+func symbolsOf(file *elffile.File) (map[string]uint64, error) {
+	symbols, err := file.Objects(symbolPrefix)
+	if err != nil && !errors.Is(err, elffile.ErrNoSection) {
+		return nil, err
+	}
+	if len(symbols) == 0 || file.Machine() != elf.EM_X86_64 {
+		return nil, ErrNotHotSpot
+	}
+	return symbols, nil
+}
+
+// library is a libjvm.
+type library struct {
+	symbols map[string]uint64
+	err     error // why there are none
+	layout  atomic.Pointer[Layout]
+}
+
+// Attach implements runtime.Library.
+func (l *library) Attach(p runtime.Process) (runtime.Code, error) {
+	vm, err := l.open(p)
+	if err != nil {
+		return nil, fmt.Errorf("Java VM: %w", err)
+	}
+	return newCodeCache(vm), nil
+}
+
+func (l *library) open(p runtime.Process) (*VM, error) {
+	if l.err != nil {
+		return nil, l.err
+	}
+	layout := l.layout.Load()
+	if layout == nil {
+		var err error
+		if layout, err = readLayout(l.symbols, p.Bias, p.Memory); err != nil {
+			return nil, err
+		}
+		l.layout.Store(layout)
+	}
+	return Open(layout, p.Bias, p.Memory)
+}

@@ -1,0 +1,100 @@
+package jvm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+// memory reads the memory of a process. The error of the first read that failed stays,
+// and what is read from then on is zero.
+type memory struct {
+	r   io.ReaderAt // by address
+	err error
+}
+
+// read fills b from addr on, with zeros if that fails.
+func (m *memory) read(addr uint64, b []byte) {
+	if m.err == nil {
+		if addr > 1<<63-1-uint64(len(b)) {
+			m.err = fmt.Errorf("read memory at 0x%x: %w", addr, errImplausible)
+		} else if n, err := m.r.ReadAt(b, int64(addr)); n < len(b) {
+			if err == nil {
+				err = io.ErrUnexpectedEOF
+			}
+			m.err = fmt.Errorf("read memory at 0x%x: %w", addr, err)
+		}
+	}
+	if m.err != nil {
+		clear(b)
+	}
+}
+
+func (m *memory) u64(addr uint64) uint64 {
+	var b [8]byte
+	m.read(addr, b[:])
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+func (m *memory) u32(addr uint64) uint32 {
+	var b [4]byte
+	m.read(addr, b[:])
+	return binary.LittleEndian.Uint32(b[:])
+}
+
+func (m *memory) u16(addr uint64) uint16 {
+	var b [2]byte
+	m.read(addr, b[:])
+	return binary.LittleEndian.Uint16(b[:])
+}
+
+// cString returns the string at addr, at most maxString bytes.
+func (m *memory) cString(addr uint64) string {
+	const piece = 64 // never across the end of a page of memory
+	var out []byte
+	for len(out) < maxString {
+		b := make([]byte, piece-addr%piece)
+		m.read(addr, b)
+		if end := bytes.IndexByte(b, 0); end >= 0 {
+			return string(append(out, b[:end]...))
+		}
+		out = append(out, b...)
+		addr += uint64(len(b))
+	}
+	return string(out[:maxString])
+}
+
+// maxString is the most bytes of a name: none of the VM's own is longer.
+const maxString = 256
+
+// cached is an io.ReaderAt that reads memory in large pieces, for what is read in
+// many small ones and does not change meanwhile.
+type cached struct {
+	r      io.ReaderAt
+	chunks map[int64][]byte
+}
+
+const (
+	chunkSize = 4096 // the smallest page of memory
+	maxChunks = 4096
+)
+
+func (c *cached) ReadAt(b []byte, at int64) (n int, err error) {
+	for n < len(b) {
+		start := (at + int64(n)) &^ (chunkSize - 1)
+		chunk := c.chunks[start]
+		if chunk == nil {
+			if len(c.chunks) >= maxChunks {
+				return n, errImplausible
+			}
+			chunk = make([]byte, chunkSize)
+			if got, err := c.r.ReadAt(chunk, start); got < chunkSize {
+				return n, err
+			}
+			c.chunks[start] = chunk
+		}
+		n += copy(b[n:], chunk[at+int64(n)-start:])
+	}
+	return n, nil
+}

@@ -1,0 +1,198 @@
+package jvm
+
+import (
+	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/ebpf/x86"
+)
+
+// kind says how a piece of code treats its stack.
+type kind uint8
+
+const (
+	compiled         kind = iota // of a method: frames of a known size
+	stub                         // assembled by hand
+	adapter                      // between compiled code and the interpreter
+	interpreterCode              // runs in an interpreted frame
+	interpreterEntry             // makes one
+	exception                    // has the address that an exception came from in rdx, for a return address
+)
+
+// piece is code that was made in one go.
+type piece struct {
+	kind     kind
+	code     []byte
+	size     int64 // of a compiled frame, from sp up to the CFA; 0: there is none
+	complete int   // offset from where on the compiled frame is there; -1: never
+}
+
+// sweep walks through code from its first instruction to the last and follows what it
+// does to the stack. HotSpot emits instructions without gaps, and where it puts data
+// among them, the next return makes up for it.
+type sweep struct {
+	piece
+	known   map[int]target // frames at the targets of jumps
+	guessed map[int]bool   // where the frame was not known
+	again   bool           // it is now: a jump leads back there
+	rules   []rowAt
+}
+
+// target is what is known of the target of a jump.
+type target struct {
+	frame
+	sure bool // else it follows from a guess
+}
+
+// rowAt is the rule that holds from an offset on.
+type rowAt struct {
+	at   int
+	rule unwind.WideRule
+}
+
+// rules returns the rules that hold in a piece of code, from offset 0 on.
+func (p piece) rules() []rowAt {
+	s := sweep{piece: p, known: map[int]target{}, guessed: map[int]bool{}}
+	s.run()
+	for turn := 0; s.again && turn < maxTurns; turn++ {
+		s.again, s.rules = false, s.rules[:0]
+		s.run()
+	}
+	return s.rules
+}
+
+// maxTurns bounds how often code is looked at again.
+const maxTurns = 3
+
+// first is the frame at the first instruction.
+func (s *sweep) first() frame {
+	switch s.kind {
+	case interpreterCode:
+		return frame{form: interpreted, sender: noRegister}
+	case exception:
+		return frame{loaded: true, ra: rdx}
+	}
+	return entryFrame
+}
+
+// unreached is the frame at an instruction that is reached by no jump that was seen,
+// nor from above.
+func (s *sweep) unreached(at int) frame {
+	switch {
+	case s.kind == interpreterCode || s.kind == interpreterEntry:
+		return frame{form: interpreted, sender: noRegister}
+	case s.kind == compiled && s.isComplete(at):
+		return s.whole()
+	}
+	return entryFrame
+}
+
+func (s *sweep) isComplete(at int) bool { return s.size > 0 && s.complete >= 0 && at >= s.complete }
+
+// whole is the frame of a compiled method.
+func (s *sweep) whole() frame {
+	f := frame{depth: s.size}
+	if s.size >= 2*wordSize {
+		f.saved = 2 * wordSize
+	}
+	return f
+}
+
+func (s *sweep) run() {
+	f := s.first()
+	reached, sure := true, true
+	for at := 0; at < len(s.code); {
+		to, known := s.known[at]
+		switch {
+		case known && !(reached && sure):
+			f, reached, sure = to.frame, true, to.sure
+		case !reached:
+			f, reached, sure = s.unreached(at), true, false
+			s.guessed[at] = true
+		}
+		in, ok := x86.Decode(s.code[at:])
+		if !ok {
+			s.add(at, f)
+			at++
+			reached = false
+			continue
+		}
+		s.correct(&f, at, &in)
+		s.add(at, f)
+		next := at + in.Length
+		switch e := x86.StackEffect(&in); e.Kind {
+		case x86.Branch:
+			s.jump(next+int(e.N), f, sure)
+		case x86.Jump:
+			s.jump(next+int(e.N), f, sure)
+			reached = false
+		case x86.JumpBySlot, x86.JumpAnywhere, x86.Return, x86.Trap, x86.Stop:
+			reached = false
+		default:
+			f = s.step(f, e)
+		}
+		at = next
+	}
+}
+
+// correct makes f what it is known to be at some places.
+func (s *sweep) correct(f *frame, at int, in *x86.Instruction) {
+	switch {
+	case s.kind == compiled && at == s.complete && s.size > 0 && f.form == bySP:
+		*f = s.whole()
+	case s.kind == compiled && in.Opcode == 0xbb && in.Wide && in.Table == 0 && f.depth == s.size &&
+		s.callsStub(at+in.Length):
+		*f = entryFrame
+	}
+}
+
+// callsStub reports whether a jump to elsewhere is at an offset: with mov rbx before it,
+// a stub that compiled code calls instead of a method that is not compiled.
+func (s *sweep) callsStub(at int) bool { return at+5 <= len(s.code) && s.code[at] == 0xe9 }
+
+// step is f after an instruction that goes on.
+func (s *sweep) step(f frame, e x86.Effect) frame {
+	if s.kind == interpreterEntry {
+		return s.enter(f, e)
+	}
+	if s.kind == adapter && f.form == bySender && f.loaded && e.Kind == x86.Push && e.Reg == f.ra {
+		return entryFrame // the adapter to compiled code has pushed the return address again
+	}
+	next := f.after(e, s.kind)
+	whole := s.kind == compiled && f.form == bySP && f.depth == s.size && f.depth > 2*wordSize
+	if whole && next.form == bySP && next.depth < f.depth && e.Kind != x86.Add {
+		return f // it never pops of its frame: left over where C1 has put a jump over longer instructions
+	}
+	return next
+}
+
+// enter is f after an instruction of code that makes an interpreted frame: it pops the
+// return address, makes room for variables, pushes it again, then rbp, and then the
+// caller's stack pointer, which is in r13.
+func (s *sweep) enter(f frame, e x86.Effect) frame {
+	if f == entryFrame {
+		f = frame{form: bySender, sender: r13, depth: wordSize}
+	}
+	if f.form == bySender && f.saved > 0 && e.Kind == x86.Push && e.Reg == r13 {
+		return frame{form: interpreted, sender: noRegister}
+	}
+	return f.after(e, s.kind)
+}
+
+// jump notes the frame at the target of a jump. What is sure counts for more.
+func (s *sweep) jump(to int, f frame, sure bool) {
+	if to < 0 || to >= len(s.code) || f.form == unknownForm {
+		return
+	}
+	if old, ok := s.known[to]; ok && (old.sure || !sure) {
+		return
+	}
+	s.known[to] = target{f, sure}
+	s.again = s.again || sure && s.guessed[to]
+}
+
+func (s *sweep) add(at int, f frame) {
+	rule := f.rule()
+	if n := len(s.rules); n > 0 && s.rules[n-1].rule == rule {
+		return
+	}
+	s.rules = append(s.rules, rowAt{at, rule})
+}

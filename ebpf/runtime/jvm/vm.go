@@ -1,0 +1,267 @@
+package jvm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/headwater/headwater/ebpf/runtime"
+)
+
+// VM is a HotSpot VM that runs in a process. One goroutine may use it at a time.
+type VM struct {
+	layout *Layout
+	bias   uint64 // of libjvm
+	memory runtime.Memory
+	view   io.ReaderAt // of the memory, while a page is made
+	heaps  []heap
+	low    uint64 // of the code cache
+	high   uint64
+
+	interpreter uint64              // where its pieces are listed, 0 until that is known
+	texts       map[uint64]string   // C strings by address: names of pieces that are no methods
+	long        map[uint64]*longOne // by start
+}
+
+// MaxCache bounds the code cache: HotSpot's own limit is 2 GiB.
+const MaxCache = 4 << 30
+
+// Open returns the VM of a process that has mapped libjvm, which layout is of, at a load
+// bias. memory is that of the process, by address. It returns ErrNotReady while the VM
+// has no code cache.
+func Open(layout *Layout, bias uint64, memory runtime.Memory) (*VM, error) {
+	vm := &VM{
+		layout: layout, bias: bias, memory: memory, view: memory,
+		texts: map[uint64]string{}, long: map[uint64]*longOne{},
+	}
+	if err := vm.readHeaps(); err != nil {
+		return nil, err
+	}
+	vm.low, vm.high = vm.heaps[0].start, vm.heaps[0].end
+	for _, h := range vm.heaps {
+		vm.low, vm.high = min(vm.low, h.start), max(vm.high, h.end)
+	}
+	if vm.high-vm.low > MaxCache {
+		return nil, fmt.Errorf("code cache from 0x%x to 0x%x: %w", vm.low, vm.high, errImplausible)
+	}
+	return vm, nil
+}
+
+// Bounds returns the addresses between which the code cache may grow.
+func (vm *VM) Bounds() (low, high uint64) { return vm.low, vm.high }
+
+// heap is a part of the code cache.
+type heap struct {
+	start, end uint64 // that it may use
+	low, high  uint64 // that it uses
+	segments   uint64 // address of a byte for each segment
+	shift      uint8  // log2 of a segment's bytes
+}
+
+// maxHeaps bounds the parts of a code cache; there are three.
+const maxHeaps = 16
+
+// readHeaps reads where the parts of the code cache are. They grow.
+func (vm *VM) readHeaps() error {
+	m := memory{r: vm.view}
+	l := &vm.layout.blobs
+	pointers := make([]uint64, 1)
+	if l.heaps == 0 {
+		pointers[0] = m.u64(l.heap + vm.bias)
+	} else {
+		array := m.u64(l.heaps + vm.bias)
+		if m.err == nil && array == 0 {
+			return ErrNotReady
+		}
+		n, data := m.u32(array+l.arrayLength), m.u64(array+l.arrayData)
+		if n > maxHeaps {
+			return fmt.Errorf("%d code heaps: %w", n, errImplausible)
+		}
+		pointers = make([]uint64, n)
+		for i := range pointers {
+			pointers[i] = m.u64(data + 8*uint64(i))
+		}
+	}
+	var found []heap
+	for _, at := range pointers {
+		h, err := vm.heap(&m, at)
+		if err != nil {
+			return err
+		}
+		found = append(found, h)
+	}
+	if m.err == nil && len(found) == 0 {
+		return ErrNotReady
+	}
+	vm.heaps = found
+	return m.err
+}
+
+func (vm *VM) heap(m *memory, at uint64) (heap, error) {
+	l := &vm.layout.blobs
+	space := at + l.heapMemory
+	h := heap{
+		start: m.u64(space + l.spaceStart), end: m.u64(space + l.spaceEnd),
+		low: m.u64(space + l.spaceLow), high: m.u64(space + l.spaceHigh),
+		segments: m.u64(at + l.heapSegments + l.spaceLow),
+	}
+	shift := m.u32(at + l.log2Segment)
+	switch {
+	case m.err != nil:
+		return h, m.err
+	case at == 0 || h.end == 0 || h.low == h.high || h.segments == 0: // they are set one after another
+		return h, ErrNotReady
+	case shift < 3 || shift > 16 || h.start > h.low || h.low > h.high || h.high > h.end ||
+		h.end-h.start > MaxCache || h.end > 1<<47:
+		return h, fmt.Errorf("code heap from 0x%x to 0x%x: %w", h.start, h.end, errImplausible)
+	}
+	h.shift = uint8(shift)
+	return h, nil
+}
+
+// block is a block of a heap that is in use, and what it says of its code.
+type block struct {
+	start, end  uint64 // header included
+	shift       uint8  // log2 of the bytes of its heap's segments
+	name        uint64 // C string
+	code, limit uint64 // the instructions
+	frame       int64  // bytes of a frame, 0: none
+	complete    int64  // offset in the code from where on it is there; negative: never
+	method      uint64 // if it is one's
+	compileID   uint64
+}
+
+// maxBlocks bounds those of a page: a segment is at least eight bytes.
+const maxBlocks = 1 << 14
+
+// blocks returns the blocks in use that have a part in [lo, hi), in their order.
+func (vm *VM) blocks(lo, hi uint64) ([]block, error) {
+	if !slices.ContainsFunc(vm.heaps, func(h heap) bool { return lo >= h.low && hi <= h.high }) { // it may have grown
+		if err := vm.readHeaps(); err != nil {
+			return nil, err
+		}
+	}
+	var found []block
+	for _, h := range vm.heaps {
+		from, to := max(lo, h.low), min(hi, h.high)
+		if from >= to {
+			continue
+		}
+		at, err := vm.firstBlock(&h, from)
+		if err != nil {
+			return nil, err
+		}
+		for n := 0; at < to && n < maxBlocks; n++ {
+			b, length, err := vm.block(&h, at)
+			if err != nil {
+				return nil, err
+			}
+			if b.end > 0 {
+				found = append(found, b)
+			}
+			if length == 0 {
+				break // not used yet
+			}
+			at += length
+		}
+	}
+	slices.SortFunc(found, func(a, b block) int {
+		if a.start < b.start {
+			return -1
+		}
+		return 1
+	})
+	return found, nil
+}
+
+// firstBlock returns the start of the block that holds addr, or of the free memory
+// there: a segment's byte says how many segments, at least, its block began before.
+func (vm *VM) firstBlock(h *heap, addr uint64) (uint64, error) {
+	const free = 0xff
+	m := memory{r: vm.view}
+	segment := (addr - h.low) >> h.shift
+	b := make([]byte, free)
+	for range maxBlocks {
+		first := segment - min(segment, free-1)
+		m.read(h.segments+first, b[:segment-first+1])
+		if m.err != nil {
+			return 0, m.err
+		}
+		back := b[segment-first]
+		switch {
+		case back == 0 || back == free:
+			return h.low + segment<<h.shift, nil
+		case uint64(back) > segment:
+			return 0, fmt.Errorf("segment %d of a code heap begins %d before: %w", segment, back, errImplausible)
+		}
+		segment -= uint64(back)
+	}
+	return 0, fmt.Errorf("code heap at 0x%x: no block holds 0x%x: %w", h.low, addr, errImplausible)
+}
+
+// block reads the block at an address. Of one that is free, only the length is returned;
+// it is 0 where there is none at all.
+func (vm *VM) block(h *heap, at uint64) (block, uint64, error) {
+	l := &vm.layout.blobs
+	m := memory{r: vm.view}
+	b := make([]byte, l.bytes)
+	m.read(at, b[:min(l.bytes, h.high-at)])
+	if m.err != nil {
+		return block{}, 0, m.err
+	}
+	segments := l.blockLength.of(b)
+	if segments <= 0 || uint64(segments) > (h.high-at)>>h.shift {
+		return block{}, 0, nil
+	}
+	length := uint64(segments) << h.shift
+	if l.blockUsed.of(b) == 0 {
+		return block{}, length, nil
+	}
+	return vm.parse(b, at, h.shift), length, nil
+}
+
+// parse reads what a block says of its code. Without code, or if it makes no sense,
+// because it is being made for example, end is 0.
+func (vm *VM) parse(b []byte, at uint64, shift uint8) block {
+	l := &vm.layout.blobs
+	blob := b[l.header:]
+	start := at + l.header
+	out := block{
+		start: at, end: at + uint64(l.blockLength.of(b))<<shift, shift: shift,
+		name:  binary.LittleEndian.Uint64(blob[l.name:]),
+		frame: max(0, wordSize*l.frameSize.of(blob)), complete: l.complete.of(blob),
+	}
+	if strings.HasSuffix(vm.text(out.name), methodSuffix) { // else there are other things in these places
+		out.method, out.compileID = binary.LittleEndian.Uint64(blob[l.method:]), uint64(l.compileID.of(blob))
+	}
+	if l.codeBegin != 0 {
+		out.code, out.limit = binary.LittleEndian.Uint64(blob[l.codeBegin:]), binary.LittleEndian.Uint64(blob[l.codeEnd:])
+	} else {
+		out.code, out.limit = start+uint64(l.codeOffset.of(blob)), start+uint64(l.codeEndOffset.of(blob))
+	}
+	if out.code <= start || out.code >= out.limit || out.limit > out.end || out.frame > maxDepth {
+		return block{}
+	}
+	return out
+}
+
+// methodSuffix ends HotSpot's names of compiled methods and of those that call native ones.
+const methodSuffix = "nmethod"
+
+// of returns the number in an object.
+func (m member) of(b []byte) int64 {
+	if m.at+m.size > uint64(len(b)) {
+		return 0
+	}
+	switch b = b[m.at:]; m.size {
+	case 1:
+		return int64(b[0])
+	case 2:
+		return int64(int16(binary.LittleEndian.Uint16(b)))
+	case 4:
+		return int64(int32(binary.LittleEndian.Uint32(b)))
+	}
+	return int64(binary.LittleEndian.Uint64(b))
+}

@@ -1,0 +1,158 @@
+package v8
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/headwater/headwater/ebpf/runtime"
+)
+
+// interpreter finds and names the functions that a version of V8 runs. It implements runtime.Interpreter.
+type interpreter struct {
+	name   string
+	layout Layout
+	spec   runtime.Spec
+	lines  lines
+}
+
+// Blocks of a frame: what is at the frame pointer, the pointer of a JSFunction to its SharedFunctionInfo, and that.
+const (
+	frameBlock = iota
+	functionBlock
+	sharedBlock
+)
+
+// Offsets in the frame's block, which begins frameBytes below the frame pointer, and its words there (V8,
+// src/execution/frame-constants.h).
+const (
+	frameBytes  = 40
+	offsetAt    = frameBytes - 40
+	bytecodeAt  = frameBytes - 32
+	functionAt  = frameBytes - 16
+	contextAt   = frameBytes - 8
+	pointerMask = ^uint64(tagMask)
+)
+
+// Words of a frame, in their order.
+const (
+	contextWord = iota
+	bytecodeWord
+	offsetWord
+	sharedWord
+	dataWord
+	frameWords
+)
+
+func newInterpreter(v *Version, builtins runtime.Range) *interpreter {
+	l := v.Layout
+	shared := runtime.Word{Block: functionBlock, Mask: pointerMask}
+	in := func(at int) runtime.Word { return runtime.Word{Block: sharedBlock, Offset: at} }
+	literal := in(l.SharedLiteral &^ 7)
+	literal.Mask = (1<<32 - 1) << (8 * (l.SharedLiteral & 7))
+	return &interpreter{
+		name: fmt.Sprintf("[V8 %d.%d]", v.Major, v.Minor), layout: l,
+		spec: runtime.Spec{Slots: &runtime.Slots{Low: builtins.Low, High: builtins.High, Frame: runtime.Layout{
+			Blocks: []runtime.Block{
+				frameBlock:    {Offset: -frameBytes, Bytes: frameBytes},
+				functionBlock: {At: runtime.Word{Offset: functionAt, Mask: pointerMask}, Offset: int64(l.FunctionShared), Bytes: 8},
+				sharedBlock:   {At: shared, Bytes: max(l.SharedLiteral, l.SharedScript)&^7 + 8},
+			},
+			Words: []runtime.Word{
+				contextWord: {Offset: contextAt}, bytecodeWord: {Offset: bytecodeAt}, offsetWord: {Offset: offsetAt},
+				sharedWord: shared, dataWord: in(l.SharedData),
+			},
+			Code:   sharedWord,
+			Cookie: []runtime.Word{in(0), in(l.SharedName), in(l.SharedScript), literal},
+		}}},
+	}
+}
+
+// Name implements runtime.Interpreter.
+func (i *interpreter) Name() string { return i.name }
+
+// Spec implements runtime.Interpreter.
+func (i *interpreter) Spec() *runtime.Spec { return &i.spec }
+
+// Frame implements runtime.Interpreter. Frames of JavaScript have a context where others have a number that says
+// what they are. Functions of V8's own have a number and no bytecode.
+func (i *interpreter) Frame(words []uint64) runtime.Frame {
+	data := tagged(words[dataWord])
+	if !tagged(words[contextWord]).object() || !data.object() || words[sharedWord] == 0 {
+		return runtime.Frame{Hidden: true}
+	}
+	f := runtime.Frame{Code: words[sharedWord], IP: runtime.NoIP, Made: true}
+	bytecode := tagged(words[bytecodeWord])
+	offset, ok := tagged(words[offsetWord]).smi()
+	if offset -= i.layout.BytecodeData - strong; ok && bytecode.object() && offset > -i.layout.BytecodeData {
+		f.IP, f.Made = uint64(max(offset, 0)), false
+	}
+	return f
+}
+
+var errGone = errors.New("the process has gone")
+
+// Function implements runtime.Interpreter.
+func (i *interpreter) Function(memory runtime.Memory, c *runtime.CodeObject) (runtime.Function, error) {
+	if memory == nil {
+		return runtime.Function{}, errGone
+	}
+	m := newReader(&i.layout, memory, &i.lines)
+	f := m.function(tagged(c.Address | strong))
+	if m.err != nil {
+		return runtime.Function{}, m.err
+	}
+	if f.bytecode == 0 {
+		return runtime.Function{}, fmt.Errorf("function without bytecode: %w", errImplausible)
+	}
+	out := runtime.Function{Name: f.name, Whole: true}
+	if f.script != nil {
+		out.File, out.StartLine, out.Table = f.script.file, f.script.line(f.start), m.lineTable(f)
+	}
+	return out, nil
+}
+
+// lineTable returns the lines of bytecode: for each offset from where on there is another line the bytes since the one
+// before, and the difference of the lines. It is nil if they are not known: V8 may make them only when it needs them.
+func (m *reader) lineTable(f *function) (table []byte) {
+	positions := m.typed(f.bytecode, m.l.BytecodeData, m.l.TypeBytecode).word(m.l.BytecodePositions)
+	if m.err != nil || !positions.object() {
+		return nil
+	}
+	from, last := 0, 0
+	each(m.bytes(positions, maxTable), func(p position) bool {
+		if line := f.script.line(p.source); line != last {
+			table = binary.AppendUvarint(table, uint64(p.at-from))
+			table = binary.AppendVarint(table, int64(line-last))
+			from, last = p.at, line
+		}
+		return len(table) <= runtime.MaxTable
+	})
+	if len(table) > runtime.MaxTable {
+		return nil
+	}
+	return table
+}
+
+// Line implements runtime.Interpreter.
+func (*interpreter) Line(f *runtime.Function, ip uint64) int {
+	if ip == runtime.NoIP {
+		return 0
+	}
+	at, line := uint64(0), int64(0)
+	for table := f.Table; len(table) > 0; {
+		step, n := binary.Uvarint(table)
+		if n <= 0 {
+			return 0
+		}
+		change, k := binary.Varint(table[n:])
+		if k <= 0 {
+			return 0
+		}
+		if at += step; at > ip {
+			break
+		}
+		line, table = line+change, table[n+k:]
+	}
+	return int(line)
+}

@@ -1,0 +1,171 @@
+package v8
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/runtime"
+)
+
+// table reads layouts.txt once.
+var table = sync.OnceValues(func() (*layouts, error) { return readLayouts(layoutTable) })
+
+// Symbols of V8's version, which are 32-bit numbers.
+const (
+	majorSymbol = "_ZN2v88internal7Version6major_E"
+	minorSymbol = "_ZN2v88internal7Version6minor_E"
+)
+
+// Language detects V8. It implements runtime.Language.
+type Language struct{}
+
+// Detect implements runtime.Language.
+func (Language) Detect(_ string, file *elffile.File) runtime.Library {
+	if l := Detect(file); l != nil {
+		return l
+	}
+	return nil
+}
+
+// Library is a file that has V8 in it: node, its library, or another program. It implements runtime.Interpreted.
+type Library struct {
+	major, minor uint64            // ELF virtual addresses of the version
+	described    map[string]uint64 // and of what the file says of its objects, by field
+	found        chan struct{}     // closed when builtins is known
+	builtins     runtime.Range     // code that V8 has in the file
+}
+
+// searching lets one file at a time be searched for its builtins.
+var searching sync.Mutex
+
+// Detect returns the V8 that a file has in it, nil if there is none.
+func Detect(file *elffile.File) *Library {
+	major, ok, _ := file.DynamicSymbol(majorSymbol)
+	minor, also, _ := file.DynamicSymbol(minorSymbol)
+	t, err := table()
+	if !ok || !also || err != nil {
+		return nil
+	}
+	l := &Library{major: major.Value, minor: minor.Value, described: map[string]uint64{}, found: make(chan struct{})}
+	for field, names := range t.symbols {
+		for _, name := range names {
+			if s, ok, _ := file.DynamicSymbol(name); ok {
+				l.described[field] = s.Value
+			}
+		}
+	}
+	l.search(file)
+	return l
+}
+
+// search finds the builtins. The table of symbols may take long to read from a disk: nobody waits for it, as the stacks
+// of the program need the file now.
+func (l *Library) search(file *elffile.File) {
+	again, err := file.Reopen()
+	if err != nil {
+		l.builtins = builtins(file)
+		close(l.found)
+		return
+	}
+	go func() {
+		searching.Lock()
+		defer searching.Unlock()
+		l.builtins = builtins(again)
+		again.Close()
+		close(l.found)
+	}()
+}
+
+// builtinPrefix begins the symbols of the code that V8 has in a file.
+const builtinPrefix = "Builtins_"
+
+// builtins returns where in a file the code is that V8 has there: functions of its own, and the interpreter. In a file
+// without symbols it is among all code.
+func builtins(file *elffile.File) (r runtime.Range) {
+	if low, high, ok, err := file.FunctionRange(builtinPrefix); ok && err == nil {
+		return runtime.Range{Low: low, High: high}
+	}
+	for _, code := range file.CodeRanges() {
+		if r.Low == 0 || code[0] < r.Low {
+			r.Low = code[0]
+		}
+		r.High = max(r.High, code[1])
+	}
+	return r
+}
+
+// Attach implements runtime.Library: the rows of V8's code are frame pointers.
+func (*Library) Attach(runtime.Process) (runtime.Code, error) { return nil, runtime.ErrUnknown }
+
+// Evaluation implements runtime.Interpreted.
+func (l *Library) Evaluation() []runtime.Range {
+	<-l.found
+	return []runtime.Range{l.builtins}
+}
+
+// Entering implements runtime.Interpreted.
+func (*Library) Entering() []runtime.Range { return nil }
+
+// fewDescribed is how many fields a file must describe for a version that is not known to be believed.
+const fewDescribed = 20
+
+// Interpret implements runtime.Interpreted.
+func (l *Library) Interpret(p runtime.Process) (runtime.Interpreter, error) {
+	select {
+	case <-l.found:
+	default:
+		return nil, runtime.ErrNotReady
+	}
+	v, err := l.Version(p.Memory, p.Bias)
+	if err != nil {
+		return nil, err
+	}
+	if !v.Known && len(v.Described) < fewDescribed {
+		return nil, &runtime.UnnamedError{
+			Frame: fmt.Sprintf("[V8 %d.%d code]", v.Major, v.Minor),
+			Hint: fmt.Sprintf("V8 %d.%d is not known: start node with --interpreted-frames-native-stack --perf-basic-prof",
+				v.Major, v.Minor),
+		}
+	}
+	return newInterpreter(&v, l.builtins), nil
+}
+
+// Version is the version of V8 in a process, and how it lays out its objects.
+type Version struct {
+	Major, Minor int
+	Layout       Layout
+	Known        bool           // false: the layout is that of another version, as far as the file does not say otherwise
+	Described    map[string]int // what the file says of itself, by field
+}
+
+// Version reads the version. bias is where the library is mapped.
+func (l *Library) Version(memory runtime.Memory, bias uint64) (Version, error) {
+	number := func(vaddr uint64) (int, error) {
+		var b [4]byte
+		_, err := memory.ReadAt(b[:], int64(vaddr+bias))
+		return int(int32(binary.LittleEndian.Uint32(b[:]))), err
+	}
+	major, err := number(l.major)
+	if err != nil {
+		return Version{}, fmt.Errorf("version of V8: %w", err)
+	}
+	minor, err := number(l.minor)
+	if err != nil {
+		return Version{}, fmt.Errorf("version of V8: %w", err)
+	}
+	described := map[string]int{}
+	for field, vaddr := range l.described {
+		if described[field], err = number(vaddr); err != nil {
+			return Version{}, fmt.Errorf("V8's description of itself: %w", err)
+		}
+	}
+	t, err := table()
+	if err != nil {
+		return Version{}, err
+	}
+	v := Version{Major: major, Minor: minor, Described: described}
+	v.Layout, v.Known = t.layout(version{major, minor}, described)
+	return v, nil
+}

@@ -1,0 +1,59 @@
+package v8
+
+// position is an entry of a source position table (V8, src/codegen/source-position-table.cc): from an offset of the
+// code on it belongs to a position of the source.
+type position struct {
+	at     int // offset in the code
+	source int // character in the script, absent if unknown
+}
+
+// maxTable bounds a table of positions, in bytes.
+const maxTable = 1 << 20
+
+// each calls yield for the entries of a table, in the order of the code, until yield returns false.
+func each(table []byte, yield func(position) bool) {
+	at, raw := 0, int64(0)
+	for len(table) > 0 {
+		var code, source int64
+		var ok bool
+		if code, table, ok = signed(table); !ok {
+			return
+		}
+		if source, table, ok = signed(table); !ok {
+			return
+		}
+		if code < 0 { // it is an expression and no statement
+			code = -(code + 1)
+		}
+		at, raw = at+int(code), raw+source
+		p := sourcePosition(uint64(raw))
+		if p.at = at; !yield(p) {
+			return
+		}
+	}
+}
+
+// sourcePosition decodes a position (V8, src/codegen/source-position.h): a bit says that it is not in a script, 30
+// bits are the character plus 1. What is above is about inlined calls, which bytecode has none of.
+func sourcePosition(raw uint64) position {
+	p := position{source: int(raw>>1&(1<<30-1)) - 1}
+	if raw&1 != 0 {
+		p.source = absent
+	}
+	return p
+}
+
+// signed reads a number: 7 bits a byte, the lowest first, the sign in the lowest bit of all.
+func signed(b []byte) (v int64, rest []byte, ok bool) {
+	var bits uint64
+	for i, c := range b {
+		if i == 10 {
+			break
+		}
+		bits |= uint64(c&0x7f) << (7 * i)
+		if c&0x80 == 0 {
+			return int64(bits>>1) ^ -int64(bits&1), b[i+1:], true
+		}
+	}
+	return 0, nil, false
+}

@@ -1,0 +1,96 @@
+package v8
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Limits on what is read of a script.
+const (
+	maxFile   = 1 << 10 // characters of a name
+	maxSource = 4 << 20 // characters of a source: of longer ones no lines are known
+	maxLines  = 1 << 20 // lines
+)
+
+// script is a source file, or what was evaluated.
+type script struct {
+	source tagged // a string
+	file   string
+	offset int   // lines before the first
+	ends   []int // characters where lines end; nil: they are not known
+}
+
+// script reads a script.
+func (m *reader) script(v tagged) *script {
+	b := m.typed(v, m.l.ScriptLineOffset+8, m.l.TypeScript)
+	offset, _ := b.word(m.l.ScriptLineOffset).smi()
+	s := &script{source: b.word(m.l.ScriptSource), offset: max(offset, 0)}
+	if name := b.word(m.l.ScriptName); m.isString(name) {
+		s.file = strings.TrimPrefix(m.text(name, maxFile), "file://")
+	}
+	if m.err != nil {
+		return nil
+	}
+	length := int(m.object(s.source, m.l.StringLength+4).u32(m.l.StringLength))
+	if m.err == nil && length < maxSource {
+		s.ends = m.lines.of(source{m.memory, v, s.source, length}, time.Now(), func() []int { return m.lineEnds(s.source) })
+	}
+	if m.err != nil {
+		s.ends, m.err = nil, nil // names do without lines
+	}
+	return s
+}
+
+// isString reports whether a word is a string: names may be undefined.
+func (m *reader) isString(v tagged) bool {
+	if !v.object() || m.err != nil {
+		return false
+	}
+	typ := m.typeOf(m.object(v, 8))
+	return m.err == nil && typ < m.l.TypeNonString
+}
+
+// line returns the line of a character, from 1 on; 0 if it is not known.
+func (s *script) line(character int) int {
+	if s == nil || s.ends == nil || character < 0 {
+		return 0
+	}
+	n, _ := slices.BinarySearch(s.ends, character)
+	return n + 1 + s.offset
+}
+
+// lineEnds returns the characters at which lines of a source end: those that JavaScript knows, LF, CR, CR LF, U+2028
+// and U+2029. The last line has no end.
+func (m *reader) lineEnds(source tagged) []int {
+	ends := []int{}
+	at, cr := 0, false
+	budget := m.budget
+	m.budget = 2*maxSource + budget
+	m.eachPart(source, maxSource, func(b []byte, wide bool) bool {
+		step := 1
+		if wide {
+			step = 2
+		}
+		for i := 0; i+step <= len(b); i += step {
+			c := int(b[i])
+			if wide {
+				c |= int(b[i+1]) << 8
+			}
+			switch {
+			case c == '\n' && cr:
+				ends[len(ends)-1] = at
+			case c == '\n' || c == '\r' || c&^1 == 0x2028:
+				ends = append(ends, at)
+			}
+			cr = c == '\r'
+			at++
+		}
+		return len(ends) < maxLines
+	})
+	m.budget = budget
+	if m.err != nil || at == maxSource || len(ends) >= maxLines {
+		return nil
+	}
+	return ends
+}

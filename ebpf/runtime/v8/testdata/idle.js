@@ -1,0 +1,2 @@
+console.log('ready');
+setTimeout(() => {}, 1e9);

@@ -1,0 +1,187 @@
+package sampler
+
+import (
+	"sync/atomic"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/runtime/chain"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// interpreted puts the frames that interpreters keep among the native ones. It is scratch
+// memory and counters.
+type interpreted struct {
+	merged  []kernel.Frame
+	decoded []runtime.Frame
+	shape   []chain.Frame
+	codes   []process.CodeAt // of each, Address 0 where there is none
+	ids     []unwind.CodeID
+
+	shown, unplaced, unnamed atomic.Uint64
+}
+
+// frames returns the user frames of a sample, those of the process's interpreter among them; nil
+// if it has none. They are valid until the next call.
+func (x *interpreted) frames(t *process.Tracker, view *process.View, s *kernel.Sample) []kernel.Frame {
+	by, ok := view.Interpretation()
+	if !ok {
+		return nil
+	}
+	if s.Chain.Interpreter != 0 && len(s.Chain.Codes) > 0 {
+		if i := t.InterpreterOf(s.Chain.Interpreter); i != nil {
+			i.Carried(s.PID, s.Chain.Codes)
+		}
+	}
+	if by.Interpreter != nil {
+		if id, ok := by.Unnamed(); ok {
+			return x.withUnnamed(&by, id, s)
+		}
+	}
+	i := t.InterpreterOf(s.Chain.Interpreter)
+	if i == nil || len(s.Chain.Frames) == 0 {
+		return nil
+	}
+	if !by.Is(i) { // the process is not like others of its program
+		x.unplaced.Add(1)
+		return nil
+	}
+	if i.HasSlots() {
+		return x.withSlots(t, i, &by, s)
+	}
+	return x.withChain(t, i, &by, s)
+}
+
+// withSlots puts the frames that native ones stand for to them, or in their place where their
+// code is in no file.
+func (x *interpreted) withSlots(
+	t *process.Tracker, i *process.Interpreter, by *process.Interpretation, s *kernel.Sample,
+) []kernel.Frame {
+	x.decode(i, &s.Chain)
+	x.ids = i.Functions(t, s.PID, x.codes, x.ids[:0])
+	x.merged = x.merged[:0]
+	next := 0
+	for at, f := range s.User {
+		for next < len(s.Chain.Frames) && slotOf(&s.Chain.Frames[next]) < at {
+			next++
+		}
+		stands := next < len(s.Chain.Frames) && slotOf(&s.Chain.Frames[next]) == at && x.stands(by, next, at, &f)
+		made := stands && f.Exe == 0
+		if at == 0 && !made { // a part of the runtime that the function has called, perhaps without a frame
+			x.merged = append(x.merged, f)
+		}
+		if stands {
+			x.addRun(i, chain.Placed{From: next, To: next + 1})
+		}
+		if at > 0 && !made {
+			x.merged = append(x.merged, f)
+		}
+	}
+	return x.merged
+}
+
+// slotOf returns the number of the native frame that a frame is of: its last word.
+func slotOf(f *kernel.ChainFrame) int { return int(f.Words[len(f.Words)-1]) }
+
+// stands reports whether native frame number at stands for frame n, which has a name.
+func (x *interpreted) stands(by *process.Interpretation, n, at int, native *kernel.Frame) bool {
+	f := &x.decoded[n]
+	if f.Hidden || x.ids[n] == unwind.UnknownCode {
+		return false
+	}
+	if native.Exe == 0 {
+		f.IP = runtime.NoIP // what looks like one are other things that such code keeps there
+		return true
+	}
+	return (!f.Made || at == 0) && by.Evaluates(native.Exe, native.Lookup())
+}
+
+// withUnnamed puts one frame for those that cannot be named to each native one that runs them.
+func (x *interpreted) withUnnamed(by *process.Interpretation, id unwind.CodeID, s *kernel.Sample) []kernel.Frame {
+	x.merged = x.merged[:0]
+	for _, f := range s.User {
+		if by.Evaluates(f.Exe, f.Lookup()) {
+			x.merged = append(x.merged, kernel.Frame{Exe: by.Exe(), Code: id, Flags: kernel.Interpreted})
+			x.unnamed.Add(1)
+		}
+		x.merged = append(x.merged, f)
+	}
+	return x.merged
+}
+
+// withChain puts the frames of a chain to the native ones that run them.
+func (x *interpreted) withChain(
+	t *process.Tracker, i *process.Interpreter, by *process.Interpretation, s *kernel.Sample,
+) []kernel.Frame {
+	x.decode(i, &s.Chain)
+	placed, ok := chain.Place(x.shape, s.Chain.End == runtime.ChainWhole, x.native(by, s))
+	if !ok {
+		x.unplaced.Add(1)
+		return nil
+	}
+	x.ids = i.Functions(t, s.PID, x.codes, x.ids[:0])
+	x.merged = x.merged[:0]
+	evaluation := 0
+	for _, f := range s.User {
+		if by.Evaluates(f.Exe, f.Lookup()) {
+			x.addRun(i, placed[evaluation])
+			evaluation++
+		}
+		x.merged = append(x.merged, f)
+	}
+	return x.merged
+}
+
+// decode sets what is known of the frames of a chain.
+func (x *interpreted) decode(i *process.Interpreter, c *kernel.Chain) {
+	x.decoded, x.shape, x.codes = x.decoded[:0], x.shape[:0], x.codes[:0]
+	for _, frame := range c.Frames {
+		f := i.Frame(frame.Words)
+		x.decoded = append(x.decoded, f)
+		x.shape = append(x.shape, chain.Frame{Last: f.Last, Hidden: f.Hidden})
+		code := process.CodeAt{Address: f.Code, Cookie: frame.Cookie}
+		if f.Hidden {
+			code.Address = 0
+		}
+		x.codes = append(x.codes, code)
+	}
+}
+
+// native is what the native frames say about where those of the chain belong.
+func (x *interpreted) native(by *process.Interpretation, s *kernel.Sample) chain.Native {
+	n := chain.Native{Whole: s.Outcome.Complete()}
+	for at, f := range s.User {
+		if !by.Evaluates(f.Exe, f.Lookup()) {
+			continue
+		}
+		n.Evaluations++
+		if at == 0 {
+			enters, known := by.Enters(f.Lookup())
+			n.Leaf, n.LeafEnters, n.LeafMay = true, enters, !known
+		}
+	}
+	return n
+}
+
+// addRun adds the frames of one native frame.
+func (x *interpreted) addRun(i *process.Interpreter, run chain.Placed) {
+	for at := run.From; at < run.To; at++ {
+		f := x.decoded[at]
+		if f.Hidden {
+			continue
+		}
+		frame := kernel.Frame{Vaddr: f.IP, Exe: i.Exe(), Flags: kernel.Interpreted}
+		if f.Code == 0 {
+			frame.Code = i.Text(f.Text)
+		} else {
+			frame.Code = x.ids[at]
+		}
+		if frame.Code == unwind.UnknownCode {
+			x.unnamed.Add(1)
+		} else {
+			x.shown.Add(1)
+		}
+		x.merged = append(x.merged, frame)
+	}
+}

@@ -1,0 +1,137 @@
+package sampler
+
+import (
+	"sync"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+)
+
+const (
+	// queueBytes bounds the copies of stacks that wait. With them the buffer in the
+	// kernel is small, and yet no burst of misses overflows it while other stacks are completed.
+	queueBytes = 32 << 20
+	// queueSamples bounds the samples that wait.
+	queueSamples = 1 << 14
+	// spareSamples are kept for the next ones.
+	spareSamples = 1 << 10
+	// spareBytes bounds the memory for copies of stacks that they keep: copies of 64 to
+	// 512 KiB come in bursts, and would else be most of the garbage.
+	spareBytes = 2 << 20
+)
+
+// queue holds samples between the goroutine that drains the kernel's buffer and
+// the one that uses them: mending one may take long on a busy machine.
+type queue struct {
+	mu      sync.Mutex
+	changed *sync.Cond
+	waiting []item
+	bytes   int // of the copies of stacks among them
+	spare   []*kernel.Sample
+	buffers []*kernel.Sample // spare ones with memory for a copy of a stack
+	spared  int              // bytes of that memory
+	ending  bool             // nobody may be there to make room
+}
+
+// item is a sample, or else the end of a round of draining.
+type item struct {
+	sample *kernel.Sample
+	end    end
+}
+
+// end is how a round of draining ended.
+type end struct {
+	upTo    uint64 // all samples taken until then were before it
+	flushed bool
+	last    bool // no round follows
+	err     error
+}
+
+func newQueue() *queue {
+	q := &queue{}
+	q.changed = sync.NewCond(&q.mu)
+	return q
+}
+
+// put adds a copy of a sample. It waits while there are too many.
+func (q *queue) put(s *kernel.Sample) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for !q.ending && len(q.waiting) > 0 && (q.bytes+s.Stack.Len() > queueBytes || len(q.waiting) >= queueSamples) {
+		q.changed.Wait()
+	}
+	kept := q.unused(s.Stack.Len() > 0)
+	kept.CopyFrom(s)
+	q.bytes += kept.Stack.Len()
+	q.waiting = append(q.waiting, item{sample: kept})
+	q.changed.Broadcast()
+}
+
+// close notes the end of a round.
+func (q *queue) close(e end) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n := len(q.waiting); n > 0 && q.waiting[n-1].sample == nil && !q.waiting[n-1].end.last {
+		e.flushed = e.flushed || q.waiting[n-1].end.flushed
+		q.waiting = q.waiting[:n-1]
+	}
+	q.waiting = append(q.waiting, item{end: e})
+	q.changed.Broadcast()
+}
+
+// take returns the next item, when there is one. The last one stays.
+func (q *queue) take() item {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.waiting) == 0 {
+		q.changed.Wait()
+	}
+	next := q.waiting[0]
+	if next.end.last {
+		return next
+	}
+	q.waiting[0] = item{}
+	q.waiting = q.waiting[1:]
+	if next.sample != nil {
+		q.bytes -= next.sample.Stack.Len()
+	}
+	q.changed.Broadcast()
+	return next
+}
+
+// end lets put wait no more.
+func (q *queue) end() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ending = true
+	q.changed.Broadcast()
+}
+
+// reuse takes a sample back.
+func (q *queue) reuse(s *kernel.Sample) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n := s.Buffer(); n > 0 && q.spared+n <= spareBytes {
+		q.buffers, q.spared = append(q.buffers, s), q.spared+n
+		return
+	}
+	s.DropStack()
+	if len(q.spare) < spareSamples {
+		q.spare = append(q.spare, s)
+	}
+}
+
+// unused returns a sample for a copy of another, which has a copy of its stack or not.
+func (q *queue) unused(withStack bool) *kernel.Sample {
+	from := &q.spare
+	if withStack && len(q.buffers) > 0 {
+		from = &q.buffers
+	}
+	n := len(*from)
+	if n == 0 {
+		return &kernel.Sample{}
+	}
+	s := (*from)[n-1]
+	*from = (*from)[:n-1]
+	q.spared -= s.Buffer()
+	return s
+}

@@ -1,0 +1,61 @@
+package sampler
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+)
+
+// TestQueue: samples come in order and stay as they were, rounds without samples
+// are one, and what ends reading is returned again and again.
+func TestQueue(t *testing.T) {
+	q := newQueue()
+	s := kernel.Sample{PID: 1, User: []kernel.Frame{{Vaddr: 7}}}
+	q.put(&s)
+	s.PID, s.User[0].Vaddr = 2, 8
+	q.put(&s)
+	q.close(end{upTo: 10})
+	q.close(end{upTo: 20, flushed: true})
+	q.close(end{upTo: 30})
+	failed := errors.New("failed")
+	q.close(end{upTo: 40, last: true, err: failed})
+
+	first, second := q.take().sample, q.take().sample
+	if first.PID != 1 || first.User[0].Vaddr != 7 || second.PID != 2 || second.User[0].Vaddr != 8 {
+		t.Errorf("samples are %+v and %+v", first, second)
+	}
+	q.reuse(first)
+	for range 2 { // the rounds of 10 to 30 were joined with the last
+		if e := q.take().end; e.upTo != 40 || !e.flushed || e.err != failed {
+			t.Errorf("the end is %+v", e)
+		}
+	}
+}
+
+// TestQueueFull: who puts more than there is room for waits until something is
+// taken, or nothing will be any more.
+func TestQueueFull(t *testing.T) {
+	q := newQueue()
+	done := make(chan bool)
+	go func() {
+		for range queueSamples + 1 {
+			q.put(&kernel.Sample{})
+		}
+		done <- true
+		for range 2 {
+			q.put(&kernel.Sample{})
+		}
+		done <- true
+	}()
+	select {
+	case <-done:
+		t.Fatal("nobody waits")
+	case <-time.After(10 * time.Millisecond):
+	}
+	q.take()
+	<-done
+	q.end()
+	<-done
+}

@@ -1,0 +1,50 @@
+package sampler
+
+import (
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// recheck drops the rows of code of language runtimes that has changed since, if a walk
+// that failed went by them: they may be the reason. It reports whether there were any.
+func recheck(view *process.View, s *kernel.Sample) (changed bool) {
+	for _, code := range view.Code() {
+		var vaddrs []uint64
+		for _, frame := range s.User {
+			if frame.Exe == code.Exe() {
+				vaddrs = append(vaddrs, frame.Vaddr)
+			}
+		}
+		changed = code.Recheck(vaddrs) || changed
+	}
+	return changed
+}
+
+// identify notes in the frames in code of language runtimes which piece of it that is.
+func identify(view *process.View, s *kernel.Sample) {
+	for _, code := range view.Code() {
+		for i := range s.User {
+			if f := &s.User[i]; f.Exe == code.Exe() {
+				f.Code = code.Identify(f.Lookup())
+			}
+		}
+	}
+}
+
+// mayHaveUsedStaleRows reports whether the walk of a sample failed in a process whose
+// language runtimes make code. The sample has what it takes to walk from the leaf again.
+func mayHaveUsedStaleRows(s *kernel.Sample) bool {
+	return s.FromLeaf && s.Outcome != unwind.UnsupportedRule && s.Stack.Len() > 0
+}
+
+// restartAtLeaf drops old rows, and makes the sample as if its walk had missed something at
+// the leaf.
+func restartAtLeaf(t *process.Tracker, view *process.View, s *kernel.Sample) {
+	recheck(view, s)
+	if last := s.User[len(s.User)-1]; last.Exe == 0 {
+		t.Refresh(s.PID, last.Vaddr)
+		*view = t.At(s.PID, s.Time)
+	}
+	s.User, s.FromLeaf = s.User[:1], false
+}

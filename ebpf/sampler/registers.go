@@ -1,0 +1,142 @@
+package sampler
+
+import (
+	"debug/elf"
+
+	"github.com/headwater/headwater/ebpf/cfi"
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// walker walks a stack by complete call frame information, with every register,
+// and by rows where there is none. Rows keep but two registers, which is nearly
+// always enough; a few functions, of the kind that compilers make of variable-length
+// arrays in a realigned frame or that people write in assembly, need others.
+type walker struct {
+	view   *process.View
+	stack  kernel.Stack
+	number elf.Machine
+	cfi    cfi.Machine
+	sp, fp uint16 // DWARF numbers
+}
+
+func newWalker(view *process.View, stack kernel.Stack) *walker {
+	w := &walker{view: view, stack: stack, number: machine(), sp: 7, fp: 6}
+	if w.number == elf.EM_AARCH64 {
+		w.sp, w.fp = 31, 29
+	}
+	w.cfi, _ = cfi.MachineOf(w.number) // both are known
+	return w
+}
+
+// walk goes from a leaf, of which all registers are known, to the root, at most
+// max frames. It calls yield as unwind.Walk does.
+func (w *walker) walk(regs unwind.Regs, max int, yield func(*unwind.Regs)) unwind.Outcome {
+	frame := w.frame(&regs)
+	for range max {
+		call, bias, ok := w.view.CallFrame(regs.Lookup())
+		if !ok {
+			if o := w.byRow(&regs, yield); o != unwind.Unset {
+				return o
+			}
+			frame = w.frame(&regs)
+			continue
+		}
+		if call.Signal {
+			regs.Exact = true // the trampoline: nobody called it
+		}
+		yield(&regs)
+		rules := cfi.Rules{Row: call.Row, ReturnRegister: call.ReturnRegister, Signal: call.Signal}
+		caller, end, _ := w.cfi.Step(&frame, &rules, bias, memory{w.stack})
+		if end == cfi.ZeroReturn && regs.FP != 0 && !w.stack.EndsAt(regs.SP) {
+			return unwind.NoRow // a zero in the middle of a stack
+		}
+		if end != cfi.Unset {
+			return outcomeOf(end)
+		}
+		next := w.regs(&caller)
+		if !call.Signal && (next.SP < regs.SP || next.SP == regs.SP && !regs.Exact) {
+			return unwind.NoProgress
+		}
+		frame, regs = caller, next
+	}
+	return unwind.DepthLimit
+}
+
+// byRow goes to the caller by the rule that there is without call frame information:
+// of a signal trampoline, of Go, or the frame pointer's.
+func (w *walker) byRow(regs *unwind.Regs, yield func(*unwind.Regs)) unwind.Outcome {
+	rule, o := w.view.Rule(regs.Lookup())
+	if o == unwind.Unset && rule.CFA == unwind.CFASignal {
+		regs.Exact = true
+	}
+	yield(regs)
+	if o != unwind.Unset {
+		return o
+	}
+	return unwind.Step(w.number, rule, regs, w.stack)
+}
+
+// frame returns registers as package cfi has them.
+func (w *walker) frame(r *unwind.Regs) cfi.Frame {
+	f := cfi.Frame{PC: r.PC, Exact: r.Exact}
+	if r.Full {
+		for number, v := range r.General {
+			f.Regs.Set(uint16(number), v)
+		}
+	}
+	if r.LRKnown {
+		f.Regs.Set(30, r.LR)
+	}
+	f.Regs.Set(w.sp, r.SP)
+	f.Regs.Set(w.fp, r.FP)
+	return f
+}
+
+// regs returns registers as package unwind has them.
+func (w *walker) regs(f *cfi.Frame) unwind.Regs {
+	r := unwind.Regs{PC: f.PC, Exact: f.Exact}
+	r.SP, _ = f.Regs.Get(w.sp)
+	r.FP, _ = f.Regs.Get(w.fp)
+	if w.number == elf.EM_AARCH64 {
+		r.LR, r.LRKnown = f.Regs.Get(30)
+		return r
+	}
+	r.Full = true
+	for number := range r.General {
+		v, ok := f.Regs.Get(uint16(number))
+		r.General[number], r.Full = v, r.Full && ok
+	}
+	return r
+}
+
+func outcomeOf(e cfi.End) unwind.Outcome {
+	switch e {
+	case cfi.Outermost:
+		return unwind.Complete
+	case cfi.ZeroReturn:
+		return unwind.CompleteFP
+	case cfi.Unreadable:
+		return unwind.UnreadableStack
+	case cfi.NoProgress:
+		return unwind.NoProgress
+	}
+	return unwind.UnsupportedRule
+}
+
+// memory is a copy of a stack as package cfi reads it.
+type memory struct{ stack kernel.Stack }
+
+// Read implements cfi.Memory. Expressions read words, or less.
+func (m memory) Read(addr uint64, b []byte) bool {
+	for i := range b {
+		at := addr + uint64(i)
+		word, ok := m.stack.ReadU64(at &^ 7)
+		if !ok {
+			return false
+		}
+		b[i] = byte(word >> (at % 8 * 8))
+	}
+	return true
+}

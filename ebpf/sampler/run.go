@@ -1,0 +1,159 @@
+package sampler
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/footprint"
+	"github.com/headwater/headwater/ebpf/kernel"
+)
+
+const (
+	// endedGrace is how long a process is remembered after its end, for samples
+	// that are read late.
+	endedGrace = time.Second
+	// flushPatience is how long Flush waits for the samples of just now.
+	flushPatience = time.Second
+	// lastFlushPatience is how long it waits when nothing is sampled any more: what is not
+	// used then is lost.
+	lastFlushPatience = 3 * time.Second
+)
+
+// Run hands every sample to use, finished, until ctx is done; those taken until then are
+// all used when it returns nil. An error of use ends it. It may be called once.
+func (s *Sampler) Run(ctx context.Context, use func(*Sample) error) error {
+	defer close(s.ended)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	loops := []func() error{
+		s.sideBand.follow,
+		func() error { return s.drainSamples(ctx) },
+		func() error { return s.finishSamples(use) },
+		func() error { return s.wakeAtEnd(ctx) },
+	}
+	errs := make([]error, len(loops))
+	var running sync.WaitGroup
+	for i, loop := range loops {
+		running.Go(func() {
+			defer cancel() // when one ends, all do
+			errs[i] = loop()
+		})
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+// wakeAtEnd wakes the loops that wait for the kernel when ctx is done.
+func (s *Sampler) wakeAtEnd(ctx context.Context) error {
+	<-ctx.Done()
+	return errors.Join(s.sideBand.stop(), s.kernel.Flush())
+}
+
+// drainSamples empties the kernel's buffer into the queue, round by round. The last round
+// begins after ctx is done. The queue's reader returns its error.
+func (s *Sampler) drainSamples(ctx context.Context) error {
+	footprint.RaisePriority()
+	for {
+		deadline, last := time.Now(), ctx.Err() != nil
+		if !last {
+			deadline = deadline.Add(s.options.Interval)
+		}
+		e := end{upTo: Monotonic()}
+		e.flushed, e.err = s.kernel.ReadSamples(deadline, s.samples.put)
+		e.last = last || e.err != nil
+		s.samples.close(e)
+		if e.last {
+			return nil
+		}
+	}
+}
+
+// finishSamples takes the samples from the queue and hands them to use, until the last round.
+func (s *Sampler) finishSamples(use func(*Sample) error) error {
+	footprint.RaisePriority()
+	defer s.samples.end()
+	for {
+		next := s.samples.take()
+		if next.sample == nil {
+			if err := s.endRound(next.end); err != nil || next.end.last {
+				return err
+			}
+			continue
+		}
+		err := s.finishSample(next.sample, use)
+		s.samples.reuse(next.sample)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// finishSample hands a sample to use if its process is wanted.
+func (s *Sampler) finishSample(raw *kernel.Sample, use func(*Sample) error) error {
+	if missed(raw.Outcome) {
+		if err := s.sideBand.drainUntil(raw.Time); err != nil {
+			return err
+		}
+	}
+	s.sample = Sample{Sample: raw}
+	if s.options.Target != nil {
+		wanted := false
+		if s.sample.Target, wanted = s.options.Target(raw.PID); !wanted {
+			s.tracker.Ignore(raw.PID, true)
+			s.ignored.Add(1)
+			return nil
+		}
+	}
+	s.complete(&s.sample)
+	return use(&s.sample)
+}
+
+// endRound does what is due when all samples of a round were used.
+func (s *Sampler) endRound(e end) error {
+	if e.err != nil {
+		return e.err
+	}
+	if err := s.sideBand.drain(); err != nil {
+		return err
+	}
+	if e.flushed {
+		select {
+		case s.flushed <- struct{}{}:
+		default:
+		}
+	}
+	for _, pid := range s.tracker.Reap(e.upTo - uint64(endedGrace)) {
+		if s.options.Ended != nil {
+			s.options.Ended(pid)
+		}
+	}
+	if s.options.AfterRound != nil {
+		return s.options.AfterRound(e.upTo)
+	}
+	return nil
+}
+
+// Flush waits until the samples taken before now were used, for a second or so. It does
+// not wait when Run has returned.
+func (s *Sampler) Flush() {
+	select {
+	case <-s.flushed: // of a call that did not wait any longer
+	default:
+	}
+	if s.kernel.Flush() != nil {
+		return
+	}
+	s.mu.Lock()
+	patience := flushPatience
+	if s.stopped {
+		patience = lastFlushPatience
+	}
+	s.mu.Unlock()
+	select {
+	case <-s.flushed:
+	case <-s.ended:
+	case <-time.After(patience): // the reader is busy; it uses them later
+	}
+}

@@ -1,0 +1,136 @@
+package sampler
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/busytest"
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// open returns a Sampler at 997 Hz, or skips where this process may not.
+func open(t *testing.T, o Options) *Sampler {
+	t.Helper()
+	o.TableBytes = 16 << 20
+	s, err := Open(o)
+	var denied *kernel.PermissionError
+	if errors.As(err, &denied) {
+		need.Missing(t, "%v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	config := Config{SampleRate: 997, UserStacks: true, KernelStacks: true, TableBytes: o.TableBytes}
+	if err := s.Configure(config); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Run hands over every sample that the kernel has taken until it ends, each once, and those
+// of processes that are not wanted count as ignored.
+func TestRunUsesEverySample(t *testing.T) {
+	pid, other := busytest.Start(t), busytest.Start(t)
+	s := open(t, Options{Target: func(p uint32) (*target.Target, bool) { return nil, p != other }})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	byPID, complete := map[uint32]uint64{}, uint64(0)
+	go func() {
+		ended <- s.Run(ctx, func(sample *Sample) error {
+			byPID[sample.PID]++
+			if sample.PID == pid && sample.Outcome.Complete() {
+				complete++
+			}
+			return nil
+		})
+	}()
+	time.Sleep(time.Second)
+	if err := s.StopSampling(); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	var used uint64
+	for _, n := range byPID {
+		used += n
+	}
+	stats, err := s.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d samples used, %d of process %d, %d of these complete; %+v", used, byPID[pid], pid, complete, stats.Counters)
+	if want := stats.Ticks - stats.Idle - stats.Lost - stats.Ignored; used != want {
+		t.Errorf("%d samples were used, want %d", used, want)
+	}
+	if byPID[pid] == 0 || complete < byPID[pid]*9/10 {
+		t.Errorf("%d samples of process %d, %d of them complete", byPID[pid], pid, complete)
+	}
+	if byPID[other] > 0 || stats.Ignored == 0 {
+		t.Errorf("%d samples of process %d were used, %d ignored", byPID[other], other, stats.Ignored)
+	}
+}
+
+// An error of whoever uses samples, or of the hook after a round, ends Run.
+func TestRunEndsWithErrors(t *testing.T) {
+	failed := errors.New("failed")
+	busytest.Start(t)
+	s := open(t, Options{})
+	uses := 0
+	err := s.Run(context.Background(), func(*Sample) error { uses++; return failed })
+	if !errors.Is(err, failed) || uses != 1 {
+		t.Errorf("after %d samples: %v", uses, err)
+	}
+	s.Flush() // returns though nobody reads
+
+	s = open(t, Options{Interval: 10 * time.Millisecond, AfterRound: func(uint64) error { return failed }})
+	if err := s.Run(context.Background(), func(*Sample) error { return nil }); !errors.Is(err, failed) {
+		t.Errorf("after a round: %v", err)
+	}
+}
+
+// What was sampled before Flush is used when it returns, unless it gave up waiting.
+func TestFlush(t *testing.T) {
+	busytest.Start(t)
+	s := open(t, Options{Interval: time.Hour})
+	ctx, cancel := context.WithCancel(context.Background())
+	var flushed atomic.Uint64 // time of the call, once it has returned
+	used, late := 0, 0
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.Run(ctx, func(sample *Sample) error {
+			if used++; sample.Time < flushed.Load() {
+				late++
+			}
+			return nil
+		})
+	}()
+	time.Sleep(300 * time.Millisecond)
+	called := Monotonic()
+	s.Flush()
+	if took := time.Duration(Monotonic() - called); took < flushPatience {
+		flushed.Store(called)
+	} else {
+		t.Logf("gave up after %v", took)
+	}
+	time.Sleep(100 * time.Millisecond)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if used == 0 || late > 0 {
+		t.Errorf("%d samples, %d of them of before a call of Flush that had returned", used, late)
+	}
+}

@@ -1,0 +1,213 @@
+// Package sampler takes samples of this host and hands them over finished: Run follows
+// processes, fills the unwind tables as walks miss them, and completes the stacks that
+// missed one before its caller sees them.
+package sampler
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/runtime/languages"
+	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// DefaultInterval is how long samples may lie in the CPUs' logs: to wake up costs
+// more than to take a sample. Those of new programs miss a table, and wake us.
+const DefaultInterval = 500 * time.Millisecond
+
+// Options configure a Sampler for its whole life. All functions are optional. Target, Ended
+// and AfterRound are called by Run, one at a time; Observe by whoever reads the side-band.
+type Options struct {
+	TableBytes int                // limit of the memory for unwind tables
+	Interval   time.Duration      // how long samples may lie in the CPUs' logs; 0: DefaultInterval
+	Snapshots  bool               // have perf record what each walk starts from, see ReadSnapshots
+	Files      *filework.Pool     // opens files; nil: a pool of the Sampler's own
+	Languages  []runtime.Language // whose runtimes are known; nil: all
+
+	// Target says whom the samples of a process count for, and whether it is sampled at all.
+	// Without it all processes are sampled.
+	Target     func(pid uint32) (t *target.Target, wanted bool)
+	Observe    func(*kernel.Record)    // gets every side-band record
+	Ended      func(pid uint32)        // no sample of this process will come any more
+	AfterRound func(upTo uint64) error // all samples taken until upTo, CLOCK_MONOTONIC, were used; an error ends Run
+}
+
+// Config is what Configure changes.
+type Config struct {
+	SampleRate   int // samples per second and CPU; 0: only those of attached events
+	UserStacks   bool
+	KernelStacks bool
+	TableBytes   int // limit of the memory for unwind tables
+}
+
+// Sampler is the source of samples. Its methods may be called concurrently, from Open
+// to Close.
+type Sampler struct {
+	options     Options
+	kernel      *kernel.Profiler
+	tracker     *process.Tracker
+	sideBand    *sideBand
+	samples     *queue
+	sample      Sample       // the one that is being used
+	view        process.View // of its process
+	interpreted interpreted
+	ignored     atomic.Uint64 // samples of processes that are not wanted
+	flushed     chan struct{} // all samples of before a call of Flush were used
+	ended       chan struct{} // closed when Run has returned
+
+	mu      sync.Mutex
+	config  Config
+	stopped bool
+}
+
+// Open loads the programs and reads what runs already. Configure makes it sample. It
+// returns a *kernel.PermissionError when the process lacks capabilities.
+func Open(o Options) (*Sampler, error) {
+	if o.Files == nil {
+		o.Files = &filework.Pool{}
+	}
+	if o.Languages == nil {
+		o.Languages = languages.All()
+	}
+	if o.Interval == 0 {
+		o.Interval = DefaultInterval
+	}
+	s := &Sampler{options: o, samples: newQueue(), flushed: make(chan struct{}, 1), ended: make(chan struct{})}
+	if err := s.open(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Sampler) open() error {
+	var err error
+	if s.kernel, err = kernel.Load(kernel.Options{TableBytes: s.options.TableBytes}); err != nil {
+		return err
+	}
+	if s.options.Snapshots {
+		s.kernel.KeepSnapshots()
+	}
+	// Side-band first, then what runs already: nothing falls between.
+	s.tracker = process.NewTracker(s.kernel.Tables(), procfs.Default, s.options.Files, s.options.Languages)
+	if s.sideBand, err = openSideBand(s.tracker, s.options.Observe); err != nil {
+		return err
+	}
+	return s.tracker.Scan()
+}
+
+// Configure makes the kernel sample as c says, or with an error as before.
+func (s *Sampler) Configure(c Config) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.apply(c); err != nil {
+		if s.config != (Config{}) {
+			if undo := s.apply(s.config); undo != nil {
+				err = errors.Join(err, fmt.Errorf("go back to the old options: %w", undo))
+			}
+		}
+		return err
+	}
+	s.kernel.Tables().SetLimit(c.TableBytes)
+	s.config = c
+	return nil
+}
+
+func (s *Sampler) apply(c Config) error {
+	if err := s.kernel.SetStacks(c.UserStacks, c.KernelStacks, true); err != nil {
+		return err
+	}
+	if err := s.startClocks(c.SampleRate); err != nil {
+		return fmt.Errorf("sample at %d Hz: %w", c.SampleRate, err)
+	}
+	return nil
+}
+
+// startClocks samples every CPU that is online, unless StopSampling was called. The
+// caller holds s.mu.
+func (s *Sampler) startClocks(rate int) error {
+	if s.stopped || rate == 0 {
+		return nil
+	}
+	return s.kernel.Start(rate)
+}
+
+// AddCPUs begins to sample the CPUs that have come online.
+func (s *Sampler) AddCPUs() error {
+	err := s.sideBand.addCPUs()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Join(err, s.startClocks(s.config.SampleRate))
+}
+
+// AskAgain has Target asked again about the processes that were not wanted.
+func (s *Sampler) AskAgain() { s.tracker.IgnoreNone() }
+
+// Attach takes a sample at each overflow of a perf event that the caller has opened, until
+// the caller closes it.
+func (s *Sampler) Attach(event int) error { return s.kernel.Attach(event) }
+
+// ReadSnapshots hands every snapshot that is there to use, and returns how many were lost
+// so far because perf's buffer was full.
+func (s *Sampler) ReadSnapshots(use func(*kernel.PerfSnapshot)) (lost uint64, err error) {
+	return s.kernel.ReadSnapshots(use)
+}
+
+// Executable returns an executable by the number that frames have, nil when it was swept.
+func (s *Sampler) Executable(id unwind.ExeID) *process.Executable { return s.tracker.Executable(id) }
+
+// JITCode returns the code of a language runtime that an executable stands for, and false
+// for a file.
+func (s *Sampler) JITCode(exe unwind.ExeID) (*process.JITCode, bool) { return s.tracker.JITCode(exe) }
+
+// Interpreter returns the interpreter whose functions an executable stands for, and false for
+// a file.
+func (s *Sampler) Interpreter(exe unwind.ExeID) (*process.Interpreter, bool) {
+	return s.tracker.Interpreter(exe)
+}
+
+// Source returns the file that has the names of e, most often its own.
+func (s *Sampler) Source(e *process.Executable) process.Source { return s.tracker.Source(e) }
+
+// Replaced reports whether the process of a sample runs another program by now, or has put
+// another file where there was one.
+func (s *Sampler) Replaced(sample *Sample) bool {
+	const now = 1<<64 - 1
+	view := s.tracker.At(sample.PID, now)
+	return view.Stale(sample.Generation)
+}
+
+// Sweep drops the executables that nobody has mapped for the given time, and pages of rows
+// that no walk has wanted for a while. It returns the numbers of those executables, and of
+// others whose names may be better now.
+func (s *Sampler) Sweep(idle time.Duration) []unwind.ExeID { return s.tracker.Sweep(idle) }
+
+// StopSampling ends sampling for good. Run goes on with what was sampled until now.
+func (s *Sampler) StopSampling() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	return s.kernel.Stop()
+}
+
+// Close releases everything. Run must have returned, or never been called.
+func (s *Sampler) Close() error {
+	if s.tracker != nil {
+		s.tracker.Close()
+	}
+	if s.sideBand != nil {
+		s.sideBand.close()
+	}
+	if s.kernel != nil {
+		return s.kernel.Close()
+	}
+	return nil
+}

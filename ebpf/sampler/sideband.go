@@ -1,0 +1,112 @@
+package sampler
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process"
+)
+
+// sideBand reports to the tracker what the kernel says of processes and mappings. Samples
+// are understood with what was drained before them.
+type sideBand struct {
+	band    *kernel.SideBand
+	tracker *process.Tracker
+	observe func(*kernel.Record) // nil: nobody
+	gaps
+
+	draining sync.Mutex // one reader at a time
+	upTo     uint64     // it was drained up to this time because of a miss; for Run alone
+}
+
+// openSideBand opens the side-band of every CPU.
+func openSideBand(t *process.Tracker, observe func(*kernel.Record)) (*sideBand, error) {
+	band, err := kernel.OpenSideBand()
+	if err != nil {
+		return nil, err
+	}
+	return &sideBand{band: band, tracker: t, observe: observe}, nil
+}
+
+// addCPUs opens the side-band of the CPUs that came online.
+func (s *sideBand) addCPUs() error {
+	s.draining.Lock()
+	defer s.draining.Unlock()
+	return s.band.AddCPUs()
+}
+
+// follow keeps the side-band from overflowing until stop. Run drains it at each round too,
+// and when a sample misses something: that is how new programs come to be known in time,
+// and the thousand records a second of those that nobody samples cost no wake-ups.
+func (s *sideBand) follow() error {
+	for {
+		err := s.band.Wait()
+		if errors.Is(err, kernel.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.drain(); err != nil {
+			return err
+		}
+	}
+}
+
+// drainUntil drains the side-band if that was last done for samples of before a time.
+func (s *sideBand) drainUntil(time uint64) error {
+	if time <= s.upTo {
+		return nil
+	}
+	s.upTo = Monotonic()
+	return s.drain()
+}
+
+// drain reports to the tracker what the side-band holds.
+func (s *sideBand) drain() error {
+	s.draining.Lock()
+	defer s.draining.Unlock()
+	records, err := s.band.Read()
+	if err != nil {
+		return err
+	}
+	if len(records) == 0 {
+		return nil
+	}
+	s.tracker.Update(func(b *process.Batch) {
+		for i := range records {
+			if records[i].Kind == kernel.RecordLost {
+				s.gaps.add(&records[i])
+			}
+			apply(b, &records[i])
+			if s.observe != nil {
+				s.observe(&records[i])
+			}
+		}
+	})
+	return nil
+}
+
+func apply(b *process.Batch, r *kernel.Record) {
+	switch r.Kind {
+	case kernel.RecordMap:
+		b.Map(r.Time, r.PID, r.Mapping)
+	case kernel.RecordExec:
+		b.Exec(r.Time, r.PID, r.Comm)
+	case kernel.RecordComm:
+		b.Comm(r.Time, r.PID, r.Comm)
+	case kernel.RecordFork:
+		b.Fork(r.Time, r.Parent, r.PID)
+	case kernel.RecordExit:
+		b.Exit(r.Time, r.PID)
+	case kernel.RecordLost:
+		b.Lost()
+	}
+}
+
+// stop ends follow.
+func (s *sideBand) stop() error { return s.band.Stop() }
+
+// close releases the side-band. Nobody may be reading.
+func (s *sideBand) close() { s.band.Close() }

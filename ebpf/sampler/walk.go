@@ -1,0 +1,146 @@
+package sampler
+
+import (
+	"debug/elf"
+	"runtime"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// maxFrames is the most user frames of a finished stack.
+const maxFrames = 1024
+
+// missed reports whether a walk stopped because something was missing that user space can
+// still provide.
+func missed(o unwind.Outcome) bool {
+	return o == unwind.NoMapping || o == unwind.ProcessUnknown || o == unwind.PageMissing
+}
+
+// unfinished reports whether a walk may come further in user space: it missed
+// something, it is in code of no file, or it went by old rows.
+func unfinished(s *kernel.Sample) bool {
+	inCode := s.Outcome == unwind.NoRow && s.Stack.Len() > 0
+	return len(s.User) > 0 && (missed(s.Outcome) || inCode || mayHaveUsedStaleRows(s))
+}
+
+// completeStack goes on with a walk where the kernel's could not, or walks again from the
+// leaf where the kernel's went by old rows or by too few registers. view is of the sample's
+// process and time; it is looked up again when the process is known better.
+func completeStack(t *process.Tracker, view *process.View, s *kernel.Sample) {
+	if view.Stale(s.Generation) && !(missed(s.Outcome) && len(s.User) == 1) {
+		// Unwound by the tables of the program that the process ran before, and not
+		// just looked up in vain.
+		s.User, s.Outcome = s.User[:0], unwind.ProcessUnknown
+	}
+	switch {
+	case unfinished(s):
+		resume(t, view, s)
+	case s.FromLeaf && len(s.User) > 0:
+		rewalk(view, s)
+	}
+}
+
+// resume walks the rest of a stack whose walk in the kernel is unfinished, over the copy
+// of the stack that came with the sample. It replaces the frame where the walk stopped,
+// for that may be known better now, and the outcome.
+func resume(t *process.Tracker, view *process.View, s *kernel.Sample) {
+	if mayHaveUsedStaleRows(s) {
+		restartAtLeaf(t, view, s)
+	}
+	if _, outcome := view.Rule(s.Regs.Lookup()); outcome != unwind.Unset {
+		t.Refresh(s.PID, s.Regs.Lookup())
+		*view = t.At(s.PID, s.Time)
+	}
+	leaf, fromLeaf := s.Regs, len(s.User) == 1
+	walked := len(s.User)
+	s.Regs.ViaFP = s.User[len(s.User)-1].Flags&kernel.FramePointer != 0
+	s.User = s.User[:len(s.User)-1]
+	start := s.Regs
+	outcome, by := walkOn(view, s)
+	if !outcome.Complete() && recheck(view, s) {
+		s.Regs, s.User = start, s.User[:walked-1]
+		outcome, by = walkOn(view, s)
+	}
+	switch last := len(s.User) - 1; {
+	case outcome == unwind.UnreadableStack:
+		return // the copy ends: what was missing is still what stopped us
+	case outcome == unwind.NoMapping && s.User[last].Flags&kernel.FramePointer != 0:
+		// What looked like a frame record is not one.
+		s.User, outcome = s.User[:last], unwind.NoRow
+	}
+	if s.Outcome != outcome || len(s.User) > walked {
+		s.Outcome, s.Finish = outcome, by
+	}
+	if outcome == unwind.UnsupportedRule && fromLeaf {
+		s.Regs = leaf
+		rewalk(view, s)
+	}
+}
+
+// walkOn walks from s.Regs, by rows and frame pointers and, where those end, by analysis
+// of the code.
+func walkOn(view *process.View, s *kernel.Sample) (unwind.Outcome, kernel.Finish) {
+	by := kernel.ByRows
+	for {
+		outcome := unwind.Walk(machine(), view, &s.Regs, s.Stack, maxFrames-len(s.User), func(r *unwind.Regs) {
+			s.User = append(s.User, frameAt(view, r))
+		})
+		if outcome != unwind.NoRow || len(s.User) >= maxFrames || !stepByAnalysis(view, s) {
+			return outcome, by
+		}
+		by = kernel.ByAnalysis
+	}
+}
+
+// stepByAnalysis goes to the caller of s.Regs by what the code there does.
+func stepByAnalysis(view *process.View, s *kernel.Sample) bool {
+	rule, ok := view.RuleByAnalysis(machine(), s.Regs.PC)
+	if !ok {
+		return false
+	}
+	caller := s.Regs
+	caller.ViaFP = false
+	if unwind.Step(machine(), rule, &caller, s.Stack) != unwind.Unset || !view.Called(machine(), caller.PC) {
+		return false
+	}
+	s.Regs = caller
+	return true
+}
+
+// rewalk walks a stack from its leaf, of which the sample has the registers and
+// the copy, because a rule needs more of them than a walk by rows keeps. It leaves
+// the sample as it was unless it comes further.
+func rewalk(view *process.View, s *kernel.Sample) {
+	if s.Stack.Len() == 0 {
+		return
+	}
+	var found []kernel.Frame
+	outcome := newWalker(view, s.Stack).walk(s.Regs, maxFrames, func(r *unwind.Regs) {
+		found = append(found, frameAt(view, r))
+	})
+	if outcome.Complete() || len(found) > len(s.User) {
+		s.User, s.Outcome, s.Finish = append(s.User[:0], found...), outcome, kernel.ByCFI
+	}
+}
+
+func frameAt(view *process.View, r *unwind.Regs) kernel.Frame {
+	exe, vaddr := view.Locate(r.Lookup())
+	f := kernel.Frame{Vaddr: vaddr + (r.PC - r.Lookup()), Exe: exe}
+	if !r.Exact {
+		f.Flags |= kernel.ReturnAddress
+	}
+	if r.ViaFP {
+		f.Flags |= kernel.FramePointer
+	}
+	return f
+}
+
+// machine is the instruction set of this host.
+func machine() elf.Machine {
+	if runtime.GOARCH == "arm64" {
+		return elf.EM_AARCH64
+	}
+	return elf.EM_X86_64
+}

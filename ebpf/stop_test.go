@@ -1,0 +1,39 @@
+package ebpf
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/busytest"
+)
+
+// Once sampling has ended nothing is sampled any more, and what was is there to be collected.
+func TestStopSampling(t *testing.T) {
+	pid := busytest.Start(t)
+	s := start(t, DefaultOptions())
+	defer s.Close()
+	collect(t, s, pid, 1)
+	time.Sleep(time.Second)
+	if err := s.StopSampling(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := s.sampler.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	profiles, err := s.Collect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := of(profiles, pid); n == 0 {
+		t.Error("the samples of before are not there")
+	}
+	time.Sleep(500 * time.Millisecond)
+	after, err := s.sampler.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.Ticks != before.Ticks {
+		t.Errorf("%d samples after the end", after.Ticks-before.Ticks)
+	}
+}

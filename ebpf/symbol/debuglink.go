@@ -1,0 +1,104 @@
+package symbol
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/limit"
+)
+
+// Limits on files that .gnu_debuglink names. Without a build ID only the check sum of
+// all their bytes says whose they are.
+const (
+	MaxLinked     = 2 << 30          // bytes of one
+	MaxLinkedTime = 10 * time.Second // of reading one
+	linkedRate    = 8 << 20          // bytes a second of all, once MaxLinked have been read at once
+	maxSums       = 1 << 12          // sums remembered
+)
+
+// errStopped says that naming ends.
+var errStopped = errors.New("the profiler stops")
+
+// checkSums computes the check sums of files that are not trusted, and remembers them:
+// a file that is not the one wanted is looked at again and again.
+type checkSums struct {
+	most  int64 // bytes of one file
+	rate  *rate.Limiter
+	ended atomic.Bool
+
+	mu    sync.Mutex
+	known map[fileVersion]uint32
+}
+
+// fileVersion identifies a file as it is now: who writes to it changes a time.
+type fileVersion struct {
+	dev, inode       uint64
+	size             int64
+	written, changed syscall.Timespec
+}
+
+func newCheckSums(most int) *checkSums {
+	return &checkSums{most: int64(most), rate: rate.NewLimiter(linkedRate, most), known: map[fileVersion]uint32{}}
+}
+
+// of returns the CRC-32 of a file's content, without moving its offset.
+func (c *checkSums) of(f *os.File) (uint32, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	stat := info.Sys().(*syscall.Stat_t)
+	version := fileVersion{uint64(stat.Dev), stat.Ino, stat.Size, stat.Mtim, stat.Ctim}
+	c.mu.Lock()
+	sum, ok := c.known[version]
+	c.mu.Unlock()
+	if ok {
+		return sum, nil
+	}
+	if sum, err = c.compute(f, stat.Size); err != nil {
+		return 0, fmt.Errorf("check sum of %s: %w", f.Name(), err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.known) >= maxSums {
+		clear(c.known)
+	}
+	c.known[version] = sum
+	return sum, nil
+}
+
+func (c *checkSums) compute(f *os.File, size int64) (uint32, error) {
+	if size > c.most {
+		return 0, limit.Hit(limit.DebugLink, fmt.Errorf("%d bytes, more than %d: %w", size, c.most,
+			elffile.ErrTooLarge))
+	}
+	if !c.rate.AllowN(time.Now(), int(size)) {
+		return 0, limit.Hit(limit.DebugLink, elffile.ErrBusy)
+	}
+	sum, until := crc32.NewIEEE(), time.Now().Add(MaxLinkedTime)
+	content, buf := io.NewSectionReader(f, 0, size), make([]byte, 256<<10)
+	for {
+		n, err := content.Read(buf)
+		sum.Write(buf[:n])
+		switch {
+		case err == io.EOF:
+			return sum.Sum32(), nil
+		case err != nil:
+			return 0, err
+		case c.ended.Load():
+			return 0, errStopped
+		case time.Now().After(until):
+			return 0, limit.Hit(limit.DebugLink, fmt.Errorf("reading takes longer than %v", MaxLinkedTime))
+		}
+	}
+}

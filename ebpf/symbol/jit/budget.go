@@ -1,0 +1,53 @@
+package jit
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// DefaultBytes is the memory for the names of all processes together.
+const DefaultBytes = 64 << 20
+
+// budget is the memory for the names of all processes. One of them may take half of
+// what the others leave, so that none takes it all.
+type budget struct {
+	limit   int64
+	used    atomic.Int64
+	dropped atomic.Uint64 // functions that there was no room for
+}
+
+// share is what one process has of the budget. One goroutine uses it at a time.
+type share struct {
+	of   *budget
+	used int64
+}
+
+// take reserves memory. It reports whether there is that much.
+func (s *share) take(bytes int64) bool {
+	others := s.of.used.Add(bytes) - s.used - bytes
+	if bytes > 0 && s.used+bytes > (s.of.limit-others)/2 {
+		s.of.used.Add(-bytes)
+		return false
+	}
+	s.used += bytes
+	return true
+}
+
+// free gives everything back.
+func (s *share) free() { s.take(-s.used) }
+
+// room returns a slice with room for n more elements, and reserves that memory. It
+// grows by a quarter: to double would take more than is used.
+func room[T any](s *share, all []T, n int) ([]T, bool) {
+	if cap(all)-len(all) >= n {
+		return all, true
+	}
+	size := int64(unsafe.Sizeof(*new(T)))
+	want := len(all) + max(n, len(all)/4, 64)
+	if !s.take(int64(want-cap(all)) * size) {
+		return all, false
+	}
+	grown := make([]T, len(all), want)
+	copy(grown, all)
+	return grown, true
+}

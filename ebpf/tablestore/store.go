@@ -1,0 +1,286 @@
+// Package tablestore is the memory that the unwinder in the kernel looks things up in:
+// the mappings of processes, and for each executable a directory of pages of unwind
+// rows. It lies in slabs, which BPF programs read.
+package tablestore
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// The layout of table memory, see enum limits, row_page_state and row_page_mark in bpf/abi.h.
+const (
+	SlabWords    = 1 << 18         // words of 8 bytes in a slab
+	MaxSlabs     = 1 << 10         // at most
+	WordBits     = 28              // of the index of a word
+	WordMask     = 1<<WordBits - 1 // of these bits
+	MappingWords = 4               // of one mapping of a process
+	PageResident = 1               // state of a page of rows
+	PageAccessed = 1               // mark of a page that a walk has looked up
+)
+
+// Store is table memory and what lies where in it. Safe for concurrent use.
+type Store struct {
+	mu      sync.Mutex
+	slabs   *slabs
+	pages   residentPages
+	dirs    map[uint32]dirEntry // by first word of the directory
+	evicted uint64
+}
+
+type dirEntry struct {
+	run
+	directory unwind.Directory
+}
+
+// New returns a store of at most the given number of bytes, and at least one slab.
+// create makes slab number n and lets BPF programs know it; they are made in order, as
+// memory is needed, and closed with the store.
+func New(create func(n int) (Slab, error), bytes int) (*Store, error) {
+	s, err := newSlabs(create, bytes)
+	if err != nil {
+		return nil, err
+	}
+	return newStore(s), nil
+}
+
+func newStore(s *slabs) *Store {
+	return &Store{slabs: s, pages: newResidentPages(), dirs: map[uint32]dirEntry{}}
+}
+
+// Close closes the slabs. Whoever still adds something, such as a worker that has waited for
+// a file until now, gets ErrClosed.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.slabs.close()
+}
+
+// SetLimit changes the limit of memory, in bytes. Memory taken stays taken, but
+// is not used beyond the limit.
+func (s *Store) SetLimit(bytes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slabs.setLimit(bytes)
+	s.makeRoom(0)
+}
+
+// AddDirectory makes room for the entries of an executable's pages of rows, all
+// absent at first. Pages cover 1<<shift bytes of text each.
+func (s *Store) AddDirectory(first, pages uint32, shift uint8) (unwind.Directory, error) {
+	if pages == 0 {
+		return unwind.Directory{}, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, words, err := s.alloc(int(pages))
+	if err != nil {
+		return unwind.Directory{}, fmt.Errorf("directory of %d pages: %w", pages, err)
+	}
+	clear(words)
+	d := unwind.Directory{Word: r.start, First: first, Pages: pages, Shift: shift}
+	s.dirs[r.start] = dirEntry{run: r, directory: d}
+	return d, nil
+}
+
+// SetPage makes a page of rows resident. Without rows, frames of the page are
+// unwound by frame pointer. When memory runs short, pages that were not looked
+// up lately make room; the error says so if that was not enough yet.
+func (s *Store) SetPage(d unwind.Directory, page uint64, p *unwind.Page) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entry, ok := s.entry(d, page)
+	if !ok {
+		return fmt.Errorf("page %d is outside its directory", page)
+	}
+	n := p.Len()
+	s.makeRoom(8 * n)
+	var r run
+	if n > 0 {
+		var words []uint64
+		var err error
+		if r, words, err = s.alloc(n); err != nil {
+			return fmt.Errorf("store %d unwind rows: %w", len(p.Rows), err)
+		}
+		p.AppendWords(words[:0])
+	}
+	if err := s.storeEntry(entry, uint64(r.start)|uint64(uint16(len(p.Rows)))<<32|PageResident<<48); err != nil {
+		s.slabs.release(r)
+		return fmt.Errorf("store %d unwind rows: %w", len(p.Rows), err)
+	}
+	s.slabs.release(s.pages.set(entry, r, len(p.Rows)))
+	return nil
+}
+
+// Shares of table memory, in eighths: makeRoom begins to evict above the first
+// and stops at the second. What is evicted can be used half a second later, so
+// some must be left until then.
+const (
+	evictAbove = 7
+	evictTo    = 6
+)
+
+// makeRoom evicts pages when another few bytes would leave little memory.
+func (s *Store) makeRoom(bytes int) {
+	limit := s.slabs.limitBytes()
+	if (s.slabs.usedBytes()+bytes)/8 <= limit/64*evictAbove {
+		return
+	}
+	for s.slabs.usedBytes()/8 > limit/64*evictTo {
+		entry, ok := s.pages.victim(s.wasAccessed)
+		if !ok || !s.evict(entry) {
+			return
+		}
+	}
+}
+
+// EvictUnused gives up the pages that no walk has looked up lately, so that what is
+// resident is what walks want, however much room there is. To notice that a page was
+// looked up it has to be called more often than that.
+func (s *Store) EvictUnused(lately time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, entry := range s.pages.unused(time.Now().Add(-lately), s.wasAccessed) {
+		if !s.evict(entry) {
+			return
+		}
+	}
+}
+
+// DropPage gives up a page: what it says is no longer so.
+func (s *Store) DropPage(d unwind.Directory, page uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if entry, ok := s.entry(d, page); ok && s.pages.has(entry) {
+		s.evict(entry)
+	}
+}
+
+func (s *Store) evict(entry uint32) bool {
+	if s.storeEntry(entry, 0) != nil {
+		return false
+	}
+	s.slabs.release(s.pages.remove(entry))
+	s.evicted++
+	return true
+}
+
+// wasAccessed reports whether walks have looked a page up since the last call for
+// it. It changes the mark alone, as BPF does.
+func (s *Store) wasAccessed(entry uint32) bool {
+	const markByte = 7 // of struct row_page, little endian
+	words, err := s.slabs.words(entry, 1)
+	if err != nil {
+		return true // it cannot be evicted now
+	}
+	mark := &unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 8)[markByte]
+	accessed := *mark == PageAccessed
+	*mark = 0
+	return accessed
+}
+
+// Rule returns the rule at vaddr, an ELF virtual address of an executable
+// with directory d, and false when its page is not resident.
+func (s *Store) Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	word, ok := s.entry(d, d.Page(vaddr))
+	if !ok {
+		return unwind.WideRule{}, false
+	}
+	page := s.pages.byEntry[word]
+	if page == nil {
+		return unwind.WideRule{}, false
+	}
+	words, err := s.slabs.words(word, 1)
+	if err != nil {
+		return unwind.WideRule{}, false
+	}
+	rows := int(uint16(atomic.LoadUint64(&words[0]) >> 32))
+	if rows == 0 {
+		return unwind.WideRule{}, true
+	}
+	if words, err = s.slabs.words(page.start, int(page.words)); err != nil {
+		return unwind.WideRule{}, false
+	}
+	return unwind.RuleIn(words, rows, vaddr), true
+}
+
+// RemoveDirectory frees a directory and its pages. No process may have mappings
+// that name it.
+func (s *Store) RemoveDirectory(d unwind.Directory) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	dir, ok := s.dirs[d.Word]
+	if !ok {
+		return
+	}
+	for i := uint32(0); i < d.Pages; i++ {
+		_ = s.storeEntry(d.Word+i, 0) // nobody looks there any more
+		if s.pages.has(d.Word + i) {
+			s.slabs.release(s.pages.remove(d.Word + i))
+		}
+	}
+	s.slabs.release(dir.run)
+	delete(s.dirs, d.Word)
+}
+
+// Usage is how table memory is used.
+type Usage struct {
+	Pages    int    // pages of rows that are resident
+	Rows     int    // in them
+	RowBytes uint64 // of table memory that these rows take
+	Evicted  uint64 // pages given up so far: not looked up lately, or to make room for others
+	Used     uint64 // bytes of rows, directories and mappings
+	Reserved uint64 // bytes of kernel memory taken
+	Limit    uint64 // bytes of kernel memory that may be taken
+}
+
+// Usage returns the present use.
+func (s *Store) Usage() Usage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Usage{
+		Pages: s.pages.len(), Rows: s.pages.rows, RowBytes: uint64(8 * s.pages.words), Evicted: s.evicted,
+		Used: uint64(s.slabs.usedBytes()), Reserved: uint64(s.slabs.bytes()), Limit: uint64(s.slabs.limitBytes()),
+	}
+}
+
+// alloc returns a run of n words and the words themselves, which stay mapped until the next
+// call.
+func (s *Store) alloc(n int) (run, []uint64, error) {
+	r, err := s.slabs.alloc(n)
+	if err != nil {
+		return run{}, nil, err
+	}
+	words, err := s.slabs.words(r.start, n)
+	if err != nil {
+		s.slabs.release(r)
+		return run{}, nil, err
+	}
+	return r, words, nil
+}
+
+// entry returns the word of the directory entry of a page.
+func (s *Store) entry(d unwind.Directory, page uint64) (uint32, bool) {
+	if dir, ok := s.dirs[d.Word]; !ok || dir.directory != d || !d.Holds(page) {
+		return 0, false
+	}
+	return d.Word + uint32(page) - d.First, true
+}
+
+// storeEntry publishes a directory entry: rows written before are seen by
+// whoever sees the entry.
+func (s *Store) storeEntry(word uint32, entry uint64) error {
+	words, err := s.slabs.words(word, 1)
+	if err != nil {
+		return err
+	}
+	atomic.StoreUint64(&words[0], entry)
+	return nil
+}

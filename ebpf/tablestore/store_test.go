@@ -1,0 +1,215 @@
+package tablestore
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// bareStore is a store without maps.
+func bareStore(slabs int) *Store {
+	s := bareSlabs(slabs)
+	s.limit = slabs
+	s.free[0] = []run{{start: runAlign, words: uint32(SlabWords - runAlign)}}
+	return newStore(s)
+}
+
+// fullPage is a page with a number of rows.
+func fullPage(rows int) *unwind.Page {
+	p := &unwind.Page{Rows: make([]unwind.Row, rows)}
+	for i := range p.Rows {
+		p.Rows[i] = unwind.Row{Off: uint16(i), CFA: unwind.CFASP, CFAOff: int16(i)}
+	}
+	return p
+}
+
+// lookUp marks a page as BPF does when a walk looks it up.
+func (s *Store) lookUp(d unwind.Directory, page uint64) bool {
+	entry, _ := s.entry(d, page)
+	words, _ := s.slabs.words(entry, 1)
+	word := &words[0]
+	if *word>>48&0xff != PageResident {
+		return false
+	}
+	*word |= PageAccessed << 56
+	return true
+}
+
+// Resident reports whether a page has been set.
+func (s *Store) Resident(d unwind.Directory, page uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entry, ok := s.entry(d, page)
+	if !ok {
+		return false
+	}
+	return s.pages.has(entry)
+}
+
+// TestEviction fills memory more than twice over, while two pages are looked up
+// all the time: those stay, and the limit holds.
+func TestEviction(t *testing.T) {
+	const rows, pages = 8000, 200
+	store := bareStore(2)
+	d, err := store.AddDirectory(10, pages, unwind.MaxPageShift)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hot := []uint64{10, 13}
+	for page := uint64(10); page < 10+pages; page++ {
+		if err := store.SetPage(d, page, fullPage(rows)); err != nil {
+			t.Fatalf("page %d: %v", page, err)
+		}
+		for _, h := range hot {
+			if h <= page && !store.lookUp(d, h) {
+				t.Fatalf("page %d was evicted while it was in use, when page %d came", h, page)
+			}
+		}
+		store.slabs.forget()
+	}
+	u := store.Usage()
+	if u.Reserved != uint64(2*slabBytes) || u.Used > u.Limit || u.Evicted < pages/2 ||
+		uint64(u.Pages)+u.Evicted != pages {
+		t.Errorf("usage %+v after %d pages of %d bytes in %d", u, pages, 8*rows, 2*slabBytes)
+	}
+	for page := uint64(10); page < 10+pages; page++ {
+		if store.Resident(d, page) != store.lookUp(d, page) {
+			t.Errorf("page %d: user space and the kernel differ about its being there", page)
+		}
+	}
+}
+
+// TestEvictUnused gives up what is not looked up, and nothing else.
+func TestEvictUnused(t *testing.T) {
+	const pages = 6
+	store := bareStore(1)
+	d, err := store.AddDirectory(0, pages, unwind.MinPageShift)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page := range uint64(pages) {
+		if err := store.SetPage(d, page, fullPage(50)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resident := func() (found []uint64) {
+		for page := range uint64(pages) {
+			if store.lookUp(d, page) != store.Resident(d, page) {
+				t.Errorf("page %d: user space and the kernel differ about its being there", page)
+			}
+			if store.Resident(d, page) {
+				found = append(found, page)
+			}
+		}
+		store.EvictUnused(time.Hour) // forgets that they were looked up
+		return found
+	}
+	store.EvictUnused(time.Hour)
+	if got := resident(); len(got) != pages {
+		t.Errorf("pages %v are resident, want all: none is an hour old", got)
+	}
+	for _, page := range []uint64{1, 4} {
+		store.lookUp(d, page)
+	}
+	store.EvictUnused(0)
+	if got := resident(); !slices.Equal(got, []uint64{1, 4}) {
+		t.Errorf("pages %v are resident, want those that were looked up", got)
+	}
+	if u := store.Usage(); u.Rows != 2*50 || u.Evicted != pages-2 {
+		t.Errorf("usage %+v with two pages of 50 rows", u)
+	}
+}
+
+// TestNoRoom has nothing to evict.
+func TestNoRoom(t *testing.T) {
+	store := bareStore(1)
+	if _, err := store.AddDirectory(0, uint32(SlabWords), unwind.MaxPageShift); !errors.Is(err, ErrFull) {
+		t.Errorf("a directory as large as memory: %v", err)
+	}
+	d, err := store.AddDirectory(0, 8, unwind.MaxPageShift)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page := range uint64(8) {
+		err = store.SetPage(d, page, fullPage(60_000))
+	}
+	if !errors.Is(err, ErrFull) {
+		t.Errorf("eight pages of 60,000 rows in %d words: %v", SlabWords, err)
+	}
+}
+
+func TestDirectories(t *testing.T) {
+	store := bareStore(1)
+	d, err := store.AddDirectory(10, 5, unwind.MaxPageShift)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.SetPage(d, 12, fullPage(3)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := store.rows(d, 12), fullPage(3).Words(); !slices.Equal(got, want) {
+		t.Errorf("page 12 reads as %x, want %x", got, want)
+	}
+	if err := store.SetPage(d, 12, fullPage(3)); err != nil { // once more
+		t.Fatal(err)
+	}
+	if u := store.Usage(); u.Pages != 1 || u.Rows != 3 || u.RowBytes != 8*runAlign || u.Used != 2*8*runAlign {
+		t.Errorf("usage %+v with one page of 3 rows", u)
+	}
+	for _, page := range []uint64{9, 15, 1 << 40} {
+		if err := store.SetPage(d, page, fullPage(1)); err == nil {
+			t.Errorf("page %d was set outside of a directory of pages 10 to 14", page)
+		}
+	}
+	store.RemoveDirectory(d)
+	if err := store.SetPage(d, 12, fullPage(3)); err == nil {
+		t.Error("a page was set in a directory that is gone")
+	}
+	if u := store.Usage(); u.Used != 0 || u.Pages != 0 || u.Rows != 0 || u.RowBytes != 0 {
+		t.Errorf("usage %+v when all is removed", u)
+	}
+}
+
+// rows reads a page as BPF does.
+func (s *Store) rows(d unwind.Directory, page uint64) []uint64 {
+	words, _ := s.slabs.words((zeroPage(d)+uint32(page))&WordMask, 1)
+	entry := words[0]
+	words, _ = s.slabs.words(uint32(entry), int(entry>>32&0xffff))
+	return words
+}
+
+// TestClosed: a worker that opened a file too late finds the store closed, with words in
+// quarantine or without.
+func TestClosed(t *testing.T) {
+	store := bareStore(1)
+	d, err := store.AddDirectory(0, 4, unwind.MinPageShift)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.SetPage(d, 0, fullPage(100)); err != nil {
+		t.Fatal(err)
+	}
+	store.DropPage(d, 0)
+	store.slabs.dead[0].since = time.Now().Add(-quarantine)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.AddDirectory(0, 4, unwind.MinPageShift); !errors.Is(err, ErrClosed) {
+		t.Errorf("a directory more: %v", err)
+	}
+	if _, err := store.AddMappings(make([]unwind.Mapping, 1)); !errors.Is(err, ErrClosed) {
+		t.Errorf("mappings more: %v", err)
+	}
+	if err := store.SetPage(d, 0, fullPage(100)); !errors.Is(err, ErrClosed) {
+		t.Errorf("a page more: %v", err)
+	}
+	if _, resident := store.Rule(d, 0); resident {
+		t.Error("a rule of the closed store")
+	}
+	store.DropPage(d, 0)
+	store.EvictUnused(0)
+	store.RemoveDirectory(d)
+}

@@ -1,0 +1,93 @@
+package unwindtable
+
+import (
+	"github.com/headwater/headwater/ebpf/ehframe"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// aarch64ABI names the arm64 registers (DWARF for the Arm 64-bit Architecture,
+// section 4.1): x29, x30, sp.
+var aarch64ABI = abi{sp: 31, fp: 29, ra: 30, registers: 31, signalSP: aarch64SignalSP}
+
+// aarch64SignalSP is where, from sp at a signal trampoline, the ucontext holds
+// the saved sp: 128 bytes of siginfo, 176 up to the sigcontext, 8 of fault
+// address, 31 registers (Linux, arch/arm64/kernel/signal.c, rt_sigframe).
+const aarch64SignalSP = 128 + 176 + 8 + 31*8
+
+// translateAArch64 translates a row of arm64. Whether the return address is
+// signed does not matter: the code is stripped from every address.
+func translateAArch64(row *ehframe.Row, signal bool) (unwind.WideRule, unwind.Reason) {
+	if signal {
+		return unwind.WideRule{CFA: unwind.CFASignal, CFAOff: aarch64SignalSP}, unwind.ReasonNone
+	}
+	var w unwind.WideRule
+	if row.Rule(aarch64ABI.ra).Kind == ehframe.Undefined { // nothing above: the other rules do not matter
+		return unwind.WideRule{CFA: unwind.CFASP, Rules: unwind.Rules(unwind.FPSame, unwind.RAUndefined)},
+			unwind.ReasonNone
+	}
+	if reason := aarch64CFA(&w, row.CFA); reason != unwind.ReasonNone {
+		return w, reason
+	}
+	fp, reason := aarch64ABI.framePointer(&w, row)
+	if reason != unwind.ReasonNone {
+		return w, reason
+	}
+	ra, reason := aarch64ReturnAddress(&w, fp, row)
+	if reason != unwind.ReasonNone {
+		return w, reason
+	}
+	if !aarch64ABI.stackPointer(row) {
+		return w, unwind.ReasonSPRule
+	}
+	w.Rules = unwind.Rules(fp, ra)
+	return w, unwind.ReasonNone
+}
+
+// aarch64CFA translates the rule of the CFA.
+func aarch64CFA(w *unwind.WideRule, cfa ehframe.CFA) unwind.Reason {
+	switch cfa.Kind {
+	case ehframe.CFARegister:
+		return aarch64ABI.cfaRegister(w, cfa)
+	case ehframe.CFAExpression:
+		return unwind.ReasonCFAExpression
+	}
+	return unwind.ReasonCFAMissing
+}
+
+// aarch64ReturnAddress translates the rule of x30. Where FPOff is free it
+// holds the slot of x30 less 8, so that the rule stays narrow.
+func aarch64ReturnAddress(w *unwind.WideRule, fp unwind.FPKind, row *ehframe.Row) (unwind.RAKind, unwind.Reason) {
+	rule := row.Rule(aarch64ABI.ra)
+	off := rule.Offset
+	switch rule.Kind {
+	case ehframe.Unspecified, ehframe.SameValue:
+		return unwind.RALR, unwind.ReasonNone
+	case ehframe.Register:
+		if rule.Reg == aarch64ABI.ra {
+			return unwind.RALR, unwind.ReasonNone
+		}
+		if rule.Reg < aarch64ABI.registers {
+			w.RAOff = int32(rule.Reg)
+			return unwind.RAReg, unwind.ReasonNone
+		}
+		return 0, unwind.ReasonRARule
+	case ehframe.Offset:
+	case ehframe.Expression:
+		var ok bool
+		if off, ok = aarch64ABI.slot(row, rule.Expr); !ok {
+			return 0, unwind.ReasonRARule
+		}
+	default:
+		return 0, unwind.ReasonRARule
+	}
+	if !small(off) {
+		return 0, unwind.ReasonOffsetRange
+	}
+	if fp == unwind.FPAtCFA && int64(w.FPOff)+8 == off {
+		return unwind.RADefault, unwind.ReasonNone
+	}
+	if fp == unwind.FPSame || fp == unwind.FPUndefined {
+		return unwind.RADefault, fit(&w.FPOff, off-8)
+	}
+	return unwind.RAAtCFA, fit(&w.RAOff, off)
+}

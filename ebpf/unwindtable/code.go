@@ -1,0 +1,221 @@
+package unwindtable
+
+import (
+	"bytes"
+	"debug/elf"
+	"iter"
+	"math"
+
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// code reads the machine code of an executable, where that says what call
+// frame information does not. One goroutine may use it.
+type code struct {
+	segments    []segment
+	size        uint64   // bytes of all segments
+	library     bool     // the C library
+	trampolines [][]byte // what signal trampolines look like
+	clones      []cloneCall
+	starts      [][]byte // what the ends of coroutines' stacks look like
+}
+
+type segment struct {
+	addr   uint64
+	window window
+}
+
+func newCode(s Sections) *code {
+	c := &code{trampolines: trampolines(s.Machine), clones: cloneCalls(s.Machine), starts: coroutineStarts(s.Machine),
+		library: s.CLibrary}
+	for _, text := range s.Text {
+		if text.Addr+text.Size < text.Addr {
+			continue // beyond the address space
+		}
+		c.segments = append(c.segments, segment{text.Addr, window{r: text.Data, size: text.Size, chunk: codeChunk}})
+		c.size += text.Size
+	}
+	return c
+}
+
+// at returns the n bytes of code at addr, nil if they cannot be read. They are
+// valid until the next call.
+func (c *code) at(addr uint64, n int) []byte {
+	for i := range c.segments {
+		s := &c.segments[i]
+		if addr < s.addr || addr-s.addr >= s.window.size {
+			continue
+		}
+		if b, err := s.window.Slice(addr-s.addr, n); err == nil && len(b) == n {
+			return b
+		}
+	}
+	return nil
+}
+
+// trampolines returns the code that a signal handler returns to: the system
+// call rt_sigreturn, and nothing else that compilers or people write. Some C
+// libraries, Go's runtime and the vdso of arm64 have no call frame information
+// for it; its bytes are how debuggers know it, too, and the kernel promises to
+// keep those of the vdso (Linux, arch/arm64/kernel/vdso/sigreturn.S).
+func trampolines(m elf.Machine) [][]byte {
+	switch m {
+	case elf.EM_X86_64:
+		return [][]byte{
+			{0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05}, // mov $15,%rax; syscall
+			{0xb8, 15, 0, 0, 0, 0x0f, 0x05},             // mov $15,%eax; syscall
+		}
+	case elf.EM_AARCH64:
+		return [][]byte{{0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4}} // mov x8,#139; svc #0
+	}
+	return nil
+}
+
+// maxPadding is the largest gap between functions that is taken for padding.
+const maxPadding = 64
+
+// wanted reports whether the page with these rows of .eh_frame may have code in
+// its gaps that is worth reading. Small executables and the C library are always read.
+func (c *code) wanted(rows []unwind.Row) bool {
+	if len(c.segments) == 0 {
+		return false
+	}
+	if c.size <= unwind.MaxPageSize || c.library {
+		return true
+	}
+	for i, r := range rows {
+		if r.CFA == unwind.CFANone && (i+1 == len(rows) || rows[i+1].Off-r.Off > maxPadding) {
+			return true
+		}
+	}
+	return false
+}
+
+// int3 is x86's trap.
+const int3 = 0xcc
+
+// overlap is more than the length of any known code.
+const overlap = 16
+
+// markKnownCode returns rows with those of signal trampolines, system calls that
+// make threads and processes, and coroutines' starts in the page.
+//
+// A handler was not called from its trampoline but returns there, so that its pc
+// is looked up one byte early: the row begins in the instruction before, which
+// never runs. It has one byte more at the end, where the pc is during the system call,
+// unless that is of a function and no trap, as in Go's runtime. What rows say about
+// the trampoline is wrong: they are not of a signal frame.
+func (b *builder) markKnownCode(rows []unwind.Row) []unwind.Row {
+	signal := unwind.Row{CFA: unwind.CFASignal, CFAOff: b.table.machine.signalSP}
+	clone := unwind.Row{CFA: unwind.CFASP, CFAOff: 8, Rules: unwind.Rules(unwind.FPSame, unwind.RAClone)}
+	outermost := unwind.Row{CFA: unwind.CFASP, CFAOff: 8, Rules: unwind.Rules(unwind.FPSame, unwind.RAUndefined)}
+	for i := range b.code.segments {
+		s := &b.code.segments[i]
+		lo := max(b.lo-min(b.lo, overlap), s.addr)
+		hi := min(b.hi+min(overlap, math.MaxUint64-b.hi), s.addr+s.window.size)
+		if lo >= hi {
+			continue
+		}
+		text, err := s.window.Slice(lo-s.addr, int(hi-lo))
+		if err != nil {
+			continue // the rows are good without
+		}
+		first := int(int64(lo - b.lo)) // offset of text in the page
+		for _, pattern := range b.code.trampolines {
+			for at := range occurrences(text, pattern) {
+				end := first + at + len(pattern)
+				trap := b.table.sections.Machine == elf.EM_X86_64 &&
+					bytes.HasPrefix(text[at+len(pattern):], []byte{int3})
+				if end >= 0 && end < b.size && (trap || rows[find(rows, end)].CFA == unwind.CFANone) {
+					end++
+				}
+				rows = b.mark(rows, first+at-1, end, signal)
+			}
+		}
+		for _, call := range b.code.clones {
+			for at := range call.occurrences(text) {
+				// What call frame information says stands.
+				if at += first; at >= 0 && at < b.size && rows[find(rows, at)].CFA == unwind.CFANone {
+					rows = b.mark(rows, at, at+call.size, clone)
+				}
+			}
+		}
+		for _, pattern := range b.code.starts {
+			for at := range occurrences(text, pattern) {
+				rows = b.mark(rows, first+at-1, first+at, outermost)
+			}
+		}
+	}
+	return rows
+}
+
+// coroutineStarts returns the code that the first function of a coroutine
+// returns to: glibc's __start_context (sysdeps/unix/sysv/linux/x86_64/__start_context.S).
+// makecontext makes it the return address, so that it is looked up one byte early,
+// where there is no call frame information; and that of the function itself would
+// take the context to go on with for a return address.
+func coroutineStarts(m elf.Machine) [][]byte {
+	if m != elf.EM_X86_64 {
+		return nil
+	}
+	// mov %rbx,%rsp; mov (%rsp),%rdi; test %rdi,%rdi
+	return [][]byte{{0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24, 0x48, 0x85, 0xff}}
+}
+
+// cloneCall is how a C library makes the system call clone or clone3 and returns.
+type cloneCall struct {
+	code, next []byte // with one byte between them, the distance of the jump that ends code
+	size       int    // bytes until the parent has returned, or jumps to where it does
+}
+
+// cloneCalls returns the code that has no call frame information from the system
+// call on, since that could not be right for parent and child. But the kernel
+// copies a process meanwhile, which takes long.
+func cloneCalls(m elf.Machine) []cloneCall {
+	if m != elf.EM_X86_64 {
+		return nil
+	}
+	return []cloneCall{
+		// syscall; test %rax,%rax; jl error; je child; ret: glibc
+		{[]byte{0x0f, 0x05, 0x48, 0x85, 0xc0, 0x7c}, []byte{0x74, 0x01, 0xc3}, 10},
+		// syscall; test %eax,%eax; jne parent; xor %ebp,%ebp: musl
+		{[]byte{0x0f, 0x05, 0x85, 0xc0, 0x75}, []byte{0x31, 0xed}, 6},
+	}
+}
+
+// occurrences yields where in text c is.
+func (c *cloneCall) occurrences(text []byte) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for at := range occurrences(text, c.code) {
+			next := at + len(c.code) + 1
+			if next < len(text) && bytes.HasPrefix(text[next:], c.next) && !yield(at) {
+				return
+			}
+		}
+	}
+}
+
+// mark returns rows with row for the part of [start, end) that is in the
+// page.
+func (b *builder) mark(rows []unwind.Row, start, end int, row unwind.Row) []unwind.Row {
+	start, end = max(start, 0), min(end, b.size)
+	if start >= end {
+		return rows
+	}
+	return put(rows, start, end, b.size, row)
+}
+
+// occurrences yields where pattern is in text.
+func occurrences(text, pattern []byte) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for at := 0; ; at += len(pattern) {
+			found := bytes.Index(text[at:], pattern)
+			if found < 0 {
+				return
+			}
+			if at += found; !yield(at) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package unwindtable
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// Machine code, as gcc and the Go assembler write it.
+var (
+	sigreturnRAX   = ehtest.Asm{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}    // mov $15,%rax; syscall: musl, Go
+	sigreturnEAX   = ehtest.Asm{0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05}                // mov $15,%eax; syscall
+	sigreturnArm   = ehtest.Asm{0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4} // mov x8,#139; svc #0
+	pushFrame      = ehtest.Asm{0x55, 0x48, 0x89, 0xe5}                         // push %rbp; mov %rsp,%rbp
+	storeFrame     = ehtest.Asm{0x48, 0x89, 0x6c, 0x24, 0x18}                   // mov %rbp,24(%rsp)
+	storeFrameFar  = ehtest.Asm{0x48, 0x89, 0xac, 0x24, 0x00, 0x02, 0x00, 0x00} // mov %rbp,512(%rsp)
+	storeElsewhere = ehtest.Asm{0x48, 0x89, 0xac, 0x24, 0x00, 0x03, 0x00, 0x00} // mov %rbp,768(%rsp)
+)
+
+// codeAt returns a text segment of size bytes at text with pieces of code at
+// offsets.
+func codeAt(size int, pieces map[int]ehtest.Asm) []*Section {
+	b := make([]byte, size)
+	for off, piece := range pieces {
+		copy(b[off:], piece)
+	}
+	return []*Section{assembled(text, b)}
+}
+
+// TestTrampolineX86 has signal trampolines without call frame information: in a
+// gap, in a row of .debug_frame that takes it for a function, and across pages.
+// What .eh_frame says stands.
+func TestTrampolineX86(t *testing.T) {
+	f, cie := x86Frames()
+	f.FDE(cie, text+0x100, 32, offset(16))
+	d := &ehtest.Frames{Debug: true}
+	d.FDE(d.CIE(ehtest.CIE{Program: x86Initial()}), text+0x40, 32, offset(24))
+	s := Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes), DebugFrame: assembled(0, d.Bytes),
+		Text: codeAt(2*unwind.MaxPageSize, map[int]ehtest.Asm{
+			0: sigreturnRAX, 0x48: sigreturnEAX, 0x108: sigreturnRAX, unwind.MaxPageSize - 4: sigreturnRAX,
+		})}
+	table, err := FromSections(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const signal = " signal frame, sp at sp+160"
+	checkPage(t, table, textPage, "0"+signal, "a no rule", "40 cfa=sp+24", "47"+signal, "4f cfa=sp+24", "60 no rule",
+		"100 cfa=sp+16", "120 no rule", "fffb"+signal)
+	checkPage(t, table, textPage+1, "0"+signal, "6 no rule")
+	checkPage(t, table, textPage-1, "0 no rule", "ffff"+signal)
+
+	s.EHFrame, s.DebugFrame = nil, nil // nothing but code, as in a stripped musl
+	if table, err = FromSections(s); err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, table, textPage+1, "0"+signal, "6 no rule")
+	if table.FDEs() != 0 {
+		t.Errorf("%d FDEs", table.FDEs())
+	}
+}
+
+// TestTrampolineOfGo has the trampoline of Go's runtime, a function that ends in a
+// trap after the system call. There the pc is during it.
+func TestTrampolineOfGo(t *testing.T) {
+	d := &ehtest.Frames{Debug: true}
+	cie := d.CIE(ehtest.CIE{Program: x86Initial()})
+	d.FDE(cie, text+0x40, 16, nil)
+	d.FDE(cie, text+0x50, 9, nil)
+	d.FDE(cie, text+0x59, 16, nil)
+	table, err := FromSections(Sections{Machine: x86, Go: true, DebugFrame: assembled(0, d.Bytes),
+		Text: codeAt(unwind.MaxPageSize, map[int]ehtest.Asm{
+			0x40: append(slices.Clone(sigreturnRAX), 0xcc), // int3
+			0x50: sigreturnRAX, 0x59: pushFrame,
+		})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const signal = " signal frame, sp at sp+160"
+	checkPage(t, table, textPage, "0 no rule", "3f"+signal, "4a cfa=sp+8", "4f"+signal, "59 cfa=sp+8", "69 no rule")
+}
+
+// TestTrampolineAArch64 is the vdso of arm64: functions with call frame
+// information around a trampoline without.
+func TestTrampolineAArch64(t *testing.T) {
+	f := &ehtest.Frames{Addr: frameAddr}
+	cie := f.CIE(ehtest.CIE{Augmentation: "zR", Return: 30, Program: armInitial()})
+	f.FDE(cie, text, 32, nil)
+	f.FDE(cie, text+44, 32, nil)
+	table, err := FromSections(Sections{
+		Machine: arm, EHFrame: assembled(f.Addr, f.Bytes), Text: codeAt(4096, map[int]ehtest.Asm{36: sigreturnArm}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, table, textPage, "0 cfa=sp+0 ra=lr", "20 no rule", "23 signal frame, sp at sp+560",
+		"2c cfa=sp+0 ra=lr", "4c no rule")
+}
+
+// TestCodeIsReadWhereNeeded checks that text is left alone where .eh_frame leaves
+// nothing but padding.
+func TestCodeIsReadWhereNeeded(t *testing.T) {
+	f, cie := x86Frames()
+	f.FDE(cie, text, unwind.MaxPageSize-64, offset(16))
+	f.FDE(cie, text+unwind.MaxPageSize, 64, offset(16))
+	unread := &Section{Addr: text, Size: 2 * unwind.MaxPageSize, Data: broken{}}
+	table, err := FromSections(Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes), Text: []*Section{unread}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, table, textPage, "0 cfa=sp+16", "ffc0 no rule")
+	checkPage(t, table, textPage+1, "0 cfa=sp+16", "40 no rule") // tried in vain
+}
+
+// TestGoFrames has .debug_frame as Go's linker writes it: the frame pointer is
+// saved and not mentioned.
+func TestGoFrames(t *testing.T) {
+	d := &ehtest.Frames{Debug: true}
+	cie := d.CIE(ehtest.CIE{Program: x86Initial()})
+	at := func(start uint64, rows ...[2]uint64) { // each: bytes of text, then CFA
+		program := offset(8)
+		for _, r := range rows {
+			program = then(program, byte(r[0]), r[1])
+		}
+		d.FDE(cie, text+start, 0x40, program)
+	}
+	at(0x000, [2]uint64{0x11, 16}, [2]uint64{7, 0x40}, [2]uint64{8, 8}, [2]uint64{8, 16}) // push, as since Go 1.21
+	at(0x040, [2]uint64{0x10, 0x28}, [2]uint64{16, 8})                                    // store, as before
+	at(0x080, [2]uint64{0x10, 0x210}, [2]uint64{16, 8})                                   // ... far away
+	// assembly: not saved where it should be
+	at(0x0c0, [2]uint64{0x10, 0x210}, [2]uint64{16, 8})
+	// assembly: pushes something else
+	at(0x100, [2]uint64{0x10, 16}, [2]uint64{16, 8})
+	s := Sections{Machine: x86, Go: true, DebugFrame: assembled(0, d.Bytes),
+		Text: codeAt(unwind.MaxPageSize, map[int]ehtest.Asm{
+			0x010: pushFrame, 0x050: storeFrame, 0x090: storeFrameFar, 0x0d0: storeElsewhere,
+			0x110: {0x53, 0x48, 0x89, 0xe5},
+		})}
+	table, err := FromSections(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, table, textPage,
+		"0 cfa=sp+8", "11 cfa=sp+16 fp=*(cfa-16)", "18 cfa=sp+64 fp=*(cfa-16)", "20 cfa=sp+8",
+		"28 cfa=sp+16 fp=*(cfa-16)",
+		"40 cfa=sp+8", "50 cfa=sp+40", "55 cfa=sp+40 fp=*(cfa-16)", "60 cfa=sp+8",
+		"90 cfa=sp+528", "98 cfa=sp+528 fp=*(cfa-16)", "a0 cfa=sp+8",
+		"d0 cfa=sp+528 fp=undefined", "e0 cfa=sp+8",
+		"110 cfa=sp+16 fp=undefined", "120 cfa=sp+8", "140 no rule")
+
+	s.Go = false // somebody else's .debug_frame means what it says
+	if table, err = FromSections(s); err != nil {
+		t.Fatal(err)
+	}
+	page, err := table.Page(textPage, unwind.MaxPageShift)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := page.Rule(text + 0x18).String(); got != "cfa=sp+64" {
+		t.Errorf("not Go: %s", got)
+	}
+}
+
+// TestGoFramesAArch64 checks that the frame pointer is not trusted after the
+// prologue.
+func TestGoFramesAArch64(t *testing.T) {
+	d := &ehtest.Frames{Debug: true}
+	cie := d.CIE(ehtest.CIE{Return: 30, Program: armInitial()})
+	d.FDE(cie, text, 0x40, then(offset(0), 8, 48).Op(ehtest.OffsetExtendedSF).Uleb(30).Sleb(6))
+	table, err := FromSections(Sections{Machine: arm, Go: true, DebugFrame: assembled(0, d.Bytes),
+		Text: codeAt(64, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, table, textPage, "0 cfa=sp+0 ra=lr", "8 cfa=sp+48 fp=undefined", "40 no rule")
+}
+
+// TestCoroutineStart has glibc's __start_context: a frame that returns to its
+// first byte is called by an outermost one. In other files it is not looked for.
+func TestCoroutineStart(t *testing.T) {
+	f, cie := x86Frames()
+	f.FDE(cie, text+0x40, 32, nil)
+	f.FDE(cie, text+0x80, unwind.MaxPageSize-0x80, nil)
+	s := Sections{Machine: x86, CLibrary: true, EHFrame: assembled(f.Addr, f.Bytes),
+		Text: codeAt(2*unwind.MaxPageSize, map[int]ehtest.Asm{
+			0x40: {0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24, 0x48, 0x85, 0xff},
+		})}
+	for library, want := range map[bool]string{true: "3f cfa=sp+8 ra=undefined", false: ""} {
+		s.CLibrary = library
+		table, err := FromSections(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := []string{"0 no rule", want, "40 cfa=sp+8", "60 no rule", "80 cfa=sp+8"}
+		checkPage(t, table, textPage, slices.DeleteFunc(rows, func(row string) bool { return row == "" })...)
+	}
+}
+
+// TestCloneCall has the system call clone of two C libraries in gaps, which
+// returns in the parent alone. What .eh_frame says stands.
+func TestCloneCall(t *testing.T) {
+	// syscall; test %rax,%rax; jl; je; ret; xor %ebp,%ebp
+	glibc := ehtest.Asm{0x0f, 0x05, 0x48, 0x85, 0xc0, 0x7c, 0x18, 0x74, 0x01, 0xc3, 0x31, 0xed}
+	// syscall; test %eax,%eax; jne; xor %ebp,%ebp
+	musl := ehtest.Asm{0x0f, 0x05, 0x85, 0xc0, 0x75, 0x0f, 0x31, 0xed}
+	other := ehtest.Asm{0x0f, 0x05, 0x48, 0x85, 0xc0, 0x7c, 0x18, 0xc3} // another system call
+	f, cie := x86Frames()
+	f.FDE(cie, text+0x80, 32, offset(16))
+	table, err := FromSections(Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes),
+		Text: codeAt(4096, map[int]ehtest.Asm{
+			0x20: glibc, 0x40: musl, 0x60: other, 0x88: glibc,
+		})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := checkPage(t, table, textPage, "0 no rule", "20 cfa=sp+8 ra=*(cfa-8) unless rax=0", "2a no rule",
+		"40 cfa=sp+8 ra=*(cfa-8) unless rax=0", "46 no rule",
+		"80 cfa=sp+16", "a0 no rule")
+
+	rule, stack := page.Rule(text+0x22), oneWord{0x7000, 0x1234}
+	parent := unwind.Regs{PC: text + 0x22, SP: 0x7000, Exact: true, Full: true}
+	const rax = 0 // its DWARF number
+	parent.General[rax] = 42
+	child := parent
+	child.General[rax] = 0
+	if o := unwind.Step(x86, rule, &parent, stack); o != unwind.Unset || parent.PC != 0x1234 || parent.SP != 0x7008 {
+		t.Errorf("parent: %v, pc %#x, sp %#x, want a caller at 0x1234 with sp 0x7008", o, parent.PC, parent.SP)
+	}
+	if o := unwind.Step(x86, rule, &child, stack); o != unwind.Complete {
+		t.Errorf("child: %v, want %v: its stack is a new one", o, unwind.Complete)
+	}
+}
+
+// oneWord is a stack of one word, where it ends.
+type oneWord struct{ addr, value uint64 }
+
+func (w oneWord) ReadU64(addr uint64) (uint64, bool) { return w.value, addr == w.addr }
+
+func (w oneWord) EndsAt(uint64) bool { return true }

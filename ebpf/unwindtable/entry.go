@@ -1,0 +1,69 @@
+package unwindtable
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/headwater/headwater/ebpf/ehframe"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// Entry says where the call frame information about an address stands.
+type Entry struct {
+	Section      string // .eh_frame or .debug_frame
+	Offset       uint64 // of the FDE in the section
+	CIE          uint64 // of its CIE
+	Augmentation string // of the CIE
+	Start, End   uint64 // text that the FDE is about, ELF virtual addresses
+}
+
+// Entry returns the FDE about the ELF virtual address vaddr, and false if there
+// is none. The error is about reading it.
+func (t *Table) Entry(vaddr uint64) (Entry, bool, error) {
+	b := t.builders.Get().(*builder)
+	defer t.builders.Put(b)
+	for _, f := range b.frames {
+		fde, err := f.find(vaddr)
+		if err != nil {
+			return Entry{}, false, fmt.Errorf("unwind table: %w", err)
+		}
+		if fde.Contains(vaddr) {
+			return Entry{f.name, fde.Offset, fde.CIE.Offset, fde.CIE.Augmentation, fde.Start, fde.End}, true, nil
+		}
+	}
+	return Entry{}, false, nil
+}
+
+// CallFrame returns what is stated about the ELF virtual address vaddr, and false
+// where nothing is, or in a Go program, whose statements are not to be trusted. The
+// error is about reading it.
+func (t *Table) CallFrame(vaddr uint64) (unwind.CallFrame, bool, error) {
+	b := t.builders.Get().(*builder)
+	defer t.builders.Put(b)
+	if t.sections.Go {
+		return unwind.CallFrame{}, false, nil
+	}
+	for _, f := range b.frames {
+		fde, err := f.find(vaddr)
+		if err != nil {
+			return unwind.CallFrame{}, false, fmt.Errorf("unwind table: %w", err)
+		}
+		if !fde.Contains(vaddr) {
+			continue
+		}
+		c := unwind.CallFrame{ReturnRegister: uint16(fde.CIE.ReturnRegister), Signal: fde.CIE.SignalFrame}
+		found := false
+		err = f.program.Rows(&fde, func(row *ehframe.Row) bool {
+			if found = vaddr >= row.Start && vaddr < row.End; found {
+				c.Row = *row
+				c.Row.Registers = slices.Clone(row.Registers)
+			}
+			return !found
+		})
+		if err != nil && !found {
+			return unwind.CallFrame{}, false, fmt.Errorf("unwind table: %w", err)
+		}
+		return c, found, nil
+	}
+	return unwind.CallFrame{}, false, nil
+}

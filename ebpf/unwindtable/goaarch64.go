@@ -1,0 +1,77 @@
+package unwindtable
+
+import (
+	"encoding/binary"
+
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// goAArch64 is Go's code on arm64 (cmd/internal/obj/arm64/obj7.go, preprocess): a
+// function with a frame keeps x30 at sp, and the caller's x29 below it, where
+// x29 points to:
+//
+//	str x30,[sp,#-n]!  | sub x20,sp,#n
+//	stur x29,[sp,#-8]  | stp x29,x30,[x20,#-8]
+//	                   | mov sp,x20
+//	sub x29,sp,#8      | sub x29,sp,#8
+type goAArch64 struct{}
+
+// Instructions.
+const (
+	armStoreFP = 0xf81f83fd // stur x29, [sp, #-8]
+	armStore2  = 0xa93ffa9d // stp x29, x30, [x20, #-8]
+	armMoveSP  = 0x9100001f // mov sp, x0
+	armAnyReg  = 31 << 5    // the source register of the latter
+)
+
+func (goAArch64) row(delta int64, frame bool) (unwind.WideRule, bool) {
+	w := unwind.WideRule{CFA: unwind.CFASP, Rules: unwind.Rules(unwind.FPSame, unwind.RALR)}
+	if delta == 0 {
+		return w, true
+	}
+	if fit(&w.CFAOff, delta) != unwind.ReasonNone || fit(&w.FPOff, -delta-8) != unwind.ReasonNone {
+		return unwind.WideRule{CFA: unwind.CFAUnsupported, CFAOff: int32(unwind.ReasonOffsetRange)}, false
+	}
+	w.Rules = unwind.Rules(unwind.FPSame, unwind.RADefault) // *(CFA + FPOff + 8) = *sp
+	if frame {
+		w.Rules = unwind.Rules(unwind.FPAtCFA, unwind.RADefault)
+	}
+	return w, true
+}
+
+func (goAArch64) saves(c *code, addr uint64, _ int64) (after, set uint64, ok bool) {
+	if armAt(c, addr) == armStoreFP {
+		return 4, 8, true
+	}
+	return 0, 4, armAt(c, addr-8) == armStore2
+}
+
+func (goAArch64) record(delta int64) unwind.WideRule {
+	w := unwind.WideRule{CFA: unwind.CFAFrame}
+	if fit(&w.CFAOff, delta+8) != unwind.ReasonNone {
+		return unwind.WideRule{CFA: unwind.CFAUnsupported, CFAOff: int32(unwind.ReasonOffsetRange)}
+	}
+	return w
+}
+
+func (goAArch64) loadsSP(text []byte) int {
+	for i := 0; i+4 <= len(text); i += 4 {
+		if binary.LittleEndian.Uint32(text[i:])&^armAnyReg == armMoveSP {
+			return i + 4
+		}
+	}
+	return -1
+}
+
+func (goAArch64) returnRegister(*code, uint64) (unwind.WideRule, bool) {
+	return unwind.WideRule{}, false
+}
+
+// armAt returns the instruction at addr, 0 if there is none.
+func armAt(c *code, addr uint64) uint32 {
+	b := c.at(addr, 4)
+	if b == nil {
+		return 0
+	}
+	return binary.LittleEndian.Uint32(b)
+}

@@ -1,0 +1,198 @@
+package unwindtable
+
+import (
+	"bufio"
+	"bytes"
+	"debug/elf"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// goProgram builds a small program for an architecture, stripped or not.
+func goProgram(t *testing.T, arch, ldflags string) string {
+	t.Helper()
+	dir := t.TempDir()
+	source, path := filepath.Join(dir, "a.go"), filepath.Join(dir, "a")
+	if err := os.WriteFile(source, []byte(goSource), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-ldflags="+ldflags, "-o", path, source)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+arch, "GOFLAGS=")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return path
+}
+
+// instruction is a line of go tool objdump.
+type instruction struct {
+	function string
+	pc, next uint64
+	text     string
+}
+
+// disassemble calls yield for all instructions of a Go program.
+func disassemble(t *testing.T, path string, yield func(instruction)) {
+	t.Helper()
+	out, err := exec.Command("go", "tool", "objdump", path).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`^\s+\S+:-?\d+\s+0x([0-9a-f]+)\s+([0-9a-f]+)\s+(.*?)\s*$`)
+	function := ""
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		if name, ok := strings.CutPrefix(lines.Text(), "TEXT "); ok {
+			function, _, _ = strings.Cut(name, "(SB)")
+			continue
+		}
+		m := line.FindStringSubmatch(lines.Text())
+		if m == nil {
+			continue
+		}
+		pc, err := strconv.ParseUint(m[1], 16, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		yield(instruction{function, pc, pc + uint64(len(m[2])/2), m[3]})
+	}
+}
+
+// checkAround compares the rules before and after an instruction.
+func checkAround(t *testing.T, p *pages, in instruction, before, after string) {
+	t.Helper()
+	if got := p.rule(in.pc).String(); got != before {
+		t.Errorf("%s, %#x, before %s: %s, want %s", in.function, in.pc, in.text, got, before)
+	}
+	if got := p.rule(in.next).String(); got != after {
+		t.Errorf("%s, %#x, after %s: %s, want %s", in.function, in.pc, in.text, got, after)
+	}
+}
+
+// TestGoPrologues looks at the rules before and after every instruction that
+// saves or restores the frame pointer in a stripped program, as go tool objdump
+// shows them in its twin.
+func TestGoPrologues(t *testing.T) {
+	p := &pages{t, openTable(t, goProgram(t, "amd64", "-s -w")), make(map[uint64]*unwind.Page)}
+	saved, restored := 0, 0
+	disassemble(t, goProgram(t, "amd64", ""), func(in instruction) {
+		rule := p.rule(in.pc)
+		switch {
+		case rule.CFA == unwind.CFAFrame || rule.RA() == unwind.RAUndefined || in.function == "runtime.asyncPreempt" ||
+			in.function == "runtime.debugCallV2":
+		case strings.HasPrefix(in.function, "expandAVX512"): // objdump does not know their instructions
+		case in.text == "PUSHQ BP":
+			if p.rule(in.next).FP() == unwind.FPUndefined { // assembly that makes no frame of it
+				return
+			}
+			checkAround(t, p, in, "cfa=sp+8", "cfa=sp+16 fp=*(cfa-16)")
+			saved++
+		case in.text == "POPQ BP":
+			checkAround(t, p, in, "cfa=sp+16 fp=*(cfa-16)", "cfa=sp+8")
+			restored++
+		}
+	})
+	t.Logf("%d times saved, %d restored", saved, restored)
+	if saved < 1000 || restored < 1000 {
+		t.Error("too few")
+	}
+}
+
+// TestGoProloguesAArch64 does the same for arm64.
+func TestGoProloguesAArch64(t *testing.T) {
+	p := &pages{t, openTable(t, goProgram(t, "arm64", "-s -w")), make(map[uint64]*unwind.Page)}
+	push := regexp.MustCompile(`^MOVD\.W R30, -(\d+)\(RSP\)$`)
+	pop := regexp.MustCompile(`^MOVD\.P (\d+)\(RSP\), R30$`)
+	frame := func(size int, fp string) string {
+		return "cfa=sp+" + strconv.Itoa(size) + fp
+	}
+	saved, restored := 0, 0
+	disassemble(t, goProgram(t, "arm64", ""), func(in instruction) {
+		if rule := p.rule(in.pc); rule.CFA == unwind.CFAFrame || rule.RA() == unwind.RAUndefined {
+			return
+		}
+		if m := push.FindStringSubmatch(in.text); m != nil {
+			size, _ := strconv.Atoi(m[1])
+			if rule := p.rule(in.next + 4); rule.CFA == unwind.CFAFrame || rule.RA() == unwind.RAUndefined {
+				return
+			}
+			checkAround(t, p, in, "cfa=sp+0 ra=lr", frame(size, ""))
+			want := frame(size, " fp=*(cfa-"+strconv.Itoa(size+8)+")")
+			if got := p.rule(in.next + 4); got.String() != want {
+				t.Errorf("%s, %#x, one after %s: %s, want %s", in.function, in.pc, in.text, got, want)
+			}
+			saved++
+		}
+		if m := pop.FindStringSubmatch(in.text); m != nil {
+			size, _ := strconv.Atoi(m[1])
+			checkAround(t, p, in, frame(size, " fp=*(cfa-"+strconv.Itoa(size+8)+")"), "cfa=sp+0 ra=lr")
+			restored++
+		}
+	})
+	t.Logf("%d times saved, %d restored", saved, restored)
+	if saved < 1000 || restored < 1000 {
+		t.Error("too few")
+	}
+}
+
+// TestGoStacksEnd looks at the functions where stacks end or change.
+func TestGoStacksEnd(t *testing.T) {
+	p := &pages{t, openTable(t, goProgram(t, "amd64", "-s -w")), make(map[uint64]*unwind.Page)}
+	calls := map[string]string{} // rules during the last call in a function
+	disassemble(t, goProgram(t, "amd64", ""), func(in instruction) {
+		if strings.HasPrefix(in.text, "CALL runtime.newstack") {
+			calls["newstack"] = p.rule(in.next - 1).String()
+		} else if strings.HasPrefix(in.text, "CALL") {
+			calls[in.function] = p.rule(in.next - 1).String()
+		}
+	})
+	const outermost, record = "cfa=sp+0 ra=undefined", "cfa=fp+16 fp=*(fp) ra=*(fp+8)"
+	for function, want := range map[string]string{
+		"runtime.mstart.abi0": outermost, "runtime.goexit.abi0": outermost, "runtime.rt0_go.abi0": outermost,
+		"runtime.mcall": outermost, "newstack": outermost,
+		"runtime.asmcgocall.abi0": record, "runtime.nanotime1.abi0": record, "time.now": record,
+	} {
+		if calls[function] != want {
+			t.Errorf("in %s, while it calls: %s, want %s", function, calls[function], want)
+		}
+	}
+}
+
+// TestGoSaves has the ways to save the frame pointer of all releases.
+func TestGoSaves(t *testing.T) {
+	type result struct {
+		after, set uint64
+		ok         bool
+	}
+	for name, c := range map[string]struct {
+		code  []byte // from one byte before addr
+		delta int64
+		want  result
+	}{
+		"Go 1.21": {[]byte{0x55, 0x48, 0x89, 0xe5, 0x90}, 8, result{0, 3, true}},
+		"Go 1.7, no locals": {[]byte{0x08, 0x48, 0x89, 0x2c, 0x24, 0x48, 0x8d, 0x2c, 0x24}, 8,
+			result{4, 8, true}},
+		"Go 1.7": {[]byte{0x20, 0x48, 0x89, 0x6c, 0x24, 0x18, 0x48, 0x8d, 0x6c, 0x24, 0x18},
+			0x20, result{5, 10, true}},
+		"Go 1.7, large frame": {[]byte{0, 0x48, 0x89, 0xac, 0x24, 0xf8, 0x01, 0, 0, 0x48, 0x8d, 0xac, 0x24,
+			0xf8, 0x01, 0, 0}, 0x200, result{8, 16, true}},
+		"another slot":                   {[]byte{0x20, 0x48, 0x89, 0x6c, 0x24, 0x10, 0x90}, 0x20, result{ok: false}},
+		"push without mov":               {[]byte{0x55, 0x48, 0x89, 0xfb, 0x90}, 8, result{ok: false}},
+		"assembly that pushes something": {[]byte{0x53, 0x48, 0x89, 0xe5, 0x90}, 8, result{ok: false}},
+	} {
+		const addr = 0x401001
+		data := append(c.code, make([]byte, 32)...)
+		text := newCode(Sections{Machine: elf.EM_X86_64,
+			Text: []*Section{{addr - 1, uint64(len(data)), bytes.NewReader(data)}}})
+		after, set, ok := goX86{}.saves(text, addr, c.delta)
+		if got := (result{after, set, ok}); ok != c.want.ok || ok && got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package unwindtable
+
+import (
+	"bytes"
+	"debug/elf"
+
+	"github.com/headwater/headwater/ebpf/stackheight"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// Code in gaps is read from some bytes before the page, where loops begin, to some
+// more after it, where functions return.
+const (
+	codeBefore = 1 << 10
+	codeAfter  = 8 << 10
+)
+
+// minGap is the smallest gap between functions that may be a function.
+const minGap = 16
+
+// heights makes rows of the code in a page's gaps.
+type heights struct {
+	b        *builder
+	analysis stackheight.Analysis
+	rows     []unwind.Row
+	bytes    int // of text with such a rule
+}
+
+// fill returns rows with those that the code in the gaps of the page leads to.
+func (h *heights) fill(rows []unwind.Row) ([]unwind.Row, error) {
+	h.bytes = 0
+	b := h.b
+	if b.table.sections.Machine != elf.EM_X86_64 || b.table.sections.Go {
+		return rows, nil
+	}
+	for i := 0; i < len(rows); i++ {
+		if rows[i].CFA != unwind.CFANone {
+			continue
+		}
+		start, end := int(rows[i].Off), b.size
+		if i+1 < len(rows) {
+			end = int(rows[i+1].Off)
+		}
+		// a child goes on there, with a stack of its own
+		if end-start < minGap || i > 0 && rows[i-1].RA() == unwind.RAClone {
+			continue
+		}
+		before := len(rows)
+		var err error
+		if rows, err = h.gap(rows, start, end); err != nil {
+			return nil, err
+		}
+		i += len(rows) - before
+	}
+	return rows, nil
+}
+
+// gap returns rows with those for the gap [start, end) of the page.
+func (h *heights) gap(rows []unwind.Row, start, end int) ([]unwind.Row, error) {
+	b := h.b
+	lo, hi := b.lo+uint64(start), b.lo+uint64(end)
+	g := stackheight.Gap{Start: lo, End: hi}
+	var err error
+	if start == 0 {
+		if g.Start, err = b.functionBefore(lo); err != nil {
+			return nil, err
+		}
+	}
+	if end == b.size {
+		if g.End, err = b.functionAfter(hi); err != nil {
+			return nil, err
+		}
+	}
+	for _, code := range b.table.sections.Code {
+		from, to := max(lo, code[0]), min(hi, code[1])
+		if from >= to {
+			continue
+		}
+		g := stackheight.Gap{Start: max(g.Start, code[0]), End: min(g.End, code[1])}
+		g.Addr = max(g.Start, from-min(from, codeBefore))
+		if g.Text = b.code.at(g.Addr, int(min(g.End, to+codeAfter)-g.Addr)); g.Text != nil &&
+			!keepsFramePointers(g.Text) {
+			rows = h.put(rows, g, from, to)
+		}
+	}
+	return rows, nil
+}
+
+// keepsFramePointers reports whether code has functions that begin as those do
+// whose compiler was told to keep frame pointers: push %rbp; mov %rsp,%rbp. There
+// they are followed, which is as good, and takes no rows.
+func keepsFramePointers(text []byte) bool {
+	return bytes.Contains(text, []byte{0x55, 0x48, 0x89, 0xe5}) || bytes.Contains(text, []byte{0x55, 0x48, 0x8b, 0xec})
+}
+
+// put returns rows with those of g in [lo, hi) of the page.
+func (h *heights) put(rows []unwind.Row, g stackheight.Gap, lo, hi uint64) []unwind.Row {
+	b := h.b
+	h.rows = append(h.rows[:0], unwind.Row{Off: uint16(lo - b.lo)})
+	end := lo // of what has a rule
+	h.analysis.Rules(g, func(addr uint64, size int, r stackheight.Rule) bool {
+		if addr+uint64(size) <= lo {
+			return true
+		}
+		if addr >= hi {
+			return false
+		}
+		w, ok := ruleOfHeight(r)
+		if !ok {
+			return true
+		}
+		if addr = max(addr, lo); addr > end {
+			h.add(end, unwind.Row{})
+		}
+		h.add(addr, b.row(w, unwind.ReasonNone))
+		next := min(addr+uint64(size), hi)
+		h.bytes += int(next - addr)
+		end = next
+		return true
+	})
+	if end < hi {
+		h.add(end, unwind.Row{})
+	}
+	if len(h.rows) == 1 && h.rows[0].CFA == unwind.CFANone {
+		return rows
+	}
+	out := appendRange(make([]unwind.Row, 0, len(rows)+len(h.rows)), rows, 0, int(lo-b.lo), b.size)
+	for _, r := range h.rows {
+		out = unwind.AppendRow(out, r)
+	}
+	return appendRange(out, rows, int(hi-b.lo), b.size, b.size)
+}
+
+// add makes row the one from addr on.
+func (h *heights) add(addr uint64, row unwind.Row) {
+	row.Off = uint16(addr - h.b.lo)
+	if n := len(h.rows); n > 0 && h.rows[n-1].Off == row.Off {
+		h.rows = h.rows[:n-1]
+	}
+	h.rows = unwind.AppendRow(h.rows, row)
+}
+
+// RuleByAnalysis returns the rule at the instruction at addr by what code does from there
+// until it returns; false where that cannot be seen. The code is that from start on, of
+// [low, high), which may belong to the same function. It knows x86-64.
+func RuleByAnalysis(machine elf.Machine, code []byte, start, addr, low, high uint64) (w unwind.WideRule, ok bool) {
+	if machine != elf.EM_X86_64 {
+		return w, false
+	}
+	var a stackheight.Analysis
+	const longest = 15 // bytes of an instruction
+	// The code may begin within an instruction. Read from one of the next bytes on, it comes to addr.
+	for from := start; from <= addr && from-start <= min(longest, uint64(len(code))); from++ {
+		a.Rules(stackheight.Gap{Start: low, End: high, Addr: from, Text: code[from-start:]},
+			func(at uint64, _ int, r stackheight.Rule) bool {
+				if at == addr {
+					w, ok = ruleOfHeight(r)
+				}
+				return at < addr
+			})
+		if a.Begins(addr) {
+			break
+		}
+	}
+	return w, ok
+}
+
+// ruleOfHeight translates what the code says.
+func ruleOfHeight(r stackheight.Rule) (unwind.WideRule, bool) {
+	w := unwind.WideRule{CFAOff: r.Off, FPOff: r.FP}
+	switch r.Kind {
+	case stackheight.SP:
+		w.CFA = unwind.CFASP
+	case stackheight.FP:
+		w.CFA = unwind.CFAFP
+	case stackheight.SPDeref:
+		w.CFA = unwind.CFASPDeref
+	case stackheight.FPDeref:
+		w.CFA = unwind.CFAFPDeref
+	}
+	if r.FP != 0 {
+		w.Rules = unwind.Rules(unwind.FPAtCFA, unwind.RADefault)
+	}
+	words := r.Add / 8
+	w.Reg = uint8(words)
+	return w, w.CFA != unwind.CFANone && r.Add%8 == 0 && words == int32(w.Reg)
+}
+
+// functionBefore returns where the last function with call frame information ends
+// that begins before addr.
+func (b *builder) functionBefore(addr uint64) (uint64, error) {
+	end := uint64(0)
+	for _, f := range b.frames {
+		at, err := f.endBefore(addr)
+		if err != nil {
+			return 0, err
+		}
+		end = max(end, at)
+	}
+	return end, nil
+}
+
+// functionAfter returns where the first one begins at or after addr.
+func (b *builder) functionAfter(addr uint64) (uint64, error) {
+	start := ^uint64(0)
+	for _, f := range b.frames {
+		at, err := f.startAfter(addr)
+		if err != nil {
+			return 0, err
+		}
+		start = min(start, at)
+	}
+	return start, nil
+}

@@ -1,0 +1,338 @@
+package unwindtable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// describe writes a page as one line for each row.
+func describe(p *unwind.Page) []string {
+	if len(p.Rows) == 0 {
+		return []string{"0 no rule"}
+	}
+	var out []string
+	for _, r := range p.Rows {
+		out = append(out, fmt.Sprintf("%x %s", r.Off, p.Widen(r)))
+	}
+	return out
+}
+
+func checkPage(t *testing.T, table *Table, n uint64, want ...string) *unwind.Page {
+	t.Helper()
+	page, err := table.Page(n, unwind.MaxPageShift)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, describe(page)); diff != "" {
+		t.Errorf("page %#x (-want +got):\n%s", n, diff)
+	}
+	return page
+}
+
+// offset returns a program that sets the CFA's offset at once.
+func offset(n uint64) ehtest.Asm { return asm().Op(ehtest.DefCFAOffset).Uleb(n) }
+
+// then continues a program n bytes of text later.
+func then(program ehtest.Asm, n byte, cfa uint64) ehtest.Asm {
+	return append(program.Op(ehtest.AdvanceLoc1).Op(n), offset(cfa)...)
+}
+
+func x86Frames() (*ehtest.Frames, uint64) {
+	f := &ehtest.Frames{Addr: frameAddr}
+	return f, f.CIE(ehtest.CIE{Augmentation: "zR", Program: x86Initial()})
+}
+
+const textPage = text >> unwind.MaxPageShift
+
+// TestPageBorders has an FDE that begins two pages earlier and one that
+// reaches into the next page.
+func TestPageBorders(t *testing.T) {
+	f, cie := x86Frames()
+	f.FDE(cie, text-unwind.MaxPageSize-16, unwind.MaxPageSize+32, then(offset(16), 16+8, 24))
+	f.FDE(cie, text+unwind.MaxPageSize-16, 32, then(offset(32), 24, 40))
+	table := tableOf(t, x86, f)
+	checkPage(t, table, textPage-2, "0 no rule", "fff0 cfa=sp+16")
+	checkPage(t, table, textPage-1, "0 cfa=sp+16", "8 cfa=sp+24")
+	checkPage(t, table, textPage, "0 cfa=sp+24", "10 no rule", "fff0 cfa=sp+32")
+	checkPage(t, table, textPage+1, "0 cfa=sp+32", "8 cfa=sp+40", "10 no rule")
+	checkPage(t, table, textPage+2, "0 no rule")
+	checkPage(t, table, 0, "0 no rule")
+	checkPage(t, table, 1<<48-1, "0 no rule")
+	if _, err := table.Page(1<<48, unwind.MaxPageShift); err == nil {
+		t.Error("a page beyond the address space")
+	}
+}
+
+// TestNeighbours checks that an end marker gives way to the next function,
+// that equal neighbours become one row, and that FDEs without text are ignored
+// even where they hide one that reaches into the page.
+func TestNeighbours(t *testing.T) {
+	f, cie := x86Frames()
+	f.FDE(cie, text-32, 48, offset(64))
+	f.FDE(cie, text-16, 0, offset(72))
+	f.FDE(cie, text+0x20, 16, offset(16))
+	f.FDE(cie, text+0x30, 16, offset(16))
+	f.FDE(cie, text+0x40, 0, offset(80))
+	f.FDE(cie, text+0x40, 16, then(offset(24), 4, 24))
+	checkPage(t, tableOf(t, x86, f), textPage,
+		"0 cfa=sp+64", "10 no rule", "20 cfa=sp+16", "40 cfa=sp+24", "50 no rule")
+}
+
+// TestOverlap checks that an FDE that begins inside another takes over, as a
+// binary search would have it.
+func TestOverlap(t *testing.T) {
+	f, cie := x86Frames()
+	f.FDE(cie, text, 64, then(offset(16), 32, 24))
+	f.FDE(cie, text+16, 8, offset(32))
+	checkPage(t, tableOf(t, x86, f), textPage, "0 cfa=sp+16", "10 cfa=sp+32", "18 no rule")
+}
+
+// TestWideRules checks that equal wide rules of a page are kept once.
+func TestWideRules(t *testing.T) {
+	f, cie := x86Frames()
+	f.FDE(cie, text, 64, then(then(then(offset(40000), 8, 16), 8, 40000), 8, 50000))
+	page := checkPage(t, tableOf(t, x86, f), textPage,
+		"0 cfa=sp+40000", "8 cfa=sp+16", "10 cfa=sp+40000", "18 cfa=sp+50000", "40 no rule")
+	if len(page.Wide) != 2 {
+		t.Errorf("%d wide rules, want 2", len(page.Wide))
+	}
+	want := []uint64{
+		0x0000_0000_00_06_0000, 0x0000_0010_00_01_0008, 0x0000_0000_00_06_0010, 0x0000_0001_00_06_0018,
+		0x0000_0000_00_00_0040,
+		40000<<32 | 1, 0, 50000<<32 | 1, 0,
+	}
+	if diff := cmp.Diff(want, page.Words()); diff != "" {
+		t.Errorf("words (-want +got):\n%s", diff)
+	}
+}
+
+// TestUnsupported checks that text without a usable rule is counted, and that
+// a bad FDE does not spoil its neighbours.
+func TestUnsupported(t *testing.T) {
+	f, cie := x86Frames()
+	f.FDE(cie, text, 64, then(offset(16), 16, 24).Op(0x3f))
+	bad := f.FDE(cie, text+64, 64, nil)
+	f.FDE(cie, text+128, 64, nil)
+	f.Bytes[bad+4] ^= 8 // its CIE is elsewhere
+	page := checkPage(t, tableOf(t, x86, f), textPage,
+		"0 cfa=sp+16", "10 unsupported: bad_program", "40 unsupported: bad_entry", "80 cfa=sp+8", "c0 no rule")
+	if diff := cmp.Diff(map[unwind.Reason]int{unwind.ReasonBadProgram: 48, unwind.ReasonBadEntry: 64},
+		page.Unsupported); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestBadHeader checks that a table entry that points elsewhere spoils only
+// its own text.
+func TestBadHeader(t *testing.T) {
+	f, cie := x86Frames()
+	f.FDE(cie, text, 32, offset(16))
+	f.FDE(cie, text+32, 32, offset(24))
+	hdr := f.Header(hdrAddr)
+	hdr[len(hdr)-1] = 0x70 // the last FDE is far away
+	table, err := FromSections(Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes),
+		EHFrameHdr: assembled(hdrAddr, hdr)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, table, textPage, "0 cfa=sp+16", "20 unsupported: bad_entry")
+}
+
+// TestNoHeader checks that the pages are the same without a search table, and
+// with one that is about another section.
+func TestNoHeader(t *testing.T) {
+	f, cie := x86Frames()
+	f.FDE(cie, text+32, 32, offset(24))
+	f.FDE(cie, text, 32, offset(16))
+	elsewhere := *f
+	elsewhere.Addr += 4096
+	for name, hdr := range map[string]*Section{
+		"none": nil, "elsewhere": assembled(hdrAddr, elsewhere.Header(hdrAddr)),
+		"cut":   assembled(hdrAddr, f.Header(hdrAddr)[:6]),
+		"empty": assembled(hdrAddr, (&ehtest.Frames{Addr: f.Addr}).Header(hdrAddr)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			table, err := FromSections(Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes), EHFrameHdr: hdr})
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkPage(t, table, textPage, "0 cfa=sp+16", "20 cfa=sp+24", "40 no rule")
+			if table.FDEs() != 2 {
+				t.Errorf("%d FDEs", table.FDEs())
+			}
+		})
+	}
+}
+
+// TestDebugFrame checks that .debug_frame fills the gaps of .eh_frame, and
+// only those.
+func TestDebugFrame(t *testing.T) {
+	f, cie := x86Frames()
+	f.FDE(cie, text+16, 16, offset(16))
+	f.FDE(cie, text+48, 16, offset(24))
+	d := &ehtest.Frames{Debug: true}
+	dcie := d.CIE(ehtest.CIE{Program: x86Initial()})
+	d.FDE(dcie, text, 40, then(offset(40000), 20, 48))
+	d.FDE(dcie, text+56, 16, offset(56))
+	both := Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes), DebugFrame: assembled(0, d.Bytes)}
+	table, err := FromSections(both)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second page comes from a builder with buffers
+		checkPage(t, table, textPage, "0 cfa=sp+40000", "10 cfa=sp+16", "20 cfa=sp+48", "28 no rule",
+			"30 cfa=sp+24", "40 cfa=sp+56", "48 no rule")
+		checkPage(t, table, textPage+1, "0 no rule")
+	}
+	both.EHFrame = nil
+	if table, err = FromSections(both); err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, table, textPage, "0 cfa=sp+40000", "14 cfa=sp+48", "28 no rule", "38 cfa=sp+56", "48 no rule")
+}
+
+// TestMaxRows builds a page with a row for every byte.
+func TestMaxRows(t *testing.T) {
+	f, cie := x86Frames()
+	var program ehtest.Asm
+	for i := range uint64(1 << 15) {
+		program = then(then(program, 1, 16), 1, 24+i)
+	}
+	f.FDE(cie, text, unwind.MaxPageSize, program)
+	page, err := tableOf(t, x86, f).Page(textPage, unwind.MaxPageShift)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(page.Rows) > unwind.MaxRows {
+		t.Errorf("%d rows", len(page.Rows))
+	}
+}
+
+// TestEffort has an index that refers to the same long FDE again and again: what
+// comes behind is given up.
+func TestEffort(t *testing.T) {
+	f, cie := x86Frames()
+	program := make(ehtest.Asm, 1<<20)
+	f.FDE(cie, text+16, 32, append(offset(16), program...))
+	again := *f
+	for range 9 {
+		again.Repeat()
+	}
+	again.FDE(cie, text+64, 64, offset(24))
+	table, err := FromSections(Sections{Machine: x86, EHFrame: assembled(f.Addr, again.Bytes),
+		EHFrameHdr: assembled(hdrAddr, again.Header(hdrAddr))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkPage(t, table, textPage, "0 no rule", "10 unsupported: bad_index")
+}
+
+// broken is a file that cannot be read.
+type broken struct{}
+
+func (broken) ReadAt([]byte, int64) (int, error) { return 0, errors.New("broken") }
+
+// TestReadError checks that an error of reading is returned, and not taken for a
+// page without rows.
+func TestReadError(t *testing.T) {
+	f, cie := x86Frames()
+	f.FDE(cie, text, 64, nil)
+	s := Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes), EHFrameHdr: assembled(hdrAddr, f.Header(hdrAddr))}
+	s.EHFrame.Data = broken{}
+	table, err := FromSections(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := table.Page(textPage, unwind.MaxPageShift); err == nil {
+		t.Error("no error")
+	}
+	s.EHFrame = assembled(f.Addr, f.Bytes[:16])
+	s.EHFrame.Size = uint64(len(f.Bytes)) // the file was truncated
+	if table, err = FromSections(s); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := table.Page(textPage, unwind.MaxPageShift); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("error %v, want ErrUnexpectedEOF", err)
+	}
+}
+
+// TestConcurrentPages builds pages in many goroutines.
+func TestConcurrentPages(t *testing.T) {
+	f, cie := x86Frames()
+	for i := range uint64(8) {
+		f.FDE(cie, text+i*unwind.MaxPageSize, 64, offset(16+8*i))
+	}
+	for _, hdr := range []*Section{nil, assembled(hdrAddr, f.Header(hdrAddr))} {
+		table, err := FromSections(Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes), EHFrameHdr: hdr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var group sync.WaitGroup
+		for i := range uint64(64) {
+			group.Go(func() {
+				page, err := table.Page(textPage+i%8, unwind.MaxPageShift)
+				if err != nil || page.Rule(text).CFAOff != int32(16+8*(i%8)) {
+					t.Errorf("page %d: %v, %v", i%8, page, err)
+				}
+			})
+		}
+		group.Wait()
+	}
+}
+
+// FuzzPage builds pages from whatever is in the sections.
+func FuzzPage(f *testing.F) {
+	frames, cie := x86Frames()
+	frames.FDE(cie, text, 64, then(offset(16), 16, 40000))
+	f.Add([]byte(frames.Bytes), []byte(frames.Header(hdrAddr)), []byte(sigreturnRAX), true)
+	f.Add([]byte(frames.Bytes), []byte(nil), []byte(pushFrame), false)
+	f.Fuzz(func(t *testing.T, frame, hdr, code []byte, isX86 bool) {
+		machine := arm
+		if isX86 {
+			machine = x86
+		}
+		table, err := FromSections(Sections{
+			Machine: machine, EHFrame: assembled(frameAddr, frame), EHFrameHdr: assembled(hdrAddr, hdr),
+			DebugFrame: assembled(0, frame),
+			Text:       []*Section{assembled(text, code)}, Entry: text + 16, Go: len(code)%2 == 0,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []uint64{0, textPage, 1<<48 - 1} {
+			page, err := table.Page(n, unwind.MaxPageShift)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkPages(t, &pages{built: map[uint64]*unwind.Page{n: page}})
+			if _, _, err := table.Entry(n << unwind.MaxPageShift); err != nil && !foreign(err) {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestEntry has an entry point between two functions: it is outermost, up to the
+// next function.
+func TestEntry(t *testing.T) {
+	f, cie := x86Frames()
+	f.FDE(cie, text, 16, offset(16))
+	f.FDE(cie, text+0x60, 16, offset(24))
+	table := tableOf(t, x86, f)
+	table.sections.Entry = text + 0x20
+	checkPage(t, table, textPage, "0 cfa=sp+16", "10 no rule", "20 cfa=sp+8 ra=undefined", "60 cfa=sp+24", "70 no rule")
+	table.sections.Entry = text + 0x70
+	checkPage(t, table, textPage, "0 cfa=sp+16", "10 no rule", "60 cfa=sp+24", "70 cfa=sp+8 ra=undefined", "f0 no rule")
+	table.sections.Entry = text + 4 // CFI knows better
+	checkPage(t, table, textPage, "0 cfa=sp+16", "10 no rule", "60 cfa=sp+24", "70 no rule")
+	table.sections.Entry = text + unwind.MaxPageSize
+	checkPage(t, table, textPage+1, "0 cfa=sp+8 ra=undefined", "80 no rule")
+}

@@ -1,0 +1,38 @@
+package unwindtable
+
+import (
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// minPageFrames is how many bytes of call frame information a page has at least, on
+// average: those become about as many bytes of rows, and a page takes 8 more in its
+// directory, whether it is resident or not.
+const minPageFrames = 64
+
+// PageShift returns log2 of the bytes of text that one page of rows of f should
+// cover. Small pages are quick to search and hold little that no walk wants, but a
+// browser of 200 MB, whose text has next to no call frame information, would have a
+// directory larger than all its rows.
+func PageShift(f *elffile.File) uint8 {
+	var text, frames uint64
+	for _, s := range f.TextSegments() {
+		text += s.Memsz
+	}
+	if f.IsGo() {
+		frames = text / goTextForFrames
+	} else if s, err := f.OpenEHFrame(); err == nil {
+		frames = s.Size
+	} else if s, err := f.OpenDebugFrame(); err == nil {
+		frames = s.Size
+	}
+	shift := uint8(unwind.MinPageShift)
+	for shift < unwind.MaxPageShift && text>>shift > frames/minPageFrames {
+		shift++
+	}
+	return shift
+}
+
+// goTextForFrames is how many bytes of a Go program's text have a byte of rows, which
+// are made from its table of functions.
+const goTextForFrames = 8

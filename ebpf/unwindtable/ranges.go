@@ -1,0 +1,78 @@
+package unwindtable
+
+import (
+	"iter"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// Range is one rule and the text that it is valid for.
+type Range struct {
+	Start, End uint64 // ELF virtual addresses
+	Rule       unwind.WideRule
+}
+
+// Pages yields the pages of rows of 1<<shift bytes of text each that are about a segment.
+// It ends at the first error, which is about reading the sections.
+func (t *Table) Pages(s elffile.Segment, shift uint8) iter.Seq2[*unwind.Page, error] {
+	return func(yield func(*unwind.Page, error) bool) {
+		end := s.Vaddr + s.Memsz
+		if s.Memsz == 0 || end < s.Vaddr {
+			return
+		}
+		for n := s.Vaddr >> shift; n <= (end-1)>>shift; n++ {
+			p, err := t.Page(n, shift)
+			if !yield(p, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Ranges yields the rules of a segment in ascending order, gaps included, as pages of
+// 1<<shift bytes have them. Equal neighbours are one range. It ends at the first error,
+// which is about reading the sections.
+func (t *Table) Ranges(s elffile.Segment, shift uint8) iter.Seq2[Range, error] {
+	return func(yield func(Range, error) bool) {
+		last := Range{Start: s.Vaddr, End: s.Vaddr}
+		for page, err := range t.Pages(s, shift) {
+			if err != nil {
+				yield(Range{}, err)
+				return
+			}
+			for _, r := range rangesOf(page) {
+				r.Start, r.End = max(r.Start, s.Vaddr), min(r.End, s.Vaddr+s.Memsz)
+				switch {
+				case r.Start >= r.End:
+					continue
+				case r.Rule == last.Rule && last.Start < last.End:
+					last.End = r.End
+					continue
+				case last.Start < last.End && !yield(last, nil):
+					return
+				}
+				last = r
+			}
+		}
+		if last.Start < last.End {
+			yield(last, nil)
+		}
+	}
+}
+
+// rangesOf returns the rules of p, gaps included.
+func rangesOf(p *unwind.Page) []Range {
+	ranges := make([]Range, 0, len(p.Rows)+1)
+	for _, r := range p.Rows {
+		ranges = append(ranges, Range{Start: p.Address(r), Rule: p.Widen(r)})
+	}
+	if len(ranges) == 0 {
+		ranges = append(ranges, Range{Start: p.Start()})
+	}
+	for i := range ranges[1:] {
+		ranges[i].End = ranges[i+1].Start
+	}
+	ranges[len(ranges)-1].End = p.Start() + 1<<p.Shift
+	return ranges
+}

@@ -1,0 +1,192 @@
+// Package unwindtable makes unwind rows of an executable's call frame information,
+// of Go's table of functions, and of machine code where neither says anything.
+//
+// A Table hands out pages of rows of one executable. x86.go and aarch64.go translate
+// what DWARF states into a rule of package unwind, or into a named Reason why not.
+package unwindtable
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/headwater/headwater/ebpf/ehframe"
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/gopclntab"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// ErrNoUnwindInfo says that a file has neither .eh_frame nor .debug_frame, nor
+// code that could stand for it.
+var ErrNoUnwindInfo = errors.New("no unwind information")
+
+// Section is the bytes of one ELF section or segment.
+type Section struct {
+	Addr uint64 // ELF virtual address of the first byte
+	Size uint64 // bytes
+	Data io.ReaderAt
+}
+
+// Sections is what a Table is made from; absent ones are nil.
+type Sections struct {
+	Machine    elf.Machine
+	EHFrame    *Section
+	EHFrameHdr *Section
+	DebugFrame *Section
+	Text       []*Section       // executable segments, where code is looked at; may be empty
+	Code       [][2]uint64      // ranges of vaddrs in Text that hold code and not constants, see stackheight
+	Entry      uint64           // where the kernel starts the program; 0: not known
+	Loader     bool             // the dynamic loader, see followRBX
+	CLibrary   bool             // the C library, see coroutineStarts
+	Go         bool             // made by the Go tool chain, see goFrames
+	Functions  *gopclntab.Table // of a Go program; nil: not there or not readable
+}
+
+// Table hands out the rows of one executable, page by page. Pages are built
+// at every call and not kept. It is safe for concurrent use.
+type Table struct {
+	translate  translator
+	machine    *abi
+	golang     goCode
+	sections   Sections
+	searchable bool                    // .eh_frame_hdr has a usable table
+	scanEH     func() *ehframe.Scanned // made once, where it has not
+	scanDebug  func() *ehframe.Scanned // made once
+	builders   sync.Pool               // of *builder
+}
+
+// New returns the rows of f, which must stay open as long as the table is
+// used: sections are read piece by piece as pages are built. The error is
+// ErrNoUnwindInfo, ErrMachine, or from reading f.
+func New(f *elffile.File) (*Table, error) {
+	if f.Class() != elf.ELFCLASS64 {
+		return nil, fmt.Errorf("unwind table: %w: %v", ErrMachine, f.Class())
+	}
+	s := Sections{Machine: f.Machine(), Code: f.CodeRanges(), Entry: f.Entry(), Loader: f.IsLoader(),
+		CLibrary: f.IsCLibrary(), Go: f.IsGo()}
+	for _, want := range []struct {
+		dst  **Section
+		open func() (*elffile.SectionReader, error)
+	}{
+		{&s.EHFrame, f.OpenEHFrame}, {&s.EHFrameHdr, f.OpenEHFrameHdr}, {&s.DebugFrame, f.OpenDebugFrame},
+	} {
+		section, err := want.open()
+		switch {
+		case err == nil:
+			*want.dst = sectionOf(section)
+		case !errors.Is(err, elffile.ErrNoSection):
+			return nil, fmt.Errorf("unwind table: %w", err)
+		}
+	}
+	if s.Go {
+		s.Functions, _ = gopclntab.Open(f) // there are .debug_frame and frame pointers
+	}
+	for _, text := range f.OpenText() {
+		s.Text = append(s.Text, sectionOf(text))
+	}
+	return FromSections(s)
+}
+
+func sectionOf(s *elffile.SectionReader) *Section { return &Section{s.Addr, s.Size, s.Data} }
+
+// ErrMachine says that no rows can be made for the file's machine.
+var ErrMachine = errors.New("unsupported machine")
+
+// FromSections returns the rows of the sections s, whose Data must stay
+// readable as long as the table is used.
+func FromSections(s Sections) (*Table, error) {
+	t := &Table{sections: s, golang: goCodeFor(s.Machine)}
+	if t.translate, t.machine = translatorFor(s.Machine); t.translate == nil {
+		return nil, fmt.Errorf("unwind table: %w: %v", ErrMachine, s.Machine)
+	}
+	if s.EHFrame == nil && s.DebugFrame == nil && len(s.Text) == 0 {
+		return nil, fmt.Errorf("unwind table: %w", ErrNoUnwindInfo)
+	}
+	t.searchable = t.header() != nil
+	t.scanEH = sync.OnceValue(func() *ehframe.Scanned { return t.scan(s.EHFrame, false) })
+	t.scanDebug = sync.OnceValue(func() *ehframe.Scanned { return t.scan(s.DebugFrame, true) })
+	t.builders.New = func() any { return newBuilder(t) }
+	return t, nil
+}
+
+// ruleOf translates a row.
+func (t *Table) ruleOf(row *ehframe.Row, signal bool) (unwind.WideRule, unwind.Reason) {
+	w, reason := t.translate(row, signal)
+	if reason == unwind.ReasonNone && t.sections.Loader && t.sections.Machine == elf.EM_X86_64 {
+		followRBX(&w, row)
+	}
+	return w, reason
+}
+
+// scan makes an index of s, which may be nil.
+func (t *Table) scan(s *Section, debug bool) *ehframe.Scanned {
+	if s == nil {
+		return new(ehframe.Scanned)
+	}
+	index, _ := ehframe.Scan(t.section(s, debug))
+	return index
+}
+
+// section returns s as package ehframe wants it, with a window of its own.
+func (t *Table) section(s *Section, debug bool) *ehframe.Section {
+	chunk := uint64(frameChunk)
+	if s == t.sections.EHFrameHdr {
+		chunk = headerChunk
+	}
+	addr := s.Addr
+	if debug {
+		addr = 0
+	}
+	return &ehframe.Section{
+		Source: &window{r: s.Data, size: s.Size, chunk: chunk}, Size: s.Size, Addr: addr,
+		Order: binary.LittleEndian, AddrSize: 8, Debug: debug,
+	}
+}
+
+// header returns the binary search table, nil if there is none, if it is empty
+// or if it is about another .eh_frame.
+func (t *Table) header() *ehframe.Header {
+	if t.sections.EHFrameHdr == nil || t.sections.EHFrame == nil {
+		return nil
+	}
+	h, err := ehframe.ParseHeader(t.section(t.sections.EHFrameHdr, false))
+	if err != nil || h.Len() == 0 || h.EHFrame != t.sections.EHFrame.Addr {
+		return nil
+	}
+	return h
+}
+
+// Page returns the rows of page n of those that cover 1<<shift bytes each. The error
+// is about reading the sections; what is wrong with their contents becomes
+// unsupported rows.
+func (t *Table) Page(n uint64, shift uint8) (*unwind.Page, error) {
+	if shift < unwind.MinPageShift || shift > unwind.MaxPageShift || n > (1<<64-1)>>shift {
+		return nil, fmt.Errorf("unwind table: no page %#x of %d bits", n, shift)
+	}
+	b := t.builders.Get().(*builder)
+	defer t.builders.Put(b)
+	page, err := b.build(n<<shift, 1<<shift)
+	if err != nil {
+		return nil, fmt.Errorf("unwind table: page %#x: %w", n, err)
+	}
+	page.Number, page.Shift = n, shift
+	return page, nil
+}
+
+// FDEs returns how many FDEs the index of .eh_frame, or else of .debug_frame,
+// has, or Go's table has functions: the size of the executable as far as unwinding
+// is concerned. 0 means that the file has no unwind information.
+func (t *Table) FDEs() int {
+	switch {
+	case t.sections.Functions != nil:
+		return t.sections.Functions.Len()
+	case t.searchable:
+		return t.header().Len()
+	case t.sections.EHFrame != nil:
+		return t.scanEH().Len()
+	}
+	return t.scanDebug().Len()
+}

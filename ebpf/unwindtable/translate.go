@@ -1,0 +1,118 @@
+package unwindtable
+
+import (
+	"debug/elf"
+	"math"
+
+	"github.com/headwater/headwater/ebpf/ehframe"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// translator turns one row of DWARF into a rule, or says why not. signal says
+// that the row is of a signal frame. A rule of any return but ReasonNone is
+// without meaning.
+type translator func(row *ehframe.Row, signal bool) (unwind.WideRule, unwind.Reason)
+
+// translatorFor returns the translator for a machine and its ABI, nil if the machine is
+// not known.
+func translatorFor(m elf.Machine) (translator, *abi) {
+	switch m {
+	case elf.EM_X86_64:
+		return translateX86, &x86ABI
+	case elf.EM_AARCH64:
+		return translateAArch64, &aarch64ABI
+	}
+	return nil, nil
+}
+
+// abi names the registers of one machine that rows speak of.
+type abi struct {
+	sp, fp, ra uint16 // DWARF numbers
+	registers  uint16 // numbers below are general-purpose registers
+	leaf       int64  // CFA - sp of a function that has not moved its stack pointer
+	signalSP   int16  // at a signal trampoline, the saved sp is there from sp
+}
+
+// cfaRegister translates CFA = reg + offset.
+func (a abi) cfaRegister(w *unwind.WideRule, cfa ehframe.CFA) unwind.Reason {
+	switch {
+	case cfa.Reg == a.sp && !small(cfa.Offset) && cfa.Offset%8 == 0:
+		w.CFA = unwind.CFASPFar
+		return fit(&w.CFAOff, cfa.Offset/8)
+	case cfa.Reg == a.sp:
+		w.CFA = unwind.CFASP
+	case cfa.Reg == a.fp:
+		w.CFA = unwind.CFAFP
+	case cfa.Reg < a.registers:
+		w.CFA, w.Reg = unwind.CFAReg, uint8(cfa.Reg)
+	default:
+		return unwind.ReasonCFARegister
+	}
+	return fit(&w.CFAOff, cfa.Offset)
+}
+
+// framePointer translates the rule of the frame pointer.
+func (a abi) framePointer(w *unwind.WideRule, row *ehframe.Row) (unwind.FPKind, unwind.Reason) {
+	rule := row.Rule(a.fp)
+	switch rule.Kind {
+	case ehframe.Unspecified, ehframe.SameValue:
+		return unwind.FPSame, unwind.ReasonNone
+	case ehframe.Undefined:
+		return unwind.FPUndefined, unwind.ReasonNone
+	case ehframe.Offset:
+		return unwind.FPAtCFA, fit(&w.FPOff, rule.Offset)
+	case ehframe.Register:
+		if rule.Reg == a.fp {
+			return unwind.FPSame, unwind.ReasonNone
+		}
+		if rule.Reg < a.registers {
+			w.Reg2 = uint8(rule.Reg)
+			return unwind.FPReg, unwind.ReasonNone
+		}
+	case ehframe.Expression:
+		if off, ok := a.slot(row, rule.Expr); ok {
+			return unwind.FPAtCFA, fit(&w.FPOff, off)
+		}
+		if reg, off, ok := registerOffset(rule.Expr); ok && reg == a.fp {
+			return unwind.FPAtFP, fit(&w.FPOff, off)
+		}
+	}
+	return 0, unwind.ReasonFPRule
+}
+
+// slot returns the distance from the CFA of the stack slot that expr, an
+// expression register + offset, names. That is known if the CFA is based on
+// the same register.
+func (a abi) slot(row *ehframe.Row, expr []byte) (int64, bool) {
+	reg, off, ok := registerOffset(expr)
+	if !ok || row.CFA.Kind != ehframe.CFARegister || reg != row.CFA.Reg || !small(off) || !small(row.CFA.Offset) {
+		return 0, false
+	}
+	return off - row.CFA.Offset, true
+}
+
+// stackPointer reports whether the caller's stack pointer is the CFA, which
+// is what all rules take for granted.
+func (a abi) stackPointer(row *ehframe.Row) bool {
+	switch rule := row.Rule(a.sp); rule.Kind {
+	case ehframe.Unspecified:
+		return true
+	case ehframe.ValOffset:
+		return rule.Offset == 0
+	case ehframe.SameValue:
+		return row.CFA.Kind == ehframe.CFARegister && row.CFA.Reg == a.sp && row.CFA.Offset == 0
+	}
+	return false
+}
+
+// small reports whether v fits 32 bits, so that sums of two do not overflow.
+func small(v int64) bool { return v == int64(int32(v)) }
+
+// fit stores v in dst if it fits.
+func fit(dst *int32, v int64) unwind.Reason {
+	if v < math.MinInt32 || v > math.MaxInt32 {
+		return unwind.ReasonOffsetRange
+	}
+	*dst = int32(v)
+	return unwind.ReasonNone
+}

@@ -1,0 +1,95 @@
+package ebpf
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/busytest"
+	"github.com/headwater/headwater/ebpf/symbol/debuginfod"
+)
+
+// An update that fails changes nothing: not the kernel's rate while samples keep the old
+// one's weight, nor any other part.
+func TestUpdateFailsWhole(t *testing.T) {
+	t.Run("no folder for debug files", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		failUpdate(t, filepath.Join(file, "cache"), func(update func() error) error { return update() })
+	})
+	t.Run("no file descriptors", func(t *testing.T) {
+		failUpdate(t, t.TempDir(), func(update func() error) error {
+			var limit unix.Rlimit
+			if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
+			if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}); err != nil {
+				t.Fatal(err)
+			}
+			return update()
+		})
+	})
+}
+
+// failUpdate makes an update, by try, that fails.
+func failUpdate(t *testing.T, cacheDir string, try func(update func() error) error) {
+	o := DefaultOptions()
+	s := start(t, o)
+	defer s.Close()
+	pid := busytest.Start(t)
+
+	bad := o
+	bad.SampleRate = 10 * o.SampleRate
+	bad.UserStacks = false
+	bad.Debuginfod = debuginfod.Options{URLs: []string{"http://127.0.0.1:1"}, CacheDir: cacheDir}
+	if err := try(func() error { return s.Update(bad) }); err == nil {
+		t.Fatal("the update succeeded")
+	} else {
+		t.Log(err)
+	}
+	if _, err := s.Collect(); err != nil { // what was taken until now
+		t.Fatal(err)
+	}
+	before := cpuTime(t, pid)
+	profiles := collect(t, s, pid, uint64(o.SampleRate))
+	used := cpuTime(t, pid) - before
+	var shown time.Duration
+	for _, p := range profiles {
+		n, _ := of([]Profile{p}, pid)
+		shown += time.Duration(int64(n) * p.Pprof.Period)
+	}
+	if _, complete := of(profiles, pid); complete == 0 {
+		t.Error("user stacks are not collected any more")
+	}
+	if shown > 3*used {
+		t.Errorf("the profiles show %s of a process that used %s: samples come at the new rate with the old one's weight",
+			shown, used)
+	}
+}
+
+// cpuTime is the CPU time that a process has used, see proc_pid_stat(5).
+func cpuTime(t testing.TB, pid uint32) time.Duration {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+2:]))
+	user, err1 := strconv.Atoi(fields[11])
+	system, err2 := strconv.Atoi(fields[12])
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(user+system) * time.Second / 100 // USER_HZ
+}

@@ -1,0 +1,78 @@
+package verify
+
+import (
+	"os"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/ebpf/verify/reference"
+)
+
+// judge says whether frames of a walk are those of the reference.
+type judge struct {
+	executables executables
+	same        map[claim]bool
+}
+
+// executables knows the executables of frames.
+type executables interface {
+	Executable(id unwind.ExeID) *process.Executable    // nil: not known any more
+	JITCode(exe unwind.ExeID) (*process.JITCode, bool) // the code that it stands for, if it is no file
+}
+
+// claim is that an executable of the profiler is a file of the reference.
+type claim struct {
+	exe  unwind.ExeID
+	file *reference.File
+}
+
+func newJudge(e executables) *judge { return &judge{e, map[claim]bool{}} }
+
+// sameFrame compares where frames are; flags say how they are shown and were found.
+func (j *judge) sameFrame(ours kernel.Frame, theirs reference.Frame) bool {
+	switch {
+	case ours.Exe == 0: // in no file
+		return theirs.File == nil && ours.Vaddr == theirs.PC
+	case ours.Code != 0:
+		code, ok := j.executables.JITCode(ours.Exe)
+		return ok && theirs.File == nil && code.Address(ours.Vaddr) == theirs.PC
+	}
+	e := j.executables.Executable(ours.Exe)
+	if e == nil {
+		return false
+	}
+	return theirs.File != nil && ours.Vaddr == theirs.Vaddr && j.sameFile(e, theirs.File)
+}
+
+// sameFile reports whether an executable is a file: the same one, or one that has the
+// same program headers and the same code. The build ID does not count.
+func (j *judge) sameFile(e *process.Executable, file *reference.File) bool {
+	key := claim{e.ID, file}
+	same, known := j.same[key]
+	if !known {
+		same = compareFiles(e, file)
+		j.same[key] = same
+	}
+	return same
+}
+
+func compareFiles(e *process.Executable, file *reference.File) bool {
+	const vdso = "[vdso]" // there is one
+	if e.Path == vdso || file.Path == vdso {
+		return e.Path == file.Path
+	}
+	ours, err := e.Open()
+	if err != nil {
+		return false
+	}
+	defer ours.Close()
+	info, err1 := ours.Stat()
+	other, err2 := file.Stat()
+	if err1 == nil && err2 == nil && os.SameFile(info, other) {
+		return true
+	}
+	a, err1 := reference.Digest(ours)
+	b, err2 := file.Digest()
+	return err1 == nil && err2 == nil && a == b
+}

@@ -1,0 +1,241 @@
+package x86
+
+// Effect is what an instruction does to the stack, and where the program goes on.
+type Effect struct {
+	Kind EffectKind
+	Reg  byte  // the register that Kind speaks of as Reg, NoBase if there is none
+	Base byte  // the one it speaks of as Base; NoBase if the address has an index or is not by a register
+	Wide bool  // Store: of 64 bits
+	N    int64 // the number that Kind speaks of as N
+}
+
+// EffectKind is a formula of an effect. Formulas of registers are about all 64 bits.
+type EffectKind uint8
+
+// The effects.
+const (
+	None         EffectKind = iota // on the stack; goes on with the next instruction
+	Pad                            // none at all: nop
+	Trap                           // none at all, or stops: int3
+	Begin                          // none: endbr64, where functions begin
+	Push                           // sp += N, N < 0; *sp = Reg
+	Pop                            // Reg = *sp; sp += N
+	Add                            // sp += N
+	Align                          // sp &= N
+	Copy                           // Reg = Base
+	Address                        // Reg = Base + N
+	Load                           // Reg = *(Base + N)
+	Store                          // *(Base + N) = Reg
+	Leave                          // sp = rbp; rbp = *sp; sp += 8
+	Lose                           // sp gets another value
+	Call                           // what returns to the next instruction, or not at all
+	Return                         // to the caller
+	Jump                           // to N bytes after the next instruction's begin
+	Branch                         // there, or on
+	JumpBySlot                     // to where a slot of the file says: another function
+	JumpAnywhere                   // nobody knows where to
+	Stop                           // does not go on
+)
+
+// StackEffect returns what an instruction does to the stack. What it writes to
+// registers counts as far as these can stand for the stack pointer: moves of 64 bits
+// between registers and memory, and addresses.
+func StackEffect(in *Instruction) Effect {
+	switch {
+	case in.Vector:
+		return Effect{}
+	case in.Table == 0:
+		return in.oneByteEffect()
+	case in.Table == 1:
+		return in.twoByteEffect()
+	}
+	return Effect{}
+}
+
+// oneByteEffect is the effect of opcodes of one byte.
+func (in *Instruction) oneByteEffect() Effect {
+	op := in.Opcode
+	switch {
+	case op < 0x40: // eight operations in six forms; the last one compares
+		return losesIf(op < 0x38 && (op&7 == 1 && in.isRegister(RSP) || op&7 == 3 && in.Reg == RSP))
+	case op < 0x58:
+		return in.push(in.RM)
+	case op < 0x60:
+		return in.pop(in.RM)
+	case op&0xf0 == 0x70, op >= 0xe0 && op <= 0xe3:
+		return Effect{Kind: Branch, N: in.Imm}
+	case op == 0x90 && in.RM == RAX:
+		return Effect{Kind: Pad}
+	case op >= 0x90 && op < 0x98, op >= 0xb8 && op < 0xc0: // xchg, mov
+		return losesIf(in.RM == RSP)
+	}
+	switch op {
+	case 0x63, 0x69, 0x6b: // movslq, imul
+		return losesIf(in.Reg == RSP)
+	case 0x68, 0x6a, 0x9c:
+		return in.push(NoBase)
+	case 0x9d:
+		return in.pop(NoBase)
+	case 0x81, 0x83:
+		return in.arithmetic()
+	case 0x87: // xchg
+		return losesIf(in.Reg == RSP || in.isRegister(RSP))
+	case 0x89, 0x8b, 0x8d:
+		return in.move()
+	case 0x8f:
+		if in.Mod == 3 {
+			return in.pop(in.RM)
+		}
+		return in.pop(NoBase)
+	case 0x8c, 0xc1, 0xd1, 0xd3: // mov of segment registers, shifts
+		return losesIf(in.isRegister(RSP))
+	case 0xc7:
+		return losesIf(in.Reg&7 == 0 && in.isRegister(RSP))
+	case 0xc8:
+		return Effect{Kind: Lose}
+	case 0xc9:
+		return Effect{Kind: Leave}
+	case 0xcc:
+		return Effect{Kind: Trap}
+	case 0xf7: // not, neg
+		return losesIf(in.isRegister(RSP) && (in.Reg&7 == 2 || in.Reg&7 == 3))
+	}
+	return in.control()
+}
+
+// control is the effect of opcodes of one byte by which a program goes elsewhere.
+func (in *Instruction) control() Effect {
+	switch in.Opcode {
+	case 0xc2, 0xc3:
+		return Effect{Kind: Return}
+	case 0xca, 0xcb, 0xcf, 0xf1, 0xf4: // far returns, hlt
+		return Effect{Kind: Stop}
+	case 0xe8:
+		if in.Imm == 0 { // pushes where it is
+			return Effect{Kind: Push, Reg: NoBase, N: -8}
+		}
+		return Effect{Kind: Call}
+	case 0xe9, 0xeb:
+		return Effect{Kind: Jump, N: in.Imm}
+	case 0xff:
+		return in.group5()
+	}
+	return Effect{}
+}
+
+// losesIf is the effect of an instruction that may write to the stack pointer.
+func losesIf(sp bool) Effect {
+	if sp {
+		return Effect{Kind: Lose}
+	}
+	return Effect{}
+}
+
+// isRegister reports whether the operand that may be in memory is register r.
+func (in *Instruction) isRegister(r byte) bool { return in.Mod == 3 && in.RM == r }
+
+// word is how many bytes an instruction pushes or pops.
+func (in *Instruction) word() int64 {
+	if in.Short && !in.Wide {
+		return 2
+	}
+	return 8
+}
+
+func (in *Instruction) push(reg byte) Effect { return Effect{Kind: Push, Reg: reg, N: -in.word()} }
+
+func (in *Instruction) pop(reg byte) Effect { return Effect{Kind: Pop, Reg: reg, N: in.word()} }
+
+// arithmetic is the effect of an operation with an immediate.
+func (in *Instruction) arithmetic() Effect {
+	const add, and, sub, compare = 0, 4, 5, 7
+	operation := in.Reg & 7
+	switch {
+	case !in.isRegister(RSP) || operation == compare:
+		return Effect{}
+	case in.Wide && operation == add:
+		return Effect{Kind: Add, N: in.Imm}
+	case in.Wide && operation == sub:
+		return Effect{Kind: Add, N: -in.Imm}
+	case in.Wide && operation == and:
+		return Effect{Kind: Align, N: in.Imm}
+	}
+	return Effect{Kind: Lose}
+}
+
+// move is the effect of mov between registers and memory, and of lea.
+func (in *Instruction) move() Effect {
+	const store, lea = 0x89, 0x8d
+	base := in.Base
+	if in.Index || base == RIPBase {
+		base = NoBase
+	}
+	switch {
+	case in.Opcode == store && in.Mod != 3:
+		return Effect{Kind: Store, Reg: in.Reg, Base: base, Wide: in.Wide, N: in.Disp}
+	case in.Opcode == store && !in.Wide:
+		return losesIf(in.RM == RSP)
+	case in.Opcode == store:
+		return Effect{Kind: Copy, Reg: in.RM, Base: in.Reg}
+	case !in.Wide:
+		return losesIf(in.Reg == RSP)
+	case in.Mod == 3: // of mov alone: lea is of memory
+		return Effect{Kind: Copy, Reg: in.Reg, Base: in.RM}
+	case in.Opcode == lea:
+		return Effect{Kind: Address, Reg: in.Reg, Base: base, N: in.Disp}
+	}
+	return Effect{Kind: Load, Reg: in.Reg, Base: base, N: in.Disp}
+}
+
+// group5 is the effect of inc, dec, call, jmp and push of an operand.
+func (in *Instruction) group5() Effect {
+	switch in.Reg & 7 {
+	case 0, 1:
+		return losesIf(in.isRegister(RSP))
+	case 2:
+		return Effect{Kind: Call}
+	case 4:
+		if in.Mod == 0 && in.Base == RIPBase {
+			return Effect{Kind: JumpBySlot}
+		}
+		return Effect{Kind: JumpAnywhere}
+	case 6:
+		if in.Mod == 3 {
+			return in.push(in.RM)
+		}
+		return in.push(NoBase)
+	}
+	return Effect{Kind: Stop}
+}
+
+// twoByteEffect is the effect of the opcodes after 0f.
+func (in *Instruction) twoByteEffect() Effect {
+	op := in.Opcode
+	switch {
+	case op&0xf0 == 0x80:
+		return Effect{Kind: Branch, N: in.Imm}
+	case op&0xf0 == 0x40: // cmov
+		return losesIf(in.Reg == RSP)
+	case op >= 0xc8 && op <= 0xcf: // bswap
+		return losesIf(in.RM == RSP)
+	}
+	switch op {
+	case 0x0b: // ud2
+		return Effect{Kind: Stop}
+	case 0x1e:
+		if in.Mod == 3 && in.Reg == 7 && in.RM == 2 {
+			return Effect{Kind: Begin}
+		}
+	case 0x1f:
+		return Effect{Kind: Pad}
+	case 0xa0, 0xa8: // push of %fs, %gs
+		return Effect{Kind: Push, Reg: NoBase, N: -8}
+	case 0xa1, 0xa9: // pop
+		return Effect{Kind: Pop, Reg: NoBase, N: 8}
+	case 0x02, 0x03, 0xaf, 0xb6, 0xb7, 0xb8, 0xbc, 0xbd, 0xbe, 0xbf: // imul, movzx, movsx, bit counts
+		return losesIf(in.Reg == RSP)
+	case 0xab, 0xb1, 0xb3, 0xbb, 0xc1:
+		return losesIf(in.isRegister(RSP))
+	}
+	return Effect{}
+}

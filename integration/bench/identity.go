@@ -1,0 +1,49 @@
+package main
+
+import (
+	"debug/buildinfo"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// identity is what a contender is and how it runs.
+type identity struct {
+	Name      string `json:"name"`
+	Program   string `json:"program"` // path of its main package
+	Version   string `json:"version,omitempty"`
+	Revision  string `json:"revision,omitempty"`
+	Modified  bool   `json:"modified"`  // its tree had changes that are not in the revision
+	Arguments string `json:"arguments"` // {rate} and others stand for what differs
+	Interval  string `json:"report_interval"`
+}
+
+// identity reads what the Go toolchain has noted in the binary.
+func (c contender) identity() (identity, error) {
+	build, err := buildinfo.ReadFile(c.binary)
+	if err != nil {
+		return identity{}, fmt.Errorf("what is %s: %w", filepath.Base(c.binary), err)
+	}
+	id := identity{Name: c.name, Program: build.Path, Version: build.Main.Version, Arguments: c.arguments,
+		Interval: max(reportInterval, c.finest).String()}
+	for _, setting := range build.Settings {
+		switch setting.Key {
+		case "vcs.revision":
+			id.Revision = setting.Value
+		case "vcs.modified":
+			id.Modified = setting.Value == "true"
+		}
+	}
+	return id, nil
+}
+
+// niceValue returns that of a process's first thread. See getpriority(2): the system
+// call answers with 20 less the value.
+func niceValue(pid int) (int, error) {
+	answer, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
+	if err != nil {
+		return 0, fmt.Errorf("nice value of process %d: %w", pid, err)
+	}
+	return 20 - answer, nil
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// A profiler's own CPU time and the run time of its BPF programs are not all that it
+// costs: interrupts, the records that the kernel writes of new processes and mappings,
+// and caches that are not as they were are paid for by the programs that are profiled.
+// So programs that always do the same are run with and without each profiler, in turn,
+// and their time is compared.
+
+// fixedWork is what always takes the same time, but for what the machine does.
+type fixedWork struct {
+	key, title string
+	commands   func() []*exec.Cmd
+}
+
+// expense is what a run of it took.
+type expense struct{ cpu, wall float64 } // seconds
+
+// slowedDown are the expenses of a fixed work, by condition, by round.
+type slowedDown struct {
+	Key   string               `json:"key"`
+	Title string               `json:"title"`
+	CPU   map[string][]float64 `json:"cpu_seconds"`
+	Wall  map[string][]float64 `json:"wall_seconds"`
+}
+
+// Conditions in which no profiler runs: what is compared with, and the same once
+// more, which shows what differences mean nothing.
+const (
+	alone   = "none"
+	control = "none, again"
+)
+
+const (
+	deepFrames  = 61
+	deepLoops   = 12_000_000 // of the leaf of the chain program
+	stormLength = 3000       // processes, on each CPU
+)
+
+func (b *bench) fixedWorks() []fixedWork {
+	works := []fixedWork{
+		{"deep", fmt.Sprintf("%d frames on each CPU", deepFrames), func() []*exec.Cmd {
+			return onEachCPU(func(int) *exec.Cmd { return exec.Command(b.chains[deepFrames], fmt.Sprintf("x%d", deepLoops)) })
+		}},
+		{"exec", fmt.Sprintf("%d times /bin/true on each CPU", stormLength), func() []*exec.Cmd {
+			return onEachCPU(func(int) *exec.Cmd {
+				return exec.Command("sh", "-c", fmt.Sprintf("i=0; while [ $i -lt %d ]; do /bin/true; i=$((i+1)); done",
+					stormLength))
+			})
+		}},
+	}
+	if b.clang == "" {
+		return works
+	}
+	return append(works, fixedWork{"build", "clang -O2 of two files on each CPU", func() []*exec.Cmd {
+		return onEachCPU(func(cpu int) *exec.Cmd { return exec.Command("sh", "-c", b.compile("containers text", cpu)) })
+	}})
+}
+
+func onEachCPU(command func(cpu int) *exec.Cmd) (commands []*exec.Cmd) {
+	for cpu := range runtime.NumCPU() {
+		commands = append(commands, command(cpu))
+	}
+	return commands
+}
+
+// run does the work and returns what it took, CPU time of all descendants included.
+func (w fixedWork) run() (e expense, err error) {
+	commands := w.commands()
+	begin := time.Now()
+	for _, cmd := range commands {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if startErr := cmd.Start(); startErr != nil && err == nil {
+			err = startErr
+		}
+	}
+	for _, cmd := range commands {
+		if cmd.Process == nil {
+			continue
+		}
+		if waitErr := cmd.Wait(); waitErr != nil && err == nil {
+			err = fmt.Errorf("%v: %w", cmd.Args, waitErr)
+			continue
+		}
+		e.cpu += (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
+	}
+	e.wall = time.Since(begin).Seconds()
+	return e, err
+}
+
+// measureSlowdown runs all fixed works in each condition, in rounds, each round in
+// another order.
+func (b *bench) measureSlowdown(progress func() error) error {
+	if b.slowRounds == 0 || !b.only.MatchString("slow-down") {
+		return nil
+	}
+	works := b.fixedWorks()
+	conditions := []string{alone, control}
+	for _, p := range b.profilers {
+		conditions = append(conditions, p.name)
+	}
+	begin := time.Now()
+	defer func() { b.took["slow-down"] = time.Since(begin).Seconds() }()
+	for _, w := range works {
+		if _, err := w.run(); err != nil { // into the caches
+			return err
+		}
+		b.slowed = append(b.slowed, slowedDown{w.key, w.title, map[string][]float64{}, map[string][]float64{}})
+	}
+	for round := range b.slowRounds {
+		for place := range conditions {
+			condition := conditions[inTurn(round, place, len(conditions))]
+			fmt.Fprintf(os.Stderr, "slow-down, round %d of %d: %s\n", round+1, b.slowRounds, condition)
+			if err := b.slowdownBy(condition, works); err != nil {
+				return fmt.Errorf("slow-down, %s: %w", condition, err)
+			}
+		}
+		if err := progress(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inTurn returns what is at a place in a round, so that each of n comes at each place
+// and not always after the same one.
+func inTurn(round, place, n int) int {
+	i := (round + place) % n
+	if round/n%2 == 1 {
+		return n - 1 - i
+	}
+	return i
+}
+
+// slowdownBy runs the works in one condition.
+func (b *bench) slowdownBy(condition string, works []fixedWork) error {
+	for i, p := range b.profilers {
+		if p.name != condition {
+			continue
+		}
+		running, err := b.launchUncounted(i)
+		if err != nil {
+			return err
+		}
+		defer running.stop()
+		time.Sleep(afterStart)
+	}
+	for i, w := range works {
+		e, err := w.run()
+		if err != nil {
+			return err
+		}
+		b.slowed[i].CPU[condition] = append(b.slowed[i].CPU[condition], e.cpu)
+		b.slowed[i].Wall[condition] = append(b.slowed[i].Wall[condition], e.wall)
+	}
+	return nil
+}
+
+// launchUncounted starts a contender and leaves its BPF programs as users have them:
+// their runs are counted only until there is a first one.
+func (b *bench) launchUncounted(contender int) (*profiler, error) {
+	stop, err := countRunTime()
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	return b.launch(contender, settings{rate: b.rate, interval: reportInterval})
+}
+
+// slowdownLines are the lines of the table: for each work, by how many percent it took
+// longer than without a profiler in the same round.
+func (b *bench) slowdownLines() (lines []line) {
+	for _, s := range b.slowed {
+		for _, kind := range []struct {
+			key, title string
+			seconds    map[string][]float64
+		}{{"cpu", "its CPU time", s.CPU}, {"wall", "until it ends", s.Wall}} {
+			l := line{figure: figure{fmt.Sprintf("slowdown %s %s", kind.key, s.Key),
+				fmt.Sprintf("slow-down of %s: %s", s.Title, kind.title), "%", nil}}
+			for _, p := range b.profilers {
+				l.addSlowdown(kind.seconds[alone], kind.seconds[p.name])
+			}
+			l.Control = slowdowns(kind.seconds[alone], kind.seconds[control])
+			l.ControlInterval = medianInterval(l.Control)
+			l.Ours = known(median(l.Values[0]), len(l.Values[0]) > 0)
+			if len(l.Values) > 1 {
+				l.Peer = known(median(l.Values[1]), len(l.Values[1]) > 0)
+			}
+			lines = append(lines, l)
+		}
+	}
+	return lines
+}
+
+// addSlowdown adds the values of one more contender.
+func (l *line) addSlowdown(without, with []float64) {
+	percent := slowdowns(without, with)
+	l.Values = append(l.Values, percent)
+	l.Intervals = append(l.Intervals, medianInterval(percent))
+}
+
+// slowdowns returns by how many percent each value is more than its partner.
+func slowdowns(without, with []float64) (percent []float64) {
+	for i := range min(len(without), len(with)) {
+		percent = append(percent, 100*(with[i]/without[i]-1))
+	}
+	return percent
+}

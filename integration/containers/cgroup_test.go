@@ -1,0 +1,76 @@
+package containers
+
+import (
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// TestContainerTargets profiles a process without a container, in a cgroup with a name as
+// Docker gives containers. Its samples belong to the target with that ID. Those of others
+// belong to the default target, or to no target with targets_only.
+func TestContainerTargets(t *testing.T) {
+	need.Root(t)
+	id := strings.Repeat("0123456789abcdef", 4)
+	program := lab.ChainProgram(t, "hwcontainer")
+	outside := lab.ChainProgram(t, "hwoutside")
+	lab.StartInCgroup(t, "docker-"+id+".scope", exec.Command(program, "600"))
+	lab.StartChain(t, outside, 600)
+
+	for _, only := range []bool{true, false} {
+		t.Run(fmt.Sprintf("targets_only=%v", only), func(t *testing.T) {
+			server := lab.StartPyroscope(t)
+			h := lab.StartHeadwater(t, fmt.Sprintf(`
+pyroscope.write "server" {
+	endpoint {
+		url = %q
+	}
+}
+
+pyroscope.ebpf "containers" {
+	forward_to       = [pyroscope.write.server.receiver]
+	targets          = [{"__container_id__" = %q, "service_name" = "contained", "team" = "river"}]
+	default_target   = {"service_name" = "everything-else"}
+	targets_only     = %v
+	collect_interval = "1s"
+}
+`, server.URL, id, only))
+			checkContainer(t, server, only)
+			h.Stop(t)
+		})
+	}
+}
+
+func checkContainer(t testing.TB, server *lab.Pyroscope, only bool) {
+	t.Helper()
+	query := func(selector string) []lab.Stack {
+		return lab.Stacks(server.Profile(t, lab.CPUProfile, selector, time.Time{}))
+	}
+	lab.Eventually(t, 2*time.Minute, "2 s of the container are in Pyroscope", func() bool {
+		return lab.Total(lab.OfCommand(query(`{service_name="contained", team="river"}`), "hwcontainer")) >= 2e9
+	})
+	for _, s := range query(`{service_name="contained"}`) {
+		if s.Frames[0].Name != "hwcontainer" {
+			t.Errorf("a process that is not in the container has its labels: %v", s)
+		}
+	}
+	services := server.LabelValues(t, "service_name")
+	if only {
+		if !slices.Equal(services, []string{"contained"}) {
+			t.Errorf("targets_only is true, but the services are %q", services)
+		}
+		return
+	}
+	lab.Eventually(t, 2*time.Minute, "1 s of the process outside is in Pyroscope", func() bool {
+		return lab.Total(lab.OfCommand(query(`{service_name="everything-else"}`), "hwoutside")) >= 1e9
+	})
+	if leaked := lab.OfCommand(query(`{service_name="everything-else"}`), "hwcontainer"); len(leaked) > 0 {
+		t.Errorf("the container is in the default target as well:\n%s", lab.Show(leaked, 3))
+	}
+}

@@ -1,0 +1,78 @@
+package delivery
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// outage is how long Pyroscope is away in TestOutage.
+const outage = 30 * time.Second
+
+const outageConfig = `
+pyroscope.write "server" {
+	endpoint {
+		url                 = %q
+		remote_timeout      = "2s"
+		max_backoff_period  = "1s"
+		max_backoff_retries = 3
+	}
+}
+
+pyroscope.ebpf "host" {
+	forward_to       = [pyroscope.write.server.receiver]
+	targets_only     = false
+	default_target   = {"service_name" = "outage"}
+	collect_interval = "1s"
+}
+`
+
+// TestOutage stops Pyroscope for a while: collecting goes on, what is dropped
+// is counted and logged, and profiles arrive again afterwards.
+func TestOutage(t *testing.T) {
+	need.Root(t)
+	program := lab.ChainProgram(t, "hwoutage")
+	lab.StartChain(t, program, 600)
+	server := lab.StartPyroscope(t)
+	h := lab.StartHeadwater(t, fmt.Sprintf(outageConfig, server.URL))
+	lab.WaitForService(t, server, "outage")
+	collected := func() float64 { return h.Metric(t, "pyroscope_ebpf_profiling_sessions_total") }
+	dropped := func() float64 { return h.Metric(t, "pyroscope_write_dropped_profiles_total") }
+	sent := func() float64 { return h.Metric(t, "pyroscope_write_sent_profiles_total") }
+	if n := dropped(); n != 0 {
+		t.Errorf("%v profiles are dropped while Pyroscope is there", n)
+	}
+
+	server.Stop(t)
+	collectedBefore, sentBefore := collected(), sent()
+	time.Sleep(outage)
+	if rounds := collected() - collectedBefore; rounds < outage.Seconds()/2 {
+		t.Errorf("only %v collections in %v without Pyroscope", rounds, outage)
+	}
+	if n := dropped(); n == 0 {
+		t.Error("nothing is counted as dropped")
+	}
+	if n := sent() - sentBefore; n > 1 { // one may have been under way
+		t.Errorf("%v profiles are counted as sent to a server that is not there", n)
+	}
+	// There are fewer complaints than collections.
+	complaints := len(h.Output.Lines("level=error")) + len(h.Output.Lines("level=warn"))
+	if complaints == 0 || complaints > 15 {
+		t.Errorf("the log complains %d times, want a few:\n%s", complaints, h.Output.Tail(40))
+	}
+
+	server.Run(t)
+	back := time.Now()
+	lab.Eventually(t, 2*time.Minute, "profiles arrive again", func() bool {
+		p := server.Profile(t, lab.CPUProfile, `{service_name="outage"}`, back)
+		return lab.Total(lab.OfCommand(lab.Stacks(p), "hwoutage")) >= 3e9
+	})
+	if sent() <= sentBefore {
+		t.Error("nothing is counted as sent after the outage")
+	}
+	t.Logf("dropped %v, sent %v, %d lines of complaint", dropped(), sent(), complaints)
+	h.Stop(t)
+}

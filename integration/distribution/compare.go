@@ -1,0 +1,110 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Report is what came of a comparison.
+type Report struct {
+	P        float64 `json:"p"`        // probability of such a difference between equal distributions
+	Ours     int     `json:"ours"`     // stacks
+	Theirs   int     `json:"theirs"`   // stacks
+	Kinds    int     `json:"kinds"`    // of stacks, those left out that were seen seldom
+	Blocks   int     `json:"blocks"`   // of time
+	Mean     float64 `json:"frames"`   // of their stacks, on average
+	Clearest Kind    `json:"clearest"` // difference
+	Largest  []Kind  `json:"largest"`  // differences
+	Most     string  `json:"-"`        // the kind of the clearest difference
+}
+
+// Kind is a kind of stack, see stack.kinds, and how often it occurred.
+type Kind struct {
+	Stack  string `json:"stack"`
+	Ours   int    `json:"ours"`
+	Theirs int    `json:"theirs"`
+}
+
+const (
+	block     = 250 * time.Millisecond
+	minBlocks = 16
+	shown     = 8 // kinds
+)
+
+// compare compares the stacks of two sides in the time that both sampled.
+func compare(ours, theirs []stack) (*Report, error) {
+	if len(ours) == 0 || len(theirs) == 0 {
+		return nil, fmt.Errorf("%d stacks of the profiler, %d of perf", len(ours), len(theirs))
+	}
+	byTime := func(a, b stack) int { return cmp.Compare(a.time, b.time) }
+	begin := max(slices.MinFunc(ours, byTime).time, slices.MinFunc(theirs, byTime).time)
+	end := min(slices.MaxFunc(ours, byTime).time, slices.MaxFunc(theirs, byTime).time)
+	if end < begin || (end-begin)/uint64(block) < minBlocks {
+		return nil, errors.New("the profiler and perf sampled less than four seconds together")
+	}
+	blocks := make([]pair, (end-begin)/uint64(block)+1)
+	for i := range blocks {
+		blocks[i] = pair{newSide(), newSide()}
+	}
+	all := pair{newSide(), newSide()}
+	for _, s := range ours {
+		if s.time >= begin && s.time <= end {
+			blocks[(s.time-begin)/uint64(block)].ours.add(s.kinds())
+			all.ours.add(s.kinds())
+		}
+	}
+	frames := 0
+	for _, s := range theirs {
+		if s.time >= begin && s.time <= end {
+			blocks[(s.time-begin)/uint64(block)].theirs.add(s.kinds())
+			all.theirs.add(s.kinds())
+			frames += len(s.frames)
+		}
+	}
+	r := &Report{Ours: all.ours.stacks, Theirs: all.theirs.stacks, Blocks: len(blocks)}
+	r.Mean = float64(frames) / float64(max(r.Theirs, 1))
+	r.P, r.Most = permutationTest(blocks)
+	r.list(commonKinds(blocks), &all)
+	return r, nil
+}
+
+// list fills in the kinds whose counts differ most, and the one that differs most
+// clearly.
+func (r *Report) list(kinds []string, all *pair) {
+	r.Kinds = len(kinds)
+	for _, kind := range kinds {
+		k := Kind{kind, all.ours.kinds[kind], all.theirs.kinds[kind]}
+		if kind == r.Most {
+			r.Clearest = k
+		}
+		r.Largest = append(r.Largest, k)
+	}
+	difference := func(k Kind) int { return max(k.Ours-k.Theirs, k.Theirs-k.Ours) }
+	slices.SortStableFunc(r.Largest, func(a, b Kind) int {
+		return cmp.Or(difference(b)-difference(a), a.Ours-b.Ours, cmp.Compare(a.Stack, b.Stack))
+	})
+	// Calls that always lead to others have the same counts as those.
+	r.Largest = slices.CompactFunc(r.Largest, func(a, b Kind) bool {
+		return a.Ours == b.Ours && a.Theirs == b.Theirs && strings.HasPrefix(b.Stack, a.Stack)
+	})
+	r.Largest = r.Largest[:min(shown, len(r.Largest))]
+}
+
+// print writes the report for people.
+func (r *Report) print(w io.Writer) {
+	fmt.Fprintf(w, "%d stacks of the profiler, %d of perf with %.1f frames on average, of %d kinds, "+
+		"in %d blocks of time\n", r.Ours, r.Theirs, r.Mean, r.Kinds, r.Blocks)
+	fmt.Fprintf(w, "p = %.2g that equal distributions differ like this\n", r.P)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "profiler\tperf\tclearest difference, then the largest ones")
+	for _, k := range append([]Kind{r.Clearest}, r.Largest...) {
+		fmt.Fprintf(table, "%d\t%d\t%s\n", k.Ours, k.Theirs, k.Stack)
+	}
+	table.Flush()
+}

@@ -1,0 +1,169 @@
+package endurance
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// stopLength is how long TestStopped stops the profiler: the kernel's logs of samples are
+// full long before.
+const stopLength = 6 * time.Second
+
+// TestStopped stops the profiler by a signal while one program goes on and others come and
+// go. When the profiler continues, profiles come again, and it accounts for the backlog:
+// stacks of the program that goes on are whole and named, and samples of programs that have
+// ended say that records of them were lost.
+func TestStopped(t *testing.T) {
+	need.Root(t)
+	program := lab.ChainProgram(t, "hwliving")
+	living := lab.StartChain(t, program, 600)
+	for range 2 { // each runs some hundred programs a second
+		lab.Start(t, exec.Command("sh", "-c", "while :; do /bin/true; done"))
+	}
+	received := lab.StartReceiver(t)
+	h := lab.StartHeadwater(t, fmt.Sprintf(`
+pyroscope.write "server" {
+	endpoint {
+		url = %q
+	}
+}
+
+pyroscope.ebpf "host" {
+	forward_to       = [pyroscope.write.server.receiver]
+	targets          = [{"__process_pid__" = "%d", "service_name" = "living"}]
+	default_target   = {"service_name" = "others"}
+	targets_only     = false
+	collect_interval = "1s"
+	sample_rate      = 997
+}
+`, received.URL, living.PID()))
+	lab.Eventually(t, time.Minute, "three rounds", func() bool { return readAccounts(t, h).rounds >= 3 })
+
+	before := readAccounts(t, h)
+	h.Signal(t, syscall.SIGSTOP)
+	time.Sleep(stopLength)
+	h.Signal(t, syscall.SIGCONT)
+	var now accounts
+	lab.Eventually(t, time.Minute, "three rounds more", func() bool {
+		now = readAccounts(t, h)
+		return now.rounds >= before.rounds+3
+	})
+	h.Stop(t)
+	checkAccounts(t, before, now)
+	checkLiving(t, received.Profiles("living"))
+	checkEnded(t, received.Profiles("others"))
+}
+
+// accounts say what became of the samples that were due until a moment.
+type accounts struct {
+	rounds, expected, delivered float64
+	lost, logFull, timerSkipped float64 // the latter two are parts of the first
+}
+
+func readAccounts(t testing.TB, h *lab.Headwater) accounts {
+	t.Helper()
+	m := h.Metrics(t)
+	const lost = "pyroscope_ebpf_samples_lost_total"
+	return accounts{
+		rounds:       m.Sum(t, "pyroscope_ebpf_profiling_sessions_total"),
+		expected:     m.Sum(t, "pyroscope_ebpf_samples_expected_total"),
+		delivered:    m.Sum(t, "pyroscope_ebpf_samples_delivered_total"),
+		lost:         m.Sum(t, lost),
+		logFull:      m.Sum(t, lost, `reason="log_full"`),
+		timerSkipped: m.Sum(t, lost, `reason="timer_skipped"`),
+	}
+}
+
+// checkAccounts demands that each sample that was due was delivered or lost, and that those
+// that were lost had no room in the logs.
+func checkAccounts(t testing.TB, before, now accounts) {
+	t.Helper()
+	expected, delivered, lost := now.expected-before.expected, now.delivered-before.delivered, now.lost-before.lost
+	logFull, timerSkipped := now.logFull-before.logFull, now.timerSkipped-before.timerSkipped
+	t.Logf("%.0f samples were due: %.0f delivered, %.0f lost, %.0f of them to full logs, %.0f to skipped timers",
+		expected, delivered, lost, logFull, timerSkipped)
+	if sum := delivered + lost; sum < 0.99*expected || sum > 1.01*expected {
+		t.Errorf("%.0f samples are accounted for, %.0f were due", sum, expected)
+	}
+	if logFull == 0 {
+		t.Error("no log was full: the stop was too short to see anything")
+	}
+	if timerSkipped > expected/10 {
+		t.Errorf("%.0f of %.0f samples are said to be lost to skipped timers", timerSkipped, expected)
+	}
+}
+
+// overStop returns the index of the profile that covers the stop.
+func overStop(t testing.TB, all []*profile.Profile) int {
+	t.Helper()
+	for i, p := range all {
+		if time.Duration(p.DurationNanos) >= stopLength {
+			return i
+		}
+	}
+	t.Fatalf("none of %d profiles covers the stop", len(all))
+	return 0
+}
+
+// checkLiving demands whole stacks of the program that goes on, in the profile that covers
+// the stop and in those after it.
+func checkLiving(t testing.TB, all []*profile.Profile) {
+	t.Helper()
+	for i, p := range all[overStop(t, all):] {
+		found := lab.OfCommand(lab.Stacks(p), "hwliving")
+		whole := int64(0)
+		for _, s := range found {
+			last, err := lab.ChainDepth(s)
+			if err != nil {
+				t.Errorf("%v in %v", err, s)
+			}
+			if last == 59 {
+				whole += s.Value
+			}
+		}
+		t.Logf("profile %d after the stop, of %v: %d ms, %d ms in whole stacks",
+			i, time.Duration(p.DurationNanos).Round(time.Millisecond), lab.Total(found)/1e6, whole/1e6)
+		if whole == 0 || whole < lab.Total(found)*95/100 {
+			t.Errorf("only %d of %d ms are in whole stacks:\n%s", whole/1e6, lab.Total(found)/1e6, lab.Show(found, 5))
+		}
+	}
+}
+
+// checkEnded demands that samples of programs that ended during the stop are said to lack
+// records, and not to be of unknown processes any more often than before.
+func checkEnded(t testing.TB, all []*profile.Profile) {
+	t.Helper()
+	// share returns how many percent of the time have an outcome.
+	share := func(profiles []*profile.Profile, outcome string) float64 {
+		sum, with := int64(0), int64(0)
+		for _, p := range profiles {
+			for _, s := range lab.Stacks(p) {
+				sum += s.Value
+				if len(s.Frames) > 1 && strings.HasPrefix(s.Frames[1].Name, "[incomplete: "+outcome) {
+					with += s.Value
+				}
+			}
+		}
+		return 100 * float64(with) / float64(max(sum, 1))
+	}
+	at := overStop(t, all)
+	usual, covering := all[:at], all[at:at+1]
+	lost := share(covering, "records_lost")
+	unknown, before := share(covering, "process_unknown"), share(usual, "process_unknown")
+	t.Logf("records_lost %.2f %%, process_unknown %.2f %%, before the stop %.2f %%", lost, unknown, before)
+	if lost == 0 {
+		t.Error("no sample says that records were lost")
+	}
+	if unknown > before+1 {
+		t.Errorf("%.2f %% of the samples are process_unknown, before the stop %.2f %%", unknown, before)
+	}
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"text/template"
+
+	"github.com/headwater/headwater/integration/record"
+)
+
+// A document holds its figures in blocks. Each begins with a comment that holds a
+// text/template, goes on with what the template makes of the records, and has an end:
+//
+//	<!-- figures
+//	| start to first sample | {{three (record "peer").startup}} s |
+//	-->
+//
+//	| start to first sample | 0.32 s |
+//
+//	<!-- end of figures -->
+//
+// Below the figures stands where they are from.
+const (
+	opening = "<!-- figures\n"
+	between = "\n-->\n"
+	closing = "<!-- end of figures -->\n"
+)
+
+// document is a Markdown file.
+type document struct {
+	root, path string // of the repository, and in it
+}
+
+// block is a part of a document.
+type block struct {
+	line     int // of its template
+	template string
+}
+
+// fill returns the text with all blocks made again.
+func (d document) fill(text string) (string, error) {
+	var filled strings.Builder
+	err := d.parse(text, func(prose string) {
+		filled.WriteString(prose)
+	}, func(b block) error {
+		made, err := d.render(b)
+		if err != nil {
+			return err
+		}
+		filled.WriteString(opening + b.template + between + "\n" + made + "\n" + closing)
+		return nil
+	})
+	return filled.String(), err
+}
+
+// parse calls prose and figures for the parts of a text, in order.
+func (d document) parse(text string, prose func(string), figures func(block) error) error {
+	rest := text
+	for {
+		before, after, ok := strings.Cut(rest, opening)
+		prose(before)
+		if !ok {
+			return nil
+		}
+		b := block{line: 1 + strings.Count(text[:len(text)-len(after)], "\n")}
+		template, after, ok := strings.Cut(after, between)
+		if !ok {
+			return fmt.Errorf("%s:%d: the template has no end: a line with --> alone", d.path, b.line)
+		}
+		old, after, ok := strings.Cut(after, closing)
+		if !ok || strings.Contains(old, opening) {
+			return fmt.Errorf("%s:%d: the figures have no end: the line %s", d.path, b.line, strings.TrimSpace(closing))
+		}
+		b.template, rest = template, after
+		if err := figures(b); err != nil {
+			return err
+		}
+	}
+}
+
+// render makes the figures of a block, and the lines that say where they are from.
+func (d document) render(b block) (string, error) {
+	used := &sources{dir: filepath.Join(d.root, "docs", "results")}
+	functions := functions()
+	functions["record"] = used.values
+	text := strings.Repeat("\n", b.line-1) + b.template
+	t, err := template.New(d.path).Option("missingkey=error").Funcs(functions).Parse(text)
+	if err != nil {
+		return "", err // has file and line
+	}
+	var out strings.Builder
+	if err := t.Execute(&out, nil); err != nil {
+		return "", err
+	}
+	if len(used.names) == 0 {
+		return "", fmt.Errorf("%s:%d: figures of no record", d.path, b.line)
+	}
+	return strings.TrimSpace(out.String()) + "\n\n" + used.lines(d.path) + "\n", nil
+}
+
+// sources are the records that a block has used.
+type sources struct {
+	dir     string
+	names   []string
+	records map[string]*record.Record
+	decoded map[string]any
+}
+
+// values is the template's function `record`: the values of a record by its name.
+func (s *sources) values(name string) (any, error) {
+	if values, ok := s.decoded[name]; ok {
+		return values, nil
+	}
+	var values any
+	r, err := record.Read(filepath.Join(s.dir, name+".json"), &values)
+	if err != nil {
+		return nil, err
+	}
+	if s.records == nil {
+		s.records, s.decoded = map[string]*record.Record{}, map[string]any{}
+	}
+	s.names = append(s.names, name)
+	s.records[name], s.decoded[name] = r, values
+	return values, nil
+}
+
+// lines say of each record used what it is of and how to repeat it, with a link to
+// it that works in the document.
+func (s *sources) lines(path string) string {
+	var lines []string
+	for _, name := range s.names {
+		link, err := filepath.Rel(filepath.Dir(path), filepath.Join("docs", "results", name+".json"))
+		if err != nil {
+			link = name // both are relative: it cannot be
+		}
+		lines = append(lines, fmt.Sprintf("[%s](%s): `%s`, %s.", name, link, s.records[name].Command,
+			circumstances(s.records[name])))
+	}
+	return "<sub>" + strings.Join(lines, "<br>\n") + "</sub>"
+}
+
+// circumstances are what a reader wants to know of a record before he believes it.
+func circumstances(r *record.Record) string {
+	m := r.Machine
+	text := fmt.Sprintf("%s, commit %s", r.Date.Format("2 January 2006"), r.Commit)
+	if r.Dirty {
+		text += " with changes"
+	}
+	text += fmt.Sprintf(", %d CPUs (%s), Linux %s, %s", m.CPUs, m.CPU, m.Kernel, r.Go)
+	if r.Busy {
+		text += fmt.Sprintf("; **provisional**: other work used %.0f %% of the CPUs before and %.0f %% after",
+			r.Before.CPU, r.After.CPU)
+	}
+	return text
+}

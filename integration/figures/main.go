@@ -1,0 +1,100 @@
+// Command figures fills in the figures of README.md and docs from the records in
+// docs/results, so that none can differ from what was measured:
+//
+//	go run ./integration/figures                fill in
+//	go run ./integration/figures -check         say what would change, and fail
+//	go run ./integration/figures -save FILE [-as COMMAND] [-bench] -- PROGRAM ARGUMENT...
+//
+// The third form runs a program, whose standard output is JSON or, with -bench, what
+// `go test -bench` prints, and saves that as a record. COMMAND is what the record
+// names as the way to repeat it, the program's own command line if it is not given.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "figures:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	check := flag.Bool("check", false, "change no file, and fail where one would change")
+	save := flag.String("save", "", "run a program and save what it prints as this record")
+	as := flag.String("as", "", "with -save: the command that the record names")
+	bench := flag.Bool("bench", false, "with -save: the program prints benchmarks, not JSON")
+	flag.Parse()
+	if *save != "" {
+		return saveOutput(*save, *as, *bench, flag.Args())
+	}
+	if flag.NArg() > 0 {
+		return fmt.Errorf("unknown argument %q", flag.Arg(0))
+	}
+	stale, err := fillAll(".", *check)
+	switch {
+	case err != nil:
+		return err
+	case *check && len(stale) > 0:
+		return fmt.Errorf("%s: not what the records say; run go run ./integration/figures", strings.Join(stale, ", "))
+	}
+	for _, path := range stale {
+		fmt.Println("filled in", path)
+	}
+	return nil
+}
+
+// fillAll fills in the documents of a repository and returns which changed, or with
+// dry would have.
+func fillAll(root string, dry bool) (changed []string, err error) {
+	documents, err := documentsOf(root)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range documents {
+		old, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			return nil, err
+		}
+		d := document{root: root, path: path}
+		filled, err := d.fill(string(old))
+		if err != nil {
+			return nil, err
+		}
+		if filled == string(old) {
+			continue
+		}
+		changed = append(changed, path)
+		if dry {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(root, path), []byte(filled), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	return changed, nil
+}
+
+// documentsOf returns the Markdown files that users read, by their path in the repository.
+func documentsOf(root string) ([]string, error) {
+	documents := []string{"README.md"}
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".md") {
+			inside, _ := filepath.Rel(root, path) // both begin with root
+			documents = append(documents, inside)
+		}
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return documents, err
+}

@@ -1,0 +1,131 @@
+package hosts
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+var update = flag.Bool("update", false, "write the .expect files again")
+
+// TestDiagnostics runs each broken configuration of testdata/diagnostics. It compares what
+// the user sees, and headwater has to end.
+func TestDiagnostics(t *testing.T) {
+	configs, err := filepath.Glob("testdata/diagnostics/*.river")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(configs) == 0 {
+		t.Fatal("testdata/diagnostics holds no configuration")
+	}
+	for _, config := range configs {
+		name := strings.TrimSuffix(filepath.Base(config), ".river")
+		t.Run(name, func(t *testing.T) {
+			printed := diagnose(t, config)
+			golden := strings.TrimSuffix(config, ".river") + ".expect"
+			if *update {
+				lab.WriteFile(t, golden, printed)
+			}
+			if diff := cmp.Diff(lab.ReadFile(t, golden), printed); diff != "" {
+				t.Errorf("%s is not what was printed (-want +got):\n%s", golden, diff)
+			}
+		})
+	}
+}
+
+// diagnose runs a configuration that cannot work, from its own folder, and
+// returns what is printed apart from the log.
+func diagnose(t testing.TB, config string) string {
+	t.Helper()
+	cmd := exec.Command(lab.Binary(t), "run", "--server.http.listen-addr=127.0.0.1:"+lab.FreePort(t),
+		"--storage.path="+t.TempDir(), filepath.Base(config))
+	cmd.Dir = filepath.Dir(config)
+	p := lab.Start(t, cmd)
+	if code := p.Wait(t, 20*time.Second); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	var kept strings.Builder
+	for line := range strings.Lines(p.Output.String()) {
+		if !strings.HasPrefix(line, "ts=") {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
+// TestFlags checks the exit codes and messages of wrong command lines.
+func TestFlags(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no file":      {[]string{"run"}, "arg"},
+		"no such file": {[]string{"run", "nowhere.river"}, "nowhere.river"},
+		"unknown flag": {[]string{"run", "--nonsense", "x.river"}, "--nonsense"},
+		"unknown verb": {[]string{"stop"}, "stop"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			cmd := exec.Command(lab.Binary(t), c.args...)
+			cmd.Dir, cmd.Stderr = t.TempDir(), &stderr
+			err := cmd.Run()
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+				t.Errorf("%v, want exit code 1", err)
+			}
+			if !strings.Contains(stderr.String(), c.want) {
+				t.Errorf("printed %q, want something about %q", stderr.String(), c.want)
+			}
+		})
+	}
+}
+
+// TestNotRoot runs the profiler as nobody: it must say in one sentence which
+// capabilities are missing.
+func TestNotRoot(t *testing.T) {
+	need.Root(t) // to become nobody
+	dir := lab.PublicDir(t)
+	binary := filepath.Join(dir, "headwater")
+	copyFile(t, lab.Binary(t), binary)
+	config := filepath.Join(dir, "config.river")
+	lab.WriteFile(t, config, "pyroscope.ebpf \"host\" {\n\tforward_to = []\n}\n")
+
+	cmd := exec.Command(binary, "run", "--server.http.listen-addr=127.0.0.1:"+lab.FreePort(t),
+		"--storage.path="+filepath.Join(dir, "data"), config)
+	cmd.Dir, cmd.SysProcAttr = dir, asNobody()
+	p := lab.Start(t, cmd)
+	lab.Eventually(t, 15*time.Second, "the missing capabilities are named", func() bool {
+		return len(p.Output.Lines("CAP_BPF", "CAP_PERFMON")) > 0
+	})
+	time.Sleep(time.Second)
+	if said := p.Output.Lines("CAP_BPF"); len(said) != 1 {
+		t.Errorf("want it said once, got\n%s", strings.Join(said, "\n"))
+	}
+	if strings.Contains(p.Output.String(), "goroutine ") {
+		t.Errorf("it panics:\n%s", p.Output.Tail(40))
+	}
+}
+
+func copyFile(t testing.TB, from, to string) {
+	t.Helper()
+	if err := os.WriteFile(to, []byte(lab.ReadFile(t, from)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// asNobody takes every privilege from a program.
+func asNobody() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+}

@@ -1,0 +1,103 @@
+package hosts
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// TestReload breaks the configuration of a running profiler, reloads it, and repairs it.
+// Meanwhile the old graph goes on collecting, and headwater says so.
+func TestReload(t *testing.T) {
+	need.Root(t)
+	program := lab.ChainProgram(t, "hwreload")
+	lab.StartChain(t, program, 600)
+	server := lab.StartPyroscope(t)
+	config := func(service string) string {
+		return lab.HostConfig(server.URL, service, `collect_kernel_profile = true`)
+	}
+	h := lab.StartHeadwater(t, config("before"))
+	collected := func() float64 { return h.Metric(t, "pyroscope_ebpf_profiling_sessions_total") }
+	goesOn := func(t testing.TB) {
+		t.Helper()
+		soFar := collected()
+		lab.Eventually(t, 2*time.Minute, "collecting goes on", func() bool { return collected() >= soFar+2 })
+		if code, _ := h.Get(t, "/-/ready"); code != http.StatusOK {
+			t.Errorf("/-/ready answers %d", code)
+		}
+	}
+	goesOn(t)
+
+	for name, broken := range map[string]string{
+		"syntax error":      "pyroscope.ebpf \"host\" {\n",
+		"unknown component": config("broken") + "pyroscope.telepathy \"x\" { }\n",
+		"missing reference": strings.Replace(config("broken"), "write.server.receiver", "write.nowhere.receiver", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			lab.WriteFile(t, h.Config, broken)
+			code, body := h.Reload(t)
+			if code != http.StatusBadRequest || !strings.Contains(body, "config.river:") {
+				t.Errorf("/-/reload answers %d %q, want 400 and the place", code, body)
+			}
+			said := len(h.Output.Lines("failed to reload"))
+			h.Signal(t, syscall.SIGHUP)
+			lab.Eventually(t, 2*time.Minute, "the log says that SIGHUP's reload failed", func() bool {
+				return len(h.Output.Lines("failed to reload")) > said
+			})
+			goesOn(t)
+		})
+	}
+
+	lab.WriteFile(t, h.Config, config("after"))
+	if code, body := h.Reload(t); code != http.StatusOK {
+		t.Fatalf("/-/reload of a good file answers %d %q", code, body)
+	}
+	lab.WaitForService(t, server, "after")
+	if all := server.Profile(t, lab.CPUProfile, `{service_name="broken"}`, time.Time{}); len(all.Sample) > 0 {
+		t.Errorf("a configuration that was refused has sent %d stacks", len(all.Sample))
+	}
+	h.Stop(t)
+}
+
+// TestUpdateArguments changes the sample rate of a running profiler: the new
+// period holds, and the CPU time of a busy process is neither lost nor doubled.
+func TestUpdateArguments(t *testing.T) {
+	need.Root(t)
+	program := lab.ChainProgram(t, "hwupdate")
+	server := lab.StartPyroscope(t)
+	config := func(rate int) string {
+		return strings.Replace(lab.HostConfig(server.URL, "update", ""), "= 97", fmt.Sprintf("= %d", rate), 1)
+	}
+	h := lab.StartHeadwater(t, config(100))
+	busy := lab.StartChain(t, program, 600)
+	used := func() time.Duration { return lab.CPUTime(t, fmt.Sprint(busy.PID())) }
+	before := used()
+	// At each rate the process gets enough CPU time for chance to be 2 % of it, however busy the host is.
+	burn := func() {
+		end := used() + 3*time.Second
+		lab.Eventually(t, 2*time.Minute, "the process has used 3 s of CPU time", func() bool { return used() >= end })
+	}
+	for _, rate := range []int{400, 50, 200} {
+		burn()
+		lab.WriteFile(t, h.Config, config(rate))
+		if code, body := h.Reload(t); code != http.StatusOK {
+			t.Fatalf("/-/reload answers %d %q", code, body)
+		}
+	}
+	burn()
+	want := used() - before
+	busy.Kill(t)
+	h.Stop(t) // flushes
+
+	p := server.Profile(t, lab.CPUProfile, `{service_name="update"}`, time.Time{})
+	seen := time.Duration(lab.Total(lab.OfCommand(lab.Stacks(p), "hwupdate")))
+	if ratio := seen.Seconds() / want.Seconds(); ratio < 0.9 || ratio > 1.1 {
+		t.Errorf("the profile holds %v of the process's %v", seen, want)
+	}
+}

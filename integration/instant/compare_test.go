@@ -1,0 +1,119 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/integration/walks"
+)
+
+// at makes places in one file.
+func at(addresses ...uint64) (places []walks.Place) {
+	for _, a := range addresses {
+		places = append(places, walks.Place{File: "/program", Address: a})
+	}
+	return places
+}
+
+func TestJudge(t *testing.T) {
+	tests := []struct {
+		name    string
+		ours    []walks.Place
+		outcome unwind.Outcome
+		theirs  []walks.Place
+		end     ending
+		want    verdict
+	}{
+		{"whole", at(1, 2, 3), unwind.Complete, at(1, 2, 3), atRoot, verdict{compared: 2, agreed: 2}},
+		{"another frame", at(1, 2, 3), unwind.Complete, at(1, 9, 3), atRoot,
+			verdict{difference: otherFrame, at: 1, compared: 2, agreed: 1}},
+		{"the same address in another file", []walks.Place{{File: "/program", Address: 1}, {File: "/other", Address: 2}},
+			unwind.Complete, at(1, 2), atRoot, verdict{difference: otherFrame, at: 1, compared: 1}},
+		{"a frame left out", at(1, 3), unwind.Complete, at(1, 2, 3), atRoot,
+			verdict{difference: otherFrame, at: 1, compared: 1}},
+		{"called complete, and is not", at(1), unwind.CompleteFP, at(1, 2, 3), noFDE,
+			verdict{difference: endedEarly, at: 1, compared: 2}},
+		{"incomplete, and says so", at(1, 2), unwind.NoRow, at(1, 2, 3), atRoot, verdict{compared: 1, agreed: 1, missing: 1}},
+		{"goes on after the root", at(1, 2, 3), unwind.Complete, at(1, 2), atRoot,
+			verdict{difference: pastRoot, at: 2, compared: 2, agreed: 1}},
+		{"libgcc has no FDE", at(1, 2, 3), unwind.Complete, at(1, 2), noFDE, verdict{compared: 1, agreed: 1, unchecked: 1}},
+		{"nothing but the sampled instruction", at(1), unwind.NoRow, at(1), noFDE, verdict{}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got := newFiles().judge(&walks.Walk{Frames: test.ours, Outcome: test.outcome},
+				&trace{frames: test.theirs, end: test.end})
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(verdict{})); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestThread: a signal belongs to the last sample before it, but those that were taken
+// in the handler belong to none.
+func TestThread(t *testing.T) {
+	walkAt := func(time, leaf uint64) walks.Walk {
+		return walks.Walk{Time: time, TID: 7, Comm: "x", Outcome: unwind.Complete, Frames: at(leaf, 100)}
+	}
+	traceAt := func(entered, left, leaf uint64) trace {
+		return trace{tid: 7, entered: entered, left: left, end: atRoot, frames: at(leaf, 100)}
+	}
+	r := compare(
+		[]walks.Walk{walkAt(10, 1), walkAt(20, 2), walkAt(25, 66), walkAt(40, 3), walkAt(60, 4)},
+		&traces{byThread: map[uint32][]trace{7: {traceAt(21, 30, 2), traceAt(35, 36, 5), traceAt(41, 42, 3),
+			traceAt(61, 62, 9)}, 8: {traceAt(21, 30, 2)}}},
+		1)
+	if r.Stacks != 2 || r.Whole != 2 || r.Agreed != 2 || r.NoSample != 2 || r.OtherInstant != 1 || r.wrong() != 1 {
+		t.Errorf("%+v, want 2 whole stacks, 2 signals without a sample and one at another instruction", r)
+	}
+	if len(r.Examples) != 1 || r.Examples[0].Frames[0] != [2]string{"program+0x4", "program+0x9"} {
+		t.Errorf("examples %+v", r.Examples)
+	}
+}
+
+// TestSame: paths of one file, or of equal ones, are the same place, and code of a Java VM is the same as
+// long as it is as far from all other code of it.
+func TestSame(t *testing.T) {
+	dir := t.TempDir()
+	file, link, other := filepath.Join(dir, "libx.so.1.2"), filepath.Join(dir, "libx.so.1"), filepath.Join(dir, "other")
+	for _, path := range []string{file, other} {
+		if err := os.WriteFile(path, []byte(path), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	twin := filepath.Join(dir, "twin")
+	if err := os.WriteFile(twin, []byte(file), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f := newFiles()
+	for _, test := range []struct {
+		ours, theirs walks.Place
+		want         bool
+	}{
+		{walks.Place{File: file, Address: 1}, walks.Place{File: link, Address: 1}, true},
+		{walks.Place{File: file, Address: 1}, walks.Place{File: link, Address: 2}, false},
+		{walks.Place{File: file, Address: 1}, walks.Place{File: other, Address: 1}, false},
+		{walks.Place{File: file, Address: 1}, walks.Place{File: twin, Address: 1}, true},
+		{walks.Place{File: "/gone/libx.so", Address: 1}, walks.Place{File: "/was/libx.so", Address: 1}, true},
+		{walks.Place{File: "", Address: 1}, walks.Place{File: "", Address: 1}, true},
+		{walks.Place{File: "", Address: 1}, walks.Place{File: file, Address: 1}, false},
+		{walks.Place{File: file, Address: 1}, walks.Place{File: "", Address: 1}, false},
+		// The first: its base is 0x1000.
+		{walks.Place{File: "[hotspot] 3", Address: 0x10}, walks.Place{File: "", Address: 0x1010}, true},
+		{walks.Place{File: "[hotspot] 3", Address: 0x20}, walks.Place{File: "", Address: 0x1020}, true},
+		{walks.Place{File: "[hotspot] 3", Address: 0x20}, walks.Place{File: "", Address: 0x1028}, false},
+		{walks.Place{File: "[hotspot] 4", Address: 0x20}, walks.Place{File: "", Address: 0x2020}, true},
+	} {
+		if got := f.same(test.ours, test.theirs); got != test.want {
+			t.Errorf("%v and %v: %t, want %t", test.ours, test.theirs, got, test.want)
+		}
+	}
+}

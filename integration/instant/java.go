@@ -1,0 +1,439 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/headwater/headwater/integration/walks"
+)
+
+// hotspot is HotSpot's AsyncGetCallTrace.
+type hotspot struct{}
+
+func (hotspot) flag() string { return " -java" }
+
+func (hotspot) compile(dir string) (string, error) {
+	javac, err := exec.LookPath("javac")
+	if err == nil {
+		javac, err = filepath.EvalSymlinks(javac)
+	}
+	if err != nil {
+		return "", err
+	}
+	include := filepath.Join(filepath.Dir(javac), "..", "include")
+	return compile(dir, "agent.c", "-I"+include, "-I"+filepath.Join(include, "linux"))
+}
+
+func (hotspot) environment(library string) []string {
+	return []string{"LD_PRELOAD=" + library, "JAVA_TOOL_OPTIONS=-agentpath:" + library}
+}
+
+func (hotspot) compare(all []walks.Walk, socket string, examples int) (report, error) {
+	r := newJavaReport(examples)
+	traces := map[uint32][]javaTrace{}
+	paths, err := filepath.Glob(socket + ".*.methods")
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		if err := readJavaTraces(strings.TrimSuffix(path, ".methods"), path, traces, r); err != nil {
+			return nil, err
+		}
+	}
+	byThread := map[uint32][]walks.Walk{}
+	for _, w := range all {
+		byThread[w.TID] = append(byThread[w.TID], w)
+	}
+	for tid, list := range traces {
+		slices.SortFunc(list, func(a, b javaTrace) int { return cmp.Compare(a.entered, b.entered) })
+		r.thread(byThread[tid], list)
+	}
+	return r, nil
+}
+
+// javaFrame is a method and its line, 0 where that is not known.
+type javaFrame struct {
+	method, file string
+	line         int
+}
+
+func (f javaFrame) String() string { return fmt.Sprintf("%s %s:%d", f.method, f.file, f.line) }
+
+// javaTrace is a stack of AsyncGetCallTrace.
+type javaTrace struct {
+	tid           uint32
+	entered, left uint64 // when the signal was handled, CLOCK_MONOTONIC, ns
+	pc            uint64
+	failed        int // why there are no frames: 0, or below
+	frames        []javaFrame
+
+	undecipherable bool // the VM has no place for the first one, and may have gone on to wrong ones
+}
+
+// javaMethod is a method as the VM describes it.
+type javaMethod struct {
+	name, file string
+	starts     []int // bytecode indices where lines begin, ascending
+	lines      []int
+}
+
+// frame returns the method at a bytecode index.
+func (m *javaMethod) frame(bci int) javaFrame {
+	f := javaFrame{method: m.name, file: m.file}
+	if bci == -1 { // before the first one
+		bci = 0
+	}
+	for i, start := range m.starts {
+		if start <= bci {
+			f.line = m.lines[i]
+		}
+	}
+	return f
+}
+
+// readJavaMethods reads what the agent has written of methods.
+func readJavaMethods(path string) (map[uint64]*javaMethod, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	methods := map[uint64]*javaMethod{}
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		fields := strings.Split(lines.Text(), "\t")
+		if len(fields) < 4 {
+			return nil, fmt.Errorf("%s: %q", path, lines.Text())
+		}
+		id, err := strconv.ParseUint(fields[0], 16, 64)
+		if err != nil {
+			return nil, err
+		}
+		class := strings.TrimSuffix(strings.TrimPrefix(fields[1], "L"), ";")
+		m := &javaMethod{name: strings.NewReplacer("/", ".", ".0x", "/0x").Replace(class) + "." + fields[2], file: fields[3]}
+		var places [][2]int
+		for _, place := range fields[4:] {
+			var p [2]int
+			if _, err := fmt.Sscanf(place, "%d:%d", &p[0], &p[1]); err != nil {
+				return nil, fmt.Errorf("%s: %q: %w", path, place, err)
+			}
+			places = append(places, p)
+		}
+		slices.SortStableFunc(places, func(a, b [2]int) int { return cmp.Compare(a[0], b[0]) })
+		for _, p := range places {
+			m.starts, m.lines = append(m.starts, p[0]), append(m.lines, p[1])
+		}
+		methods[id] = m
+	}
+	return methods, lines.Err()
+}
+
+// readJavaTraces reads struct shared of testdata/agent.c.
+func readJavaTraces(path, methodsPath string, to map[uint32][]javaTrace, r *javaReport) error {
+	methods, err := readJavaMethods(methodsPath)
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	head := make([]byte, 24)
+	if _, err := io.ReadFull(f, head); err != nil {
+		return err
+	}
+	u64 := binary.NativeEndian.Uint64
+	r.Late += u64(head[8:])
+	r.Dropped += u64(head[16:])
+	in := bufio.NewReader(f)
+	const recordHead = 7 * 8
+	for {
+		b := make([]byte, recordHead)
+		if _, err := io.ReadFull(in, b); err != nil || u64(b) < recordHead {
+			return nil // the end, or what ended in the middle of a record
+		}
+		frames := make([]byte, u64(b)-recordHead)
+		if _, err := io.ReadFull(in, frames); err != nil {
+			return nil
+		}
+		t := javaTrace{
+			tid: binary.NativeEndian.Uint32(b[12:]), entered: u64(b[16:]), left: u64(b[24:]), pc: u64(b[32:]),
+			failed: int(int64(u64(b[48:]))),
+		}
+		t.undecipherable = len(frames) >= 16 && int64(u64(frames[8:])) == -1
+		for ; len(frames) >= 16; frames = frames[16:] {
+			if m := methods[u64(frames)]; m != nil {
+				t.frames = append(t.frames, m.frame(int(int64(u64(frames[8:])))))
+			} else {
+				t.frames = append(t.frames, javaFrame{method: unloaded})
+			}
+		}
+		if t.left != 0 {
+			to[t.tid] = append(to[t.tid], t)
+		}
+	}
+}
+
+// unnamed is the name of code that the profiler does not know.
+const unnamed = "[unknown]"
+
+// unloaded is the name of methods that the VM did not know any more when it ended.
+const unloaded = "?"
+
+// javaReport is what a run found.
+type javaReport struct {
+	Stacks  int `json:"stacks"`         // compared
+	Whole   int `json:"stacks_equal"`   // in all frames
+	Frames  int `json:"frames"`         // of methods, compared with one of a name and line
+	Agreed  int `json:"frames_agreed"`  // of these
+	Inlined int `json:"frames_inlined"` // of the frames that agree, those inlined into another
+
+	// Frames of the same method whose line the VM does not know: HotSpot says the method's first one.
+	Unlined     int `json:"frames_without_line"`
+	Interpreted int `json:"frames_interpreted"` // there on both sides, but the profiler does not name them
+	Gone        int `json:"frames_unloaded"`    // of methods that the VM does not know any more
+	// Stacks in an interpreter that is making or leaving its frame: HotSpot has it not.
+	Entering int `json:"stacks_entering"`
+	// Stacks in a stub that Java code has called, compared from the caller on: HotSpot has the place after the call.
+	Stubs       int            `json:"stacks_of_stubs"`
+	Differ      map[string]int `json:"stacks_differ"` // by how
+	NotCompared map[string]int `json:"stacks_not_compared"`
+	Late        uint64         `json:"signals_late"`
+	Dropped     uint64         `json:"signals_dropped"`
+	Examples    []javaExample  `json:"examples,omitempty"`
+
+	examples int
+}
+
+// javaExample is a stack on both sides.
+type javaExample struct {
+	Difference string      `json:"difference"`
+	At         int         `json:"first_difference"`
+	Frames     [][2]string `json:"frames"` // the profiler's, HotSpot's
+}
+
+func newJavaReport(examples int) *javaReport {
+	return &javaReport{Differ: map[string]int{}, NotCompared: map[string]int{}, examples: examples}
+}
+
+func (r *javaReport) compared() int { return r.Frames }
+
+func (r *javaReport) wrong() int { return sum(r.Differ) }
+
+// thread compares what was taken in one thread, as comparison.thread does.
+func (r *javaReport) thread(samples []walks.Walk, list []javaTrace) {
+	next, handled := 0, uint64(0)
+	for i := range list {
+		t := &list[i]
+		var of *walks.Walk
+		for ; next < len(samples) && samples[next].Time < t.entered; next++ {
+			if samples[next].Time > handled {
+				of = &samples[next]
+			}
+		}
+		handled = t.left
+		switch {
+		case of == nil:
+			r.NotCompared["no sample"]++
+		case len(of.Frames) > 0 && of.Frames[0].IsJava() && of.Frames[0].Address != t.pc:
+			r.NotCompared["another instruction"]++
+		case t.failed <= 0:
+			r.NotCompared[failure(t.failed)]++
+		case !of.Outcome.Complete():
+			r.NotCompared["the profiler: "+of.Outcome.String()]++
+		default:
+			r.stack(expand(of), t)
+		}
+	}
+}
+
+// failure says what AsyncGetCallTrace says instead of a stack.
+func failure(n int) string {
+	names := map[int]string{
+		0: "no Java frame", -1: "no class load event", -2: "garbage collection", -3: "unknown, not Java",
+		-4: "not walkable, not Java", -5: "unknown, Java", -6: "not walkable, Java", -7: "unknown state",
+		-8: "thread exit", -9: "deoptimization", -10: "safepoint",
+	}
+	if name := names[n]; name != "" {
+		return "HotSpot: " + name
+	}
+	return fmt.Sprintf("HotSpot: %d", n)
+}
+
+// ourFrame is a frame of the profiler's that is one in Java.
+type ourFrame struct {
+	javaFrame
+	returned    bool // it is in a call
+	interpreted bool // what it is, is not known
+	inlined     bool // into the next one
+}
+
+// unlined reports whether a frame is of the same method, and lacks the line alone.
+func (f ourFrame) unlined(theirs javaFrame) bool {
+	return f.line == 0 && theirs.line != 0 && !f.inlined && f.method == theirs.method && f.file == theirs.file
+}
+
+// expand returns the Java frames of a walk, leaf first.
+func expand(w *walks.Walk) (frames []ourFrame) {
+	for n, lines := range w.Lines {
+		if len(lines) == 0 && w.Frames[n].IsJava() {
+			frames = append(frames, ourFrame{javaFrame: javaFrame{method: unnamed}})
+		}
+		for i, l := range lines {
+			switch {
+			case l.Function == "Interpreter":
+				frames = append(frames, ourFrame{interpreted: true})
+			case strings.Contains(l.Function, ".") && !strings.Contains(l.Function, " "): // else a stub
+				f := javaFrame{l.Function, l.File, l.Line}
+				frames = append(frames, ourFrame{f, w.Frames[n].Return, false, i+1 < len(lines)})
+			}
+		}
+	}
+	return frames
+}
+
+// fit compares two stacks frame by frame, and returns the number of the first one that differs.
+func fit(ours []ourFrame, theirs []javaFrame) (at int, ok bool) {
+	for i := range max(len(ours), len(theirs)) {
+		if i >= len(ours) || i >= len(theirs) {
+			return i, false
+		}
+		same := ours[i].interpreted || ours[i].javaFrame == theirs[i] || ours[i].unlined(theirs[i])
+		if !same && theirs[i].method != unloaded {
+			return i, false
+		}
+	}
+	return 0, true
+}
+
+// skipsCaller reports whether HotSpot has the same leaf, with all that was inlined there, and then the last of our
+// frames: from instructions that make or leave a frame it goes on behind the caller.
+func skipsCaller(ours []ourFrame, theirs []javaFrame) bool {
+	n := 1 + slices.IndexFunc(ours, func(f ourFrame) bool { return !f.inlined })
+	skipped := len(ours) - len(theirs)
+	if n == 0 || n > len(theirs) || skipped <= 0 {
+		return false
+	}
+	_, leaf := fit(ours[:n], theirs[:n])
+	_, rest := fit(ours[n+skipped:], theirs[n:])
+	return leaf && rest
+}
+
+// stack compares a stack with that of the same instant.
+func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
+	at, ok := fit(ours, t.frames)
+	if !ok && len(ours) > 0 {
+		switch {
+		case t.undecipherable:
+			r.NotCompared["HotSpot: leaf not decipherable"]++
+			return
+		case ours[0].interpreted:
+			if _, fits := fit(ours[1:], t.frames); fits {
+				ours, ok = ours[1:], true
+				r.Entering++
+			}
+		case ours[0].returned:
+			// The leaf is a stub, and HotSpot takes the place behind that of the call.
+			n := 1 + slices.IndexFunc(ours, func(f ourFrame) bool { return !f.inlined })
+			if skip := len(t.frames) - len(ours) + n; skip > 0 {
+				if _, fits := fit(ours[n:], t.frames[skip:]); fits {
+					ours, t.frames, ok = ours[n:], t.frames[skip:], true
+					r.Stubs++
+				}
+			}
+		}
+	}
+	if !ok && skipsCaller(ours, t.frames) {
+		r.NotCompared["HotSpot: skips the callers of the leaf"]++
+		return
+	}
+	r.Stacks++
+	for i := range min(len(ours), len(t.frames)) {
+		switch {
+		case ours[i].interpreted:
+			r.Interpreted++
+		case t.frames[i].method == unloaded:
+			r.Gone++
+		case ours[i].unlined(t.frames[i]):
+			r.Unlined++
+		default:
+			r.Frames++
+			if ours[i].javaFrame == t.frames[i] {
+				r.Agreed++
+				if ours[i].inlined {
+					r.Inlined++
+				}
+			}
+		}
+	}
+	if ok {
+		r.Whole++
+		return
+	}
+	kind := "another frame"
+	switch {
+	case slices.ContainsFunc(ours, func(f ourFrame) bool { return f.method == unnamed }):
+		kind = "code without a name"
+	case at >= len(ours):
+		kind = "the profiler ends early"
+	case at >= len(t.frames):
+		kind = "HotSpot ends early"
+	case at == 0:
+		kind = "another leaf"
+	case ours[at].line == 0:
+		kind = "no line"
+	}
+	if r.Differ[kind]++; r.Differ[kind] > r.examples {
+		return
+	}
+	e := javaExample{Difference: kind, At: at}
+	for i := range max(len(ours), len(t.frames)) {
+		var pair [2]string
+		if i < len(ours) {
+			if pair[0] = ours[i].String(); ours[i].interpreted {
+				pair[0] = "Interpreter"
+			} else if i == 0 && ours[i].returned {
+				pair[0] += ", in a call"
+			}
+		}
+		if i < len(t.frames) {
+			pair[1] = t.frames[i].String()
+		}
+		e.Frames = append(e.Frames, pair)
+	}
+	r.Examples = append(r.Examples, e)
+}
+
+func (r *javaReport) print(w io.Writer) {
+	fmt.Fprintf(w, "%d stacks compared with AsyncGetCallTrace, %d equal in all frames, %d differ %s\n",
+		r.Stacks, r.Whole, r.wrong(), counts(r.Differ))
+	fmt.Fprintf(w, "in %d HotSpot has no leaf yet, in %d it is behind the call of a stub\n", r.Entering, r.Stubs)
+	fmt.Fprintf(w, "%d frames, of which %d agree in method, file and line, %d of them inlined\n",
+		r.Frames, r.Agreed, r.Inlined)
+	fmt.Fprintf(w, "%d more have no line, %d are interpreted, %d of unloaded methods\n", r.Unlined, r.Interpreted, r.Gone)
+	fmt.Fprintf(w, "not compared: %d signals late, %d dropped\n", r.Late, r.Dropped)
+	for _, reason := range slices.Sorted(maps.Keys(r.NotCompared)) {
+		fmt.Fprintf(w, "  %d stacks: %s\n", r.NotCompared[reason], reason)
+	}
+	for _, e := range r.Examples {
+		fmt.Fprintf(w, "\n%s, frame %d: the profiler's, HotSpot's\n", e.Difference, e.At)
+		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for i, f := range e.Frames {
+			fmt.Fprintf(table, "  %d\t%s\t%s\n", i, f[0], f[1])
+		}
+		table.Flush()
+	}
+}

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+//go:embed testdata/*.c
+var sources embed.FS
+
+// compile makes the library that is preloaded.
+func compile(dir, name string, flags ...string) (path string, err error) {
+	text, err := sources.ReadFile("testdata/" + name)
+	if err != nil {
+		return "", err
+	}
+	source, path := filepath.Join(dir, name), filepath.Join(dir, name+".so")
+	if err := os.WriteFile(source, text, 0o644); err != nil {
+		return "", err
+	}
+	args := append([]string{"-O2", "-Wall", "-shared", "-fPIC", "-o", path, source}, flags...)
+	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("gcc: %w\n%s", err, out)
+	}
+	return path, nil
+}

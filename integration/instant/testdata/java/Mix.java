@@ -1,0 +1,163 @@
+import com.sun.net.httpserver.HttpServer;
+import java.math.BigInteger;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.Executors;
+import java.util.function.LongUnaryOperator;
+import java.util.regex.Pattern;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+import java.util.zip.Deflater;
+
+/** Does so many seconds of one kind of work: Mix KIND SECONDS. */
+class Mix {
+	static volatile Object sink;
+
+	interface Work {
+		Object run(int n) throws Exception;
+	}
+
+	static Object streams(int n) {
+		return IntStream.range(0, 20_000).filter(i -> i % 3 != n % 3).mapToObj(Integer::toString)
+			.collect(Collectors.groupingBy(String::length, Collectors.counting()));
+	}
+
+	static final Pattern WORD = Pattern.compile("(?<first>\\w)(\\w+)?\\s+(river|sea|head(water)?)");
+
+	static Object patterns(int n) {
+		return WORD.matcher("the river runs to the sea and the headwater is where it begins ".repeat(40 + n % 7)).results().count();
+	}
+
+	static Object sorting(int n) {
+		List<String> words = new ArrayList<>();
+		for (int i = 0; i < 5000; i++) {
+			words.add(Integer.toHexString(i * 0x9e3779b1 + n));
+		}
+		words.sort((a, b) -> a.length() != b.length() ? a.length() - b.length() : a.compareTo(b));
+		return words.get(n % words.size());
+	}
+
+	static int descend(int depth, int n) {
+		if (depth == 0) {
+			if (n % 2 == 0) throw new IllegalStateException("" + n);
+			return n;
+		}
+		try {
+			return descend(depth - 1, n) + 1;
+		} finally {
+			sink = depth;
+		}
+	}
+
+	static Object exceptions(int n) {
+		int caught = 0;
+		for (int i = 0; i < 200; i++) {
+			try {
+				caught += descend(i % 60, n + i);
+			} catch (IllegalStateException e) {
+				caught += e.getStackTrace().length;
+			}
+		}
+		return caught;
+	}
+
+	static Object numbers(int n) throws Exception {
+		BigInteger x = BigInteger.TWO.pow(521).subtract(BigInteger.valueOf(n));
+		Deflater d = new Deflater();
+		d.setInput(x.modPow(BigInteger.valueOf(65537), BigInteger.TEN.pow(90)).toByteArray());
+		d.finish();
+		byte[] out = new byte[1 << 12];
+		d.deflate(out);
+		d.end();
+		return MessageDigest.getInstance("SHA-256").digest(out)[0];
+	}
+
+	static LongUnaryOperator chain(int length) {
+		LongUnaryOperator f = LongUnaryOperator.identity();
+		for (int i = 0; i < length; i++) {
+			int k = i;
+			f = k % 2 == 0 ? f.andThen(x -> x * 31 + k) : f.compose(x -> x ^ x >>> 7);
+		}
+		return f;
+	}
+
+	static final LongUnaryOperator CHAIN = chain(24);
+
+	static Object lambdas(int n) {
+		long x = n;
+		for (int i = 0; i < 5000; i++) {
+			x = CHAIN.applyAsLong(x);
+		}
+		return x;
+	}
+
+	static Object reflection(int n) throws Exception {
+		var method = Mix.class.getDeclaredMethod("descend", int.class, int.class);
+		int sum = 0;
+		for (int i = 0; i < 500; i++) {
+			sum += (Integer) method.invoke(null, i % 20, 1);
+		}
+		return sum;
+	}
+
+	static Object threads(int n) throws Exception {
+		var pool = Executors.newFixedThreadPool(8);
+		var done = pool.invokeAll(IntStream.range(0, 64).<java.util.concurrent.Callable<Object>>mapToObj(i -> () -> sorting(i)).toList());
+		pool.shutdown();
+		return done.size();
+	}
+
+	static HttpServer server;
+	static HttpClient client;
+
+	static synchronized Object http(int n) throws Exception {
+		if (server == null) {
+			server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
+			server.createContext("/", x -> {
+				byte[] body = Arrays.toString(new int[200]).getBytes(StandardCharsets.UTF_8);
+				x.sendResponseHeaders(200, body.length);
+				x.getResponseBody().write(body);
+				x.close();
+			});
+			var threads = Executors.newFixedThreadPool(4, r -> {
+				Thread t = new Thread(r);
+				t.setDaemon(true);
+				return t;
+			});
+			server.setExecutor(threads);
+			server.start();
+			client = HttpClient.newHttpClient();
+		}
+		var to = URI.create("http://127.0.0.1:" + server.getAddress().getPort() + "/" + n);
+		return client.send(HttpRequest.newBuilder(to).build(), HttpResponse.BodyHandlers.ofString()).body().length();
+	}
+
+	public static void main(String[] arguments) throws Exception {
+		Work work = switch (arguments[0]) {
+			case "streams" -> Mix::streams;
+			case "patterns" -> Mix::patterns;
+			case "sorting" -> Mix::sorting;
+			case "exceptions" -> Mix::exceptions;
+			case "numbers" -> Mix::numbers;
+			case "lambdas" -> Mix::lambdas;
+			case "reflection" -> Mix::reflection;
+			case "threads" -> Mix::threads;
+			case "http" -> Mix::http;
+			default -> throw new IllegalArgumentException(arguments[0]);
+		};
+		long end = System.nanoTime() + Long.parseLong(arguments[1]) * 1_000_000_000L;
+		for (int n = 0; System.nanoTime() < end; n++) {
+			sink = work.run(n);
+		}
+		System.exit(0);
+	}
+}

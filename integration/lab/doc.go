@@ -1,0 +1,26 @@
+// Package lab is what the tests in integration/ share: they run the headwater binary
+// as a user does, on this host and its kernel, and judge what comes out by other tools
+// (eu-stack, nm, readelf, the kernel's own symbol table).
+//
+// The packages of tests next to it have one subject each:
+//
+//	stacks      stacks are whole and right
+//	names       functions, files and lines have the right names
+//	delivery    what is collected arrives at Pyroscope, whatever goes wrong on the way
+//	hosts       configurations in this runtime and in the Grafana Agent
+//	containers  targets are containers, pods and cgroups
+//	page        the web pages, in a browser
+//	endurance   long runs, hostile users, a profiler that is stopped for a while
+//	tree        what holds for the whole source tree
+//
+// All but tree need root and the Debian packages that integration/packages installs.
+// Where something is missing a test is skipped and says what; with REQUIRE_KERNEL=1 it
+// fails instead. Each profiles the host, so no two packages may run at the same time:
+// go test -p 1. These environment variables matter:
+//
+//	REQUIRE_KERNEL=1        a missing privilege or tool fails the test
+//	HEADWATER_BINARY        the binary to test; else each package builds one
+//	HEADWATER_PYROSCOPE     the Pyroscope server; else integration/pyroscope/build makes one
+//	HEADWATER_SOAK          how long TestSoak runs, 45s by default
+//	HEADWATER_SCREENSHOTS   a folder where TestPage leaves its screenshots
+package lab

@@ -1,0 +1,154 @@
+package lab
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Process is a program that a test has started. It is killed when the test ends; if the
+// test itself is killed, the kernel kills it.
+type Process struct {
+	cmd    *exec.Cmd
+	Output *Output
+	Done   chan struct{} // closed once the program has ended
+	Err    error         // of the program's end; read it after Done is closed
+}
+
+// Start runs cmd in the background and keeps both its outputs in memory.
+func Start(t testing.TB, cmd *exec.Cmd) *Process {
+	t.Helper()
+	p := &Process{cmd: cmd, Output: &Output{}, Done: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = p.Output, p.Output
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	cmd.SysProcAttr.Setpgid = true
+	cmd.WaitDelay = 5 * time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", cmd.Path, err)
+	}
+	go func() {
+		p.Err = cmd.Wait()
+		close(p.Done)
+	}()
+	t.Cleanup(func() { p.Kill(t) })
+	return p
+}
+
+// PID returns the ID of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Ended reports whether the program is gone.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.Done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Signal sends a signal. A program that has ended is no error.
+func (p *Process) Signal(t testing.TB, s syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("signal %v to %s: %v", s, p.cmd.Path, err)
+	}
+}
+
+// Wait waits until the program ends and returns its exit code. After the limit it fails the
+// test.
+func (p *Process) Wait(t testing.TB, limit time.Duration) int {
+	t.Helper()
+	select {
+	case <-p.Done:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(limit):
+		t.Fatalf("%s still runs after %v; its output ends with\n%s", p.cmd.Path, limit, p.Output.Tail(20))
+		return 0
+	}
+}
+
+// Kill ends the program and its process group at once.
+func (p *Process) Kill(t testing.TB) {
+	t.Helper()
+	if p.Ended() {
+		return
+	}
+	_ = syscall.Kill(-p.PID(), syscall.SIGKILL)
+	p.Wait(t, 10*time.Second)
+}
+
+// Output collects what a program prints.
+type Output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+// String returns all that was printed so far.
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// Lines returns the lines printed so far that hold all the given words.
+func (o *Output) Lines(words ...string) []string {
+	var found []string
+	for line := range strings.Lines(o.String()) {
+		all := true
+		for _, word := range words {
+			all = all && strings.Contains(line, word)
+		}
+		if all {
+			found = append(found, strings.TrimRight(line, "\n"))
+		}
+	}
+	return found
+}
+
+// Tail returns the last n lines.
+func (o *Output) Tail(n int) string {
+	lines := strings.Split(strings.TrimRight(o.String(), "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// Eventually checks a condition ten times a second until it holds. After the limit it fails
+// the test and says what did not come about.
+func Eventually(t testing.TB, limit time.Duration, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); time.Now().Before(end); {
+		if condition() {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatalf("after %v still not: %s", limit, what)
+}
+
+// WaitBusy waits until a process has used some CPU time.
+func (p *Process) WaitBusy(t testing.TB) {
+	t.Helper()
+	Eventually(t, time.Minute, p.cmd.Path+" is busy", func() bool {
+		if p.Ended() {
+			t.Fatalf("%s has ended: %v\n%s", p.cmd.Path, p.Err, p.Output.Tail(20))
+		}
+		return CPUTime(t, fmt.Sprint(p.PID())) >= 20*time.Millisecond
+	})
+}

@@ -1,0 +1,46 @@
+package lab
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/headwater/headwater/integration/need"
+)
+
+// WithoutFramePointers are the compiler flags of the workloads: optimised as distributions
+// do, without frame pointers, and with a frame for each call.
+var WithoutFramePointers = []string{"-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-Wall", "-Wextra"}
+
+// Compile runs a compiler, or another tool that makes programs.
+func Compile(t testing.TB, compiler string, args ...string) {
+	t.Helper()
+	need.Tools(t, compiler)
+	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %v: %v\n%s", compiler, args, err, out)
+	}
+}
+
+// StartCopy runs dd from /dev/zero to /dev/null, which spends nearly all its time in the
+// kernel.
+func StartCopy(t testing.TB) *Process {
+	t.Helper()
+	need.Tools(t, "dd")
+	return Start(t, exec.Command("dd", "if=/dev/zero", "of=/dev/null", "bs=1M"))
+}
+
+// StartFio runs fio, which reads a small file at random through libaio and ends after some
+// seconds. The file is in the page cache, so io_submit itself does the work.
+func StartFio(t testing.TB, seconds int) *Process {
+	t.Helper()
+	need.Tools(t, "fio")
+	return Start(t, exec.Command("fio", "--name=load", "--ioengine=libaio", "--rw=randread", "--bs=64k", "--size=32m",
+		"--iodepth=8",
+		"--filename="+filepath.Join(t.TempDir(), "fio.data"), "--time_based", fmt.Sprintf("--runtime=%d", seconds)))
+}
+
+// PrivateMounts is the first line of a script in a mount namespace of its own: it hides from
+// the host what the script mounts. In a chroot the root is no mount point and cannot be
+// made private.
+const PrivateMounts = "if mountpoint -q /; then mount --make-rprivate /; fi\n"

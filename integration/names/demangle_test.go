@@ -1,0 +1,47 @@
+package names
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// TestDemangle shows one program's C++ names in the four ways.
+func TestDemangle(t *testing.T) {
+	need.Root(t)
+	server := lab.StartPyroscope(t)
+	program := filepath.Join(t.TempDir(), "hwmill")
+	lab.Compile(t, "g++", append(slices.Clone(lab.WithoutFramePointers), "-o", program,
+		"../stacks/testdata/programs/mill.cc")...)
+	mill := lab.Start(t, exec.Command(program, "600"))
+	want := map[string]string{
+		"none":       "_ZN5water4MillIdE4turnEdm",
+		"simplified": "water::Mill::turn",
+		"templates":  "water::Mill<double>::turn",
+		"full":       "water::Mill<double>::turn(double, unsigned long)",
+	}
+	config := fmt.Sprintf("pyroscope.write \"server\" {\n\tendpoint {\n\t\turl = %q\n\t}\n}\n", server.URL)
+	for mode := range want {
+		config += fmt.Sprintf(`
+pyroscope.ebpf "%[1]s" {
+	forward_to       = [pyroscope.write.server.receiver]
+	targets          = [{"__process_pid__" = "%[2]d", "service_name" = "%[1]s"}]
+	collect_interval = "1s"
+	demangle         = "%[1]s"
+}
+`, mode, mill.PID())
+	}
+	lab.StartHeadwater(t, config)
+	for mode, name := range want {
+		lab.Eventually(t, 2*time.Minute, mode+" has "+name, func() bool {
+			all := lab.Stacks(server.Profile(t, lab.CPUProfile, fmt.Sprintf("{service_name=%q}", mode), time.Time{}))
+			return slices.ContainsFunc(all, func(s lab.Stack) bool { return s.Has(name) })
+		})
+	}
+}

@@ -1,0 +1,176 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// TestPage runs river/examples/quickstart.river, as `make run` does, and opens the page in a
+// browser. The overview shows the target and the processes, and a process's flame graph has
+// the functions that its program calls.
+func TestPage(t *testing.T) {
+	need.Root(t)
+	lab.StartChain(t, lab.ChainProgram(t, "hwpage"), 180)
+	h := lab.StartHeadwater(t, lab.ReadFile(t, "../../river/examples/quickstart.river"))
+	b := openBrowser(t)
+
+	const row = `//tr[th[normalize-space()="hwpage"]]`
+	const link = chromedp.Search(row + `//a[starts-with(normalize-space(), "Flame graph")]`)
+	lab.Eventually(t, 60*time.Second, "the overview has the process", func() bool {
+		b.do(t, chromedp.Navigate(h.URL+lab.PagePath))
+		return result(t, b, chromedp.Evaluate[bool](fmt.Sprintf(`document.evaluate(%q, document).iterateNext() !== null`,
+			row)))
+	})
+	overview := result(t, b, chromedp.Text(chromedp.CSS("body")))
+	b.screenshot(t, "overview")
+	for _, word := range []string{"Healthy", "Samples", "Complete", "Targets", "hwpage", "complete"} {
+		if !strings.Contains(overview, word) {
+			t.Errorf("the overview does not say %q:\n%s", word, overview)
+		}
+	}
+
+	b.do(t, chromedp.Click(link), chromedp.WaitVisible(chromedp.CSS("#stack-chart .boxtext")))
+	b.screenshot(t, "flamegraph")
+	boxes := result(t, b, chromedp.Evaluate[[]string](
+		`[...document.querySelectorAll("#stack-chart .boxtext")].map(e => e.innerText)`))
+	for i := range 60 {
+		if name := fmt.Sprintf("f%02d", i); !slices.Contains(boxes, name) {
+			t.Errorf("the flame graph has no box %s, but %q", name, boxes)
+		}
+	}
+	if width := result(t, b, chromedp.Evaluate[int](`document.querySelector("#stack-chart").clientWidth`)); width < 600 {
+		t.Errorf("the flame graph is only %d pixels wide", width)
+	}
+	for _, view := range []string{"top", "peek"} {
+		here, err := url.Parse(result(t, b, chromedp.Location()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.do(t, chromedp.Navigate(here.JoinPath("..", view).String()))
+		if text := result(t, b, chromedp.Text(chromedp.CSS("body"))); !strings.Contains(text, "f59") {
+			t.Errorf("the view %s does not name f59:\n%.2000s", view, text)
+		}
+	}
+	b.checkComplaints(t, h.URL)
+	h.Stop(t)
+}
+
+// browser is a headless Chromium with one page, and what it complained about.
+type browser struct {
+	ctx context.Context
+
+	mu         sync.Mutex
+	complaints []string
+	requests   []string
+}
+
+// openBrowser starts Debian's chromium with a profile of its own. The browser makes no
+// connections by itself.
+func openBrowser(t testing.TB) *browser {
+	t.Helper()
+	need.Tools(t, "chromium")
+	options := []chromedp.ExecAllocatorOption{
+		chromedp.ExecPath("chromium"), chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 900),
+		chromedp.Headless, chromedp.NoSandbox, chromedp.NoFirstRun, chromedp.Flag("disable-gpu", true),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
+	}
+	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, stop := chromedp.NewContext(allocator)
+	t.Cleanup(func() { stop(); stopAllocator() })
+	b := &browser{ctx: ctx}
+	if err := chromedp.Listen(ctx, b.listen); err != nil {
+		t.Fatalf("start chromium: %v", err)
+	}
+	if _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := chromedp.Call(ctx, log.Enable, cdp.Empty{}); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// listen notes errors, such as a violated content security policy, and the
+// address of each request.
+func (b *browser) listen(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		b.complaints = append(b.complaints, fmt.Sprint(e.ExceptionDetails.Text, " ", e.ExceptionDetails.URL, ":",
+			e.ExceptionDetails.LineNumber))
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
+			b.complaints = append(b.complaints, e.Entry.Text+" "+e.Entry.URL)
+		}
+	case *network.EventRequestWillBeSent:
+		b.requests = append(b.requests, e.Request.URL)
+	}
+}
+
+// do does something in the page.
+func (b *browser) do(t testing.TB, steps ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	result(t, b, chromedp.Steps(steps...))
+}
+
+// result does something in the page, within a time limit, and returns its answer.
+func result[T any](t testing.TB, b *browser, action chromedp.Action[T]) T {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 40*time.Second)
+	defer cancel()
+	answer, err := chromedp.Run(ctx, action)
+	if err != nil {
+		t.Fatalf("browser: %v", err)
+	}
+	return answer
+}
+
+// checkComplaints demands a quiet console and no request to anybody else.
+func (b *browser) checkComplaints(t testing.TB, origin string) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, complaint := range b.complaints {
+		t.Errorf("the browser complains: %s", complaint)
+	}
+	for _, request := range b.requests {
+		if !strings.HasPrefix(request, origin+"/") && !strings.HasPrefix(request, "data:") {
+			t.Errorf("the page loads %s", request)
+		}
+	}
+	if len(b.requests) == 0 {
+		t.Error("no request was seen: this test does not look")
+	}
+}
+
+// screenshot keeps a picture of the page, if HEADWATER_SCREENSHOTS says where.
+func (b *browser) screenshot(t testing.TB, name string) {
+	t.Helper()
+	dir := os.Getenv("HEADWATER_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	picture := result(t, b, chromedp.CaptureScreenshot())
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,234 @@
+package page
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// uiConfig has components with and without work, a custom component, references in both
+// directions, a secret, and a value that looks like markup.
+const uiConfig = `
+pyroscope.write "nowhere" {
+	endpoint {
+		url = "http://127.0.0.1:1"
+
+		basic_auth {
+			username = "<b>user</b>"
+			password = "open-sesame"
+		}
+	}
+	external_labels = {
+		"host" = constants.hostname,
+	}
+}
+
+declare "profile" {
+	argument "receivers" { }
+
+	argument "targets" {
+		optional = true
+		default  = [{"__process_pid__" = "1", "service_name" = "one"}]
+	}
+
+	pyroscope.ebpf "inner" {
+		forward_to = argument.receivers.value
+		targets    = argument.targets.value
+	}
+
+	export "note" {
+		value = "declared"
+	}
+}
+
+profile "custom" {
+	receivers = [pyroscope.write.nowhere.receiver]
+}
+
+pyroscope.ebpf "host" {
+	forward_to = [pyroscope.write.nowhere.receiver]
+	targets    = [{"__process_pid__" = "1", "service_name" = profile.custom.note}]
+}
+`
+
+// TestUI visits the pages of the runtime by keyboard: list, component, module, graph.
+func TestUI(t *testing.T) {
+	need.Root(t)
+	h := lab.StartHeadwater(t, uiConfig)
+	b := openBrowser(t)
+	page := &uiPage{t: t, b: b, url: h.URL}
+
+	page.open("/")
+	page.heading("Components")
+	lab.Eventually(t, 60*time.Second, "all are healthy", func() bool {
+		page.open("/")
+		return strings.Contains(page.text(), "4 components: 4 healthy")
+	})
+	b.screenshot(t, "ui-list")
+	page.checkNames()
+	want := []string{"pyroscope.write.nowhere", "profile.custom", "profile.custom/pyroscope.ebpf.inner",
+		"pyroscope.ebpf.host"}
+	rows := page.strings(`[...document.querySelectorAll("tbody th a")].map(a =>
+		decodeURIComponent(a.getAttribute("href").slice("component/".length)))`)
+	if !slices.Equal(rows, want) {
+		t.Errorf("the list has %q, not %q", rows, want)
+	}
+
+	page.follow("component/pyroscope.write.nowhere")
+	page.heading("pyroscope.write.nowhere")
+	b.screenshot(t, "ui-component")
+	page.checkNames()
+	text := page.text()
+	for _, word := range []string{"Arguments", "Exports", "Debug info", "Used by", "pyroscope.ebpf.host", `"<b>user</b>"`,
+		"(secret)", `capsule("pyroscope.Appendable")`} {
+		if !strings.Contains(text, word) {
+			t.Errorf("the page of pyroscope.write does not say %q:\n%s", word, text)
+		}
+	}
+	if html := page.strings(`[document.documentElement.outerHTML]`)[0]; strings.Contains(html, "open-sesame") {
+		t.Error("the page shows the secret")
+	}
+
+	page.follow("component/profile.custom")
+	page.heading("profile.custom")
+	page.follow("graph/profile.custom")
+	page.heading("Graph of profile.custom")
+	page.follow("component/profile.custom/pyroscope.ebpf.inner")
+	page.heading("profile.custom/pyroscope.ebpf.inner")
+	links := page.strings(`[...document.querySelectorAll("a.open")].map(a => a.getAttribute("href"))`)
+	if !slices.Equal(links, []string{"/api/v0/component/profile.custom/pyroscope.ebpf.inner/"}) {
+		t.Errorf("the link to flame graphs is %q", links)
+	}
+	b.screenshot(t, "ui-inner")
+
+	page.follow("graph")
+	page.heading("Graph")
+	b.screenshot(t, "ui-graph")
+	page.checkNames()
+	nodes := page.strings(`[...document.querySelectorAll("svg a")].map(a => a.getAttribute("aria-label"))`)
+	slices.Sort(nodes)
+	if want := []string{"profile.custom, healthy", "pyroscope.ebpf.host, healthy",
+		"pyroscope.write.nowhere, healthy"}; !slices.Equal(nodes, want) {
+		t.Errorf("the graph has %q, not %q", nodes, want)
+	}
+	arrows := page.strings(`[...document.querySelectorAll("svg > path")].map(p => "" + p.getTotalLength() > 0)`)
+	if len(arrows) != 3 {
+		t.Errorf("the graph has %d arrows, not 3", len(arrows))
+	}
+	if overlaps := page.strings(overlappingBoxes); len(overlaps) > 0 {
+		t.Errorf("boxes of the graph overlap: %q", overlaps)
+	}
+
+	b.do(t, chromedp.Evaluate[chromedp.Void](`history.back()`))
+	page.heading("profile.custom/pyroscope.ebpf.inner")
+	page.open("/component/nowhere")
+	page.heading("Not found")
+	b.mu.Lock()
+	// That is its 404.
+	b.complaints = slices.DeleteFunc(b.complaints,
+		func(c string) bool { return strings.Contains(c, "/components/nowhere") })
+	b.mu.Unlock()
+	b.checkComplaints(t, h.URL)
+	h.Stop(t)
+}
+
+// overlappingBoxes lists pairs of boxes of the graph that share some area.
+const overlappingBoxes = `(() => {
+	const boxes = [...document.querySelectorAll("svg rect")].map(r => r.getBBox());
+	const found = [];
+	boxes.forEach((a, i) => boxes.slice(i + 1).forEach((b, j) => {
+		if (a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height)
+			found.push(i + " " + (i + 1 + j));
+	}));
+	return found;
+})()`
+
+// uiPage is the browser's page as a user of the keyboard sees it.
+type uiPage struct {
+	t   *testing.T
+	b   *browser
+	url string
+}
+
+func (p *uiPage) open(path string) {
+	p.t.Helper()
+	p.b.do(p.t, chromedp.Navigate(p.url+path))
+	p.wait(`document.querySelector("main h1") !== null`)
+}
+
+// follow gives the focus to a link with that address and presses Enter, which a
+// browser turns into a click.
+func (p *uiPage) follow(href string) {
+	p.t.Helper()
+	link := fmt.Sprintf(`[...document.querySelectorAll("a[href]")].find(a =>
+		decodeURIComponent(new URL(a.getAttribute("href"), document.baseURI).pathname) === %q)`, "/"+href)
+	p.wait(link + ` !== undefined`)
+	focused := result(p.t, p.b,
+		chromedp.Evaluate[bool](`(() => { const a = `+link+`; a.focus(); return document.activeElement === a; })()`))
+	if !focused {
+		p.t.Errorf("the link to %s does not take the focus", href)
+	}
+	p.b.do(p.t, chromedp.KeyEvent("\r"))
+	p.wait(fmt.Sprintf(`decodeURIComponent(location.pathname) === %q`, "/"+href))
+}
+
+// heading waits for a page's heading. The page must have it as its title, and must have
+// announced it to screen readers.
+func (p *uiPage) heading(want string) {
+	p.t.Helper()
+	p.wait(fmt.Sprintf(`document.querySelector("main h1")?.textContent === %q`, want))
+	p.wait(fmt.Sprintf(`document.title === %q && document.getElementById("announce").textContent === %q`,
+		want+" · Headwater", want))
+}
+
+func (p *uiPage) wait(condition string) {
+	p.t.Helper()
+	lab.Eventually(p.t, 30*time.Second, condition, func() bool {
+		return result(p.t, p.b, chromedp.Evaluate[bool](condition))
+	})
+}
+
+func (p *uiPage) text() string {
+	p.t.Helper()
+	return result(p.t, p.b, chromedp.Text(chromedp.CSS("body")))
+}
+
+func (p *uiPage) strings(expression string) []string {
+	p.t.Helper()
+	return result(p.t, p.b, chromedp.Evaluate[[]string]("("+expression+").map(String)"))
+}
+
+// checkNames demands what a screen reader needs: a language, one main part, one
+// heading of the first level, names for links and fields, headers for columns.
+func (p *uiPage) checkNames() {
+	p.t.Helper()
+	where, _ := url.PathUnescape(result(p.t, p.b, chromedp.Location()))
+	for _, complaint := range p.strings(`(() => {
+		const bad = [];
+		if (!document.documentElement.lang) bad.push("no language");
+		if (document.querySelectorAll("main").length !== 1) bad.push("not one main part");
+		if (document.querySelectorAll("h1").length !== 1) bad.push("not one h1");
+		for (const a of document.querySelectorAll("a")) {
+			if (!(a.getAttribute("aria-label") || a.textContent).trim()) bad.push("nameless link " + a.getAttribute("href"));
+		}
+		for (const i of document.querySelectorAll("input")) if (i.labels.length === 0) bad.push("nameless field " + i.id);
+		for (const table of document.querySelectorAll("table")) {
+			const headers = ["thead th[scope=col]", "tbody th[scope=row]"];
+			if (headers.some(cells => table.querySelector(cells) === null)) bad.push("table without headers");
+		}
+		for (const i of document.querySelectorAll("img")) if (!i.hasAttribute("alt")) bad.push("image without text");
+		const page = document.documentElement;
+		if (page.scrollWidth > page.clientWidth) bad.push("the page is wider than the window");
+		return bad;
+	})()`) {
+		p.t.Errorf("%s: %s", where, complaint)
+	}
+}

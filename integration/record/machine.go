@@ -1,0 +1,166 @@
+package record
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Machine is what the figures are of.
+type Machine struct {
+	CPU          string `json:"cpu"` // the model's name
+	CPUs         int    `json:"cpus"`
+	Architecture string `json:"architecture"`
+	MemoryMB     uint64 `json:"memory_mb"`
+	Kernel       string `json:"kernel"`
+}
+
+func thisMachine() (Machine, error) {
+	m := Machine{CPUs: runtime.NumCPU(), Architecture: runtime.GOARCH}
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return m, fmt.Errorf("uname: %w", err)
+	}
+	m.Kernel = unix.ByteSliceToString(name.Release[:])
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return m, fmt.Errorf("sysinfo: %w", err)
+	}
+	m.MemoryMB = uint64(info.Totalram) * uint64(info.Unit) / 1e6
+	text, err := os.ReadFile("/proc/cpuinfo")
+	m.CPU = parseModel(string(text))
+	return m, err
+}
+
+// parseModel returns the name of the CPU model in /proc/cpuinfo, with family and
+// model, which tell apart what virtual machines call by one name. On arm64 there are
+// only the numbers of implementer and part.
+func parseModel(cpuinfo string) string {
+	fields := map[string]string{}
+	lines := bufio.NewScanner(strings.NewReader(cpuinfo))
+	for lines.Scan() && lines.Text() != "" { // the first CPU
+		key, value, _ := strings.Cut(lines.Text(), ":")
+		fields[strings.TrimSpace(key)] = strings.TrimSpace(value)
+	}
+	switch {
+	case fields["model name"] != "":
+		return fmt.Sprintf("%s, family %s, model %s", fields["model name"], fields["cpu family"], fields["model"])
+	case fields["CPU part"] != "":
+		return fmt.Sprintf("implementer %s, part %s", fields["CPU implementer"], fields["CPU part"])
+	}
+	return "unknown"
+}
+
+// tree returns the commit that the working directory is at, and whether files differ
+// from it. Records themselves do not count: several are written one after another.
+func tree() (commit string, dirty bool, err error) {
+	out, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output()
+	if err != nil {
+		return "", false, fmt.Errorf("the commit of this tree: git rev-parse: %w", err)
+	}
+	commit = strings.TrimSpace(string(out))
+	measured := []string{":/", ":(top,exclude)docs", ":(top,exclude)README.md"}
+	out, err = exec.Command("git", append([]string{"status", "--porcelain", "--"}, measured...)...).Output()
+	if err != nil {
+		return "", false, fmt.Errorf("changes of this tree: git status: %w", err)
+	}
+	return commit, len(out) > 0, nil
+}
+
+// Load is how busy a machine is.
+type Load struct {
+	Average [3]float64 `json:"load_average"` // of 1, 5 and 15 minutes
+	CPU     float64    `json:"cpu_percent"`  // of all CPUs' time that is in use, this process aside
+}
+
+const (
+	lookTime = 2 * time.Second // at what else runs
+	busyFrom = 10              // percent
+)
+
+func (l Load) busy() bool { return l.CPU > busyFrom }
+
+// readLoad watches the machine for a while in which the caller does nothing.
+func readLoad() (l Load, err error) {
+	before, err := readTicks()
+	if err != nil {
+		return l, err
+	}
+	time.Sleep(lookTime)
+	after, err := readTicks()
+	if err != nil {
+		return l, err
+	}
+	l.CPU = before.usedUntil(after)
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return l, err
+	}
+	words := strings.Fields(string(text))
+	for i := range min(len(l.Average), len(words)) {
+		if l.Average[i], err = strconv.ParseFloat(words[i], 64); err != nil {
+			return l, fmt.Errorf("/proc/loadavg: %w", err)
+		}
+	}
+	return l, nil
+}
+
+// ticks are how the CPUs have spent their time so far.
+type ticks struct{ idle, steal, total uint64 }
+
+func readTicks() (ticks, error) {
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return ticks{}, err
+	}
+	return parseTicks(string(stat))
+}
+
+// parseTicks reads the first line of /proc/stat, see proc(5): user, nice, system,
+// idle, iowait, irq, softirq, steal. What follows is in these already.
+func parseTicks(stat string) (t ticks, err error) {
+	line, _, _ := strings.Cut(stat, "\n")
+	words := strings.Fields(line)
+	const columns = 8
+	if len(words) < 1+columns || words[0] != "cpu" {
+		return t, fmt.Errorf("/proc/stat begins with %q", line)
+	}
+	for i, word := range words[1 : 1+columns] {
+		n, err := strconv.ParseUint(word, 10, 64)
+		if err != nil {
+			return t, fmt.Errorf("/proc/stat: %w", err)
+		}
+		t.total += n
+		switch i {
+		case 3, 4:
+			t.idle += n
+		case 7:
+			t.steal += n
+		}
+	}
+	return t, nil
+}
+
+// usedUntil returns the share of the time that CPUs were not idle, in percent.
+func (t ticks) usedUntil(later ticks) float64 {
+	return percent(later.total-t.total-(later.idle-t.idle), later.total-t.total)
+}
+
+// stealUntil returns the share that the hypervisor gave to others, in percent.
+func (t ticks) stealUntil(later ticks) float64 {
+	return percent(later.steal-t.steal, later.total-t.total)
+}
+
+func percent(part, whole uint64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return 100 * float64(part) / float64(whole)
+}

@@ -1,0 +1,161 @@
+package stacks
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// The stacks that eu-stack prints.
+
+// nativeFrame is a frame as eu-stack prints it.
+type nativeFrame struct {
+	symbol  string // without version; "" where elfutils knows none
+	module  string // path
+	buildID string
+	vaddr   uint64 // in the module; for all but the innermost frame inside the call instruction
+}
+
+var (
+	stackLine   = regexp.MustCompile(`^#\d+\s+0x[0-9a-f]+(?: - 1)?(?: (\S+))?(?: - (/.*))?$`)
+	stackModule = regexp.MustCompile(`^\[([0-9a-f]+)\]@0x([0-9a-f]+)\+0x([0-9a-f]+)$`)
+)
+
+// nativeStack stops a thread for an instant and returns its user stack, the
+// innermost frame first. It is nil when the thread is gone.
+func nativeStack(t testing.TB, tid int) []nativeFrame {
+	t.Helper()
+	need.Tools(t, "eu-stack")
+	// Exit code 1 says that not all was well, such as the vdso having no file.
+	out, _ := exec.Command("eu-stack", "-1", "--raw", "--module", "--build-id", "-n", "0", "-p", fmt.Sprint(tid)).Output()
+	var frames []nativeFrame
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimSpace(line)
+		if match := stackLine.FindStringSubmatch(line); match != nil {
+			symbol, _, _ := strings.Cut(match[1], "@")
+			frames = append(frames, nativeFrame{symbol: symbol, module: match[2]})
+			continue
+		}
+		match := stackModule.FindStringSubmatch(line)
+		if match == nil || len(frames) == 0 {
+			continue
+		}
+		last := &frames[len(frames)-1]
+		last.buildID = match[1]
+		start, err1 := strconv.ParseUint(match[2], 16, 64)
+		offset, err2 := strconv.ParseUint(match[3], 16, 64)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatalf("eu-stack: %q: %v", line, err)
+		}
+		last.vaddr = offset
+		if linkedInPlace(last.module) {
+			last.vaddr += start
+		}
+	}
+	return frames
+}
+
+// linkedInPlace reports whether a program is loaded where it was linked.
+func linkedInPlace(path string) bool {
+	file, err := elf.Open(path)
+	if err != nil {
+		return false // the vdso
+	}
+	defer file.Close()
+	return file.Type == elf.ET_EXEC
+}
+
+// labels returns the names that a profile may give the frame.
+func (f nativeFrame) labels(table []lab.Symbol) []string {
+	names, found := lab.SymbolLabels(table, f.module, f.vaddr)
+	if !found && f.symbol != "" { // of no size: hand-written assembly
+		names = append(names, f.symbol)
+	}
+	return names
+}
+
+// chain is a user stack by eu-stack and nm: for each frame, the outermost
+// first, the names that it may have.
+type chain [][]string
+
+// matches compares frames with a chain.
+func (c chain) matches(frames []lab.Frame) bool {
+	if len(frames) != len(c) {
+		return false
+	}
+	for i, f := range frames {
+		if !slices.Contains(c[i], f.Name) {
+			return false
+		}
+	}
+	return true
+}
+
+// matchesCallers is matches, but an innermost function without a name may be at another
+// address.
+func (c chain) matchesCallers(frames []lab.Frame) bool {
+	if c.matches(frames) {
+		return true
+	}
+	last := len(c) - 1
+	if last < 0 || len(frames) != len(c) || !chain(c[:last]).matches(frames[:last]) {
+		return false
+	}
+	file, _, unnamed := strings.Cut(c[last][0], "+0x")
+	return unnamed && strings.HasPrefix(frames[last].Name, file+"+0x")
+}
+
+// nativeChains looks at the stack of a thread until it has seen count stacks that have the
+// function below; any stack counts if that is empty. It returns the distinct chains of that
+// function's callers, or of all frames, the most frequent first.
+func nativeChains(t testing.TB, tid, count int, below string) []chain {
+	t.Helper()
+	tables := map[string][]lab.Symbol{}
+	seen := map[string]chain{}
+	often := map[string]int{}
+	found := 0
+	for end := time.Now().Add(30 * time.Second); found < count && time.Now().Before(end); {
+		frames := nativeStack(t, tid)
+		if below != "" {
+			at := slices.IndexFunc(frames, func(f nativeFrame) bool { return f.symbol == below })
+			frames = frames[at+1:]
+			if at < 0 {
+				continue
+			}
+		}
+		if len(frames) == 0 {
+			continue
+		}
+		found++
+		var c chain
+		for _, f := range slices.Backward(frames) {
+			if _, ok := tables[f.module]; !ok {
+				tables[f.module] = lab.SymbolTable(t, f.module, f.buildID)
+			}
+			c = append(c, f.labels(tables[f.module]))
+		}
+		key := fmt.Sprint(c)
+		seen[key] = c
+		often[key]++
+	}
+	if found == 0 {
+		t.Fatalf("eu-stack finds no stack of %d below %q", tid, below)
+	}
+	keys := slices.SortedFunc(maps.Keys(seen), func(a, b string) int { return often[b] - often[a] })
+	var chains []chain
+	for _, key := range keys {
+		chains = append(chains, seen[key])
+	}
+	return chains
+}

@@ -1,0 +1,126 @@
+package stacks
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/retrytest"
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// TestFio profiles Debian's fio, which is stripped and has no frame pointers,
+// with testdata/seed.river, and compares what Pyroscope then shows with the
+// stacks that eu-stack prints of the same process: from _start through fio,
+// libaio and libc to the system call and the kernel.
+func TestFio(t *testing.T) { retrytest.Run(t, tryFio) }
+
+func tryFio(t *retrytest.T) {
+	need.Root(t)
+	need.Tools(t, "eu-stack", "nm")
+	server := lab.StartPyroscope(t)
+	seed := strings.Replace(lab.ReadFile(t, "testdata/seed.river"), "http://10.0.0.4:4040", server.URL, 1)
+	lab.StartHeadwater(t, seed)
+
+	fio := lab.StartFio(t, 120)
+	var workers []int
+	lab.Eventually(t, 20*time.Second, "fio has a worker", func() bool {
+		workers = lab.Children(t, fio.PID())
+		return len(workers) == 1
+	})
+	native := nativeChains(t, workers[0], 10, "io_submit")
+
+	var all []lab.Stack
+	lab.Eventually(t, 60*time.Second, "5 s of fio are in Pyroscope", func() bool {
+		p := server.Profile(t, "host_cpu:cpu:nanoseconds:cpu:nanoseconds", `{service_name="host_cpu"}`, time.Time{})
+		all = lab.OfCommand(lab.Stacks(p), "fio")
+		return lab.Total(all) >= 5e9
+	})
+	checkRoots(t, all)
+	checkSubmits(t, all, native)
+	if discarded := server.Discarded(t); discarded != "" {
+		t.Errorf("Pyroscope has refused something:\n%s", discarded)
+	}
+}
+
+// checkRoots demands that the stacks reach the program's entry.
+func checkRoots(t testing.TB, all []lab.Stack) {
+	t.Helper()
+	rooted := int64(0)
+	var others []lab.Stack
+	for _, s := range all {
+		if len(s.Frames) > 1 && s.Frames[1].Name == "_start" {
+			rooted += s.Value
+		} else {
+			others = append(others, s)
+		}
+	}
+	if share := float64(rooted) / float64(lab.Total(all)); share < 0.99 {
+		t.Errorf("only %.4f of fio's time hangs from _start; of the rest:\n%s", share, lab.Show(others, 5))
+	}
+}
+
+// checkSubmits judges the stacks that go through io_submit: fio's part as
+// eu-stack has it, then libaio, libc, and nothing but the kernel.
+func checkSubmits(t testing.TB, all []lab.Stack, native []chain) {
+	t.Helper()
+	kernel := lab.KernelSymbols(t)
+	submits, known, inKernel := int64(0), int64(0), int64(0)
+	best := false // whether eu-stack's most frequent stack was seen
+	var strange []lab.Stack
+	for _, s := range all {
+		at := slices.IndexFunc(s.Frames, func(f lab.Frame) bool { return f.Name == "io_submit" })
+		if at < 0 {
+			continue
+		}
+		submits += s.Value
+		which := slices.IndexFunc(native, func(want chain) bool { return want.matches(s.Frames[1:at]) })
+		best = best || which == 0
+		if which >= 0 {
+			known += s.Value
+		} else {
+			strange = append(strange, s)
+		}
+		if !strings.Contains(s.Frames[at].File, "libaio.so") {
+			t.Errorf("io_submit is not in libaio, but in %q", s.Frames[at].File)
+		}
+		if checkSystemCall(t, s, s.Frames[at+1:], kernel) {
+			inKernel += s.Value
+		}
+	}
+	t.Logf("fio: %d ms, in io_submit %d ms, below a stack that eu-stack saw %d ms, in the kernel %d ms",
+		lab.Total(all)/1e6, submits/1e6, known/1e6, inKernel/1e6)
+	if submits < lab.Total(all)/4 {
+		t.Errorf("io_submit has only %d of %d ms:\n%s", submits/1e6, lab.Total(all)/1e6, lab.Show(all, 5))
+	}
+	if !best {
+		t.Errorf("the stack eu-stack finds most often is not in the profile:\n%v\nthere are\n%s",
+			native[0], lab.Show(strange, 5))
+	}
+	if known < submits*9/10 {
+		t.Errorf("%d of %d ms in io_submit are below stacks that eu-stack never saw:\n%s",
+			(submits-known)/1e6, submits/1e6, lab.Show(strange, 5))
+	}
+	if inKernel < submits*3/4 {
+		t.Errorf("only %d of %d ms in io_submit are in the kernel", inKernel/1e6, submits/1e6)
+	}
+}
+
+// checkSystemCall judges the frames that io_submit calls: libc's syscall,
+// and above it, if any, named functions of the kernel, io_submit's among them.
+// It reports whether the stack reaches into the kernel.
+func checkSystemCall(t testing.TB, s lab.Stack, callees []lab.Frame, kernel map[string]bool) bool {
+	t.Helper()
+	if len(callees) == 0 || callees[0].Name != "syscall" {
+		return false // io_submit itself, or the stub that it calls through
+	}
+	for _, f := range callees[1:] {
+		if !kernel[f.Name] {
+			t.Errorf("%q above syscall is no function of the kernel, in %v", f.Name, s)
+			return false
+		}
+	}
+	return slices.ContainsFunc(callees[1:], func(f lab.Frame) bool { return strings.Contains(f.Name, "sys_io_submit") })
+}

@@ -1,0 +1,113 @@
+package stacks
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/retrytest"
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// TestKernelFrames profiles one dd with three components at once: with both
+// parts of the stack, with only the user's and with only the kernel's.
+func TestKernelFrames(t *testing.T) { retrytest.Run(t, tryKernelFrames) }
+
+func tryKernelFrames(t *retrytest.T) {
+	need.Root(t)
+	server := lab.StartPyroscope(t)
+	dd := lab.StartCopy(t)
+	settings := map[string]string{
+		"both":   "",
+		"user":   "collect_kernel_profile = false",
+		"kernel": "collect_user_profile = false",
+	}
+	config := fmt.Sprintf("pyroscope.write \"server\" {\n\tendpoint {\n\t\turl = %q\n\t}\n}\n", server.URL)
+	for name, setting := range settings {
+		config += fmt.Sprintf(`
+pyroscope.ebpf "%[1]s" {
+	forward_to       = [pyroscope.write.server.receiver]
+	targets          = [{"__process_pid__" = "%[2]d", "service_name" = "dd-%[1]s"}]
+	collect_interval = "1s"
+	%[3]s
+}
+`, name, dd.PID(), setting)
+	}
+	lab.StartHeadwater(t, config)
+
+	kernel := lab.KernelSymbols(t)
+	for name, check := range map[string]func(testing.TB, lab.Stack, int){
+		"both":   kernelAboveUser,
+		"user":   onlyUser,
+		"kernel": onlyKernel,
+	} {
+		t.Run(name, func(t *retrytest.T) {
+			var all []lab.Stack
+			lab.Eventually(t, 30*time.Second, "3 s of dd are in Pyroscope", func() bool {
+				p := server.Profile(t, lab.CPUProfile, fmt.Sprintf(`{service_name="dd-%s"}`, name), time.Time{})
+				all = lab.Stacks(p)
+				return lab.Total(all) >= 3e9
+			})
+			copying := int64(0)
+			for _, s := range all {
+				if s.Frames[0].Name != "dd" {
+					t.Errorf("the root frame is %q, want the process's name", s.Frames[0].Name)
+				}
+				first := firstKernelFrame(s, kernel)
+				check(t, s, first)
+				if s.Has("vfs_read") || hasRead(s) {
+					copying += s.Value
+				}
+			}
+			if copying < lab.Total(all)/4 {
+				t.Errorf("only %d of %d ms of dd are below read:\n%s", copying/1e6, lab.Total(all)/1e6, lab.Show(all, 5))
+			}
+		})
+	}
+}
+
+// firstKernelFrame returns the index of the outermost frame of the kernel, or the number of
+// frames of a stack without one. A frame of the kernel has the name of one of its functions
+// and no file of user space.
+func firstKernelFrame(s lab.Stack, kernel map[string]bool) int {
+	for i, f := range s.Frames {
+		if i > 0 && kernel[f.Name] && !strings.HasPrefix(f.File, "/") {
+			return i
+		}
+	}
+	return len(s.Frames)
+}
+
+// libcRead are the names of libc's read: by its exported symbols, and by its debug file.
+var libcRead = regexp.MustCompile(`^(?:__GI_)?(?:__)?(?:libc_)?read$`)
+
+func hasRead(s lab.Stack) bool {
+	return slices.ContainsFunc(s.Frames, func(f lab.Frame) bool { return libcRead.MatchString(f.Name) })
+}
+
+func kernelAboveUser(t testing.TB, s lab.Stack, first int) {
+	for _, f := range s.Frames[first:] {
+		if strings.HasPrefix(f.File, "/") {
+			t.Errorf("%s of %s is called by the kernel, in %v", f.Name, f.File, s)
+		}
+	}
+	if s.Has("vfs_read") && (!hasRead(s) || !s.Has("_start") && !strings.HasPrefix(s.Frames[1].Name, "dd+0x")) {
+		t.Errorf("the user part below vfs_read is not whole: %v", s)
+	}
+}
+
+func onlyUser(t testing.TB, s lab.Stack, first int) {
+	if first < len(s.Frames) {
+		t.Errorf("collect_kernel_profile is false, but there is %s in %v", s.Frames[first].Name, s)
+	}
+}
+
+func onlyKernel(t testing.TB, s lab.Stack, first int) {
+	if first != 1 {
+		t.Errorf("collect_user_profile is false, but there is %s in %v", s.Frames[1].Name, s)
+	}
+}

@@ -1,0 +1,65 @@
+package stacks
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headwater/headwater/integration/lab"
+)
+
+// mutation is a defect that is built into a command.
+type mutation struct{ file, from, to string }
+
+// mutations of what makes rows of call frame information.
+func mutations() map[string]mutation {
+	return map[string]mutation{
+		"the caller's rbp is never restored": {
+			"ebpf/unwindtable/x86.go",
+			"w.Rules = unwind.Rules(fp, ra)\n\treturn w, unwind.ReasonNone",
+			"w.Rules = unwind.Rules(unwind.FPSame, ra)\n\t_ = fp\n\treturn w, unwind.ReasonNone"},
+		"DW_CFA_restore_state leaves the CFA": {
+			"ebpf/ehframe/program.go", "p.row.assign(&p.saved[p.depth])",
+			"cfa := p.row.CFA\n\tp.row.assign(&p.saved[p.depth])\n\tp.row.CFA = cfa"},
+	}
+}
+
+// buildWith builds a package of this module, with a defect unless that is nil.
+func buildWith(t testing.TB, pkg string, m *mutation) (path string) {
+	t.Helper()
+	dir := t.TempDir()
+	path = filepath.Join(dir, filepath.Base(pkg))
+	args := []string{"build", "-buildvcs=false", "-o", path}
+	if m != nil {
+		args = append(args, "-overlay", m.overlay(t, dir))
+	}
+	cmd := exec.Command("go", append(args, pkg)...)
+	cmd.Dir = "../.."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+	return path
+}
+
+// overlay writes what go build -overlay reads.
+func (m *mutation) overlay(t testing.TB, dir string) (path string) {
+	t.Helper()
+	file, err := filepath.Abs(filepath.Join("../..", m.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := lab.ReadFile(t, file)
+	if strings.Count(source, m.from) != 1 {
+		t.Fatalf("%s has not one place with %q: adapt the mutation", m.file, m.from)
+	}
+	mutant, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
+	lab.WriteFile(t, mutant, strings.Replace(source, m.from, m.to, 1))
+	text, err := json.Marshal(map[string]any{"Replace": map[string]string{file: mutant}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lab.WriteFile(t, overlay, string(text))
+	return overlay
+}

@@ -1,0 +1,162 @@
+package stacks
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/retrytest"
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// program is a way to build one of testdata/programs.
+type program struct {
+	name   string // at most 15 bytes
+	source string
+	flags  []string
+	strip  bool
+}
+
+func programs() []program {
+	return []program{
+		{name: "hwpie", source: "plain.c", flags: []string{"-pie", "-fPIE"}},
+		{name: "hwexec", source: "plain.c", flags: []string{"-no-pie", "-fno-pie"}},
+		{name: "hwstatic", source: "plain.c", flags: []string{"-static", "-no-pie"}},
+		{name: "hwstaticpie", source: "plain.c", flags: []string{"-static-pie", "-fPIE"}},
+		{name: "hwstripped", source: "plain.c", strip: true},
+		{name: "hwframes", source: "plain.c", flags: []string{"-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables"}},
+		{name: "hwthreads", source: "threads.c", flags: []string{"-pthread"}},
+		{name: "hwsignal", source: "signal.c"},
+		{name: "hwaltstack", source: "signal.c", flags: []string{"-DALTERNATE"}},
+		{name: "hwtrap", source: "trap.c"},
+		{name: "hwcxx", source: "mill.cc"},
+	}
+}
+
+// build compiles the program and returns its path.
+func (p program) build(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), p.name)
+	compiler := "gcc"
+	if filepath.Ext(p.source) == ".cc" {
+		compiler = "g++"
+	}
+	flags := slices.Concat(lab.WithoutFramePointers, p.flags)
+	if p.strip {
+		flags = append(flags, "-s")
+	}
+	lab.Compile(t, compiler, append(flags, "-o", path, filepath.Join("testdata/programs", p.source))...)
+	return path
+}
+
+// TestPrograms profiles programs that are built in many ways and compares
+// every stack with those that eu-stack prints of the same process.
+func TestPrograms(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "eu-stack", "nm")
+	server := lab.StartPyroscope(t)
+	lab.StartHeadwater(t, lab.HostConfig(server.URL, "programs", ""))
+	kernel := lab.KernelSymbols(t)
+	for _, p := range programs() {
+		try := func(t *retrytest.T) {
+			begin := time.Now()
+			running := lab.Start(t, exec.Command(p.build(t), "60"))
+			time.Sleep(200 * time.Millisecond) // to get through the dynamic linker
+			native := nativeChains(t, busiestThread(t, running.PID()), 8, "")
+			var all []lab.Stack
+			lab.Eventually(t, 2*time.Minute, "3 s of "+p.name+" are in Pyroscope", func() bool {
+				all = lab.OfCommand(lab.Stacks(server.Profile(t, lab.CPUProfile, `{service_name="programs"}`, begin)), p.name)
+				return lab.Total(all) >= 3e9
+			})
+			running.Kill(t)
+			checkAgainst(t, all, native, kernel)
+		}
+		t.Run(p.name, func(t *testing.T) { retrytest.Run(t, try) })
+	}
+}
+
+// checkAgainst demands that the most frequent chain is in the profile and that
+// nearly all time is below chains that eu-stack has seen. The rest is the
+// program's start and the instants between its calls.
+func checkAgainst(t testing.TB, all []lab.Stack, native []chain, kernel map[string]bool) {
+	t.Helper()
+	best, known := int64(0), int64(0)
+	var strange []lab.Stack
+	for _, s := range all {
+		user := s.Frames[1:firstKernelFrame(s, kernel)]
+		switch which := slices.IndexFunc(native, func(c chain) bool { return c.matchesCallers(user) }); {
+		case which == 0:
+			best += s.Value
+			fallthrough
+		case which > 0:
+			known += s.Value
+		default:
+			strange = append(strange, s)
+		}
+	}
+	t.Logf("%d ms, %d ms like eu-stack's stacks", lab.Total(all)/1e6, known/1e6)
+	if best == 0 {
+		t.Errorf("the stack that eu-stack finds most often is not in the profile:\n%v", native[0])
+	}
+	if share := float64(known) / float64(lab.Total(all)); share < 0.95 {
+		t.Errorf("only %.3f of the time is in stacks that eu-stack saw; the first of them and the rest:\n%v\n%s",
+			share, native[0], lab.Show(strange, 5))
+	}
+}
+
+// busiestThread returns the thread of a process that has used most CPU time.
+func busiestThread(t testing.TB, pid int) int {
+	t.Helper()
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	busiest, most := 0, time.Duration(-1)
+	for _, entry := range entries {
+		tid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if used := lab.CPUTime(t, fmt.Sprintf("%d/task/%d", pid, tid)); used > most {
+			busiest, most = tid, used
+		}
+	}
+	return busiest
+}
+
+// TestVDSO profiles a program that spends its time in the vdso. The stacks are whole and have
+// a named frame of the vdso, which libc's clock_gettime calls.
+func TestVDSO(t *testing.T) { retrytest.Run(t, tryVDSO) }
+
+func tryVDSO(t *retrytest.T) {
+	need.Root(t)
+	server := lab.StartPyroscope(t)
+	lab.StartHeadwater(t, lab.HostConfig(server.URL, "vdso", ""))
+	lab.Start(t, exec.Command(program{name: "hwvdso", source: "vdso.c"}.build(t), "60"))
+	var all []lab.Stack
+	lab.Eventually(t, 2*time.Minute, "3 s of the program are in Pyroscope", func() bool {
+		all = lab.OfCommand(lab.Stacks(server.Profile(t, lab.CPUProfile, `{service_name="vdso"}`, time.Time{})), "hwvdso")
+		return lab.Total(all) >= 3e9
+	})
+	inside := int64(0)
+	for _, s := range all {
+		at := slices.IndexFunc(s.Frames, func(f lab.Frame) bool { return f.Name == "__vdso_clock_gettime" })
+		if at < 0 {
+			continue
+		}
+		names := s.Names()[:at]
+		if !slices.Contains(names, "main") || !slices.Contains(names, "ask") || names[1] != "_start" {
+			t.Errorf("the stack below the vdso is not whole: %v", s)
+		}
+		inside += s.Value
+	}
+	if inside < lab.Total(all)/4 {
+		t.Errorf("only %d of %d ms are in __vdso_clock_gettime:\n%s", inside/1e6, lab.Total(all)/1e6, lab.Show(all, 5))
+	}
+}

@@ -1,0 +1,181 @@
+package stacks
+
+import (
+	"crypto/sha1"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/integration/lab"
+)
+
+// How the programs of rules are built and run.
+
+// vaddrOf reads a hexadecimal number; other text is 0.
+func vaddrOf(text string) uint64 {
+	n, _ := strconv.ParseUint(text, 16, 64)
+	return n
+}
+
+// starter builds a program in a folder and returns how to run it.
+type starter func(t testing.TB, dir string) *exec.Cmd
+
+// ruleSource compiles testdata/rules/SOURCE with flags to dir/name and returns
+// the path. The programs find their libraries next to them, and bind at start,
+// since binding lazily is a rule of its own.
+func ruleSource(t testing.TB, dir, name, source string, flags ...string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	compiler := "gcc"
+	if filepath.Ext(source) == ".cc" {
+		compiler = "g++"
+	}
+	if !filepath.IsAbs(source) {
+		source = filepath.Join("testdata", source)
+	}
+	lab.Compile(t, compiler, slices.Concat(lab.WithoutFramePointers,
+		[]string{"-pthread", "-o", path, source, "-Wl,-rpath,$ORIGIN", "-Wl,-z,now", ownBuildID(name, flags...)}, flags)...)
+	return path
+}
+
+// ownBuildID is a linker flag: programs of one source are different programs
+// here, or the profiler would take them for copies of one.
+func ownBuildID(name string, flags ...string) string {
+	return fmt.Sprintf("-Wl,--build-id=0x%x", sha1.Sum([]byte(fmt.Sprint(name, flags))))
+}
+
+// slot is the CPU time that a program gives to each kind of its work.
+const (
+	slot        = 500 * time.Millisecond
+	slotSeconds = "0.5"
+)
+
+// runs builds a program and runs it for one slot of each of its kinds of work.
+func runs(name, source string, flags ...string) starter {
+	return func(t testing.TB, dir string) *exec.Cmd {
+		return exec.Command(ruleSource(t, dir, name, source, flags...), slotSeconds)
+	}
+}
+
+// withArguments adds to the arguments.
+func (s starter) withArguments(args ...string) starter {
+	return func(t testing.TB, dir string) *exec.Cmd {
+		cmd := s(t, dir)
+		cmd.Args = append(cmd.Args, args...)
+		return cmd
+	}
+}
+
+// forSeconds sets the length of its slots.
+func (s starter) forSeconds(seconds string) starter {
+	return func(t testing.TB, dir string) *exec.Cmd {
+		cmd := s(t, dir)
+		cmd.Args[1] = seconds
+		return cmd
+	}
+}
+
+// withoutSections takes the section headers from the program, as sstrip does.
+func (s starter) withoutSections() starter {
+	return func(t testing.TB, dir string) *exec.Cmd {
+		cmd := s(t, dir)
+		image := []byte(lab.ReadFile(t, cmd.Path))
+		// Elf64_Ehdr: e_shoff, then e_shentsize, e_shnum, e_shstrndx at its end.
+		const shoff, shentsize, size = 40, 58, 64
+		end := binary.LittleEndian.Uint64(image[shoff:])
+		clear(image[shoff : shoff+8])
+		clear(image[shentsize:size])
+		if err := os.Rename(cmd.Path, cmd.Path+".sections"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(cmd.Path, image[:end], 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	}
+}
+
+// shell runs a script before the program; $1 is the program's path, dir the
+// working directory, and the script ends with `exec` of any command.
+func (s starter) shell(script string) starter {
+	return func(t testing.TB, dir string) *exec.Cmd {
+		cmd := s(t, dir)
+		wrapped := exec.Command("sh", append([]string{"-e", "-c", lab.PrivateMounts + script, "sh", cmd.Path},
+			cmd.Args[1:]...)...)
+		wrapped.Dir = dir
+		// Mounts are for the script and what it runs.
+		wrapped.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+		return wrapped
+	}
+}
+
+// inChroot runs it in another root, a tmpfs that is nowhere else mounted, with
+// copies of its libraries.
+func (s starter) inChroot() starter {
+	return s.shell(`mkdir root; mount -t tmpfs none root; mkdir root/lib64 root/lib
+		cp "$1" root/program; mv root/program root/$(basename "$1")
+		for library in $(ldd "$1" | grep -o '/[^ ]*'); do mkdir -p root/$(dirname $library); cp $library root/$library; done
+		program=/$(basename "$1"); shift
+		exec chroot root $program "$@"`)
+}
+
+// onOverlay runs it on an overlay, whose device differs from the layers'.
+func (s starter) onOverlay() starter {
+	return s.shell(`mkdir mounted; mount -t tmpfs none mounted
+		mkdir mounted/lower mounted/upper mounted/work mounted/merged
+		cp "$1" mounted/lower
+		mount -t overlay overlay -o lowerdir=mounted/lower,upperdir=mounted/upper,workdir=mounted/work mounted/merged
+		program=mounted/merged/$(basename "$1"); shift
+		exec $program "$@"`)
+}
+
+// rustProgram builds testdata/rules/rust.rs.
+func rustProgram(name string, flags ...string) starter {
+	return func(t testing.TB, dir string) *exec.Cmd {
+		path := filepath.Join(dir, name)
+		lab.Compile(t, "rustc", append(flags, "-C", "opt-level=3", "--edition", "2021",
+			"-o", path, "testdata/rules/rust.rs")...)
+		return exec.Command(path, slotSeconds)
+	}
+}
+
+// lazyProgram builds a program and the libraries that it binds lazily; flags
+// are for the library with the procedure linkage table.
+func lazyProgram(name string, flags ...string) starter {
+	return func(t testing.TB, dir string) *exec.Cmd {
+		var targets, calls, sum strings.Builder
+		for i := range 2000 {
+			fmt.Fprintf(&targets, "unsigned long t%d(void) { return 1; }\n", i)
+			fmt.Fprintf(&calls, "unsigned long t%d(void);\n", i)
+			fmt.Fprintf(&sum, "\tsum += t%d();\n", i)
+		}
+		lab.WriteFile(t, filepath.Join(dir, "targets.c"), targets.String())
+		lab.WriteFile(t, filepath.Join(dir, "calls.c"),
+			calls.String()+"unsigned long call_all(void)\n{\n\tunsigned long sum = 0;\n"+sum.String()+"\treturn sum;\n}\n")
+		ruleSource(t, dir, "libtargets.so", filepath.Join(dir, "targets.c"), "-shared", "-fPIC")
+		ruleSource(t, dir, "libcalls.so", filepath.Join(dir, "calls.c"),
+			slices.Concat([]string{"-shared", "-fPIC", "-Wl,-z,lazy", "-L" + dir, "-ltargets"}, flags)...)
+		// Kept in memory, so that only the binding is repeated.
+		cmd := exec.Command(ruleSource(t, dir, name, "rules/lazy.c", "-L"+dir, "-Wl,--no-as-needed", "-ltargets"),
+			slotSeconds)
+		return cmd
+	}
+}
+
+// musl builds testdata/programs/plain.c with another C library.
+func musl(name string, flags ...string) starter {
+	return func(t testing.TB, dir string) *exec.Cmd {
+		path := filepath.Join(dir, name)
+		lab.Compile(t, "musl-gcc", slices.Concat(lab.WithoutFramePointers,
+			[]string{"-fasynchronous-unwind-tables", "-o", path, "testdata/programs/plain.c", ownBuildID(name)}, flags)...)
+		return exec.Command(path, slotSeconds)
+	}
+}

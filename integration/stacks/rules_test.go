@@ -1,0 +1,311 @@
+package stacks
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/retrytest"
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// rule is a program whose unwinding needs a rule that profilers get wrong, and what its stacks
+// must be like, by its source or by another tool.
+type rule struct {
+	name  string                                   // of the rule
+	early bool                                     // it runs before the profiler does
+	start func(t testing.TB, dir string) *exec.Cmd // builds it in a folder of its own
+	want  []stacksOf
+}
+
+// stacksOf describes the stacks of processes of one name. A stack is written
+// as its user frames, the outermost first, separated by spaces: the function's
+// name, after its file's and a colon if that is not the program. A function
+// without a name is +0xADDRESS. In a pattern, ROOT stands for the frames from
+// _start to main, LIBC for one of the C library, LD for one of the dynamic
+// linker, PLT for one without a name in the program, VDSO for one of the vdso.
+type stacksOf struct {
+	comm    string
+	program string // base name of its file; "": comm
+	names   string // a file in the program's folder that names the functions of the program
+	// The name of a program that is in a memfd, before Linux 6.14.
+	before614 string
+	// Every stack is of this form, but for those outside main: the dynamic linker
+	// before it, exit handlers after it.
+	form string
+	// Each of these is in the form, for at least this percentage of a slot of CPU time;
+	// 0 is once. The program gives each kind of work a slot of its own.
+	ofSlot map[string]int
+	depth  int // instead: the number of frames in all, from main through down() to one more
+}
+
+// outside is the form of stacks outside main: in the dynamic linker and what it calls, in
+// exit handlers, and without user part, after execve or exit have removed the program.
+// GCC's start files have no CFI. The form also has the stacks in which the programs here
+// read their clock.
+const outside = `|LD(?: \S+)*|_start|_start LIBC(?: LIBC)?(?: (?:LIBC|LD|PLT|\w+))*` +
+	`|(?:\S+ )*(?:cpu_time|_Z8cpu_timev)(?: (?:LIBC|VDSO|PLT))*` +
+	`|_start(?: (?:LIBC|LD))* (?:\S+:)?(?:_init|_fini|frame_dummy|` +
+	`(?:de)?register_tm_clones|__do_global_dtors_aux)(?: \S+)*`
+
+// expand replaces the abbreviations of stacksOf.
+func (s stacksOf) expand(form string) *regexp.Regexp {
+	form = strings.ReplaceAll(form, "ROOT", "_start LIBC LIBC main")
+	return regexp.MustCompile(strings.NewReplacer(
+		"LIBC", `libc\.so\.6:\S+`,
+		"LD", `ld-linux-x86-64\.so\.2:\S+`,
+		"PLT", `\+0x[0-9a-f]+`,
+		"VDSO", `\[vdso\]:\S+`,
+	).Replace(form))
+}
+
+// TestRules runs the programs of all rules under one profiler, four at a
+// time, and compares their stacks with what is known of them.
+func TestRules(t *testing.T) { retrytest.Run(t, func(t *retrytest.T) { runRules(t, rules()) }) }
+
+// TestManyMappings profiles processes with 12,000 mappings of one file: no mapping is lost,
+// and the profiler keeps up.
+func TestManyMappings(t *testing.T) {
+	many := func(name, seconds string) rule {
+		return rule{name: name, start: runs(name, "rules/mappings.c").forSeconds(seconds), want: []stacksOf{{
+			comm:   name,
+			form:   `ROOT(?: call(?: island(?: burn)?)?| LIBC| VDSO| PLT)?`,
+			ofSlot: map[string]int{"call island burn$": 60}, // the slot is theirs alone, mmap comes on top
+		}}}
+	}
+	retrytest.Run(t, func(t *retrytest.T) {
+		runRules(t, []rule{many("hwmappings", "1"), plainRule("hwbeside", plainProgram("hwbeside")),
+			many("hwmappingsold", "6").beforeProfiler()})
+	})
+}
+
+// runRules runs programs under one profiler and judges their stacks.
+func runRules(t *retrytest.T, all []rule) {
+	need.Root(t)
+	server := lab.StartPyroscope(t)
+	var commands []*exec.Cmd
+	var dirs []string
+	for _, r := range all {
+		dirs = append(dirs, t.TempDir())
+		commands = append(commands, r.start(t, dirs[len(dirs)-1]))
+	}
+	profiler := profileRules(t, server, all, commands)
+	found := lab.Stacks(server.Profile(t, lab.CPUProfile, `{service_name="rules"}`, time.Time{}))
+	t.Logf("%d ms of the host are in the profile", lab.Total(found)/1e6)
+	if discarded := server.Discarded(t); discarded != "" {
+		t.Errorf("the server has refused samples: %s", discarded)
+	}
+	if dropped := profiler.Metric(t, "pyroscope_write_dropped_profiles_total"); dropped != 0 {
+		t.Errorf("headwater has dropped %v profiles", dropped)
+	}
+	kernel := lab.KernelSymbols(t)
+	for i, r := range all {
+		t.Run(r.name, func(t *retrytest.T) {
+			for _, s := range r.want {
+				of := slices.Concat(lab.OfCommand(found, s.comm), lab.OfCommand(found, s.before614))
+				for _, problem := range s.check(t, of, dirs[i], kernel) {
+					t.Error(problem)
+				}
+			}
+		})
+	}
+}
+
+// profileRules runs the commands of rules under a profiler, four at a time, until all have
+// ended and their profiles are sent.
+func profileRules(t testing.TB, server *lab.Pyroscope, all []rule, commands []*exec.Cmd) *lab.Headwater {
+	t.Helper()
+	lab.Binary(t) // is built before anything runs
+	processes := make([]*lab.Process, len(all))
+	for i, r := range all {
+		if r.early {
+			processes[i] = lab.Start(t, commands[i])
+		}
+	}
+	time.Sleep(200 * time.Millisecond)
+	// This rate is below the limit of stack copies a second.
+	profiler := lab.StartHeadwater(t, strings.Replace(lab.HostConfig(server.URL, "rules", ""), "= 97", "= 249", 1))
+	lab.Eventually(t, 20*time.Second, "the profiler takes samples", func() bool {
+		return profiler.Metric(t, "pyroscope_ebpf_samples_delivered_total") > 0
+	})
+	running := make(chan struct{}, 4)
+	for i, r := range all {
+		if r.early {
+			continue
+		}
+		running <- struct{}{}
+		p := lab.Start(t, commands[i])
+		processes[i] = p
+		go func() {
+			<-p.Done
+			<-running
+		}()
+	}
+	for i, r := range all {
+		if code := processes[i].Wait(t, 5*time.Minute); code != 0 {
+			t.Errorf("%s: exit code %d: %s", r.name, code, processes[i].Output)
+		}
+	}
+	time.Sleep(3 * time.Second) // more than an interval
+	return profiler
+}
+
+// cutShort matches stacks that may be up to 5 % of a rule's. They are of an instant when
+// the profiler did not yet know the process or its mapping, and the copy of the stack did not
+// reach the root; or their leaf has a rule that needs a register which the record of such a
+// miss does not have; or they are of an instant after fork, when the kernel replaces the
+// stack's page by a copy.
+var cutShort = regexp.MustCompile(`^\[incomplete: (?:(?:process_unknown|no_mapping|page_missing)\b` +
+	`|unsupported_rule in [^]]*\] \S+$|unreadable_stack in [^]]*\] \S+[fF]ork$)`)
+
+// check returns what is wrong with stacks.
+func (s stacksOf) check(t testing.TB, all []lab.Stack, dir string, kernel map[string]bool) (problems []string) {
+	t.Helper()
+	t.Logf("%s: %d ms", s.comm, lab.Total(all)/1e6)
+	if lab.Total(all) < 30e6 {
+		return []string{"only " + brief(all, 5) + " of " + s.comm + " are in the profile"}
+	}
+	if s.depth > 0 {
+		return s.checkDepth(all, kernel)
+	}
+	form, around := s.expand("^(?:"+s.form+")$"), s.expand("^(?:"+outside+")$")
+	const most = 5
+	var strange, late []lab.Stack
+	spent := map[string]int64{}
+	symbols := s.symbols(t, dir)
+	for _, found := range all {
+		text := s.text(found.Frames[1:firstKernelFrame(found, kernel)], symbols)
+		if !form.MatchString(text) {
+			switch {
+			case cutShort.MatchString(text):
+				late = append(late, found)
+			case !around.MatchString(text):
+				strange = append(strange, found)
+			}
+			continue
+		}
+		for part := range s.ofSlot {
+			if s.expand(part).MatchString(text) {
+				spent[part] += found.Value
+			}
+		}
+	}
+	// A few samples may hit what no form foresees, code of the start of a program
+	// that has no CFI for example; a rule that is wrong shows in far more.
+	if lab.Total(strange) > max(10e6, lab.Total(all)/33) {
+		problems = append(problems, fmt.Sprintf("%d ms are in stacks that cannot be:\n%s", lab.Total(strange)/1e6,
+			brief(strange, most)))
+	}
+	if lab.Total(late) > max(10e6, lab.Total(all)/20) {
+		problems = append(problems, fmt.Sprintf("%d ms are cut short without tables or mappings:\n%s",
+			lab.Total(late)/1e6, brief(late, most)))
+	}
+	for part, percent := range s.ofSlot {
+		if spent[part] < slot.Nanoseconds()*int64(percent)/100 || spent[part] == 0 {
+			problems = append(problems, fmt.Sprintf("%d ms are in %s, want %d %% of %v", spent[part]/1e6, part, percent, slot))
+		}
+		t.Logf("%s: %d ms", part, spent[part]/1e6)
+	}
+	return problems
+}
+
+// symbols returns the table of the file that names frames, by nm.
+func (s stacksOf) symbols(t testing.TB, dir string) []lab.Symbol {
+	if s.names == "" {
+		return nil
+	}
+	return lab.SymbolTable(t, filepath.Join(dir, s.names), "")
+}
+
+// text writes frames as stacksOf says.
+func (s stacksOf) text(frames []lab.Frame, symbols []lab.Symbol) string {
+	program := s.program
+	if program == "" {
+		program = s.comm
+	}
+	var words []string
+	for _, f := range frames {
+		file := strings.TrimSuffix(filepath.Base(f.File), " (deleted)")
+		name := f.Name
+		if offset, ok := strings.CutPrefix(name, file+"+0x"); ok {
+			name = "+0x" + offset
+			if at := vaddrOf(offset); file == program {
+				i := slices.IndexFunc(symbols, func(s lab.Symbol) bool { return s.Start <= at && at < s.End })
+				if i >= 0 {
+					name = symbols[i].Name
+				}
+			}
+		}
+		if file != program && f.File != "" {
+			name = file + ":" + name
+		}
+		words = append(words, name)
+	}
+	return strings.Join(words, " ")
+}
+
+// shownFrames is how many frames of a stack Pyroscope takes at most, and walkedFrames how
+// many user frames the profiler walks at most.
+const (
+	shownFrames  = 1000
+	walkedFrames = 1024
+)
+
+var framesCut = regexp.MustCompile(`^\[(\d+) frames cut: Pyroscope keeps 1,000\]$`)
+
+// brief shows stacks without the middle of deep ones.
+func brief(all []lab.Stack, most int) string {
+	const ends = 12
+	short := slices.Clone(all)
+	for i, s := range short {
+		if n := len(s.Frames); n > 2*ends {
+			short[i].Frames = slices.Concat(s.Frames[:ends], []lab.Frame{{Name: fmt.Sprintf("(%d more)", n-2*ends)}},
+				s.Frames[n-ends:])
+		}
+	}
+	return lab.Show(short, most)
+}
+
+// checkDepth demands stacks of exactly s.depth user frames at the leaf. One frame stands for
+// those that the server does not take, and says how many they are.
+func (s stacksOf) checkDepth(all []lab.Stack, kernel map[string]bool) (problems []string) {
+	var deep []lab.Stack
+	var other []lab.Stack
+	for _, found := range all {
+		user := found.Frames[1:firstKernelFrame(found, kernel)]
+		if len(user) == 0 || user[len(user)-1].Name != "burn" || cutShort.MatchString(user[0].Name) {
+			other = append(other, found) // on the way down or up
+			continue
+		}
+		deep = append(deep, found)
+		counted := 0
+		for _, f := range user {
+			if match := framesCut.FindStringSubmatch(f.Name); match != nil {
+				n, _ := strconv.Atoi(match[1])
+				counted += n - 1
+			}
+			counted++
+		}
+		text := s.text(user, nil)
+		want, form := s.depth, `^ROOT(?: down)+(?: \[\d+ frames cut: Pyroscope keeps 1,000\](?: down)+)? burn$`
+		if s.depth > walkedFrames {
+			want = 1 + walkedFrames
+			form = `^\[incomplete: depth_limit[^]]*\](?: down)+ \[\d+ frames cut: Pyroscope keeps 1,000\](?: down)+ burn$`
+		}
+		if counted != want || !s.expand(form).MatchString(text) {
+			problems = append(problems, fmt.Sprintf("%d frames, want %d: %s", counted, want, brief([]lab.Stack{found}, 1)))
+		}
+	}
+	if lab.Total(deep) < lab.Total(all)*8/10 {
+		problems = append(problems, fmt.Sprintf("only %d of %d ms are at the leaf:\n%s", lab.Total(deep)/1e6,
+			lab.Total(all)/1e6, brief(other, 5)))
+	}
+	return problems
+}

@@ -1,0 +1,135 @@
+package stacks
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// verified is what is of interest of verify's report.
+type verified struct {
+	UserStacks    uint64            `json:"user_stacks"`
+	Complete      float64           `json:"complete"`
+	StacksWhole   uint64            `json:"stacks_whole"`
+	Stacks        uint64            `json:"stacks_compared"`
+	Frames        uint64            `json:"frames_compared"`
+	FramesAgreed  uint64            `json:"frames_agreed"`
+	FramesMissing uint64            `json:"frames_missing"`
+	Coverage      float64           `json:"coverage"`
+	InPart        map[string]uint64 `json:"in_part"`
+	NotComparable map[string]uint64 `json:"not_comparable"`
+	Disagreements []any             `json:"disagreements"`
+}
+
+// verify runs headwater verify with arguments to its end.
+func verify(t testing.TB, args ...string) (r verified, text string) {
+	t.Helper()
+	cmd := exec.Command(lab.Binary(t), append([]string{"verify", "--json"}, args...)...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %v\n%s\n%s", cmd, err, errs.String(), out.String())
+	}
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	return r, out.String()
+}
+
+// TestVerify compares the frames of programs that are built in many ways with those that the
+// reference finds. None differs.
+func TestVerify(t *testing.T) {
+	need.Root(t)
+	for _, p := range programs() {
+		t.Run(p.name, func(t *testing.T) {
+			flags := []string{"--duration=3s", "--sample-rate=499", "--min-agreement=0.98", "--min-complete=0.95",
+				"--min-coverage=0.9"}
+			switch {
+			case slices.Contains(p.flags, "-fno-asynchronous-unwind-tables"):
+				refuses(t, append(flags, "--", p.build(t), "60")...)
+				return
+			case slices.Contains(p.flags, "-DALTERNATE"):
+				flags[4] = "--min-coverage=0.2" // perf copies one stack, up to what was interrupted
+			}
+			r, text := verify(t, append(flags, "--", p.build(t), "60")...)
+			t.Logf("%+v", r)
+			// With a CPU to itself 1,497 samples are due. All that perf had room to copy are compared.
+			if r.UserStacks < 200 || r.Stacks+noRoom(r) < r.UserStacks*95/100 || noRoom(r) > r.UserStacks/2 {
+				t.Errorf("%d of %d stacks compared\n%s", r.Stacks, r.UserStacks, text)
+			}
+			// Stacks of the first moments may end early, and say so. None may be wrong.
+			if r.FramesAgreed+r.FramesMissing != r.Frames || len(r.Disagreements) > 0 {
+				t.Errorf("%d of %d frames agree, %d are missing\n%s", r.FramesAgreed, r.Frames, r.FramesMissing, text)
+			}
+		})
+	}
+}
+
+// hardlyCompared is what verify says of a program without CFI. A sample of its start, in the
+// dynamic linker, can be compared.
+var hardlyCompared = regexp.MustCompile(`no frame could be compared` +
+	`|: 0\.0\d* of the frames could be checked, less than 0\.9`)
+
+// refuses expects that verify finds too little to compare: the program's functions have no CFI.
+func refuses(t *testing.T, args ...string) {
+	t.Helper()
+	out, err := exec.Command(lab.Binary(t), append([]string{"verify"}, args...)...).CombinedOutput()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 || !hardlyCompared.Match(out) ||
+		!bytes.Contains(out, []byte("at the leaf: no_cfi")) {
+		t.Errorf("%v, want exit code 1: nothing to compare with\n%s", err, out)
+	}
+}
+
+// noRoom returns how many stacks were not compared because perf's buffer was full.
+func noRoom(r verified) uint64 { return r.NotComparable["perf's buffer had no room for the copy"] }
+
+// hasPrograms reports whether a process has loaded BPF programs.
+func hasPrograms(pid int) bool {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	return slices.ContainsFunc(files, func(file string) bool {
+		target, _ := os.Readlink(file)
+		return strings.HasSuffix(target, "bpf-prog")
+	})
+}
+
+// TestVerifyEnds demands that verify of one process leaves out all others, that an interrupt
+// ends it with the report, and that the command which it runs ends with it.
+func TestVerifyEnds(t *testing.T) {
+	need.Root(t)
+	chain := lab.StartChain(t, lab.ChainProgram(t, "hwverify"), 600)
+	p := lab.Start(t, exec.Command(lab.Binary(t), "verify", "--duration=1h", "--min-coverage=0",
+		fmt.Sprintf("--pid=%d", chain.PID())))
+	lab.Eventually(t, time.Minute, "verify has its BPF programs", func() bool { return hasPrograms(p.PID()) })
+	used := func() time.Duration { return lab.CPUTime(t, fmt.Sprint(chain.PID())) }
+	end := used() + 3*time.Second
+	lab.Eventually(t, time.Minute, "the process has used 3 s of CPU time", func() bool { return used() >= end })
+	p.Signal(t, syscall.SIGINT)
+	if code := p.Wait(t, time.Minute); code != 0 || len(p.Output.Lines("frames compared", "agree, 100.000 %")) != 1 {
+		t.Errorf("exit code %d\n%s", code, p.Output.Tail(100))
+	}
+
+	out, err := exec.Command(lab.Binary(t), "verify", "--duration=1s", "--", "sh", "-c",
+		"while :; do :; done").CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	// A process that is not there is an error, not an empty report.
+	out, err = exec.Command(lab.Binary(t), "verify", "--pid=4194303").CombinedOutput()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 2 ||
+		!bytes.Contains(out, []byte("process 4194303")) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

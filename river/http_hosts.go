@@ -1,0 +1,108 @@
+package river
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+)
+
+// hostGuard refuses requests that a page of another site makes a browser send.
+//
+// A site whose name is made to lead to our address is of the same origin for a
+// browser (DNS rebinding), so that only the Host header shows it: it must be an
+// address, a name of this machine, or one that the operator allowed. Probes and
+// /metrics are answered under every name: they show no configuration, and scrapers
+// use names of Kubernetes services.
+//
+// Requests that change something are also refused if the browser says that another
+// site's page made them, GET /-/reload among them. Of a GET to a host that is reached by
+// plain HTTP and is not this one, browsers say nothing, so these have to use POST.
+type hostGuard struct {
+	names  []string // in lower case
+	any    bool
+	origin *http.CrossOriginProtection
+	next   http.Handler
+}
+
+// hostsOfAll are the paths that are answered under every name.
+var hostsOfAll = map[string]bool{"/-/ready": true, "/-/healthy": true, "/metrics": true}
+
+// newHostGuard protects next. listen is the address that it is served on; allowed are
+// further host names; "*" stands for all.
+func newHostGuard(listen string, allowed []string, next http.Handler) *hostGuard {
+	g := &hostGuard{any: slices.Contains(allowed, "*"), origin: http.NewCrossOriginProtection(), next: next}
+	names := append([]string{"localhost", hostOf(listen)}, allowed...)
+	if own, err := os.Hostname(); err == nil {
+		short, _, _ := strings.Cut(own, ".")
+		names = append(names, own, short)
+	}
+	for _, name := range names {
+		if name != "" {
+			g.names = append(g.names, plainHost(name))
+		}
+	}
+	return g
+}
+
+// ServeHTTP implements http.Handler.
+func (g *hostGuard) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if !g.knows(req) {
+		http.Error(w,
+			fmt.Sprintf("host %.100q is no name of this server; if it should be one, add it to --server.http.allowed-hosts",
+				req.Host), http.StatusForbidden)
+		return
+	}
+	if err := g.foreign(req); err != nil {
+		http.Error(w, fmt.Sprintf("a page of another site must not do this: %v", err), http.StatusForbidden)
+		return
+	}
+	g.next.ServeHTTP(w, req)
+}
+
+// knows reports whether a request asks for this server. Only a request that came over
+// the network can have followed a false name.
+func (g *hostGuard) knows(req *http.Request) bool {
+	local, _ := req.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if g.any || hostsOfAll[req.URL.Path] || local == nil || local.Network() != "tcp" {
+		return true
+	}
+	host := plainHost(hostOf(req.Host))
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return true
+	}
+	return host == "" || strings.HasSuffix(host, ".localhost") || slices.Contains(g.names, host)
+}
+
+// foreign returns an error for a request that changes something and that a page of
+// another origin made.
+func (g *hostGuard) foreign(req *http.Request) error {
+	if req.URL.Path == "/-/reload" && req.Method == http.MethodGet {
+		if silent := req.Header.Get("Sec-Fetch-Site") == "" && req.Header.Get("Origin") == ""; silent && fromBrowser(req) {
+			return errors.New("which page it was cannot be known; use POST, or curl")
+		}
+		req = req.Clone(req.Context())
+		req.Method = http.MethodPost
+	}
+	return g.origin.Check(req)
+}
+
+// fromBrowser reports whether a browser sent a request: all of them call themselves
+// Mozilla, and no page of another site can change that.
+func fromBrowser(req *http.Request) bool {
+	return strings.HasPrefix(req.UserAgent(), "Mozilla/") || req.Referer() != ""
+}
+
+// hostOf returns the host of "host:port" or "host".
+func hostOf(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return address
+}
+
+func plainHost(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }

@@ -1,0 +1,207 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"reflect"
+	"sync"
+
+	"github.com/go-kit/log"
+	"github.com/grafana/river/ast"
+	"github.com/grafana/river/rivertypes"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/common/mailbox"
+)
+
+// contentComponents are the components that read River text and export it as content,
+// by the kind of place: the second word of import.* and module.* blocks.
+var contentComponents = map[string]string{
+	"file": "local.file",
+	"http": "remote.http",
+	"git":  "remote.git",
+}
+
+// KindString is the kind of a text in the block itself, which needs no component.
+const KindString = "string"
+
+// IsKind reports whether import.* and module.* blocks may have that second word.
+func IsKind(kind string) bool { return kind == KindString || contentComponents[kind] != "" }
+
+// Content gets River text from somewhere and keeps looking for a newer one. Its
+// methods are safe for concurrent use, but Evaluate is for one goroutine at a time.
+type Content struct {
+	kind         string
+	making       string                 // what errors call the making of the component
+	registration component.Registration // of the component that reads the text; zero for a string
+	options      component.Options
+	changed      *mailbox.Mailbox[struct{}]
+
+	mu      sync.Mutex
+	managed component.Component // nil until the first successful evaluation, and for a string
+	args    interface{}
+	text    string
+}
+
+// ContentOptions says where the text of an import.* or module.* block comes from.
+type ContentOptions struct {
+	Kind     string // the second word of the block's name
+	ID       string // of the block, unique in the process
+	Making   string // what errors call the making of the component that reads the text
+	Registry component.Registry
+	Logger   log.Logger
+	DataPath string // the folder in which each component gets one of its own
+	Tracer   trace.TracerProvider
+}
+
+// NewContent returns the content of an import.* or module.* block. It fails if the
+// registry lacks the component that reads the text.
+func NewContent(o ContentOptions) (*Content, error) {
+	c := &Content{kind: o.Kind, making: o.Making, changed: mailbox.New[struct{}]()}
+	if o.Kind == KindString {
+		return c, nil
+	}
+	registration, found := o.Registry.Get(contentComponents[o.Kind])
+	if !found {
+		return nil, fmt.Errorf("needs the component %s, which this program does not have", contentComponents[o.Kind])
+	}
+	c.registration = registration
+	c.options = component.Options{
+		ID:            o.ID,
+		Logger:        log.With(o.Logger, "component", o.ID),
+		DataPath:      filepath.Join(o.DataPath, o.ID),
+		OnStateChange: c.setExports,
+		Registerer:    prometheus.WrapRegistererWith(prometheus.Labels{"component_id": o.ID}, prometheus.NewRegistry()),
+		Tracer:        o.Tracer,
+	}
+	return c, nil
+}
+
+type stringArguments struct {
+	Content rivertypes.OptionalSecret `river:"content,attr"`
+}
+
+// Evaluate decodes body and gets the text once, so that Text has it. decode evaluates
+// a body in the scope of the block.
+func (c *Content) Evaluate(body ast.Body, decode func(ast.Body, interface{}) error) error {
+	if c.kind == KindString {
+		var args stringArguments
+		if err := decode(body, &args); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.text, c.args = args.Content.Value, args
+		return nil
+	}
+	pointer := c.registration.NewArguments()
+	if err := decode(body, pointer); err != nil {
+		return err
+	}
+	args := reflect.ValueOf(pointer).Elem().Interface()
+	managed, previous := c.Component(), c.Arguments()
+	switch {
+	case managed == nil:
+		built, err := c.registration.Build(c.options, args)
+		if err != nil {
+			return fmt.Errorf("%s component: %w", c.making, err)
+		}
+		managed = built
+	case reflect.DeepEqual(previous, args):
+		return nil
+	default:
+		if err := managed.Update(args); err != nil {
+			return fmt.Errorf("updating component: %w", err)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.managed, c.args = managed, args
+	return nil
+}
+
+// setExports is the OnStateChange of the component that reads the text.
+func (c *Content) setExports(e component.Exports) {
+	field := reflect.ValueOf(e).FieldByName("Content")
+	content, ok := field.Interface().(rivertypes.OptionalSecret)
+	if !ok {
+		panic(fmt.Sprintf("%T does not export content", e))
+	}
+	c.mu.Lock()
+	c.text = content.Value
+	c.mu.Unlock()
+	c.changed.Send(struct{}{})
+}
+
+// Run keeps the text up to date until ctx is done. It panics where the component does
+// that reads the text.
+func (c *Content) Run(ctx context.Context) error {
+	managed := c.Component()
+	if managed == nil {
+		<-ctx.Done()
+		return nil
+	}
+	err := managed.Run(ctx)
+	if err == nil && ctx.Err() == nil {
+		err = errors.New("ended by itself")
+	}
+	return err
+}
+
+// Changed returns a channel that has a token when there may be a new text.
+func (c *Content) Changed() <-chan struct{} { return c.changed.Receive() }
+
+// Text returns the newest text.
+func (c *Content) Text() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.text
+}
+
+// Folder returns where the text is read: the folder of a file, or the URL without its
+// last part and without credentials. A file in a Git repository, and a string, are in
+// no folder of this machine.
+func (c *Content) Folder() string {
+	switch c.kind {
+	case "file":
+		return filepath.Dir(reflect.ValueOf(c.Arguments()).FieldByName("Filename").String())
+	case "http":
+		address, err := url.Parse(fmt.Sprint(reflect.ValueOf(c.Arguments()).FieldByName("URL").Interface()))
+		if err != nil {
+			return ""
+		}
+		address.User, address.RawQuery, address.Fragment = nil, "", "" // may be secrets
+		return address.JoinPath("..").String()
+	default:
+		return ""
+	}
+}
+
+// Component returns the component that reads the text: nil before the first successful
+// Evaluate, and for a string.
+func (c *Content) Component() component.Component {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.managed
+}
+
+// Arguments returns what says where the text is read, or nil before the first
+// successful Evaluate.
+func (c *Content) Arguments() interface{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.args
+}
+
+// Worst returns the worse of health and that of the component that reads the text.
+func (c *Content) Worst(health component.Health) component.Health {
+	if reporter, ok := c.Component().(component.HealthComponent); ok {
+		return component.LeastHealthy(health, reporter.CurrentHealth())
+	}
+	return health
+}

@@ -1,0 +1,74 @@
+package source
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/grafana/river/ast"
+	"github.com/grafana/river/diag"
+	"github.com/grafana/river/token"
+
+	"github.com/headwater/headwater/component/common/config"
+)
+
+// LoadError says what is wrong with a configuration.
+type LoadError struct {
+	Diagnostics diag.Diagnostics // at least one, in the order of the text
+
+	// Applied is true if the configuration runs all the same, except for the blocks
+	// named in Diagnostics. Otherwise the previous configuration, if there was one,
+	// keeps running unchanged.
+	Applied bool
+
+	// Files are the texts that Diagnostics are about, by name.
+	Files map[string][]byte
+}
+
+// Error returns the first diagnostic and how many there are.
+func (e *LoadError) Error() string { return e.Diagnostics.Error() }
+
+// Unwrap returns the diagnostics.
+func (e *LoadError) Unwrap() error { return e.Diagnostics }
+
+// Consequence says in a few words what runs after the failed load of a new
+// configuration.
+func (e *LoadError) Consequence() string {
+	if e.Applied {
+		return "the new configuration runs, but for the blocks named"
+	}
+	return "the previous configuration keeps running"
+}
+
+// Fprint writes every diagnostic with the lines of text that it is about, without the
+// passwords of URLs in them.
+func (e *LoadError) Fprint(w io.Writer, color bool) error {
+	printer := diag.NewPrinter(diag.PrinterConfig{Color: color, ContextLinesBefore: 1, ContextLinesAfter: 1})
+	var text bytes.Buffer
+	if err := printer.Fprint(&text, e.Files, e.Diagnostics); err != nil {
+		return err
+	}
+	_, err := w.Write(config.HidePasswords(text.Bytes()))
+	return err
+}
+
+// ErrorAt returns an error about the whole of an AST node.
+func ErrorAt(n ast.Node, format string, args ...interface{}) diag.Diagnostic {
+	return ErrorBetween(ast.StartPos(n), ast.EndPos(n), format, args...)
+}
+
+// ErrorAtName returns an error about the first length characters of a block, its
+// name.
+func ErrorAtName(block *ast.BlockStmt, length int, format string, args ...interface{}) diag.Diagnostic {
+	return ErrorBetween(block.NamePos, block.NamePos.Add(length-1), format, args...)
+}
+
+// ErrorBetween returns an error about the text from start to end.
+func ErrorBetween(start, end token.Pos, format string, args ...interface{}) diag.Diagnostic {
+	return diag.Diagnostic{
+		Severity: diag.SeverityLevelError,
+		StartPos: start.Position(),
+		EndPos:   end.Position(),
+		Message:  fmt.Sprintf(format, args...),
+	}
+}
