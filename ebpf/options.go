@@ -50,9 +50,11 @@ type Options struct {
 	UserStacks   bool // collect the user part of stacks
 	KernelStacks bool // collect the kernel part of stacks
 
-	Comm     CommMode            // where the process name goes
-	PIDLabel bool                // add a sample label "pid"
-	Demangle symbol.DemangleMode // how C++ and Rust names are shown
+	Comm            CommMode            // where the process name goes
+	PIDLabel        bool                // add a sample label "pid"
+	ThreadNameLabel bool                // add a sample label "thread_name"
+	ThreadIDLabel   bool                // add a sample label "thread_id"
+	Demangle        symbol.DemangleMode // how C++ and Rust names are shown
 
 	InlineFrames bool               // show functions that were inlined into others
 	Python       bool               // show functions of Python
@@ -114,6 +116,7 @@ func (o Options) sampling() sampler.Config {
 func (o Options) profile() profile.Options {
 	return profile.Options{
 		SampleRate: o.SampleRate, Comm: o.Comm, PIDLabel: o.PIDLabel,
+		ThreadNameLabel: o.ThreadNameLabel, ThreadIDLabel: o.ThreadIDLabel,
 		Demangle: o.Demangle, InlineFrames: o.InlineFrames, Debuginfod: o.Debuginfod,
 		Python: o.Python, Hotspot: o.Hotspot, V8: o.V8,
 	}

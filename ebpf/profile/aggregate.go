@@ -34,6 +34,8 @@ type targetCounts struct {
 type stack struct {
 	comm    string
 	pid     uint32 // 0 unless PIDs are labels, or some frame is in code of no file
+	thread  string // its name, "" unless that is a label
+	tid     uint32 // 0 unless thread IDs are labels
 	outcome unwind.Outcome
 	kernel  []uint64       // addresses, leaf first
 	user    []kernel.Frame // leaf first
@@ -62,6 +64,12 @@ func (a *aggregate) add(s *sampler.Sample) {
 	st := stack{comm: s.ProcessComm, outcome: s.Outcome, kernel: s.Kernel, user: a.options.frames(s)}
 	if a.options.PIDLabel || s.OutsideFile {
 		st.pid = s.PID
+	}
+	if a.options.ThreadNameLabel {
+		st.thread = s.Comm
+	}
+	if a.options.ThreadIDLabel {
+		st.tid = s.TID
 	}
 	a.key = st.appendKey(a.key[:0])
 	count := counts.stacks[string(a.key)]
@@ -106,8 +114,11 @@ const hasCode = 0x80
 // of stacks, so a frame takes the 13 bytes that nearly all need.
 func (s *stack) appendKey(b []byte) []byte {
 	b = append(b, s.comm...)
+	b = append(b, 0)
+	b = append(b, s.thread...)
 	b = append(b, 0, byte(s.outcome))
 	b = binary.NativeEndian.AppendUint32(b, s.pid)
+	b = binary.NativeEndian.AppendUint32(b, s.tid)
 	b = binary.NativeEndian.AppendUint32(b, uint32(len(s.kernel)))
 	for _, addr := range s.kernel {
 		b = binary.NativeEndian.AppendUint64(b, addr)
@@ -128,8 +139,12 @@ func (s *stack) appendKey(b []byte) []byte {
 // decode reads a key. It reuses the memory of s.
 func (s *stack) decode(key string) {
 	comm, rest, _ := strings.Cut(key, "\x00")
+	thread, rest, _ := strings.Cut(rest, "\x00")
 	b := keyReader(rest)
-	*s = stack{comm: comm, outcome: unwind.Outcome(b.byte()), pid: b.uint32(), kernel: s.kernel[:0], user: s.user[:0]}
+	*s = stack{
+		comm: comm, thread: thread, outcome: unwind.Outcome(b.byte()), pid: b.uint32(), tid: b.uint32(),
+		kernel: s.kernel[:0], user: s.user[:0],
+	}
 	for range b.uint32() {
 		s.kernel = append(s.kernel, b.uint64())
 	}

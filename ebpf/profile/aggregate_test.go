@@ -24,6 +24,8 @@ func TestKeysHoldStacks(t *testing.T) {
 		{comm: "b", outcome: unwind.NoRow, user: []kernel.Frame{inCode}},
 		{comm: "b", outcome: unwind.NoRow, user: []kernel.Frame{{Vaddr: 1 << 40, Exe: 7, Code: 1 << 31}}},
 		{comm: "b", outcome: unwind.NoRow, kernel: []uint64{1}},
+		{comm: "b", thread: "c", outcome: unwind.NoRow, kernel: []uint64{1}},
+		{comm: "b", thread: "c", tid: 1, outcome: unwind.NoRow, kernel: []uint64{1}},
 	}
 	c := targetCounts{stacks: map[string]*uint64{}}
 	for i := range stacks {
@@ -36,6 +38,7 @@ func TestKeysHoldStacks(t *testing.T) {
 	for s, number := range c.all {
 		want := stacks[number-1]
 		if s.comm != want.comm || s.pid != want.pid || s.outcome != want.outcome ||
+			s.thread != want.thread || s.tid != want.tid ||
 			len(s.kernel)+len(want.kernel) > 0 && !reflect.DeepEqual(s.kernel, want.kernel) ||
 			len(s.user)+len(want.user) > 0 && !reflect.DeepEqual(s.user, want.user) {
 			t.Errorf("read %+v, want %+v", *s, want)

@@ -184,6 +184,12 @@ func labels(s *stack, o Options) []pprof.Label {
 	if o.PIDLabel {
 		out = append(out, pprof.Label{Key: "pid", Text: strconv.FormatUint(uint64(s.pid), 10)})
 	}
+	if o.ThreadNameLabel {
+		out = append(out, pprof.Label{Key: "thread_name", Text: s.thread})
+	}
+	if o.ThreadIDLabel {
+		out = append(out, pprof.Label{Key: "thread_id", Text: strconv.FormatUint(uint64(s.tid), 10)})
+	}
 	return out
 }
 

@@ -31,15 +31,17 @@ func (m CommMode) inLabels() bool { return m == CommLabel || m == CommBoth }
 
 // Options say what profiles hold and how frames are named.
 type Options struct {
-	SampleRate   int                 // samples per second and CPU: what one sample stands for
-	Comm         CommMode            // where the process name goes
-	PIDLabel     bool                // add a sample label "pid"
-	Demangle     symbol.DemangleMode // how C++ and Rust names are shown
-	InlineFrames bool                // show functions that were inlined into others
-	Python       bool                // show functions of Python
-	Hotspot      bool                // name the methods that Java VMs compiled
-	V8           bool                // show functions of JavaScript
-	Debuginfod   debuginfod.Options  // where to fetch missing debug files; without URLs from nowhere
+	SampleRate      int                 // samples per second and CPU: what one sample stands for
+	Comm            CommMode            // where the process name goes
+	PIDLabel        bool                // add a sample label "pid"
+	ThreadNameLabel bool                // add a sample label "thread_name"
+	ThreadIDLabel   bool                // add a sample label "thread_id"
+	Demangle        symbol.DemangleMode // how C++ and Rust names are shown
+	InlineFrames    bool                // show functions that were inlined into others
+	Python          bool                // show functions of Python
+	Hotspot         bool                // name the methods that Java VMs compiled
+	V8              bool                // show functions of JavaScript
+	Debuginfod      debuginfod.Options  // where to fetch missing debug files; without URLs from nowhere
 }
 
 // frames returns the user frames of a sample that are to be shown.

@@ -52,6 +52,9 @@ type Settings struct {
 	Comm     string `river:"comm,attr,optional"`     // none, label, stackframe or both; "" is none
 	PIDLabel bool   `river:"pid_label,attr,optional"`
 
+	ThreadNameLabel bool `river:"thread_name_label,attr,optional"` // Headwater's own argument
+	ThreadIDLabel   bool `river:"thread_id_label,attr,optional"`   // Headwater's own argument
+
 	PythonEnabled  bool `river:"python_enabled,attr,optional"`
 	HotspotEnabled bool `river:"hotspot_enabled,attr,optional"`
 	V8Enabled      bool `river:"v8_enabled,attr,optional"`
@@ -147,6 +150,7 @@ func (a *Settings) options() ebpf.Options {
 	o.KernelStacks = a.CollectKernelProfile && a.KernelFrames
 	o.Comm = a.commMode()
 	o.PIDLabel = a.PIDLabel
+	o.ThreadNameLabel, o.ThreadIDLabel = a.ThreadNameLabel, a.ThreadIDLabel
 	o.Demangle = demangle
 	o.TableBytes = int(a.UnwindTableMemory)
 	o.InlineFrames = a.InlineFrames

@@ -78,6 +78,12 @@ func TestArguments(t *testing.T) {
 		"comm empty": {`comm = ""`,
 			func(t *testing.T, o ebpf.Options) { require.Equal(t, ebpf.CommNone, o.Comm) }},
 		"pid_label": {`pid_label = true`, func(t *testing.T, o ebpf.Options) { require.True(t, o.PIDLabel) }},
+		"thread_name_label": {`thread_name_label = true`, func(t *testing.T, o ebpf.Options) {
+			require.True(t, o.ThreadNameLabel)
+		}},
+		"thread_id_label": {`thread_id_label = true`, func(t *testing.T, o ebpf.Options) {
+			require.True(t, o.ThreadIDLabel)
+		}},
 		"unwind_table_memory": {`unwind_table_memory = "16MiB"`, func(t *testing.T, o ebpf.Options) {
 			require.Equal(t, 16<<20, o.TableBytes)
 		}},

@@ -284,7 +284,7 @@ func TestDebugInfo(t *testing.T) {
 
 func TestPageShowsTheProfiles(t *testing.T) {
 	args := fastArgs(&fakeReceiver{})
-	args.Settings.PIDLabel = true
+	args.Settings.PIDLabel, args.Settings.ThreadNameLabel = true, true
 	l := newLab(t, args)
 	page := func() string {
 		w := httptest.NewRecorder()
@@ -298,6 +298,7 @@ func TestPageShowsTheProfiles(t *testing.T) {
 	body := page()
 	require.Contains(t, body, ">svc</a>", "also after the end")
 	require.Contains(t, body, "<option>pid</option>")
+	require.Contains(t, body, "<option>thread_name</option>")
 	require.Contains(t, body, "/bin/x")
 }
 

@@ -129,7 +129,6 @@ func (c *Component) pageStatus() flamegraph.Status {
 	state, health := c.status.read(), c.CurrentHealth()
 	args := state.args
 	mode := args.commMode()
-	inLabels := mode == ebpf.CommLabel || mode == ebpf.CommBoth
 	status := flamegraph.Status{
 		Healthy:    health.Health != component.HealthTypeUnhealthy && health.Health != component.HealthTypeExited,
 		Message:    health.Message,
@@ -137,11 +136,16 @@ func (c *Component) pageStatus() flamegraph.Status {
 		Targets: len(state.targets), TargetsOnly: args.TargetsOnly, Stats: c.metrics.snapshot().session,
 		ByName: mode != ebpf.CommNone, ByPID: args.PIDLabel,
 	}
-	if inLabels {
-		status.SampleLabels = append(status.SampleLabels, "comm")
-	}
-	if args.PIDLabel {
-		status.SampleLabels = append(status.SampleLabels, "pid")
+	for _, label := range []struct {
+		name string
+		is   bool
+	}{
+		{"comm", mode == ebpf.CommLabel || mode == ebpf.CommBoth}, {"pid", args.PIDLabel},
+		{"thread_name", args.ThreadNameLabel}, {"thread_id", args.ThreadIDLabel},
+	} {
+		if label.is {
+			status.SampleLabels = append(status.SampleLabels, label.name)
+		}
 	}
 	return status
 }
