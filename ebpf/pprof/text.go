@@ -30,6 +30,9 @@ func cleanText(s string, limit int) string {
 		}
 		s = s[:end] + ellipsis
 	}
+	if utf8.ValidString(s) { // which is much faster to see
+		return s
+	}
 	return strings.ToValidUTF8(s, "?")
 }
 

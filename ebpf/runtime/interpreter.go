@@ -52,7 +52,8 @@ type Interpreter interface {
 	// it has no name; work is bounded.
 	Function(m Memory, c *CodeObject) (Function, error)
 	// Line returns the line of a function that is executed at ip, see Frame.IP; 0 if that is
-	// not known. Work is bounded.
+	// not known. It is asked for each place where a function was seen, so it looks at no more
+	// than some entries of the table: a process may be at ever new places of it.
 	Line(f *Function, ip uint64) int
 }
 
@@ -84,7 +85,7 @@ type Function struct {
 	// Whole is false if something was cut off or left out because it was not carried: Function
 	// is called again, with memory, while the process lives.
 	Whole bool
-	Table []byte // for Line, at most MaxTable bytes, in the language's own form
+	Table []byte // of its lines, at most MaxTable bytes, see AppendLine
 	Base  uint64 // for Line, too
 }
 

@@ -13,8 +13,8 @@ import (
 
 // Bounds of what is read of a code object.
 const (
-	maxText  = 4096             // characters of a name; longer ones are cut
-	maxLines = runtime.MaxTable // bytes of a line table; lines after that are not known
+	maxText  = 1024     // characters of a name; longer ones are cut
+	maxLines = 64 << 10 // bytes of a line table; lines after that are not known
 )
 
 // hasLines is the Base of a Function whose Table is known: a table may be empty.
@@ -47,11 +47,11 @@ func (x *interpreter) carried(c *runtime.CodeObject) (runtime.Function, error) {
 	if len(c.Text) < 2 || len(c.Words) <= cookieFirstLine {
 		return runtime.Function{}, fmt.Errorf("%w: nothing was carried", errNotCode)
 	}
-	name, _, err := x.text(c.Text[0], len(c.Text[0]))
+	name, _, err := x.text(c.Text[0], maxText)
 	if err != nil {
 		return runtime.Function{}, err
 	}
-	file, _, err := x.text(c.Text[1], len(c.Text[1]))
+	file, _, err := x.text(c.Text[1], maxText)
 	if err != nil {
 		return runtime.Function{}, err
 	}
@@ -76,9 +76,11 @@ func (x *interpreter) read(m memory, addr uint64) (f runtime.Function, err error
 	if f.File, err = x.string(m, word(cookieFile)); err != nil {
 		return f, fmt.Errorf("file name: %w", err)
 	}
-	if f.Table, err = x.bytes(m, word(cookieLines)); err != nil {
+	lines, err := x.bytes(m, word(cookieLines))
+	if err != nil {
 		return f, fmt.Errorf("line table: %w", err)
 	}
+	f.Table = lineTable(x.layout.minor, lines, f.StartLine)
 	f.Whole, f.Base = true, hasLines
 	return f, nil
 }
@@ -113,7 +115,10 @@ func (x *interpreter) Line(f *runtime.Function, ip uint64) int {
 	if f.Base != hasLines {
 		return 0
 	}
-	return lineOf(x.layout.minor, f.Table, f.StartLine, ip)
+	if ip == notStarted {
+		return f.StartLine
+	}
+	return runtime.LineAt(f.Table, ip)
 }
 
 // bytes returns the contents of the bytes object at addr, the beginning of a long one.

@@ -38,6 +38,9 @@ func FuzzFunction(f *testing.F) {
 	}
 	f.Add(uint8(11), plain, uint64(0), uint64(1), uint64(2))
 	f.Add(uint8(13), []byte("code\x00\x00\x00\x00"), uint64(8), uint64(0), uint64(3))
+	long := append(binary.LittleEndian.AppendUint64(make([]byte, 16), 1<<40), make([]byte, 8)...)
+	long = append(binary.LittleEndian.AppendUint64(long, 1<<2|1<<5|1<<6), make([]byte, maxText+100)...)
+	f.Add(uint8(11), long, uint64(0), uint64(1), uint64(2)) // a carried name that is longer than names may be
 	f.Fuzz(func(t *testing.T, minor uint8, b []byte, code, instruction, mark uint64) {
 		l, err := layoutOf(8+int(minor%8), func(n uint64) (uint64, error) { return 8 * (n - wordFreeThreaded) % 256, nil })
 		if err != nil {

@@ -1,68 +1,58 @@
 package cpython
 
-// Line tables of code objects. ip is the offset of an instruction in bytes; the answer is
-// 0 where a table has no line. Each call reads the table once.
+import "github.com/headwater/headwater/ebpf/runtime"
 
-// notStarted is the ip of a function whose first instruction has not been executed.
+// notStarted is the ip of a function whose first instruction has not been executed: else it is
+// the offset of an instruction in bytes.
 const notStarted = 1<<64 - 1
 
-// lineOf returns the line at ip by the table of CPython 3.minor.
-func lineOf(minor int, table []byte, first int, ip uint64) int {
-	if ip == notStarted {
-		return first
-	}
-	line := 0
+// lineTable returns the lines of a function by the line table that CPython 3.minor has.
+func lineTable(minor int, table []byte, first int) []byte {
 	switch {
 	case minor <= 9:
-		line = lineByPairs(table, first, ip)
+		return linesByPairs(table, first)
 	case minor == 10:
-		line = lineByRanges(table, first, ip)
-	default:
-		line = lineByLocations(table, first, ip)
+		return linesByRanges(table, first)
 	}
-	return max(line, 0)
+	return linesByLocations(table, first)
 }
 
-// lineByPairs reads co_lnotab: pairs of an increment of the address, unsigned, and one of
+// linesByPairs reads co_lnotab: pairs of an increment of the address, unsigned, and one of
 // the line, signed (Objects/lnotab_notes.txt of CPython 3.9).
-func lineByPairs(table []byte, line int, ip uint64) int {
+func linesByPairs(table []byte, line int) []byte {
+	out := runtime.AppendLine(nil, 0, line)
 	at := uint64(0)
 	for ; len(table) >= 2; table = table[2:] {
-		if at += uint64(table[0]); at > ip {
-			break
-		}
+		at += uint64(table[0])
 		line += int(int8(table[1]))
+		out = runtime.AppendLine(out, at, line)
 	}
-	return line
+	return out
 }
 
-// lineByRanges reads co_linetable of 3.10: pairs of the length of a range and the increment
+// linesByRanges reads co_linetable of 3.10: pairs of the length of a range and the increment
 // of its line, signed, of which -128 says that the range has none (PEP 626).
-func lineByRanges(table []byte, line int, ip uint64) int {
+func linesByRanges(table []byte, line int) (out []byte) {
 	const none = -128
-	end := uint64(0)
+	at := uint64(0)
 	for ; len(table) >= 2; table = table[2:] {
-		end += uint64(table[0])
-		delta := int(int8(table[1]))
-		if delta != none {
+		if delta := int(int8(table[1])); delta == none {
+			out = runtime.AppendLine(out, at, 0)
+		} else {
 			line += delta
+			out = runtime.AppendLine(out, at, line)
 		}
-		if ip < end {
-			if delta == none {
-				return 0
-			}
-			return line
-		}
+		at += uint64(table[0])
 	}
-	return 0
+	return runtime.AppendLine(out, at, 0)
 }
 
-// lineByLocations reads co_linetable of 3.11 and later (Objects/locations.md, InternalDocs/
+// linesByLocations reads co_linetable of 3.11 and later (Objects/locations.md, InternalDocs/
 // code_objects.md): entries that begin with a byte that has its highest bit set, then a
 // code of four bits and a length of three, in instructions less one.
-func lineByLocations(table []byte, line int, ip uint64) int {
+func linesByLocations(table []byte, line int) (out []byte) {
 	const instruction = 2
-	end := uint64(0)
+	at := uint64(0)
 	for len(table) > 0 {
 		head := table[0]
 		size := 1
@@ -71,16 +61,15 @@ func lineByLocations(table []byte, line int, ip uint64) int {
 		}
 		delta, has := lineDelta(head>>3&15, table[1:size])
 		line += delta
-		end += instruction * (uint64(head&7) + 1)
-		if ip < end {
-			if !has {
-				return 0
-			}
-			return line
+		if has {
+			out = runtime.AppendLine(out, at, line)
+		} else {
+			out = runtime.AppendLine(out, at, 0)
 		}
+		at += instruction * (uint64(head&7) + 1)
 		table = table[size:]
 	}
-	return 0
+	return runtime.AppendLine(out, at, 0)
 }
 
 // lineDelta returns by how much an entry of that code moves the line, and whether the

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/headwater/headwater/ebpf/runtime"
 )
 
 // TestLines compares the line of each instruction of some modules with what Python says about
@@ -29,9 +31,10 @@ func TestLines(t *testing.T) {
 			instructions, wrong := 0, 0
 			for line := range strings.Lines(string(out)) {
 				first, table, want := function(t, line)
+				table = lineTable(minor, table, first)
 				for i, want := range want {
 					instructions++
-					if got := lineOf(minor, table, first, 2*uint64(i)); got != want {
+					if got := runtime.LineAt(table, 2*uint64(i)); got != want {
 						if wrong++; wrong < 10 {
 							t.Errorf("first line %d, offset %d: line %d, want %d", first, 2*i, got, want)
 						}
@@ -77,8 +80,9 @@ func FuzzLine(f *testing.F) {
 	f.Add(uint8(10), []byte{6, 1, 8, 0x80}, 10, uint64(8))
 	f.Add(uint8(11), []byte{0xf8, 0xeb, 0x80, 0xff, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f}, 10, uint64(8))
 	f.Fuzz(func(t *testing.T, minor uint8, table []byte, first int, ip uint64) {
-		if got := lineOf(int(minor), table, first&0x7fffffff, ip); got < 0 {
-			t.Errorf("line %d", got)
+		table = lineTable(int(minor), table, first&0x7fffffff)
+		if got := runtime.LineAt(table, ip); got < 0 || len(table) > runtime.MaxTable {
+			t.Errorf("line %d, %d bytes", got, len(table))
 		}
 	})
 }

@@ -213,6 +213,25 @@ func TestLinesOnce(t *testing.T) {
 	}
 }
 
+// TestLinesOfOthers: a process whose memory hangs, or that has too much to read, keeps no other one from its lines.
+func TestLinesOfOthers(t *testing.T) {
+	var x lines
+	now := time.Now()
+	one, other := &space{}, &space{}
+	go x.of(source{memory: one, script: 1}, now, func() []int { select {} })
+	x.of(source{memory: one, script: 2, length: maxRead + 1}, now, func() []int { return nil })
+	found := make(chan []int)
+	go func() { found <- x.of(source{memory: other}, now, func() []int { return []int{3} }) }()
+	select {
+	case ends := <-found:
+		if !slices.Equal(ends, []int{3}) {
+			t.Errorf("ends %v", ends)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it waits for another process")
+	}
+}
+
 // TestSourcePositions decodes the beginning of a table that node 20 made. The characters are those of the source
 // where the calls are.
 func TestSourcePositions(t *testing.T) {
@@ -266,19 +285,16 @@ func TestFrame(t *testing.T) {
 	}
 }
 
-// TestBadLines reads tables that are cut.
-func TestBadLines(t *testing.T) {
+// TestNoOffset: where in a function a frame is may not be known.
+func TestNoOffset(t *testing.T) {
+	f := runtime.Function{Table: runtime.AppendLine(runtime.AppendLine(nil, 4, 10), 7, 11)}
 	var i interpreter
-	table := []byte{4, 20, 3, 2}
 	for ip, want := range []int{0, 0, 0, 0, 10, 10, 10, 11, 11} {
-		if got := i.Line(&runtime.Function{Table: table}, uint64(ip)); got != want {
+		if got := i.Line(&f, uint64(ip)); got != want {
 			t.Errorf("line %d at %d, want %d", got, ip, want)
 		}
 	}
-	for n := range table {
-		i.Line(&runtime.Function{Table: table[:n]}, 100)
-	}
-	if got := i.Line(&runtime.Function{Table: table}, runtime.NoIP); got != 0 {
+	if got := i.Line(&f, runtime.NoIP); got != 0 {
 		t.Errorf("line %d where there is no offset", got)
 	}
 }

@@ -1,7 +1,6 @@
 package v8
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -112,25 +111,21 @@ func (i *interpreter) Function(memory runtime.Memory, c *runtime.CodeObject) (ru
 	return out, nil
 }
 
-// lineTable returns the lines of bytecode: for each offset from where on there is another line the bytes since the one
-// before, and the difference of the lines. It is nil if they are not known: V8 may make them only when it needs them.
+// lineTable returns the lines of bytecode. It is nil if they are not known: V8 may make them only when it needs them.
 func (m *reader) lineTable(f *function) (table []byte) {
 	positions := m.typed(f.bytecode, m.l.BytecodeData, m.l.TypeBytecode).word(m.l.BytecodePositions)
 	if m.err != nil || !positions.object() {
 		return nil
 	}
-	from, last := 0, 0
+	at := 0
 	each(m.bytes(positions, maxTable), func(p position) bool {
-		if line := f.script.line(p.source); line != last {
-			table = binary.AppendUvarint(table, uint64(p.at-from))
-			table = binary.AppendVarint(table, int64(line-last))
-			from, last = p.at, line
+		if p.at < at {
+			return false
 		}
-		return len(table) <= runtime.MaxTable
+		at = p.at
+		table = runtime.AppendLine(table, uint64(at), f.script.line(p.source))
+		return true
 	})
-	if len(table) > runtime.MaxTable {
-		return nil
-	}
 	return table
 }
 
@@ -139,20 +134,5 @@ func (*interpreter) Line(f *runtime.Function, ip uint64) int {
 	if ip == runtime.NoIP {
 		return 0
 	}
-	at, line := uint64(0), int64(0)
-	for table := f.Table; len(table) > 0; {
-		step, n := binary.Uvarint(table)
-		if n <= 0 {
-			return 0
-		}
-		change, k := binary.Varint(table[n:])
-		if k <= 0 {
-			return 0
-		}
-		if at += step; at > ip {
-			break
-		}
-		line, table = line+change, table[n+k:]
-	}
-	return int(line)
+	return runtime.LineAt(f.Table, ip)
 }
