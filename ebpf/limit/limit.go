@@ -22,6 +22,7 @@ const (
 	DWARF        Reader = "dwarf"        // debug info, also of dwz, split and packaged files
 	CFI          Reader = "cfi"          // .eh_frame and .debug_frame
 	Maps         Reader = "maps"         // /proc/PID/maps
+	Functions    Reader = "functions"    // code objects of interpreters, in memory
 )
 
 // Error says that a reader stopped at a bound.

@@ -8,12 +8,15 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Bounds of what is remembered of the functions of one interpreter. Those not met lately go
-// first; what has no room is shown without a name.
+// Bounds of what is remembered of the functions of one interpreter. What has no room is shown
+// without a name, unless others go that were not met lately: a process that has ever new ones
+// does not keep others from theirs.
 const (
 	MaxFunctions     = 1 << 17
 	MaxFunctionBytes = 64 << 20
 	maxCodes         = 1 << 18 // code objects of all its processes
+	crowdedRest      = 20 * time.Second
+	crowdedPause     = 10 * time.Second
 )
 
 // codeKey is a code object of a process. Its address may be another one's later, which then
@@ -32,6 +35,7 @@ type functions struct {
 	same  map[functionText]unwind.CodeID
 	codes map[codeKey]*code
 	bytes int
+	made  time.Time // when room was made last
 
 	dropped uint64 // functions that there was no room for
 }
@@ -100,6 +104,9 @@ func (f *functions) giveUp(key codeKey, now time.Time) {
 }
 
 func (f *functions) note(key codeKey, c *code) {
+	if len(f.codes) >= maxCodes {
+		f.makeRoom(c.used)
+	}
 	if len(f.codes) < maxCodes || f.codes[key] != nil {
 		f.codes[key] = c
 	}
@@ -119,6 +126,9 @@ func (f *functions) add(fn runtime.Function, now time.Time) unwind.CodeID {
 		return id
 	}
 	bytes := len(fn.Name) + len(fn.File) + 2*len(fn.Table)
+	if len(f.byID) >= MaxFunctions || f.bytes+bytes > MaxFunctionBytes {
+		f.makeRoom(now)
+	}
 	if len(f.byID) >= MaxFunctions || f.bytes+bytes > MaxFunctionBytes || len(fn.Table) > runtime.MaxTable {
 		f.dropped++
 		return unwind.UnknownCode
@@ -141,10 +151,22 @@ func (f *functions) get(id unwind.CodeID) *runtime.Function {
 	return nil
 }
 
+// makeRoom forgets what was not met lately, though it would be remembered longer if there were room.
+func (f *functions) makeRoom(now time.Time) {
+	if now.Sub(f.made) >= crowdedPause {
+		f.made = now
+		f.forget(now.Add(-crowdedRest))
+	}
+}
+
 // trim forgets what was not met since a time.
 func (f *functions) trim(since time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.forget(since)
+}
+
+func (f *functions) forget(since time.Time) {
 	for key, c := range f.codes {
 		if c.used.Before(since) {
 			delete(f.codes, key)

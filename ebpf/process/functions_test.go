@@ -1,6 +1,7 @@
 package process
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -67,5 +68,31 @@ func TestFunctionsBound(t *testing.T) {
 	}
 	if id := f.learn(codeKey{}, runtime.Function{Table: make([]byte, runtime.MaxTable+1)}, now); id != unwind.UnknownCode {
 		t.Error("a table beyond the bound was taken")
+	}
+}
+
+// TestCrowd: a process with ever new functions does not keep another one from those that it has, or gets.
+func TestCrowd(t *testing.T) {
+	f := newFunctions()
+	now := time.Now()
+	good := func(n int) codeKey { return codeKey{pid: 1, code: uint64(n), cookie: 7} }
+	f.learn(good(0), runtime.Function{Name: "good 0", Whole: true}, now)
+	for n := range maxCodes {
+		now = now.Add(time.Second / 3000)
+		f.learn(codeKey{pid: 2, code: uint64(n), cookie: 7}, runtime.Function{Name: fmt.Sprint(n), Whole: true}, now)
+		if n%3000 != 0 {
+			continue
+		}
+		for k := range 1 + n/30000 {
+			if id, _ := f.lookUp(good(k), now); id == unwind.UnknownCode {
+				id = f.learn(good(k), runtime.Function{Name: fmt.Sprint("good ", k), Whole: true}, now)
+				if id == unwind.UnknownCode {
+					t.Fatalf("after %d of the other's, function %d has no room", n, k)
+				}
+				if k == 0 {
+					t.Fatalf("after %d of the other's, one that is met each second was forgotten", n)
+				}
+			}
+		}
 	}
 }

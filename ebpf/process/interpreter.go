@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/limit"
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
@@ -42,6 +43,7 @@ type interpreters struct {
 	all      []*Interpreter
 	byID     map[uint32]*Interpreter         // by the number that samples carry
 	programs map[unwind.Program]*Interpreter // of all their processes
+	reads    *reads
 
 	// Guarded by the registry of executables.
 	byExe map[unwind.ExeID]*Interpreter // by the executable that stands for the functions
@@ -192,10 +194,18 @@ const readPatience = 20 * time.Millisecond
 
 // read reads code objects from the process.
 func (i *Interpreter) read(t *Tracker, pid uint32, codes []CodeAt) {
+	tooMany := limit.Hit(limit.Functions, fmt.Errorf("process %d: %w", pid, errReads))
+	memory := t.exes.interpreters.reads.memory(pid)
+	if memory.few() {
+		t.failed(tooMany)
+		return
+	}
 	what := fmt.Sprintf("reading functions of process %d", pid)
 	_, err := filework.Get(t.exes.work, memoryOf(t.fs, pid), what, readPatience, func() (struct{}, error) {
 		for _, c := range codes {
-			i.readOne(pid, c)
+			if !i.readOne(memory, c) {
+				return struct{}{}, tooMany
+			}
 		}
 		return struct{}{}, nil
 	}, nil)
@@ -205,21 +215,29 @@ func (i *Interpreter) read(t *Tracker, pid uint32, codes []CodeAt) {
 }
 
 // readOne reads a code object. What is there now is the one of the sample only if its cookie
-// is, before and afterwards.
-func (i *Interpreter) readOne(pid uint32, c CodeAt) {
-	now, key, memory := time.Now(), codeKey{pid, c.Address, c.Cookie}, procfs.Memory{PID: pid}
+// is, before and afterwards. It returns false if too few reads were left.
+func (i *Interpreter) readOne(m boundedMemory, c CodeAt) bool {
+	now, key, refused := time.Now(), codeKey{m.PID, c.Address, c.Cookie}, m.own.refused.Load()
 	layout := i.runs.Spec().Layout()
-	if cookie, ok := cookieAt(layout, memory, c.Address); ok && cookie != c.Cookie {
-		i.functions.giveUp(key, now)
-		return
+	cookie, ok := cookieAt(layout, m, c.Address)
+	same := !ok || cookie == c.Cookie
+	var f runtime.Function
+	if same {
+		var err error
+		f, err = i.runs.Function(m, &runtime.CodeObject{Address: c.Address, Cookie: c.Cookie})
+		cookie, ok = cookieAt(layout, m, c.Address)
+		same = err == nil && (!ok || cookie == c.Cookie)
 	}
-	f, err := i.runs.Function(memory, &runtime.CodeObject{Address: c.Address, Cookie: c.Cookie})
-	if cookie, ok := cookieAt(layout, memory, c.Address); err != nil || ok && cookie != c.Cookie {
+	switch {
+	case m.own.refused.Load() != refused:
+		return false
+	case same:
+		f.Whole = true // there is no more
+		i.functions.learn(key, f, now)
+	default:
 		i.functions.giveUp(key, now)
-		return
 	}
-	f.Whole = true // there is no more
-	i.functions.learn(key, f, now)
+	return true
 }
 
 // cookieAt returns the cookie of a code object now; false if it has words that are elsewhere.
@@ -229,19 +247,23 @@ func cookieAt(l *runtime.Layout, m runtime.Memory, code uint64) (cookie uint64, 
 		return 0, false
 	}
 	var words []uint64
+	var b [runtime.MaxBlockBytes]byte
+	read := 0 // the block that b has
 	for _, w := range l.Cookie {
 		if w.Block == 0 {
 			return 0, false
 		}
-		at := l.Blocks[w.Block].At
-		if to := l.Words[l.Code]; at.Block != to.Block || at.Offset != to.Offset {
+		block := &l.Blocks[w.Block]
+		if to := l.Words[l.Code]; block.At.Block != to.Block || block.At.Offset != to.Offset {
 			return 0, false
 		}
-		var b [8]byte
-		if _, err := m.ReadAt(b[:], int64(code+uint64(l.Blocks[w.Block].Offset)+uint64(w.Offset))); err != nil {
-			return 0, true
+		if w.Block != read {
+			if _, err := m.ReadAt(b[:block.Bytes], int64(code+uint64(block.Offset))); err != nil {
+				return 0, true
+			}
+			read = w.Block
 		}
-		v := binary.LittleEndian.Uint64(b[:])
+		v := binary.LittleEndian.Uint64(b[w.Offset:])
 		if w.Mask != 0 {
 			v &= w.Mask
 		}
@@ -413,6 +435,7 @@ func (t *Tracker) sweepInterpreters(now time.Time) {
 	}
 	t.mu.Unlock()
 	x := &t.exes.interpreters
+	x.reads.trim(now)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	kept := x.all[:0]

@@ -178,6 +178,7 @@ func (x *interpreted) addRun(i *process.Interpreter, run chain.Placed) {
 			frame.Code = x.ids[at]
 		}
 		if frame.Code == unwind.UnknownCode {
+			frame.Vaddr = 0 // no line either: all of them are one
 			x.unnamed.Add(1)
 		} else {
 			x.shown.Add(1)

@@ -32,8 +32,8 @@ const (
 	maxRead    = 64 << 20 // characters of a process
 )
 
-// of returns where the lines of a source end, nil if that is not known. read finds out. Nobody waits for it who asks for
-// another source: memory of a process may hang.
+// of returns where the lines of a source end, nil if that is not known. read finds out. Nobody waits for it who asks
+// for another source: memory of a process may hang.
 func (x *lines) of(s source, now time.Time, read func() []int) []int {
 	ends, done := x.known(s, now)
 	if done {

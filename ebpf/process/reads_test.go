@@ -1,0 +1,68 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/headwater/headwater/ebpf/runtime"
+)
+
+// swarm is an interpreter whose functions take some reads each.
+type swarm struct{ runtime.Interpreter }
+
+const readsOfFunction = 20
+
+func (swarm) Spec() *runtime.Spec {
+	return &runtime.Spec{Chain: &runtime.Chain{Frame: runtime.Layout{Code: -1}}}
+}
+
+func (swarm) Function(m runtime.Memory, c *runtime.CodeObject) (f runtime.Function, err error) {
+	var b [8]byte
+	for range readsOfFunction {
+		if _, err := m.ReadAt(b[:], int64(c.Address)); err != nil {
+			return f, err
+		}
+	}
+	return runtime.Function{Name: "f"}, nil
+}
+
+// TestReads: what is read of a process that has ever new functions is bounded, what is left out is read later, and
+// others have reads of their own.
+func TestReads(t *testing.T) {
+	r, i := newReads(), &Interpreter{runs: swarm{}, functions: newFunctions()}
+	var word uint64
+	m := r.memory(uint32(os.Getpid()))
+	code := CodeAt{Address: uint64(uintptr(unsafe.Pointer(&word)))}
+	n := 0
+	for ; i.readOne(m, code); n++ {
+		if code.Cookie++; n > 2*MaxReadsAtOnce/readsOfFunction {
+			t.Fatalf("%d functions were read at once", n)
+		}
+	}
+	if n < MaxReadsAtOnce/readsOfFunction {
+		t.Errorf("%d functions were read at once, which is too few", n)
+	}
+	if _, whole := i.functions.lookUp(codeKey{m.PID, code.Address, code.Cookie}, time.Now()); whole {
+		t.Error("a function is given up for which no reads were left")
+	}
+	if !m.few() || r.memory(m.PID) != m {
+		t.Error("the process may go on")
+	}
+	if r.memory(1).few() {
+		t.Error("another process has no reads")
+	}
+	r.trim(time.Now())
+	if r.memory(m.PID) != m {
+		t.Error("what the process has read is forgotten")
+	}
+	r.trim(time.Now().Add(time.Hour))
+	if r.memory(m.PID).few() {
+		t.Error("the process has no reads an hour later")
+	}
+	if _, err := m.ReadAt(make([]byte, bytesOfRead*MaxReadsAtOnce), int64(code.Address)); !errors.Is(err, errReads) {
+		t.Errorf("more was read than ever may be: %v", err)
+	}
+}
