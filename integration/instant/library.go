@@ -11,7 +11,8 @@ import (
 //go:embed testdata/*.c
 var sources embed.FS
 
-// compile makes the library that is preloaded.
+// compile makes the library that is preloaded. All its symbols are bound when it is loaded:
+// the dynamic linker takes more of the stack than a signal handler may have.
 func compile(dir, name string, flags ...string) (path string, err error) {
 	text, err := sources.ReadFile("testdata/" + name)
 	if err != nil {
@@ -21,7 +22,7 @@ func compile(dir, name string, flags ...string) (path string, err error) {
 	if err := os.WriteFile(source, text, 0o644); err != nil {
 		return "", err
 	}
-	args := append([]string{"-O2", "-Wall", "-shared", "-fPIC", "-o", path, source}, flags...)
+	args := append([]string{"-O2", "-Wall", "-shared", "-fPIC", "-Wl,-z,now", "-o", path, source}, flags...)
 	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("gcc: %w\n%s", err, out)
 	}

@@ -144,6 +144,18 @@ func TestSameInstant(t *testing.T) {
 	}
 }
 
+// TestSameInstantOnSmallStack lets the handler begin on a signal stack that the unwinder does
+// not fit on, as those of Rust's threads are on CPUs whose signal frames are large.
+func TestSameInstantOnSmallStack(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "gcc")
+	small := program{name: "hwsmallstack", source: "smallstack.c"}
+	r, text, err := instant(t, buildWith(t, "./integration/instant", nil), "'"+small.build(t)+"' 2")
+	if problems := r.problems(err); len(problems) > 0 || r.Frames < 100 {
+		t.Errorf("%d frames compared, want 100 or more; %v\n%s", r.Frames, problems, text)
+	}
+}
+
 // TestSameInstantNotices demands that the comparison notices a profiler with a defect, even
 // in code that the reference of headwater verify may share with it.
 func TestSameInstantNotices(t *testing.T) {

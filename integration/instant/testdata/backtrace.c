@@ -37,6 +37,8 @@ enum {
 	MAX_FRAMES = 2048,
 	FILE_BYTES = 64 << 20, /* sparse */
 	ASKED = 700,
+	STACKS = 64,
+	STACK_BYTES = 256 << 10,
 };
 
 /* A file, and where it is: by the dynamic linker, or by a mapping that the program has made itself. */
@@ -77,6 +79,13 @@ static char program[PATH_MAX], listener[sizeof(((struct sockaddr_un *)0)->sun_pa
 static int asks;
 static void (*volatile asked)(int);
 static char writing; /* one thread at a time writes to ASKED */
+
+/*
+ * Stacks of the handler: programs give their signals less than the unwinder takes. Rust's threads have 8 KiB, of which the
+ * kernel's frame and the dynamic linker each take 3 KiB or more for the registers of AVX-512.
+ */
+static char *stacks;
+static char taken[STACKS];
 
 static uint64_t now(void)
 {
@@ -215,22 +224,18 @@ static void ask_program(int number, uint64_t entered)
 	__atomic_clear(&writing, __ATOMIC_RELEASE);
 }
 
-static void on_trap(int number, siginfo_t *info, void *context)
-{
-	enum { PERF = 6, LATE = 1 }; /* TRAP_PERF, TRAP_PERF_FLAG_ASYNC */
-	const struct perf_signal *signal = (const void *)info;
-	const greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
-	const uint64_t most = sizeof(struct record) + MAX_FRAMES * sizeof(struct frame);
-	uint64_t entered = now();
-	int error = errno;
+/* A signal, and where its record goes. */
+struct trap {
+	int number;
+	uint64_t entered;
+	const greg_t *registers;
+};
 
-	if (signal->code != PERF)
-		return;
-	if (signal->flags & LATE) {
-		__atomic_add_fetch(&shared->late, 1, __ATOMIC_RELAXED);
-		return;
-	}
+static void answer(struct trap *trap)
+{
+	const uint64_t most = sizeof(struct record) + MAX_FRAMES * sizeof(struct frame);
 	uint64_t at = __atomic_fetch_add(&shared->next, most, __ATOMIC_ACQ_REL);
+
 	if (at + most > FILE_BYTES) {
 		__atomic_sub_fetch(&shared->next, most, __ATOMIC_ACQ_REL);
 		__atomic_add_fetch(&shared->dropped, 1, __ATOMIC_RELAXED);
@@ -240,9 +245,9 @@ static void on_trap(int number, siginfo_t *info, void *context)
 	w.to->bytes = most;
 	w.to->pid = getpid();
 	w.to->tid = syscall(SYS_gettid);
-	w.to->entered = entered;
-	w.to->pc = registers[REG_RIP];
-	w.to->sp = registers[REG_RSP];
+	w.to->entered = trap->entered;
+	w.to->pc = trap->registers[REG_RIP];
+	w.to->sp = trap->registers[REG_RSP];
 	w.to->frames = w.to->end = 0;
 	if (_Unwind_Backtrace(add, &w) != _URC_END_OF_STACK && w.to->end != END_FULL)
 		w.to->end = END_FAILED;
@@ -251,8 +256,59 @@ static void on_trap(int number, siginfo_t *info, void *context)
 	if (__atomic_compare_exchange_n(&shared->next, &next, at + used, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 		w.to->bytes = used;
 	if (asked)
-		ask_program(number, entered);
+		ask_program(trap->number, trap->entered);
 	w.to->left = now();
+}
+
+/* Calls a function on the stack that ends at top. Unwinders find the way back by its frame pointer. */
+void call_on(char *top, void (*function)(struct trap *), struct trap *argument) __attribute__((visibility("hidden")));
+
+__asm__(".text\n"
+	".hidden call_on\n"
+	".type call_on, @function\n"
+	"call_on:\n"
+	".cfi_startproc\n"
+	"push %rbp\n"
+	".cfi_def_cfa_offset 16\n"
+	".cfi_offset rbp, -16\n"
+	"mov %rsp, %rbp\n"
+	".cfi_def_cfa_register rbp\n"
+	"mov %rdi, %rsp\n"
+	"mov %rdx, %rdi\n"
+	"call *%rsi\n"
+	"leave\n"
+	".cfi_def_cfa rsp, 8\n"
+	"ret\n"
+	".cfi_endproc\n"
+	".size call_on, . - call_on\n");
+
+/* Returns the index of a free stack. Who has one waits for no other thread that needs one. */
+static int take_stack(void)
+{
+	int i = 0;
+
+	while (__atomic_test_and_set(&taken[i], __ATOMIC_ACQUIRE))
+		if ((i = (i + 1) % STACKS) == 0)
+			sched_yield();
+	return i;
+}
+
+static void on_trap(int number, siginfo_t *info, void *context)
+{
+	enum { PERF = 6, LATE = 1 }; /* TRAP_PERF, TRAP_PERF_FLAG_ASYNC */
+	const struct perf_signal *signal = (const void *)info;
+	struct trap trap = {number, now(), ((ucontext_t *)context)->uc_mcontext.gregs};
+	int error = errno;
+
+	if (signal->code != PERF)
+		return;
+	if (signal->flags & LATE) {
+		__atomic_add_fetch(&shared->late, 1, __ATOMIC_RELAXED);
+		return;
+	}
+	int mine = take_stack();
+	call_on(stacks + (mine + 1) * STACK_BYTES, answer, &trap);
+	__atomic_clear(&taken[mine], __ATOMIC_RELEASE);
 	errno = error;
 }
 
@@ -273,7 +329,8 @@ static int open_file(void)
 		munmap(shared, FILE_BYTES); /* the parent's */
 	shared = memory;
 	shared->next = sizeof(*shared);
-	writing = 0; /* another thread of the parent may have been */
+	writing = 0; /* other threads of the parent may have been, and in the handler */
+	memset(taken, 0, sizeof(taken));
 	strcat(path, ".asked");
 	file = asks ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
 	if (file >= 0) {
@@ -324,9 +381,13 @@ static __attribute__((constructor)) void begin(void)
 	find();
 	if (!to || strlen(to) >= sizeof(listener) || readlink("/proc/self/exe", program, sizeof(program) - 1) < 0)
 		return;
+	stacks = mmap(0, STACKS * STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (stacks == MAP_FAILED)
+		return;
 	strcpy(listener, to);
 	asks = getenv("HEADWATER_INSTANT_ASK") != 0;
 	struct sigaction action = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+	sigfillset(&action.sa_mask); /* a handler on the program's signal stack would begin where this one's frame is */
 	_Unwind_Backtrace(warm, 0); /* the first call may take memory and locks */
 	next_sigaction(SIGTRAP, &action, 0);
 	pthread_atfork(0, 0, ask);
