@@ -46,6 +46,7 @@ type File struct {
 	size   uint64 // bytes in the image; math.MaxInt64 when unknown
 	closer io.Closer
 
+	slow     bool         // it may hang when it is read
 	modified time.Time    // of the file, when it was opened
 	spilled  atomic.Int64 // bytes that were decompressed into a Spill
 }
@@ -55,6 +56,9 @@ func Open(path string) (*File, error) {
 	f, err := procfs.OpenRegular(path) // not a pipe in the place of a library
 	if err != nil {
 		return nil, err // names the operation and the path already
+	}
+	if !procfs.Local("", f) {
+		return NewFromSlowFile(f)
 	}
 	return NewFromFile(f)
 }
@@ -68,6 +72,16 @@ func NewFromFile(f *os.File) (*File, error) {
 		return nil, fmt.Errorf("open ELF %s: %w", f.Name(), err)
 	}
 	return file, nil
+}
+
+// NewFromSlowFile is NewFromFile for a file that may hang when it is read, see procfs.Local:
+// no section is mapped as it is.
+func NewFromSlowFile(f *os.File) (*File, error) {
+	file, err := NewFromFile(f)
+	if err == nil {
+		file.slow = true
+	}
+	return file, err
 }
 
 func fromFile(f *os.File) (*File, error) {

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/headwater/headwater/ebpf/limit"
-	"github.com/headwater/headwater/ebpf/procfs"
 )
 
 // Mapped is the content of a section that is mapped into memory, so that only
@@ -89,8 +88,7 @@ func (s *Spill) reserve(f *File, n uint64) error {
 }
 
 // MapSection maps a section. One that is compressed is decompressed into spill, and one
-// of a file that is not on this host is copied there: see procfs.Local.
-// Forms and errors are those of Section. The File may be closed before the section.
+// of a slow file is copied there. Forms and errors are those of Section. The File may be closed before the section.
 func (f *File) MapSection(name string, spill *Spill) (*Mapped, error) {
 	m, err := f.mapSection(name, spill)
 	if err != nil {
@@ -119,7 +117,7 @@ func (f *File) mapSection(name string, spill *Spill) (*Mapped, error) {
 		data, err := f.readRange(s.Offset, s.Size, MaxSection)
 		return &Mapped{Data: data}, err
 	}
-	if !procfs.Local(file) {
+	if f.slow {
 		return spill.take(f, newTimed(io.NewSectionReader(file, int64(s.Offset), int64(s.Size))), s.Size)
 	}
 	return mapRange(file, s.Offset, s.Size)

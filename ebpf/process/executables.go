@@ -192,11 +192,12 @@ func (x *executables) takeStale() map[*Executable]bool {
 // there all the same, with the reason; but nil when there is no such file, or
 // another one.
 func (x *executables) open(pid uint32, m *procfs.Mapping, c candidate, st *unix.Stat_t) (*Executable, bool) {
-	file, remote, err := c.openFile(m, st)
+	root := x.fs.RootPath(pid, "")
+	file, remote, err := c.openFile(root, m, st)
 	if procfs.Gone(err) {
 		return nil, false
 	}
-	e := &Executable{Path: m.Path, Root: x.fs.RootPath(pid, ""), Err: err, key: keyOf(st), remote: remote}
+	e := &Executable{Path: m.Path, Root: root, Err: err, key: keyOf(st), remote: remote}
 	i := newImage(e, file)
 	if err == nil {
 		e.BuildID = file.BuildID()

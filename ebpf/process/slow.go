@@ -111,9 +111,12 @@ func (x *executables) takeSlow(now time.Time) []uint32 {
 }
 
 // openFile opens what c names if it is the file of m. A file that may hang later is
-// copied; st is about the file itself. Errors name the file as the process sees it, so
-// that those of one file are one, wherever and by whomever it is mapped.
-func (c candidate) openFile(m *procfs.Mapping, st *unix.Stat_t) (file *elffile.File, remote bool, err error) {
+// copied; st is about the file itself. Root is that of the process. Errors name the file
+// as the process sees it, so that those of one file are one, wherever and by whomever it
+// is mapped.
+func (c candidate) openFile(root string, m *procfs.Mapping, st *unix.Stat_t) (
+	file *elffile.File, remote bool, err error,
+) {
 	f, err := procfs.OpenRegular(c.name)
 	if err != nil {
 		return nil, false, err
@@ -122,7 +125,7 @@ func (c candidate) openFile(m *procfs.Mapping, st *unix.Stat_t) (file *elffile.F
 		f.Close()
 		return nil, false, unix.ENOENT
 	}
-	if remote = !procfs.Local(f); remote {
+	if remote = !procfs.Local(root, f); remote {
 		file, err = elffile.OpenCopy(f)
 	} else {
 		file, err = elffile.NewFromFile(f)

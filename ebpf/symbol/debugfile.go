@@ -127,11 +127,12 @@ func (d *debugFinder) findBelow(root string, w wanted) (found, error) {
 		if err != nil {
 			continue
 		}
-		if root != "" && !procfs.Local(f) {
+		local := procfs.Local(root, f)
+		if root != "" && !local {
 			f.Close()
 			continue
 		}
-		debug, err := d.accept(f, w.buildID, w.crc, c.byLink)
+		debug, err := d.accept(f, local, &w, c.byLink)
 		if debug != nil {
 			return found{debug, f.Name(), !hostRoot(root)}, nil
 		}
@@ -168,7 +169,7 @@ func (d *debugFinder) fetch(w wanted) (debug *elffile.File, name string, err err
 	if err != nil {
 		return nil, "", err
 	}
-	if debug, _ = d.accept(f, w.buildID, 0, false); debug == nil {
+	if debug, _ = d.accept(f, procfs.Local("", f), &w, false); debug == nil {
 		return nil, "", fmt.Errorf("%s: not the debug file of build ID %s", path, w.buildID)
 	}
 	return debug, path, nil
@@ -193,20 +194,20 @@ func (d *debugFinder) candidates(objectPath, buildID, link string) []candidate {
 }
 
 // accept returns f as an ELF file if it has symbols or DWARF and belongs to the file with
-// that build ID, or if it was named by its link and has that CRC; nil if not, and it
+// w's build ID, or if it was named by its link and has that CRC; nil if not, and it
 // closes f then. The error says why that could not be found out.
-func (d *debugFinder) accept(f *os.File, buildID string, crc uint32, byLink bool) (*elffile.File, error) {
-	debug, err := elffile.NewFromFile(f)
+func (d *debugFinder) accept(f *os.File, local bool, w *wanted, byLink bool) (*elffile.File, error) {
+	debug, err := openELF(f, local)
 	if err != nil {
 		return nil, nil // closed already
 	}
 	matches := debug.HasSymtab() || debug.HasSection(debugInfo)
-	if theirs := debug.BuildID(); buildID != "" && theirs != "" {
-		matches = matches && theirs == buildID
+	if theirs := debug.BuildID(); w.buildID != "" && theirs != "" {
+		matches = matches && theirs == w.buildID
 	} else if matches = matches && byLink; matches {
 		var sum uint32
 		sum, err = d.sums.of(f)
-		matches = err == nil && sum == crc
+		matches = err == nil && sum == w.crc
 	}
 	if !matches {
 		debug.Close()

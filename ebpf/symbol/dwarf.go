@@ -2,6 +2,7 @@ package symbol
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -61,12 +62,21 @@ func hasDWARF(file *elffile.File) bool {
 func openSibling(root, debugPath, name string) (*elffile.File, error) {
 	f, err := procfs.OpenBelow(root, name)
 	if err != nil && root != "" && debugPath != "" && !strings.HasPrefix(debugPath, root+"/") {
+		root = ""
 		f, err = procfs.OpenBelow("", name)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return elffile.NewFromFile(f)
+	return openELF(f, procfs.Local(root, f))
+}
+
+// openELF reads an image that is local or not, see procfs.Local. It owns f from then on.
+func openELF(f *os.File, local bool) (*elffile.File, error) {
+	if local {
+		return elffile.NewFromFile(f)
+	}
+	return elffile.NewFromSlowFile(f)
 }
 
 // frames implements source. What is damaged does not matter as long as something

@@ -1,0 +1,112 @@
+package ebpf
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/fusetest"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// mover is a program that is busy in near and, once it gets SIGUSR1, in far, which is so far
+// away that its unwind rows are on another page. Far runs once before.
+const mover = `
+#include <signal.h>
+#include <unistd.h>
+static volatile sig_atomic_t moves;
+static void move(int number) { moves = number; }
+#define BURN(name, place) \
+__attribute__((noinline, section(place))) unsigned long name(volatile unsigned long n) { \
+	unsigned long sum = 0; \
+	for (unsigned long i = 0; i < n; i++) \
+		sum += i * n; \
+	return sum; \
+}
+BURN(near_in_the_dark, ".text.near")
+__asm__(".section .text.room, \"ax\"\n.skip 1 << 22\n.text");
+BURN(far_in_the_dark, ".text.zfar")
+int main(void) {
+	signal(SIGUSR1, move);
+	far_in_the_dark(10);
+	if (write(1, "x", 1) != 1)
+		return 1;
+	while (!moves)
+		near_in_the_dark(1000000);
+	for (;;)
+		far_in_the_dark(1000000);
+}
+`
+
+// buildMover builds a static program.
+func buildMover(t *testing.T, dir string) (path string) {
+	t.Helper()
+	need.Tools(t, "gcc")
+	path = filepath.Join(dir, "mover")
+	source := path + ".c"
+	if err := os.WriteFile(source, []byte(mover), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("gcc", "-O1", "-static", "-o", path, source)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
+}
+
+// TestHangingOverlay has a program in an overlay that its user has mounted, in a user namespace
+// of their own, over a file system that stops to answer when the program's rows are not all
+// read. Others have their names in every profile.
+func TestHangingOverlay(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "unshare", "mount")
+	dir := t.TempDir()
+	light := buildBurner(t, dir, "burn_in_the_light")
+	program, err := os.ReadFile(buildMover(t, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := fusetest.Mount(dir, map[string][]byte{"mover": program})
+	if err != nil {
+		need.Missing(t, "%v", err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, name := range []string{"upper", "work", "merged"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runBurner(t, light, "")
+	pid := runBurner(t, "unshare", "", "-Urm", "sh", "-c", `cd "$0" &&
+		mount -t overlay -o lowerdir=fuse,upperdir=upper,workdir=work overlay merged && exec merged/mover`, dir)
+
+	s := start(t, DefaultOptions())
+	deadline := time.Now().Add(time.Minute)
+	for !round(t, s, "near_in_the_dark")["near_in_the_dark"] {
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d has no names: %v", pid, s.Waiting())
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	tell(t, server.Hang)
+	if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	checkRounds(t, s, "while the program moves on")
+	time.Sleep(time.Second)
+	if !round(t, s, "far_in_the_dark")["far_in_the_dark"] {
+		t.Errorf("the program has no names though its file was read when it could be: %v", s.Waiting())
+	}
+	within(t, "the end", func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,99 @@
+package procfs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/integration/need"
+)
+
+// mountOverlay mounts an overlay with a file, all below the working directory and in memory,
+// as the directories of an overlay cannot be on another one. With sayReady a script waits for
+// the end of its input.
+const (
+	mountOverlay = `mount -t tmpfs tmpfs . && cd "$PWD" && mkdir lower upper work merged && echo text >lower/file &&
+		mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay merged`
+	sayReady = `echo ready && read line`
+)
+
+// TestLocal looks at a file of a disk, and at files of overlays that were mounted by this
+// host's administrator or by a user, as processes in several namespaces have them.
+func TestLocal(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "unshare", "mount")
+	tests := []struct {
+		name, script string
+		want         bool
+	}{
+		{"of a disk", `unshare -Urm sh -c "mkdir merged && echo text >merged/file && $READY"`, true},
+		{"of a container", `unshare -m sh -c "$MOUNT && $READY"`, true},
+		{"of a user", `unshare -Urm sh -c "$MOUNT && $READY"`, false},
+		{"of a user, with root's rights in it", `unshare -Urm sh -c "$MOUNT && exec unshare -m sh -c '$READY'"`, false},
+		{"of a user, of which only the user namespace is another",
+			`unshare -m sh -c "$MOUNT && exec unshare -Ur sh -c '$READY'"`, true},
+		{"of a container in a user namespace", `sh -c "$MOUNT && exec unshare -Urm sh -c '$READY'"`, true},
+		{"of a container in a user namespace, mounted by itself",
+			`unshare -m sh -c "$MOUNT && exec unshare -Urm sh -c '$READY'"`, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+			pid := startReady(t, dir, test.script)
+			// The initial process of these tests is their own: they may run in a namespace of
+			// their own.
+			proc := t.TempDir()
+			for name, to := range map[string]int{"1": os.Getpid(), "2": pid} {
+				if err := os.Symlink("/proc/"+strconv.Itoa(to), filepath.Join(proc, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			root := filepath.Join(proc, "2/root")
+			f, err := OpenBelow(root, filepath.Join(dir, "merged/file"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if got := Local(root, f); got != test.want {
+				t.Errorf("local: %v", got)
+			}
+			// What a user has mounted is that in the hands of others, too.
+			if !test.want && Local("", f) {
+				t.Error("local for us")
+			}
+		})
+	}
+}
+
+// startReady starts a script in a directory, which lasts as long as the test, and returns its
+// process when that is ready.
+func startReady(t *testing.T, dir, script string) (pid int) {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", "exec "+script)
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	cmd.Env = append(os.Environ(), "MOUNT="+mountOverlay, "READY="+sayReady)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		cmd.Wait()
+	})
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatalf("%s: %v", script, err)
+	}
+	return cmd.Process.Pid
+}
