@@ -7,17 +7,6 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
-
-	"github.com/prometheus/prometheus/tsdb/wlog"
-)
-
-// The kinds of a part of a record, see tsdb/wlog. Zeros fill a page up.
-const (
-	partNone   = 0
-	partFull   = 1
-	partFirst  = 2
-	partMiddle = 3
-	partLast   = 4
 )
 
 // searchBytes bounds the work of looking for the next part after damage: the bytes of a
@@ -25,7 +14,7 @@ const (
 const searchBytes = 4 << 20
 
 // reader reads one segment, also while it is written. It goes on after damage: the next
-// part of a record is where a checksum is right. (The log's own reader ends at damage.)
+// part of a record is where a checksum is right. (Prometheus' own reader ends at damage.)
 type reader struct {
 	segment *segment
 	file    *os.File
@@ -41,7 +30,7 @@ type reader struct {
 }
 
 func newReader(dir string, of *segment) (*reader, error) {
-	file, err := os.Open(wlog.SegmentName(dir, of.index))
+	file, err := os.Open(segmentName(dir, of.index))
 	if err != nil {
 		return nil, err
 	}

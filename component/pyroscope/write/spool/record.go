@@ -14,12 +14,6 @@ const (
 	headerBytes   = 1 + 8 + 8 + 8
 )
 
-// The log splits a record in parts that fit its pages, each with a header.
-const (
-	pageBytes       = 32 << 10
-	partHeaderBytes = 7
-)
-
 func encode(r Record) []byte {
 	out := make([]byte, headerBytes, headerBytes+len(r.Data))
 	out[0] = recordVersion
@@ -55,9 +49,4 @@ func decodeHeader(b []byte) (Record, error) {
 		Taken: time.Unix(0, int64(binary.BigEndian.Uint64(b[9:]))),
 		Size:  int(size),
 	}, nil
-}
-
-// sizeInLog is about what n bytes take on disk.
-func sizeInLog(n int) int64 {
-	return int64(n) + int64(n/(pageBytes-partHeaderBytes)+1)*partHeaderBytes
 }

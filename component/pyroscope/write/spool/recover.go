@@ -10,7 +10,6 @@ import (
 	"strconv"
 
 	"github.com/go-kit/log/level"
-	"github.com/prometheus/prometheus/tsdb/wlog"
 	"golang.org/x/sys/unix"
 )
 
@@ -34,7 +33,7 @@ func (s *Spool) recover() error {
 			return err
 		}
 		if segment.records == 0 && len(s.segments) == 0 { // none in the middle: the log wants all its numbers
-			if err := os.Remove(wlog.SegmentName(s.dir, index)); err != nil {
+			if err := os.Remove(segmentName(s.dir, index)); err != nil {
 				return err
 			}
 			continue
@@ -93,7 +92,7 @@ func (s *Spool) fillGap(before, after int, found *survey) error {
 		if len(s.segments) == 0 {
 			continue // nothing before it is left
 		}
-		name := wlog.SegmentName(s.dir, index)
+		name := segmentName(s.dir, index)
 		level.Warn(s.opts.Logger).Log("msg", "a file of the queue is gone", "file", name)
 		if err := os.WriteFile(name, nil, 0o600); err != nil {
 			return err
@@ -163,7 +162,7 @@ func segmentIndexes(dir string) ([]int, error) {
 	var indexes []int
 	for _, entry := range entries {
 		if index, err := strconv.Atoi(entry.Name()); err == nil && index >= 0 &&
-			filepath.Base(wlog.SegmentName(dir, index)) == entry.Name() {
+			filepath.Base(segmentName(dir, index)) == entry.Name() {
 			indexes = append(indexes, index)
 		}
 	}

@@ -2,14 +2,13 @@
 // A record that Append has taken survives the end of the process at any moment, and a
 // record that is done with does not come back.
 //
-// A spool is a directory: log/ holds the segment files of a Prometheus write-ahead
-// log (tsdb/wlog: pages of 32 KiB, a CRC-32C for each part of a record), cursor
-// says which records are done with, lock keeps other processes away.
+// A spool is a directory: log/ holds segment files in the format of Prometheus'
+// write-ahead log, cursor says which records are done with, lock keeps other processes
+// away.
 package spool
 
 import (
 	"errors"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,8 +17,6 @@ import (
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
-	"github.com/prometheus/prometheus/tsdb/wlog"
-	"github.com/prometheus/prometheus/util/compression"
 )
 
 // Limits of a segment file in bytes. A full spool gives up its oldest segment, so a
@@ -74,10 +71,11 @@ type Spool struct {
 
 	mu       sync.Mutex
 	opts     Options
-	wal      *wlog.WL
-	segments []*segment // the oldest first; wal writes the last one
-	broken   bool       // a write failed: the last segment may end in half a record
-	reader   *reader    // of the first segment with records to hand out; may be nil
+	writer   *writer
+	closing  sync.WaitGroup // of segments that writer has written before
+	segments []*segment     // the oldest first; writer writes the last one
+	broken   bool           // a write failed: the last segment may end in half a record
+	reader   *reader        // of the first segment with records to hand out; may be nil
 	cursor   *cursor
 	next     uint64 // the next free place
 	handed   uint64 // no place up to here will be handed out again
@@ -129,16 +127,13 @@ func (s *Spool) open(dir string) error {
 	if err := s.recover(); err != nil {
 		return err
 	}
-	// The log never changes to a new segment by itself: we have to know.
-	if s.wal, err = wlog.NewSize(nil, nil, s.dir, math.MaxInt64&^(1<<20-1), compression.None); err != nil {
-		return err
+	first := 0
+	if len(s.segments) > 0 {
+		first = s.current().index + 1
 	}
-	_, index, err := wlog.Segments(s.dir)
-	if err != nil {
-		return err
-	}
-	s.segments = append(s.segments, &segment{index: index})
-	return nil
+	s.segments = append(s.segments, &segment{index: first})
+	s.writer, err = createSegment(s.dir, first)
+	return err
 }
 
 // Lost returns how many records Open has found damaged since the spool was last open.
@@ -179,16 +174,16 @@ func (s *Spool) Append(r Record) (Lost, error) {
 		}
 	}
 	lost := s.makeRoom(size)
-	if err := s.wal.Log(data); err != nil {
+	if err := s.writer.append(data); err != nil {
 		s.broken = true
 		return lost, err
 	}
 	current := s.current()
+	current.size = s.writer.size
 	current.last = r.Seq
 	s.cursor.appended = max(s.cursor.appended, r.Seq)
 	current.records++
 	current.bytes += r.Size
-	current.size += size
 	s.written()
 	return lost, nil
 }
@@ -201,15 +196,38 @@ func (s *Spool) segmentSize() int64 {
 
 // cut begins a new segment.
 func (s *Spool) cut() error {
-	index, err := s.wal.NextSegment()
+	if err := s.writer.fillPage(); err != nil {
+		return err
+	}
+	s.current().size = s.writer.size
+	index := s.current().index + 1
+	next, err := createSegment(s.dir, index)
 	if err != nil {
 		return err
 	}
-	s.broken = false
-	s.current().size = (s.current().size + pageBytes - 1) / pageBytes * pageBytes // the log has filled up its page
+	before, logger := s.writer, s.opts.Logger
+	s.closing.Go(func() { // it takes long where the disk is slow
+		if err := before.close(); err != nil {
+			level.Warn(logger).Log("msg", "cannot sync a file of the queue to disk", "file", before.file.Name(), "err", err)
+		}
+	})
+	s.broken, s.writer = false, next
 	s.segments = append(s.segments, &segment{index: index, last: s.current().last})
 	s.removeDone()
 	return nil
+}
+
+// removeFiles removes the segment files before that of an index.
+func (s *Spool) removeFiles(before int) {
+	indexes, err := segmentIndexes(s.dir)
+	for _, index := range indexes {
+		if index < before && err == nil {
+			err = os.Remove(segmentName(s.dir, index))
+		}
+	}
+	if err != nil {
+		level.Warn(s.opts.Logger).Log("msg", "cannot remove a file of the queue", "err", err)
+	}
 }
 
 // makeRoom gives up the oldest segments until size bytes more fit.
@@ -221,9 +239,7 @@ func (s *Spool) makeRoom(size int64) Lost {
 		lost.Bytes += oldest.bytes
 		s.handed = max(s.handed, oldest.last)
 		s.closeReader(oldest)
-		if err := s.wal.Truncate(s.segments[1].index); err != nil {
-			level.Warn(s.opts.Logger).Log("msg", "cannot remove a file of the queue", "err", err)
-		}
+		s.removeFiles(s.segments[1].index)
 		s.segments = s.segments[1:]
 	}
 	return lost
@@ -251,7 +267,7 @@ func (s *Spool) Next() (Record, Lost, bool) {
 		r, err := s.read(s.segments[i])
 		if err != nil {
 			level.Warn(s.opts.Logger).Log("msg", "a file of the queue cannot be read any further",
-				"file", wlog.SegmentName(s.dir, s.segments[i].index), "err", err)
+				"file", segmentName(s.dir, s.segments[i].index), "err", err)
 			lost.Records += s.segments[i].records
 			lost.Bytes += s.segments[i].bytes
 			s.handed = max(s.handed, s.segments[i].last)
@@ -331,9 +347,7 @@ func (s *Spool) removeDone() {
 	if keep == 0 {
 		return
 	}
-	if err := s.wal.Truncate(s.segments[keep].index); err != nil {
-		level.Warn(s.opts.Logger).Log("msg", "cannot remove a file of the queue", "err", err)
-	}
+	s.removeFiles(s.segments[keep].index)
 	s.segments = s.segments[keep:]
 }
 
@@ -392,9 +406,9 @@ func (s *Spool) synced(err error) {
 }
 
 // sync makes the segment of that index, and the cursor, survive a power failure.
-// The log itself syncs the segments before it.
+// Those before it are synced when they are closed.
 func (s *Spool) sync(index int) error {
-	for _, name := range []string{wlog.SegmentName(s.dir, index), s.dir} {
+	for _, name := range []string{segmentName(s.dir, index), s.dir} {
 		file, err := os.Open(name)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // done with meanwhile
@@ -424,7 +438,8 @@ func (s *Spool) Close() error {
 		s.dirty.Stop()
 	}
 	s.closeReader(nil)
-	err := s.wal.Close()
+	err := errors.Join(s.writer.fillPage(), s.writer.close())
+	s.closing.Wait()
 	s.cursor.clean = err == nil
 	err = errors.Join(err, s.cursor.store())
 	return errors.Join(err, s.release())
