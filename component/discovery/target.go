@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headwater/headwater/ebpf/order"
 	"github.com/prometheus/prometheus/discovery/targetgroup"
 )
 
@@ -52,7 +53,7 @@ func (g groups) targets() []Target {
 			}
 			targets = append(targets, target)
 		}
-		slices.SortStableFunc(targets[first:], compareTargets)
+		order.Stable(targets[first:], compareTargets)
 	}
 	return targets
 }

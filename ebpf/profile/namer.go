@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/order"
 	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/symbol"
@@ -171,7 +172,7 @@ func (p *Profile) count(c *targetCounts) {
 		p.Complete += process.Complete
 		p.Processes = append(p.Processes, *process)
 	}
-	slices.SortFunc(p.Processes, func(a, b Process) int {
+	order.Stable(p.Processes, func(a, b Process) int {
 		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.PID, b.PID))
 	})
 }

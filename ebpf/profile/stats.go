@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/order"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
@@ -197,7 +198,7 @@ func (n *names) describeEnded(ended map[endOfStack]uint64) []BinaryStats {
 		}
 		out = append(out, b)
 	}
-	slices.SortFunc(out, func(a, b BinaryStats) int {
+	order.Stable(out, func(a, b BinaryStats) int {
 		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.File, b.File), cmp.Compare(a.Outcome, b.Outcome))
 	})
 	return out[:min(len(out), shownBinaries)]

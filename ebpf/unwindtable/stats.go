@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/order"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -116,5 +117,5 @@ func (c *statsCounter) finish() {
 		share := float64(bytes) / float64(c.TextBytes-c.GapBytes)
 		c.Untranslated = append(c.Untranslated, Untranslated{reason.String(), bytes, share})
 	}
-	slices.SortFunc(c.Untranslated, func(a, b Untranslated) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	order.Stable(c.Untranslated, func(a, b Untranslated) int { return cmp.Compare(b.Bytes, a.Bytes) })
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/headwater/headwater/component/common/config"
 	"github.com/headwater/headwater/component/discovery"
 	"github.com/headwater/headwater/component/pyroscope"
+	"github.com/headwater/headwater/ebpf/order"
 )
 
 // Arguments configure pyroscope.scrape.
@@ -105,7 +106,7 @@ func (p *Profiling) enabled() []kind {
 		all = append(all, kind{c.Name, Profile{Enabled: c.Enabled, Path: c.Path, Delta: c.Delta}, false})
 	}
 	all = slices.DeleteFunc(all, func(k kind) bool { return !k.Enabled })
-	slices.SortStableFunc(all, func(a, b kind) int {
+	order.Stable(all, func(a, b kind) int {
 		if a.name != b.name {
 			return map[bool]int{true: -1, false: 1}[a.name < b.name]
 		}

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/headwater/headwater/ebpf/order"
 )
 
 // maxRows bounds the tables of the overview.
@@ -137,7 +139,7 @@ func targetRows(entries []*kept, q query) (rows []targetRow, more int) {
 		row.Processes = len(pids[id])
 		rows = append(rows, *row)
 	}
-	slices.SortFunc(rows, func(a, b targetRow) int {
+	order.Stable(rows, func(a, b targetRow) int {
 		return cmp.Or(compareDown(a.Samples, b.Samples), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
 	return cut(rows, maxRows)
@@ -169,7 +171,7 @@ func processRows(entries []*kept, q query, byPID bool) (rows []processRow, more 
 		row.Share = share(row.Samples, sum)
 		rows = append(rows, *row)
 	}
-	slices.SortFunc(rows, func(a, b processRow) int {
+	order.Stable(rows, func(a, b processRow) int {
 		return cmp.Or(compareDown(a.Samples, b.Samples), cmp.Compare(a.Comm, b.Comm))
 	})
 	return cut(rows, maxRows)
