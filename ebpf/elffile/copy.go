@@ -4,48 +4,103 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
+
+	"github.com/headwater/headwater/ebpf/limit"
 )
 
-// MaxCopy is the size of the largest file that OpenCopy copies, and copyTime how long
-// that may take.
+// Copies opens files that may hang when they are read, see procfs.Local. It copies them
+// into temporary files without name, which cannot. The zero value is useful. Its methods
+// may be called concurrently.
+type Copies struct {
+	Limit int64 // bytes of all copies that are open; 0: MaxCopies
+
+	used atomic.Int64
+}
+
+// MaxCopy is the size of the largest file that is copied, CopyTime how long that may take,
+// and MaxCopies how large all copies together are. Never is more than half of the free
+// space of the file system taken.
 const (
-	MaxCopy  = 256 << 20
-	copyTime = time.Minute
+	MaxCopy   = 256 << 20
+	MaxCopies = 2 << 30
+	CopyTime  = time.Minute
 )
 
-// OpenCopy is NewFromFile for a file that may hang when it is read, see procfs.Local:
-// the File is a copy in a temporary file without name, which cannot. It takes as much
-// room as the file, at most MaxCopy; the error is ErrTooLarge for larger ones. f is closed.
-func OpenCopy(f *os.File) (*File, error) {
+// Open is NewFromFile for a file that is copied first. The error is ErrTooLarge for what
+// is beyond a bound. f is closed.
+func (c *Copies) Open(f *os.File) (*File, error) {
 	defer f.Close()
-	copied, err := copyFile(f)
+	copied, err := c.copyFile(f)
 	if err != nil {
 		return nil, fmt.Errorf("copy %s: %w", f.Name(), err)
 	}
-	return NewFromFile(copied)
+	file, err := NewFromFile(copied.File)
+	if err != nil {
+		c.used.Add(-copied.size)
+		return nil, err
+	}
+	file.closer = copied
+	return file, nil
 }
 
-func copyFile(f *os.File) (*os.File, error) {
+// copied is an open copy, which counts until it is closed.
+type copied struct {
+	*os.File
+	size int64
+	of   *Copies
+}
+
+// Close closes the file.
+func (c *copied) Close() error {
+	c.of.used.Add(-c.size)
+	return c.File.Close()
+}
+
+func (c *Copies) copyFile(f *os.File) (*copied, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() > MaxCopy {
-		return nil, fmt.Errorf("%d bytes: %w", info.Size(), ErrTooLarge)
+	size, all := info.Size(), int64(MaxCopies)
+	if c.Limit != 0 {
+		all = c.Limit
 	}
-	copied, err := createIn([]string{"/var/tmp", os.TempDir()})
+	if size > MaxCopy {
+		return nil, limit.Hit(limit.Copied, fmt.Errorf("%d bytes: %w", size, ErrTooLarge))
+	}
+	if c.used.Add(size) > all {
+		c.used.Add(-size)
+		return nil, limit.Hit(limit.Copied, fmt.Errorf("%d bytes more than the limit of %d for copies of all files: %w",
+			size, all, ErrTooLarge))
+	}
+	to, err := writeCopy(f, size)
+	if err != nil {
+		c.used.Add(-size)
+		return nil, err
+	}
+	return &copied{to, size, c}, nil
+}
+
+func writeCopy(f *os.File, size int64) (*os.File, error) {
+	to, err := createIn([]string{"/var/tmp", os.TempDir()})
 	if err != nil {
 		return nil, err
 	}
-	if err = os.Remove(copied.Name()); err == nil {
-		err = copyExactly(copied, &hurried{f, time.Now().Add(copyTime)}, info.Size())
+	if err = os.Remove(to.Name()); err == nil {
+		if err = leavesRoom(to, uint64(size)); err != nil {
+			err = limit.Hit(limit.Copied, err)
+		}
+	}
+	if err == nil {
+		err = copyExactly(to, &hurried{f, time.Now().Add(CopyTime)}, size)
 	}
 	if err != nil {
-		copied.Close()
+		to.Close()
 		return nil, err
 	}
-	return copied, nil
+	return to, nil
 }
 
 // hurried is a reader that fails after a deadline.

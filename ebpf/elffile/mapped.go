@@ -175,7 +175,7 @@ func (s *Spill) write(r io.Reader, size uint64) (*Mapped, error) {
 		return nil, err
 	}
 	if err := leavesRoom(file, size); err != nil {
-		return nil, err
+		return nil, limit.Hit(limit.Decompressed, err)
 	}
 	if err := copyExactly(file, r, int64(size)); err != nil {
 		return nil, err
@@ -191,8 +191,7 @@ func leavesRoom(file *os.File, size uint64) error {
 		return nil // writing will show it
 	}
 	if free := stat.Bavail * uint64(stat.Bsize); size > free/2 {
-		return limit.Hit(limit.Decompressed, fmt.Errorf("%d bytes for a decompressed section, where %d are free: %w",
-			size, free, ErrTooLarge))
+		return fmt.Errorf("%d bytes, where %d are free: %w", size, free, ErrTooLarge)
 	}
 	return nil
 }

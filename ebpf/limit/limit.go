@@ -21,6 +21,7 @@ const (
 	MiniDebug    Reader = "mini_debug"   // .gnu_debugdata
 	DWARF        Reader = "dwarf"        // debug info, also of dwz, split and packaged files
 	CFI          Reader = "cfi"          // .eh_frame and .debug_frame
+	Copied       Reader = "copied"       // files that may hang when they are read
 	Maps         Reader = "maps"         // /proc/PID/maps
 	Functions    Reader = "functions"    // code objects of interpreters, in memory
 )

@@ -31,6 +31,7 @@ type executables struct {
 	interpreters interpreters
 	work         *filework.Pool
 	slow         slow
+	copies       elffile.Copies // of files that may hang
 }
 
 func newExecutables(store Store, fs procfs.FS, work *filework.Pool, languages []runtime.Language) *executables {
@@ -193,7 +194,7 @@ func (x *executables) takeStale() map[*Executable]bool {
 // another one.
 func (x *executables) open(pid uint32, m *procfs.Mapping, c candidate, st *unix.Stat_t) (*Executable, bool) {
 	root := x.fs.RootPath(pid, "")
-	file, remote, err := c.openFile(root, m, st)
+	file, remote, err := c.openFile(root, m, st, &x.copies)
 	if procfs.Gone(err) {
 		return nil, false
 	}

@@ -114,7 +114,7 @@ func (x *executables) takeSlow(now time.Time) []uint32 {
 // copied; st is about the file itself. Root is that of the process. Errors name the file
 // as the process sees it, so that those of one file are one, wherever and by whomever it
 // is mapped.
-func (c candidate) openFile(root string, m *procfs.Mapping, st *unix.Stat_t) (
+func (c candidate) openFile(root string, m *procfs.Mapping, st *unix.Stat_t, copies *elffile.Copies) (
 	file *elffile.File, remote bool, err error,
 ) {
 	f, err := procfs.OpenRegular(c.name)
@@ -126,7 +126,7 @@ func (c candidate) openFile(root string, m *procfs.Mapping, st *unix.Stat_t) (
 		return nil, false, unix.ENOENT
 	}
 	if remote = !procfs.Local(root, f); remote {
-		file, err = elffile.OpenCopy(f)
+		file, err = copies.Open(f)
 	} else {
 		file, err = elffile.NewFromFile(f)
 	}

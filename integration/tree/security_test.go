@@ -41,6 +41,8 @@ func TestSecurityTable(t *testing.T) {
 			elffile.MaxRatio, elffile.MaxInflated>>20, elffile.UnpackTime.Seconds()),
 		fmt.Sprintf("; %s steps a lookup, %s a file and then %s a second;",
 			thousands(dwarfline.MaxWork), thousands(dwarfline.MaxFileWork), thousands(dwarfline.FileWorkPerSecond)),
+		fmt.Sprintf("| copied: %d MiB and %.0f s a file, %d GiB in all, half of the free space |",
+			elffile.MaxCopy>>20, elffile.CopyTime.Seconds(), elffile.MaxCopies>>30),
 		fmt.Sprintf("| %d GiB a file, %d GiB in all,", elffile.DefaultFileSpill>>30, elffile.DefaultSpill>>30),
 		fmt.Sprintf("| Debug file named by `.gnu_debuglink` | its user | %d GiB, %.0f s,",
 			names.MaxLinked>>30, names.MaxLinkedTime.Seconds()),
