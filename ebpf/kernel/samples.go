@@ -109,6 +109,9 @@ const (
 	// Interpreted is a function that an interpreter runs: Exe stands for the functions of that,
 	// Code is its number, and Vaddr says where in the function.
 	Interpreted FrameFlags = 1 << 6
+	// Made is code in no file, at address Vaddr of the process: of an interpreter whose functions
+	// cannot be named. Exe stands for them, and Code is the number of a text.
+	Made FrameFlags = 1 << 5
 )
 
 // sampleReader reads the CPUs' rings when a while has passed, or when BPF wakes it.

@@ -25,10 +25,10 @@ import (
 // for concurrent use.
 type Interpreter struct {
 	library runtime.Library
-	runs    runtime.Interpreter // nil: its functions cannot be named
-	unnamed string              // the frame that stands for them then
-	id      uint32              // that samples carry; 0: the store does not know it
-	number  uint16              // in the store
+	runs    runtime.Interpreter  // nil: its functions cannot be named
+	unnamed runtime.UnnamedError // what stands for them then
+	id      uint32               // that samples carry; 0: the store does not know it
+	number  uint16               // in the store
 	exe     *Executable
 
 	functions functions
@@ -59,7 +59,7 @@ const (
 // interpreter returns the one of a library that finds its frames as runs does, or that stands
 // for functions that cannot be named.
 func (x *executables) interpreter(
-	library runtime.Library, runs runtime.Interpreter, unnamed string,
+	library runtime.Library, runs runtime.Interpreter, unnamed runtime.UnnamedError,
 ) (*Interpreter, error) {
 	x.interpreters.mu.Lock()
 	defer x.interpreters.mu.Unlock()
@@ -73,7 +73,7 @@ func (x *executables) interpreter(
 	i := &Interpreter{
 		library: library, runs: runs, unnamed: unnamed, used: time.Now(), functions: newFunctions(),
 	}
-	name := unnamed
+	name := unnamed.Frame
 	if runs != nil {
 		var err error
 		if i.number, i.id, err = x.store.AddInterpreter(runs.Spec()); err != nil {
@@ -142,7 +142,16 @@ func (i *Interpreter) Unnamed() (unwind.CodeID, bool) {
 	if i.runs != nil {
 		return 0, false
 	}
-	return i.functions.text(i.unnamed, time.Now()), true
+	return i.Text(i.unnamed.Frame), true
+}
+
+// Made returns the number of the frame that stands for code in no file if functions cannot be
+// named, and false if that is shown as in any process.
+func (i *Interpreter) Made() (unwind.CodeID, bool) {
+	if i.unnamed.Made == "" {
+		return 0, false
+	}
+	return i.Text(i.unnamed.Made), true
 }
 
 // Text returns the number of a frame that is only text.
@@ -290,14 +299,21 @@ type interpretation struct {
 // interpret notes that a process has mapped an executable that may be an interpreter. It
 // reports whether that is to be asked.
 func (p *Process) interpret(e *Executable, m *mapping, file *procfs.Mapping) bool {
-	if m.exe == nil || p.interpretation != nil {
+	if m.exe == nil {
 		return false
 	}
 	library, ok := e.library.(runtime.Interpreted)
-	if ok {
+	if ok = ok && (p.interpretation == nil || p.interpretation.yields(library)); ok {
 		p.interpretation = &interpretation{exe: e, library: library, bias: m.bias, dev: file.Dev, inode: file.Inode}
 	}
 	return ok
+}
+
+// yields reports whether a process that has another library, too, has the frames of that.
+func (i *interpretation) yields(other runtime.Interpreted) bool {
+	_, never := i.library.(runtime.Unnamed)
+	_, neither := other.(runtime.Unnamed)
+	return never && !neither
 }
 
 // inherit returns what a child has of it.
@@ -359,7 +375,7 @@ func (c interpret) run(t *Tracker) Event {
 		return interpreted{interpret: c, retry: true}
 	case errors.As(err, &unnamed):
 		t.note(err)
-		made, err := t.exes.interpreter(i.library, nil, unnamed.Frame)
+		made, err := t.exes.interpreter(i.library, nil, *unnamed)
 		t.failed(err)
 		return interpreted{interpret: c, made: made}
 	case err != nil:
@@ -368,7 +384,7 @@ func (c interpret) run(t *Tracker) Event {
 		}
 		return interpreted{interpret: c}
 	}
-	made, err := t.exes.interpreter(i.library, runs, "")
+	made, err := t.exes.interpreter(i.library, runs, runtime.UnnamedError{})
 	if err == nil && runs.Spec().Everywhere {
 		err = t.setProgram(pid, i, made)
 	}

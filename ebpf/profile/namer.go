@@ -51,9 +51,9 @@ type namedFrame struct {
 }
 
 func keyOf(f kernel.Frame, pid uint32, o Options) namedFrame {
-	f.Flags &= kernel.ReturnAddress | kernel.Interpreted // how the frame was found changes nothing
+	f.Flags &= kernel.ReturnAddress | kernel.Interpreted | kernel.Made // how the frame was found changes nothing
 	key := namedFrame{Frame: f, demangle: o.Demangle, inline: o.InlineFrames, hotspot: o.Hotspot}
-	if f.Exe == 0 {
+	if f.Exe == 0 || f.Flags&kernel.Made != 0 {
 		key.pid = pid
 	}
 	return key
@@ -114,7 +114,7 @@ func (n *namer) prefetch(all []*aggregate) (jobs []*work) {
 		for _, c := range a.targets {
 			for s := range c.all {
 				for _, f := range s.user {
-					if f.Flags&kernel.Interpreted != 0 {
+					if f.Flags&(kernel.Interpreted|kernel.Made) != 0 {
 						continue
 					}
 					if code, ok := n.codeOf(f); ok {
@@ -277,7 +277,12 @@ type userLocation struct {
 
 func (n *namer) newLocation(f namedFrame) userLocation {
 	returned := f.Flags&kernel.ReturnAddress != 0
-	if f.Flags&kernel.Interpreted != 0 {
+	if f.Flags&kernel.Made != 0 {
+		if l, ok := n.jitLocation(f); ok {
+			return l
+		}
+	}
+	if f.Flags&(kernel.Interpreted|kernel.Made) != 0 {
 		return n.functionLocation(f)
 	}
 	if code, ok := n.codeOf(f.Frame); ok {

@@ -24,9 +24,17 @@ type Interpreted interface {
 	Interpret(p Process) (Interpreter, error)
 }
 
+// Unnamed is an Interpreted whose functions are never named. A process that has another one,
+// too, has the frames of that.
+type Unnamed interface {
+	Interpreted
+	Unnamed()
+}
+
 // UnnamedError says that functions cannot be named, and what the user sees instead.
 type UnnamedError struct {
 	Frame string // in brackets: "[python 3.16 code]", "[PHP code]"
+	Made  string // the same, for code in no file that no perf map names; "": it is shown as in any process
 	Hint  string // a sentence: which version it is, and what to do
 }
 

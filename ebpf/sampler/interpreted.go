@@ -97,13 +97,18 @@ func (x *interpreted) stands(by *process.Interpretation, n, at int, native *kern
 	return (!f.Made || at == 0) && by.Evaluates(native.Exe, native.Lookup())
 }
 
-// withUnnamed puts one frame for those that cannot be named to each native one that runs them.
+// withUnnamed puts one frame for those that cannot be named to each native one that runs them,
+// and says of code in no file that it may be of them.
 func (x *interpreted) withUnnamed(by *process.Interpretation, id unwind.CodeID, s *kernel.Sample) []kernel.Frame {
+	made, makes := by.Made()
 	x.merged = x.merged[:0]
 	for _, f := range s.User {
 		if by.Evaluates(f.Exe, f.Lookup()) {
 			x.merged = append(x.merged, kernel.Frame{Exe: by.Exe(), Code: id, Flags: kernel.Interpreted})
 			x.unnamed.Add(1)
+		}
+		if makes && f.Exe == 0 {
+			f.Exe, f.Code, f.Flags = by.Exe(), made, f.Flags|kernel.Made
 		}
 		x.merged = append(x.merged, f)
 	}

@@ -5,6 +5,7 @@ import (
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/runtime/cpython"
 	"github.com/headwater/headwater/ebpf/runtime/jvm"
+	"github.com/headwater/headwater/ebpf/runtime/unnamed"
 	"github.com/headwater/headwater/ebpf/runtime/v8"
 )
 
@@ -14,5 +15,6 @@ func All() []runtime.Language {
 		jvm.Language{},
 		cpython.Language{},
 		v8.Language{},
+		unnamed.Language{},
 	}
 }

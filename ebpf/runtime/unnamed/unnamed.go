@@ -1,0 +1,90 @@
+// Package unnamed knows interpreters whose functions are not named yet. Each native frame that runs their functions has
+// a frame that says so, such as [PHP code]. What is known of a language is a line of a table.
+package unnamed
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/runtime"
+)
+
+// language is what is known of one. All symbols are those that a file exports, which it keeps when it is stripped.
+type language struct {
+	name string
+	mark string // a file that has this is the interpreter
+	made string // what the code that it makes may be: its own, or regular expressions
+	// Functions that run those of the language, best first: the first group counts of which the file has any. Where
+	// the evaluation loop is not exported, they are the ways into it.
+	run [][]string
+}
+
+// table has the languages. Those of one file go by the first mark that it has.
+var table = []language{
+	{"PHP", "zend_execute", "[code made by PHP]", [][]string{{"execute_ex"}}},
+	{"Ruby", "ruby_run_node", "[Ruby code]", [][]string{
+		{"rb_vm_exec"}, // up to 3.2
+		{"ruby_run_node", "rb_funcallv", "rb_funcallv_kw", "rb_yield", "rb_yield_values2", "rb_block_call"},
+	}},
+	{"Perl", "Perl_runops_standard", "[Perl code]", [][]string{{"Perl_runops_standard", "Perl_runops_debug"}}},
+	{"Lua", "luaL_newstate", "[Lua code]", [][]string{ // 5.2 and later; 5.1 and LuaJIT
+		{"lua_callk", "lua_pcallk", "lua_resume"},
+		{"lua_call", "lua_pcall", "lua_cpcall", "lua_resume"},
+	}},
+}
+
+// Language detects those interpreters. It implements runtime.Language.
+type Language struct{}
+
+// Detect implements runtime.Language. It goes by what the file exports.
+func (Language) Detect(_ string, file *elffile.File) runtime.Library {
+	i := slices.IndexFunc(table, func(l language) bool { return len(exported(file, l.mark)) > 0 })
+	if i < 0 {
+		return nil
+	}
+	for _, group := range table[i].run {
+		if ranges := exported(file, group...); len(ranges) > 0 {
+			return &library{language: &table[i], ranges: ranges}
+		}
+	}
+	return nil
+}
+
+// exported returns where the functions lie that a file has of those.
+func exported(file *elffile.File, functions ...string) (found []runtime.Range) {
+	for _, name := range functions {
+		if s, ok, err := file.DynamicSymbol(name); ok && err == nil && s.Size > 0 {
+			found = append(found, runtime.Range{Low: s.Value, High: s.Value + s.Size})
+		}
+	}
+	return found
+}
+
+// library is a file that has an interpreter. It implements runtime.Unnamed.
+type library struct {
+	language *language
+	ranges   []runtime.Range
+}
+
+// Attach implements runtime.Library: there are no rows of code that it makes.
+func (*library) Attach(runtime.Process) (runtime.Code, error) { return nil, runtime.ErrUnknown }
+
+// Unnamed implements runtime.Unnamed.
+func (*library) Unnamed() {}
+
+// Evaluation implements runtime.Interpreted.
+func (l *library) Evaluation() []runtime.Range { return l.ranges }
+
+// Entering implements runtime.Interpreted.
+func (*library) Entering() []runtime.Range { return nil }
+
+// Interpret implements runtime.Interpreted.
+func (l *library) Interpret(runtime.Process) (runtime.Interpreter, error) {
+	return nil, &runtime.UnnamedError{
+		Frame: fmt.Sprintf("[%s code]", l.language.name),
+		Made:  l.language.made,
+		Hint: fmt.Sprintf("functions of %s are not named yet, in any version: the frame shows where they run, "+
+			"its callees are native code that they use", l.language.name),
+	}
+}
