@@ -16,6 +16,9 @@ type BinaryStats = profile.BinaryStats
 // UnnamedStats counts the frames in one binary that have no function's name.
 type UnnamedStats = profile.UnnamedStats
 
+// LanguageStats counts the frames of one language runtime.
+type LanguageStats = sampler.LanguageStats
+
 // Why samples that were due are not delivered.
 const (
 	LostToFullLogs   = "log_full"      // taken, but there was no room for it
@@ -51,12 +54,12 @@ type Stats struct {
 
 	PagesEvicted uint64 // pages of unwind rows given up: not looked up lately, or to make room for others
 
-	Chains             map[string]uint64 // chains of frames that interpreters keep, by how they ended
-	InterpretedFrames  uint64            // frames of interpreters that have a function's name
-	InterpretedUnnamed uint64            // that have none
-	ChainsUnplaced     uint64            // chains whose place among the native frames was not certain
-	CodesCarried       uint64            // code objects that samples carried the names of
-	CodesUncarried     uint64            // that should, but came too fast one after another
+	Chains         map[string]uint64 // chains of frames that interpreters keep, by how they ended
+	RuntimeFrames  map[string]uint64 // frames of language runtimes that have a function's name, by language
+	RuntimeUnnamed map[string]uint64 // that have none
+	ChainsUnplaced uint64            // chains whose place among the native frames was not certain
+	CodesCarried   uint64            // code objects that samples carried the names of
+	CodesUncarried uint64            // that should, but came too fast one after another
 
 	JITBytes   uint64 // memory of the names that just-in-time compilers wrote
 	JITDropped uint64 // functions that there was no room for in it
@@ -79,6 +82,8 @@ type Stats struct {
 
 	Binaries []BinaryStats  // stacks that ended early, by binary; most first, bounded
 	Unnamed  []UnnamedStats // frames without a function's name, by binary; most first, bounded
+
+	Languages []LanguageStats // frames of language runtimes; most first, bounded
 
 	profiled uint64 // samples in profiles that were collected
 }
@@ -158,18 +163,18 @@ func unwindCounters() []counter.Row[Stats] {
 	}
 }
 
-// interpreterCounters are the figures of frames that interpreters keep.
+// interpreterCounters are the figures of frames of language runtimes.
 func interpreterCounters() []counter.Row[Stats] {
 	return []counter.Row[Stats]{
 		many("pyroscope_ebpf_interpreter_chains_total", "end", "interpreter_chains",
 			"Chains of frames that interpreters keep of a thread, by how reading them ended.",
 			func(s *Stats) *map[string]uint64 { return &s.Chains }),
-		one(total, "pyroscope_ebpf_interpreter_frames_total", "interpreter_frames",
-			"Frames of functions that interpreters run, with a name.",
-			func(s *Stats) *uint64 { return &s.InterpretedFrames }),
-		one(total, "pyroscope_ebpf_interpreter_frames_unnamed_total", "interpreter_frames_unnamed",
-			"Frames of functions that interpreters run, without a name.",
-			func(s *Stats) *uint64 { return &s.InterpretedUnnamed }),
+		many("pyroscope_ebpf_runtime_frames_total", "language", "runtime_frames",
+			"Frames of functions that interpreters run or language runtimes compile, with a name.",
+			func(s *Stats) *map[string]uint64 { return &s.RuntimeFrames }),
+		many("pyroscope_ebpf_runtime_frames_unnamed_total", "language", "runtime_frames_unnamed",
+			"Those without a name: debug info says why.",
+			func(s *Stats) *map[string]uint64 { return &s.RuntimeUnnamed }),
 		one(total, "pyroscope_ebpf_interpreter_chains_unplaced_total", "interpreter_chains_unplaced",
 			"Chains that are not shown, as their place among the native frames was not certain.",
 			func(s *Stats) *uint64 { return &s.ChainsUnplaced }),
@@ -233,7 +238,10 @@ func many(name, label, debug, help string, at func(*Stats) *map[string]uint64) c
 func (s *Stats) addSampling(c *sampler.Stats, counted bool) {
 	s.Processes, s.Executables, s.RecordsLost = uint64(c.Processes), uint64(c.Executables), c.RecordsLost
 	s.Pages, s.Rows, s.PagesEvicted = uint64(c.Tables.Pages), uint64(c.Tables.Rows), c.Tables.Evicted
-	s.InterpretedFrames, s.InterpretedUnnamed = c.InterpretedFrames, c.InterpretedUnnamed
+	s.Languages, s.RuntimeFrames, s.RuntimeUnnamed = c.Languages, map[string]uint64{}, map[string]uint64{}
+	for _, l := range c.Languages {
+		s.RuntimeFrames[l.Name], s.RuntimeUnnamed[l.Name] = l.Named, l.Unnamed()
+	}
 	s.ChainsUnplaced = c.ChainsUnplaced
 	s.RowBytes, s.UsedBytes, s.TableBytes = c.Tables.RowBytes, c.Tables.Used, c.Tables.Reserved
 	if !counted {

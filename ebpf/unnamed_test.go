@@ -62,6 +62,23 @@ func TestUnnamedLanguages(t *testing.T) {
 			if said*5 < all*4 {
 				t.Errorf("%d of %d stacks have %s", said, all, l.frame)
 			}
+			checkCounted(t, s.Stats().Languages, l.frame)
 		})
+	}
+}
+
+// checkCounted looks for a count of the frames, with a hint why they have no names.
+func checkCounted(t *testing.T, all []LanguageStats, frame string) {
+	t.Helper()
+	name, unnamed := strings.CutSuffix(strings.TrimPrefix(frame, "["), " code]")
+	if !unnamed {
+		name = "python 3.11"
+	}
+	i := slices.IndexFunc(all, func(l LanguageStats) bool { return l.Name == name })
+	if i < 0 {
+		t.Fatalf("no frames of %s are counted: %+v", name, all)
+	}
+	if l := all[i]; unnamed != (l.NotNamed > 0) || unnamed != (l.Hint != "") || unnamed == (l.Named > 0) {
+		t.Errorf("%s: %+v", name, l)
 	}
 }

@@ -64,7 +64,8 @@ func (x *executables) interpreter(
 	x.interpreters.mu.Lock()
 	defer x.interpreters.mu.Unlock()
 	for _, i := range x.interpreters.all {
-		if i.library == library && i.unnamed == unnamed && (runs == nil) == (i.runs == nil) &&
+		same := i.library == library && i.unnamed.Frame == unnamed.Frame && i.unnamed.Made == unnamed.Made
+		if same && (runs == nil) == (i.runs == nil) &&
 			(runs == nil || reflect.DeepEqual(i.runs.Spec(), runs.Spec())) {
 			i.used = time.Now()
 			return i, nil
@@ -144,6 +145,9 @@ func (i *Interpreter) Unnamed() (unwind.CodeID, bool) {
 	}
 	return i.Text(i.unnamed.Frame), true
 }
+
+// Hint says why functions cannot be named, and what to do.
+func (i *Interpreter) Hint() string { return i.unnamed.Hint }
 
 // Made returns the number of the frame that stands for code in no file if functions cannot be
 // named, and false if that is shown as in any process.
@@ -374,7 +378,6 @@ func (c interpret) run(t *Tracker) Event {
 	case errors.Is(err, runtime.ErrNotReady), errors.As(err, &slow):
 		return interpreted{interpret: c, retry: true}
 	case errors.As(err, &unnamed):
-		t.note(err)
 		made, err := t.exes.interpreter(i.library, nil, *unnamed)
 		t.failed(err)
 		return interpreted{interpret: c, made: made}

@@ -142,6 +142,9 @@ func (c *JITCode) Identify(vaddr uint64) unwind.CodeID {
 	return c.code.Identify(vaddr)
 }
 
+// Name is what stands for the file of the code: "[hotspot]".
+func (c *JITCode) Name() string { return c.exe.Path }
+
 // Address returns the address in the process of an ELF virtual address.
 func (c *JITCode) Address(vaddr uint64) uint64 { return vaddr + c.base }
 

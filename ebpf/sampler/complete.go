@@ -39,6 +39,7 @@ func (s *Sampler) complete(sample *Sample) {
 		s.sideBand.blame(sample.Sample)
 	}
 	identify(view, sample.Sample)
+	s.interpreted.languages.addJITCode(view, sample.Sample)
 	sample.Interpreted = s.interpreted.frames(s.tracker, view, sample.Sample)
 	sample.Language = ""
 	if by, ok := view.Interpretation(); ok && sample.Interpreted != nil && by.Interpreter != nil {

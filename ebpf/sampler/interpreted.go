@@ -19,7 +19,8 @@ type interpreted struct {
 	codes   []process.CodeAt // of each, Address 0 where there is none
 	ids     []unwind.CodeID
 
-	shown, unplaced, unnamed atomic.Uint64
+	languages languageCounts
+	unplaced  atomic.Uint64
 }
 
 // frames returns the user frames of a sample, those of the process's interpreter among them; nil
@@ -101,17 +102,20 @@ func (x *interpreted) stands(by *process.Interpretation, n, at int, native *kern
 // and says of code in no file that it may be of them.
 func (x *interpreted) withUnnamed(by *process.Interpretation, id unwind.CodeID, s *kernel.Sample) []kernel.Frame {
 	made, makes := by.Made()
+	unnamed := uint64(0)
 	x.merged = x.merged[:0]
 	for _, f := range s.User {
 		if by.Evaluates(f.Exe, f.Lookup()) {
 			x.merged = append(x.merged, kernel.Frame{Exe: by.Exe(), Code: id, Flags: kernel.Interpreted})
-			x.unnamed.Add(1)
+			unnamed++
 		}
 		if makes && f.Exe == 0 {
 			f.Exe, f.Code, f.Flags = by.Exe(), made, f.Flags|kernel.Made
+			unnamed++
 		}
 		x.merged = append(x.merged, f)
 	}
+	x.languages.add(by.Name(), LanguageStats{NotNamed: unnamed, Hint: by.Hint()})
 	return x.merged
 }
 
@@ -171,6 +175,7 @@ func (x *interpreted) native(by *process.Interpretation, s *kernel.Sample) chain
 
 // addRun adds the frames of one native frame.
 func (x *interpreted) addRun(i *process.Interpreter, run chain.Placed) {
+	var n LanguageStats
 	for at := run.From; at < run.To; at++ {
 		f := x.decoded[at]
 		if f.Hidden {
@@ -184,10 +189,11 @@ func (x *interpreted) addRun(i *process.Interpreter, run chain.Placed) {
 		}
 		if frame.Code == unwind.UnknownCode {
 			frame.Vaddr = 0 // no line either: all of them are one
-			x.unnamed.Add(1)
+			n.NotRead++
 		} else {
-			x.shown.Add(1)
+			n.Named++
 		}
 		x.merged = append(x.merged, frame)
 	}
+	x.languages.add(i.Name(), n)
 }

@@ -14,9 +14,8 @@ type Stats struct {
 	Processes   int    // known now
 	Executables int    // distinct ones known now
 
-	InterpretedFrames  uint64 // frames of interpreters that have a name
-	InterpretedUnnamed uint64 // that have none
-	ChainsUnplaced     uint64 // chains of those whose place among the native frames was not certain
+	Languages      []LanguageStats // frames of language runtimes, most first; bounded
+	ChainsUnplaced uint64          // chains of interpreters whose place among the native frames was not certain
 
 	Errors    map[string]uint64       // what cost names or stacks, and how often
 	LimitHits map[limit.Reader]uint64 // how often readers of foreign bytes stopped at a bound
@@ -31,7 +30,7 @@ func (s *Sampler) Stats() (Stats, error) {
 		LimitHits:   s.tracker.LimitHits(),
 	}
 	out.Processes, out.Executables = s.tracker.Counts()
-	out.InterpretedFrames, out.InterpretedUnnamed = s.interpreted.shown.Load(), s.interpreted.unnamed.Load()
+	out.Languages = s.interpreted.languages.stats()
 	out.ChainsUnplaced = s.interpreted.unplaced.Load()
 	counters, err := s.kernel.Counters()
 	if err != nil {

@@ -55,9 +55,21 @@ type Report struct {
 
 	Errors map[string]uint64 `json:"errors"` // what else went wrong, and how often
 
+	// Languages are the frames of language runtimes, which are not compared. They are no part of those above.
+	Languages []Language `json:"languages"`
+
 	Disagreements []Disagreement `json:"disagreements"`
 	Incomplete    []Incomplete   `json:"incomplete"`
 	Examples      []Example      `json:"examples"`
+}
+
+// Language counts frames of one language runtime, and says why some have no names.
+type Language struct {
+	Name     string `json:"name"` // with the version
+	Named    uint64 `json:"named"`
+	NotRead  uint64 `json:"not_read"`  // what they run could not be read of the process
+	NotNamed uint64 `json:"not_named"` // functions of this language, or version, are not named
+	Hint     string `json:"hint,omitempty"`
 }
 
 // Disagreement counts stacks that differ from the reference in the same way.
@@ -114,7 +126,7 @@ func (r *results) report(took time.Duration, executable func(unwind.ExeID) *proc
 		Frames: r.frames, FramesAgreed: r.agreed, FramesMissing: r.missing, Agreement: share(r.agreed, r.frames),
 		InKernel: r.finishes[kernel.InKernel], ByRows: r.finishes[kernel.ByRows],
 		ByCode: r.finishes[kernel.ByAnalysis], ByCFI: r.finishes[kernel.ByCFI],
-		Disagreements: []Disagreement{}, Incomplete: []Incomplete{}, Examples: []Example{},
+		Languages: []Language{}, Disagreements: []Disagreement{}, Incomplete: []Incomplete{}, Examples: []Example{},
 	}
 	for _, n := range out.NotComparable {
 		out.StacksNotComparable += n

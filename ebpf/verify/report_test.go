@@ -18,6 +18,7 @@ func TestWriteText(t *testing.T) {
 		NotComparable: map[string]uint64{"perf recorded no copy": 10},
 		Disagreements: []Disagreement{{OtherFrame, "/lib/x.so", 1}},
 		Incomplete:    []Incomplete{{"no_row", "/lib/y.so", 1, 1}},
+		Languages:     []Language{{"python 3.11", 41, 2, 0, ""}, {"PHP", 0, 0, 43, "not yet"}},
 		Examples: []Example{{
 			Reason: "other_frame", Binary: "/lib/x.so", Comm: "x", PID: 5,
 			Outcome: "complete", End: "bad_cfi", Error: "why",
@@ -47,6 +48,8 @@ func TestWriteText(t *testing.T) {
 		"10  perf recorded no copy",
 		"700  outermost",
 		"1  other_frame  /lib/x.so",
+		"python 3.11  41 named  2 could not be read  0 have no names",
+		"PHP          0 named   0 could not be read  43 have no names  not yet",
 		"1  no_row  /lib/y.so  reference goes on: 1",
 		"bad_cfi: why",
 		"0 =  f (x.so+0x1)",

@@ -30,6 +30,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	t.counts("Not comparable, because of", r.NotComparable)
 	t.counts("Compared whole: the reference ended with", r.Roots)
 	t.counts("Outcomes", r.Outcomes)
+	t.languages(r.Languages)
 	t.counts("Errors", r.Errors)
 	t.disagreements(r.Disagreements)
 	t.incomplete(r.Incomplete)
@@ -82,6 +83,15 @@ func (t *text) counts(headline string, counts map[string]uint64) {
 		lines = append(lines, fmt.Sprintf("%d\t%s", counts[key], key))
 	}
 	t.table(headline, lines)
+}
+
+func (t *text) languages(all []Language) {
+	var lines []string
+	for _, l := range all {
+		lines = append(lines, fmt.Sprintf("%s\t%d named\t%d could not be read\t%d have no names\t%s", l.Name, l.Named,
+			l.NotRead, l.NotNamed, l.Hint))
+	}
+	t.table("Frames of languages, which are not compared", lines)
 }
 
 func (t *text) disagreements(all []Disagreement) {

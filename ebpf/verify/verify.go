@@ -103,6 +103,9 @@ func (v *Verifier) Run(ctx context.Context) (*Report, error) {
 	report.Lost, report.Uncopied = stats.Lost, stats.StacksUncopied
 	report.ReferenceLost = v.reference.Lost()
 	report.Errors = stats.Errors
+	for _, l := range stats.Languages {
+		report.Languages = append(report.Languages, Language(l))
+	}
 	return report, nil
 }
 

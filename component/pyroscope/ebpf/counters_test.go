@@ -35,7 +35,8 @@ func sessionStats() *ebpf.Stats {
 		StackCopies: 112, StackCopyBytes: 113, StacksUncopied: 114,
 		Processes: 115, Executables: 116,
 		Pages: 117, Rows: 118, RowBytes: 119, UsedBytes: 120, TableBytes: 121, PagesEvicted: 122,
-		Chains: map[string]uint64{"whole": 141, "no_thread": 142}, InterpretedFrames: 143, InterpretedUnnamed: 144,
+		Chains: map[string]uint64{"whole": 141, "no_thread": 142}, RuntimeFrames: map[string]uint64{"python 3.11": 143},
+		RuntimeUnnamed: map[string]uint64{"PHP": 144},
 		ChainsUnplaced: 145, CodesCarried: 146, CodesUncarried: 147,
 		JITBytes: 123, JITDropped: 124,
 		FilesLate: 125, FilesHanging: 126, FilesRefused: 127,
@@ -46,6 +47,9 @@ func sessionStats() *ebpf.Stats {
 		Unnamed: []ebpf.UnnamedStats{{
 			File: "/bin/y", BuildID: "cd", Reason: "no_symbols", Frames: 134, Explain: func() string { return "why" },
 		}},
+		Languages: []ebpf.LanguageStats{
+			{Name: "python 3.11", Named: 148, NotRead: 149}, {Name: "PHP", NotNamed: 150, Hint: "not yet"},
+		},
 	}
 	for i, row := range ebpf.Counters() {
 		switch n := uint64(200 + i); {

@@ -18,6 +18,8 @@ type DebugInfo struct {
 	Session DebugSession      `river:"session,block,optional"`
 	Ended   []DebugIncomplete `river:"incomplete,block,optional"` // most samples first
 	Unnamed []DebugUnnamed    `river:"unnamed,block,optional"`    // most frames first
+
+	Language []DebugLanguage `river:"language,block,optional"` // most frames first
 }
 
 // DebugSession are the profiler's figures as of the last round of collecting;
@@ -52,8 +54,8 @@ type DebugSession struct {
 	Hanging     uint64            `river:"files_hanging,attr,optional"`
 	Overdue     uint64            `river:"rounds_overdue,attr,optional"`
 	Chains      map[string]uint64 `river:"interpreter_chains,attr,optional"` // by how they ended
-	Interpreted uint64            `river:"interpreter_frames,attr,optional"`
-	Unnamed     uint64            `river:"interpreter_frames_unnamed,attr,optional"`
+	Runtime     map[string]uint64 `river:"runtime_frames,attr,optional"`     // by language
+	Unnamed     map[string]uint64 `river:"runtime_frames_unnamed,attr,optional"`
 	Unplaced    uint64            `river:"interpreter_chains_unplaced,attr,optional"`
 	JITBytes    uint64            `river:"jit_names_bytes,attr,optional"`
 	JITDropped  uint64            `river:"jit_functions_dropped,attr,optional"`
@@ -102,6 +104,15 @@ type DebugUnnamed struct {
 	Frames  uint64 `river:"frames,attr"`
 }
 
+// DebugLanguage counts the frames of one language runtime, and says why some have no names.
+type DebugLanguage struct {
+	Name     string `river:"name,attr"` // with the version
+	Named    uint64 `river:"named,attr"`
+	NotRead  uint64 `river:"not_read,attr"`  // what they run could not be read of the process
+	NotNamed uint64 `river:"not_named,attr"` // functions of this language, or version, are not named
+	Hint     string `river:"hint,attr,optional"`
+}
+
 // DebugInfo implements component.DebugComponent.
 func (c *Component) DebugInfo() interface{} {
 	state := c.status.read()
@@ -120,6 +131,9 @@ func (c *Component) DebugInfo() interface{} {
 		info.Unnamed = append(info.Unnamed, DebugUnnamed{
 			File: u.File, BuildID: u.BuildID, Reason: u.Reason, Detail: u.Explain(), Frames: u.Frames,
 		})
+	}
+	for _, l := range f.session.Languages {
+		info.Language = append(info.Language, DebugLanguage(l))
 	}
 	return info
 }

@@ -60,7 +60,7 @@ func TestOverview(t *testing.T) {
 	for _, want := range []string{
 		"pyroscope.ebpf.instance", "Healthy", "profiling 1 target and all other processes",
 		"fio", "host_cpu", "1,152", "232,791 of 232,800 samples due on busy CPUs; 9 lost",
-		"complete_fp", "libjvm.so", "74 profiles", "worker-8",
+		"complete_fp", "libjvm.so", "74 profiles", "worker-8", "python 3.11", "12,034", "functions of PHP are not named",
 	} {
 		require.Contains(t, text, want)
 	}

@@ -150,6 +150,10 @@ func testStatus() Status {
 				{File: "", Outcome: "no_mapping", Samples: 118},
 				{File: "/usr/lib/x86_64-linux-gnu/libcrypto.so.3", Outcome: "no_row", Samples: 9},
 			},
+			Languages: []ebpf.LanguageStats{
+				{Name: "python 3.11", Named: 12_034, NotRead: 3},
+				{Name: "PHP", NotNamed: 17, Hint: "functions of PHP are not named"},
+			},
 		},
 		ByName: true, ByPID: true, SampleLabels: []string{"pid"},
 	}

@@ -1,0 +1,86 @@
+package sampler
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// LanguageStats counts the frames of one language runtime.
+type LanguageStats struct {
+	Name     string // with the version: "python 3.11"
+	Named    uint64
+	NotRead  uint64 // what they run could not be read of the process
+	NotNamed uint64 // functions of this language, or version, are not named
+	Hint     string // says of NotNamed which version that is, and what to do
+}
+
+// Unnamed returns the frames without a name.
+func (l LanguageStats) Unnamed() uint64 { return l.NotRead + l.NotNamed }
+
+// maxLanguages bounds the names, which hold what a process says its version is.
+const maxLanguages = 100
+
+// languageCounts counts frames by language. Safe for concurrent use.
+type languageCounts struct {
+	mu    sync.Mutex
+	count map[string]*LanguageStats
+}
+
+// add counts frames. path is what stands for the file of the functions: "[python 3.11]", "[PHP code]".
+func (l *languageCounts) add(path string, n LanguageStats) {
+	if n.Named == 0 && n.Unnamed() == 0 {
+		return
+	}
+	name := strings.TrimSuffix(strings.Trim(path, "[]"), " code")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := l.count[name]
+	if of == nil {
+		if len(l.count) >= maxLanguages {
+			return
+		}
+		if l.count == nil {
+			l.count = map[string]*LanguageStats{}
+		}
+		of = &LanguageStats{Name: name}
+		l.count[name] = of
+	}
+	of.Named, of.NotRead, of.NotNamed = of.Named+n.Named, of.NotRead+n.NotRead, of.NotNamed+n.NotNamed
+	of.Hint = cmp.Or(n.Hint, of.Hint)
+}
+
+// stats returns the counts, most frames first.
+func (l *languageCounts) stats() (out []LanguageStats) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, of := range l.count {
+		out = append(out, *of)
+	}
+	slices.SortFunc(out, func(a, b LanguageStats) int {
+		return cmp.Or(cmp.Compare(b.Named+b.Unnamed(), a.Named+a.Unnamed()), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// addJITCode counts the frames in code that language runtimes made.
+func (l *languageCounts) addJITCode(view *process.View, s *kernel.Sample) {
+	for _, code := range view.Code() {
+		var n LanguageStats
+		for i := range s.User {
+			switch f := &s.User[i]; {
+			case f.Exe != code.Exe():
+			case f.Code == unwind.UnknownCode:
+				n.NotRead++
+			default:
+				n.Named++
+			}
+		}
+		l.add(code.Name(), n)
+	}
+}
