@@ -35,6 +35,7 @@ const hostConfig = `pyroscope.ebpf "bench" {
 	default_target   = {"service_name" = "bench"}
 	collect_interval = %q
 	sample_rate      = %d
+	pid_label        = %t
 }
 
 pyroscope.write "sink" {
@@ -49,6 +50,7 @@ type settings struct {
 	rate     int           // samples per second and CPU
 	interval time.Duration // between reports
 	stacks   bool          // its stacks will be looked at
+	pids     bool          // and are to say their processes, as the peer's always do
 }
 
 // profiler is a contender that runs.
@@ -102,7 +104,7 @@ func (p *profiler) launch(how settings) (err error) {
 		return err
 	}
 	config := filepath.Join(p.dir, "config.river")
-	text := fmt.Appendf(nil, hostConfig, how.interval.String(), how.rate, p.sink.addr)
+	text := fmt.Appendf(nil, hostConfig, how.interval.String(), how.rate, how.pids, p.sink.addr)
 	if err := os.WriteFile(config, text, 0o644); err != nil {
 		return err
 	}

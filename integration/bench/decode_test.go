@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -36,25 +37,31 @@ func attributeMessage(key uint64, text string) []byte {
 // ends early.
 func TestParseOTLP(t *testing.T) {
 	dictionary := wireMessage{}.
-		bytes(2, nil).                                                            // location 0
-		bytes(2, wireMessage{}.number(1, 1).number(2, 4096).bytes(4, packed(1))). // 1: native
-		bytes(2, wireMessage{}.number(2, 8192).bytes(4, packed(2))).              // 2: kernel
-		bytes(2, wireMessage{}.bytes(4, packed(3))).                              // 3: abort
-		bytes(5, nil).bytes(5, []byte("profile.frame.type")).bytes(5, []byte("thread.name")).
+		bytes(2, nil).                                                                    // location 0
+		bytes(2, wireMessage{}.number(1, 1).number(2, 4096).bytes(4, packed(1))).         // 1: native
+		bytes(2, wireMessage{}.number(2, 8192).bytes(4, packed(2))).                      // 2: kernel
+		bytes(2, wireMessage{}.bytes(4, packed(3))).                                      // 3: abort
+		bytes(2, wireMessage{}.bytes(3, wireMessage{}.number(1, 1)).bytes(4, packed(5))). // 4: Python
+		bytes(3, nil).bytes(3, wireMessage{}.number(1, 3)).
+		bytes(5, nil).bytes(5, []byte("profile.frame.type")).bytes(5, []byte("thread.name")).bytes(5, []byte("f01")).
 		bytes(6, nil).
 		bytes(6, attributeMessage(1, "native")).bytes(6, attributeMessage(1, "kernel")).
 		bytes(6, attributeMessage(1, "abort-marker")).bytes(6, attributeMessage(2, "burn")).
+		bytes(6, attributeMessage(1, "cpython")).
 		bytes(7, nil).
 		bytes(7, wireMessage{}.bytes(1, packed(2, 1, 1))). // stack 1
-		bytes(7, wireMessage{}.bytes(1, packed(1, 3)))     // stack 2
+		bytes(7, wireMessage{}.bytes(1, packed(1, 3))).    // stack 2
+		bytes(7, wireMessage{}.bytes(1, packed(4, 1)))     // stack 3
 	var times []byte
 	times = protowire.AppendFixed64(times, 1e9)
 	times = protowire.AppendFixed64(times, 2e9)
 	whole := wireMessage{}.number(1, 1).bytes(2, packed(4)).bytes(5, times)
 	broken := wireMessage{}.number(1, 2).bytes(2, packed(4)).bytes(5, times[:8])
+	script := wireMessage{}.number(1, 3).bytes(2, packed(4)).bytes(5, times[:8])
+	pid := wireMessage{}.bytes(2, wireMessage{}.number(3, 77)).bytes(1, []byte("process.pid"))
 	request := wireMessage{}.
-		bytes(1, wireMessage{}.bytes(1, nil).bytes(2,
-			wireMessage{}.bytes(2, wireMessage{}.bytes(2, whole).bytes(2, broken)))).
+		bytes(1, wireMessage{}.bytes(1, wireMessage{}.bytes(1, pid)).bytes(2,
+			wireMessage{}.bytes(2, wireMessage{}.bytes(2, whole).bytes(2, broken).bytes(2, script)))).
 		bytes(2, dictionary)
 
 	stacks, err := parseOTLP(request)
@@ -62,9 +69,11 @@ func TestParseOTLP(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []stack{
-		{comm: "burn", count: 1, frames: 2, after: time.Unix(1, 0), before: time.Unix(1, 0)},
-		{comm: "burn", count: 1, frames: 2, after: time.Unix(2, 0), before: time.Unix(2, 0)},
-		{comm: "burn", count: 1, frames: 1, broken: true, reason: "abort-marker",
+		{comm: "burn", count: 1, frames: 2, pid: 77, after: time.Unix(1, 0), before: time.Unix(1, 0)},
+		{comm: "burn", count: 1, frames: 2, pid: 77, after: time.Unix(2, 0), before: time.Unix(2, 0)},
+		{comm: "burn", count: 1, frames: 1, broken: true, reason: "abort-marker", pid: 77,
+			after: time.Unix(1, 0), before: time.Unix(1, 0)},
+		{comm: "burn", count: 1, frames: 2, pid: 77, script: []string{"f01"},
 			after: time.Unix(1, 0), before: time.Unix(1, 0)},
 	}
 	checkStacks(t, stacks, want)
@@ -93,10 +102,14 @@ func TestParsePush(t *testing.T) {
 	comm := location(nothing, 0, "burn")
 	whole := []*profile.Location{location(mapping, 1<<40, "tick"), location(program, 4096, "leaf"),
 		location(program, 5000, "main"), comm}
+	python := &profile.Mapping{ID: 4, File: "[python 3.11]"}
+	p.Mapping = append(p.Mapping, python)
+	script := []*profile.Location{whole[1], location(python, 0, "f02"), location(python, 0, "f01"), whole[2], comm}
 	cut := []*profile.Location{whole[1], location(nothing, 0, "[25 frames cut: Pyroscope keeps 1,000]"), whole[2], comm}
 	broken := []*profile.Location{whole[1], location(nothing, 0, "[incomplete: no_row in burn]"), comm}
-	for i, s := range [][]*profile.Location{whole, cut, broken} {
-		p.Sample = append(p.Sample, &profile.Sample{Location: s, Value: []int64{int64(10 * (i + 1))}})
+	for i, s := range [][]*profile.Location{whole, cut, broken, script} {
+		p.Sample = append(p.Sample, &profile.Sample{Location: s, Value: []int64{int64(10 * (i + 1))},
+			Label: map[string][]string{"pid": {"77"}}})
 	}
 	var raw bytes.Buffer
 	if err := p.Write(&raw); err != nil {
@@ -110,10 +123,11 @@ func TestParsePush(t *testing.T) {
 	}
 	after, before := time.Unix(4, 0), time.Unix(5, 0)
 	checkStacks(t, stacks, []stack{
-		{comm: "burn", count: 1, frames: 2, after: after, before: before},
-		{comm: "burn", count: 2, frames: 2, after: after, before: before},
-		{comm: "burn", count: 3, frames: 1, broken: true, reason: "[incomplete: no_row in burn]",
+		{comm: "burn", count: 1, frames: 2, pid: 77, after: after, before: before},
+		{comm: "burn", count: 2, frames: 2, pid: 77, after: after, before: before},
+		{comm: "burn", count: 3, frames: 1, broken: true, reason: "[incomplete: no_row in burn]", pid: 77,
 			after: after, before: before},
+		{comm: "burn", count: 4, frames: 4, pid: 77, script: []string{"f02", "f01"}, after: after, before: before},
 	})
 }
 
@@ -127,7 +141,7 @@ func checkStacks(t *testing.T, got, want []stack) {
 			t.Errorf("stack %d: from %v to %v, want %v to %v", i, got[i].after, got[i].before, want[i].after, want[i].before)
 		}
 		got[i].after, got[i].before = want[i].after, want[i].before
-		if got[i] != want[i] {
+		if !reflect.DeepEqual(got[i], want[i]) {
 			t.Errorf("stack %d: %+v, want %+v", i, got[i], want[i])
 		}
 	}

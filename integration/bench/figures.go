@@ -7,7 +7,7 @@ import (
 
 // figures are the lines of the table, in order.
 func (b *bench) figures() []figure {
-	return slices.Concat(b.sampleFigures(), b.costFigures(), b.mapFigures(), stackFigures())
+	return slices.Concat(b.sampleFigures(), b.costFigures(), b.mapFigures(), stackFigures(), languageFigures())
 }
 
 // sampleFigures are about the BPF program.

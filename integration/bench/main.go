@@ -4,6 +4,7 @@
 //	go run ./integration/bench [-peer BINARY [-peer-args TEMPLATE]] [-rounds N]
 //	go run ./integration/bench -quick [-frames 1,21,61,121]     nanoseconds per sample only
 //	go run ./integration/bench -resident [-only clang]          unwind rows in memory, next to whole tables, only
+//	go run ./integration/bench -languages [-peer BINARY]         programs in Python, JavaScript and Java only
 //	go run ./integration/bench -show FILE                       the table of a record
 //
 // With -record FILE it saves what it has measured, as package record describes; the
@@ -132,11 +133,11 @@ func compare(o options, dir string, save func(any) error) error {
 		}
 	}
 	progress := func() error { return save(b.report(identities)) }
-	err = errors.Join(
-		counting(func() error { return b.run(progress) }),
-		b.measureSlowdown(progress),
-		progress(),
-	)
+	err = counting(func() error { return b.run(progress) })
+	if !b.languages {
+		err = errors.Join(err, b.measureSlowdown(progress))
+	}
+	err = errors.Join(err, progress())
 	return errors.Join(err, b.report(identities).writeText(os.Stdout))
 }
 

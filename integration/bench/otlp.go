@@ -10,6 +10,7 @@ import (
 const (
 	attributeFrameType  = "profile.frame.type"
 	attributeThreadName = "thread.name"
+	attributePID        = "process.pid"
 	frameKernel         = "kernel"
 	frameAbort          = "abort-marker"
 	frameNative         = "native"
@@ -21,7 +22,14 @@ type otlpDictionary struct {
 	strings    []string
 	attributes []otlpAttribute
 	locations  []otlpLocation
+	functions  []uint64   // indices of their names
 	stacks     [][]uint64 // locations
+}
+
+// otlpSample is the message of a sample, and the process that it is of.
+type otlpSample struct {
+	message []byte
+	pid     int
 }
 
 type otlpAttribute struct {
@@ -32,12 +40,13 @@ type otlpAttribute struct {
 type otlpLocation struct {
 	mapping, address uint64
 	attributes       []uint64
+	functions        []uint64 // those inlined first
 }
 
 // parseOTLP returns the stacks in an ExportProfilesServiceRequest.
 func parseOTLP(request []byte) ([]stack, error) {
 	var dictionary otlpDictionary
-	var samples [][]byte
+	var samples []otlpSample
 	err := eachField(request, func(resource field) error {
 		if resource.number == 2 {
 			return dictionary.parse(resource.bytes)
@@ -60,9 +69,13 @@ func parseOTLP(request []byte) ([]stack, error) {
 
 // otlpSamples appends the samples of a ResourceProfiles: field 2 is ScopeProfiles,
 // whose field 2 is Profile, whose field 2 is Sample.
-func otlpSamples(resource field, samples *[][]byte) error {
+func otlpSamples(resource field, samples *[]otlpSample) error {
 	if resource.number != 1 {
 		return nil
+	}
+	pid, err := otlpPID(resource.bytes)
+	if err != nil {
+		return err
 	}
 	var descend func(message []byte, depth int) error
 	descend = func(message []byte, depth int) error {
@@ -71,13 +84,46 @@ func otlpSamples(resource field, samples *[][]byte) error {
 			case f.number != 2 || f.bytes == nil:
 				return nil
 			case depth == 2:
-				*samples = append(*samples, f.bytes)
+				*samples = append(*samples, otlpSample{f.bytes, pid})
 				return nil
 			}
 			return descend(f.bytes, depth+1)
 		})
 	}
 	return descend(resource.bytes, 0)
+}
+
+// otlpPID returns the process of a ResourceProfiles, 0 if it has none: field 1 is Resource, whose field 1 is a
+// KeyValue, whose field 2 is AnyValue, whose field 3 is an integer.
+func otlpPID(resource []byte) (pid int, err error) {
+	err = eachField(resource, func(r field) error {
+		if r.number != 1 {
+			return nil
+		}
+		return eachField(r.bytes, func(attribute field) error {
+			if attribute.number != 1 {
+				return nil
+			}
+			key, value := "", 0
+			err := eachField(attribute.bytes, func(f field) error {
+				if f.number == 1 {
+					key = string(f.bytes)
+					return nil
+				}
+				return eachField(f.bytes, func(any field) error {
+					if any.number == 3 {
+						value = int(any.value)
+					}
+					return nil
+				})
+			})
+			if key == attributePID {
+				pid = value
+			}
+			return err
+		})
+	})
+	return pid, err
 }
 
 func (d *otlpDictionary) parse(message []byte) error {
@@ -87,6 +133,15 @@ func (d *otlpDictionary) parse(message []byte) error {
 			var l otlpLocation
 			err = l.parse(f.bytes)
 			d.locations = append(d.locations, l)
+		case 3:
+			var name uint64
+			err = eachField(f.bytes, func(f field) error {
+				if f.number == 1 {
+					name = f.value
+				}
+				return nil
+			})
+			d.functions = append(d.functions, name)
 		case 5:
 			d.strings = append(d.strings, string(f.bytes))
 		case 6:
@@ -113,6 +168,13 @@ func (l *otlpLocation) parse(message []byte) error {
 			l.mapping = f.value
 		case 2:
 			l.address = f.value
+		case 3:
+			err = eachField(f.bytes, func(f field) error {
+				if f.number == 1 {
+					l.functions = append(l.functions, f.value)
+				}
+				return nil
+			})
 		case 4:
 			var a []uint64
 			a, err = f.varints()
@@ -151,10 +213,10 @@ func (d *otlpDictionary) attribute(indices []uint64, name string) string {
 }
 
 // sample returns one stack for each time that a sample was taken at.
-func (d *otlpDictionary) sample(message []byte) ([]stack, error) {
+func (d *otlpDictionary) sample(sample otlpSample) ([]stack, error) {
 	var index uint64
 	var attributes, times []uint64
-	err := eachField(message, func(f field) (err error) {
+	err := eachField(sample.message, func(f field) (err error) {
 		switch f.number {
 		case 1:
 			index = f.value
@@ -170,7 +232,7 @@ func (d *otlpDictionary) sample(message []byte) ([]stack, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := stack{comm: d.attribute(attributes, attributeThreadName), count: 1}
+	s := stack{comm: d.attribute(attributes, attributeThreadName), count: 1, pid: sample.pid}
 	for _, i := range at(d.stacks, index) {
 		location := at(d.locations, i)
 		switch kind := d.attribute(location.attributes, attributeFrameType); kind {
@@ -179,6 +241,11 @@ func (d *otlpDictionary) sample(message []byte) ([]stack, error) {
 			s.broken, s.reason = true, frameAbort
 		default:
 			s.frames++
+			if kind != frameNative {
+				for _, f := range location.functions {
+					s.script = append(s.script, at(d.strings, at(d.functions, f)))
+				}
+			}
 			if location.mapping == 0 && kind == frameNative { // an interpreter's frames have none
 				s.broken, s.reason = true, fmt.Sprintf("error %d", location.address)
 			}

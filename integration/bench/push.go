@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,7 +51,7 @@ func pprofStacks(p *profile.Profile) []stack {
 	after := before.Add(-time.Duration(p.DurationNanos))
 	var stacks []stack
 	for _, sample := range p.Sample {
-		s := stack{count: int(sample.Value[0] / max(p.Period, 1)), after: after, before: before}
+		s := stack{count: int(sample.Value[0] / max(p.Period, 1)), after: after, before: before, pid: pidOf(sample)}
 		for _, location := range sample.Location {
 			name := ""
 			if len(location.Line) > 0 {
@@ -58,6 +59,11 @@ func pprofStacks(p *profile.Profile) []stack {
 			}
 			switch {
 			case location.Mapping != nil && location.Mapping.File == "[kernel.kallsyms]":
+			case ofLanguage(location):
+				for _, line := range location.Line {
+					s.script = append(s.script, line.Function.Name)
+				}
+				s.frames++
 			case location.Address != 0: // others are no code
 				s.frames++
 				if unnamed.MatchString(name) {
@@ -72,6 +78,27 @@ func pprofStacks(p *profile.Profile) []stack {
 		stacks = append(stacks, s)
 	}
 	return stacks
+}
+
+// pidOf returns the process of a sample where samples have the label pid.
+func pidOf(sample *profile.Sample) int {
+	if len(sample.Label["pid"]) == 0 {
+		return 0
+	}
+	pid, err := strconv.Atoi(sample.Label["pid"][0])
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+// ofLanguage reports whether a frame is of a language runtime: its mapping is no file.
+func ofLanguage(l *profile.Location) bool {
+	if l.Mapping == nil {
+		return false
+	}
+	file := l.Mapping.File
+	return file == "[jit]" || strings.HasPrefix(file, "[python ") || strings.HasPrefix(file, "[V8 ")
 }
 
 // unnamed is how we show an address that no symbol covers.

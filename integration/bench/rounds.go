@@ -107,6 +107,9 @@ type part struct {
 }
 
 func (b *bench) parts() []part {
+	if b.languages {
+		return b.languageParts()
+	}
 	parts := []part{{"depths", false, b.measureDepths}}
 	for _, w := range b.work {
 		parts = append(parts, part{w.title, false, func(i int) error { return b.measureCost(i, w) }})

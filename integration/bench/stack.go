@@ -10,6 +10,8 @@ type stack struct {
 	unnamed int  // of these, without the name of a function
 	broken  bool // the user part ends early, by the profiler's own account
 	reason  string
+	pid     int      // 0 if the profiler was not asked for it
+	script  []string // functions that a language runtime has compiled or interpreted, leaf first
 
 	// The samples were taken within these times. A profiler that says no time of
 	// each has those of the whole profile.
