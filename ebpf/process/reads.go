@@ -19,7 +19,7 @@ const (
 	MaxAllReadsAtOnce = 1 << 19 // of all processes, ...
 	AllReadsPerSecond = 1 << 15 // ... in the long run
 	bytesOfRead       = 4 << 10
-	fewReads          = 64 // nothing is begun with less
+	fewReads          = 64 // nothing is begun with less: a function of Python takes some 20, with a long table 36
 )
 
 var errReads = errors.New("too many reads of functions")
