@@ -12,13 +12,15 @@ INTEGRATION = $(addprefix ./integration/,stacks names python delivery hosts cont
 UNIT      = $(shell go list ./... | grep -vxF "$$(go list $(INTEGRATION))")
 FUZZTIME ?= 20s
 ADDRESS  := 127.0.0.1:12345
+# Functions begin at multiples of 16 bytes, not 32: there are 80,000, and the gaps between them take 0.6 MB.
+LDFLAGS  := -funcalign=16
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 	@echo "More, which measure or run for long: make -C integration help"
 
 build: ## build ./headwater without symbols (needs Go only: the BPF objects are in the tree)
-	@CGO_ENABLED=0 integration/progress -trimpath -buildvcs=$(STAMP) -ldflags="-s -w" -o headwater .
+	@CGO_ENABLED=0 integration/progress -trimpath -buildvcs=$(STAMP) -ldflags="$(LDFLAGS) -s -w" -o headwater .
 
 run: build ## profile this host and serve its flame graphs; needs root
 	@[ "$$(id -u)" = 0 ] || { echo "make run: profiling needs root" >&2; exit 1; }
@@ -89,6 +91,6 @@ cover: ## show which part of each package the unit tests run, and write cover.ht
 # Both have one build ID, by which debuggers find the second for the first. It is made from what was compiled.
 release: BUILD_ID = $(shell CGO_ENABLED=0 go list -trimpath -export -f '{{.BuildID}}' . | sha1sum | cut -c1-40)
 release: ## build ./headwater, and the same program with its symbols and DWARF data as ./headwater.debug
-	@CGO_ENABLED=0 integration/progress -trimpath -buildvcs=$(STAMP) -ldflags="-s -w -B 0x$(BUILD_ID)" -o headwater .
-	@CGO_ENABLED=0 integration/progress -trimpath -buildvcs=$(STAMP) -ldflags="-B 0x$(BUILD_ID)" -o headwater.debug .
+	@CGO_ENABLED=0 integration/progress -trimpath -buildvcs=$(STAMP) -ldflags="$(LDFLAGS) -s -w -B 0x$(BUILD_ID)" -o headwater .
+	@CGO_ENABLED=0 integration/progress -trimpath -buildvcs=$(STAMP) -ldflags="$(LDFLAGS) -B 0x$(BUILD_ID)" -o headwater.debug .
 	@ls -l headwater headwater.debug
