@@ -64,7 +64,7 @@ enum limits {
 	MAX_NODES = 1024,       /* of a list of threads that are searched */
 	MAX_CHAIN_FRAMES = 1024,
 	MAX_SLOTS = 256,        /* native frames of a sample that stand for frames of a language */
-	MAX_BLOCKS = 4,         /* that are read of a frame */
+	MAX_BLOCKS = 8,         /* that are read of a frame */
 	BLOCK_WORDS = 16,       /* of each at most */
 	MAX_LAYOUT_WORDS = 6,   /* of a frame that go with the sample, and its cookie */
 	MAX_COOKIE_WORDS = 8,

@@ -45,6 +45,7 @@ ALWAYS_INLINE void read_block(struct blocks *b, const struct block *block, int i
 ALWAYS_INLINE void read_blocks(struct blocks *b, const struct layout *l, __u64 frame, int carried)
 {
 	b->read = 0;
+#pragma unroll /* 5.10 does not find bounds of a block's number that is in a register */
 	for (int i = 0; i < MAX_BLOCKS; i++) {
 		if (i >= l->block_count)
 			break;

@@ -105,10 +105,15 @@ func (j *javaProgram) locations(p Profile) (own []*profile.Location) {
 	return own
 }
 
-// jitted are the frames of a stack that are in code made while the program runs, root first.
+// isJava reports whether a location is in code that the VM has made, or a method that its interpreter runs.
+func isJava(l *profile.Location) bool {
+	return l.Mapping != nil && (l.Mapping.File == "[jit]" || strings.HasPrefix(l.Mapping.File, "[java "))
+}
+
+// jitted are the frames of a stack that are in code made while the program runs, or interpreted, root first.
 func jitted(sample *profile.Sample) (frames []string) {
 	for _, l := range slices.Backward(sample.Location) {
-		if l.Mapping != nil && l.Mapping.File == "[jit]" {
+		if isJava(l) {
 			frames = append(frames, l.Line[len(l.Line)-1].Function.Name) // that the code lies in
 		}
 	}
@@ -124,8 +129,8 @@ func deepChain() []string {
 	return append(chain, "Deep.work")
 }
 
-// fits reports whether the frames are the first ones of a chain. Where a method is
-// interpreted, the interpreter has its frame; and a leaf may be a stub on the way.
+// fits reports whether the frames are the first ones of a chain. Where an interpreted method
+// has no name, the interpreter has its frame; and a leaf may be a stub on the way.
 func fits(frames, chain []string) bool {
 	for i, f := range frames {
 		switch {
@@ -147,7 +152,7 @@ func TestJavaStacks(t *testing.T) {
 	for _, mode := range []struct {
 		name, flag string
 		before     bool // the VM runs before the session begins
-		names      bool // methods are compiled
+		compiled   bool // methods are
 	}{
 		{"compiled when hot", "-XX:+TieredCompilation", false, true},
 		{"compiled by C1", "-XX:TieredStopAtLevel=1", true, true},
@@ -156,14 +161,14 @@ func TestJavaStacks(t *testing.T) {
 		{"interpreted", "-Xint", true, false},
 	} {
 		t.Run(mode.name, func(t *testing.T) {
-			retrytest.Run(t, func(t *retrytest.T) { tryJavaStacks(t, classes, mode.flag, mode.before, mode.names) })
+			retrytest.Run(t, func(t *retrytest.T) { tryJavaStacks(t, classes, mode.flag, mode.before, mode.compiled) })
 		})
 	}
 }
 
 const wantedSamples = 300
 
-func tryJavaStacks(t *retrytest.T, classes, flag string, before, names bool) {
+func tryJavaStacks(t *retrytest.T, classes, flag string, before, compiled bool) {
 	java := startJava(t, before, flag, "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Deep.*",
 		"-cp", classes, "Deep")
 	defer java.stop()
@@ -177,7 +182,7 @@ func tryJavaStacks(t *retrytest.T, classes, flag string, before, names bool) {
 			if !slices.ContainsFunc(frames, func(f string) bool { return f == "Interpreter" || strings.HasPrefix(f, "Deep.") }) {
 				continue // a thread of the VM's own, or before main
 			}
-			if deep := slices.Index(frames, "Deep.main"); names && deep < 0 && !slices.Contains(frames, "Deep.one") {
+			if deep := slices.Index(frames, "Deep.main"); deep < 0 && !slices.Contains(frames, "Deep.one") {
 				continue // what the VM runs before main
 			}
 			n := uint64(sample.Value[0] / p.Pprof.Period)
@@ -199,14 +204,14 @@ func tryJavaStacks(t *retrytest.T, classes, flag string, before, names bool) {
 	if whole*2 < all || all < wantedSamples/3 {
 		t.Errorf("%d of %d stacks lead to where the program works", whole, all)
 	}
-	if names && named*2 < all {
+	if named*2 < all {
 		t.Errorf("%d of %d stacks have names of methods", named, all)
 	}
 	if samples, complete := of(profiles, java.pid); complete*100 < samples*99 {
 		t.Errorf("%d of %d stacks are whole", complete, samples)
 	}
-	if names {
-		checkUnnamed(t, java)
+	checkUnnamed(t, java)
+	if compiled {
 		comparePerfMap(t, java)
 	}
 }

@@ -157,7 +157,7 @@ type profilerInterpreter struct {
 	SlotsHigh  uint64
 	Frame      struct {
 		_      structs.HostLayout
-		Blocks [4]struct {
+		Blocks [8]struct {
 			_       structs.HostLayout
 			Offset  int64
 			Mask    uint64
@@ -241,7 +241,7 @@ const (
 	profilerLimitsMAX_NODES                  profilerLimits = 1024
 	profilerLimitsMAX_CHAIN_FRAMES           profilerLimits = 1024
 	profilerLimitsMAX_SLOTS                  profilerLimits = 256
-	profilerLimitsMAX_BLOCKS                 profilerLimits = 4
+	profilerLimitsMAX_BLOCKS                 profilerLimits = 8
 	profilerLimitsBLOCK_WORDS                profilerLimits = 16
 	profilerLimitsMAX_LAYOUT_WORDS           profilerLimits = 6
 	profilerLimitsMAX_COOKIE_WORDS           profilerLimits = 8
@@ -438,7 +438,7 @@ type profilerSampleRing struct {
 		Blocks      struct {
 			_     structs.HostLayout
 			Read  uint64
-			Words [64]uint64
+			Words [128]uint64
 		}
 	}
 	SlotsWanted uint64
@@ -454,7 +454,7 @@ type profilerSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [2136]byte
+	_            [1624]byte
 	Words        [82432]uint64
 }
 

@@ -36,6 +36,7 @@ type Sample struct {
 	FromLeaf bool
 	Stack    Stack
 	Finish   Finish // set by who finishes it
+	Walked   int    // frames of User that are as the kernel walked them; set by who finishes it
 
 	Chain Chain // of the thread's interpreter
 

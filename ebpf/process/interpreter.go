@@ -100,7 +100,8 @@ func (i *Interpreter) Name() string { return i.exe.Path }
 // Languages of frames, see [Interpreter.Language].
 const (
 	Python = "python"
-	V8     = "V8" // JavaScript
+	V8     = "V8"   // JavaScript
+	Java   = "java" // interpreted methods
 )
 
 // Language returns the first word of the name: "python".
@@ -130,6 +131,9 @@ func (i *Interpreter) Line(f *runtime.Function, ip uint64) int {
 	}
 	return i.runs.Line(f, ip)
 }
+
+// HasNoFile reports whether native frames of code in no file stand for its frames.
+func (i *Interpreter) HasNoFile() bool { return i.runs.Spec().Slots.NoFile }
 
 // HasSlots reports whether native frames stand for its frames, whose numbers are the last of their words.
 func (i *Interpreter) HasSlots() bool { return i.runs != nil && i.runs.Spec().Slots != nil }
@@ -259,30 +263,50 @@ func cookieAt(l *runtime.Layout, m runtime.Memory, code uint64) (cookie uint64, 
 	if l.Code < 0 {
 		return 0, false
 	}
+	b := blocksOf{layout: l, memory: m, code: code}
 	var words []uint64
-	var b [runtime.MaxBlockBytes]byte
-	read := 0 // the block that b has
 	for _, w := range l.Cookie {
-		if w.Block == 0 {
+		if !l.FromCode(w.Block) {
 			return 0, false
 		}
-		block := &l.Blocks[w.Block]
-		if to := l.Words[l.Code]; block.At.Block != to.Block || block.At.Offset != to.Offset {
-			return 0, false
-		}
-		if w.Block != read {
-			if _, err := m.ReadAt(b[:block.Bytes], int64(code+uint64(block.Offset))); err != nil {
-				return 0, true
-			}
-			read = w.Block
-		}
-		v := binary.LittleEndian.Uint64(b[w.Offset:])
-		if w.Mask != 0 {
-			v &= w.Mask
+		v, ok := b.word(w)
+		if !ok {
+			return 0, true
 		}
 		words = append(words, v)
 	}
 	return runtime.Fold(words), true
+}
+
+// blocksOf are the blocks that the way to leads from a code object, read once each.
+type blocksOf struct {
+	layout *runtime.Layout
+	memory runtime.Memory
+	code   uint64
+	read   [runtime.MaxBlocks][]byte
+}
+
+// word returns a word of a block, and false if it cannot be read.
+func (b *blocksOf) word(w runtime.Word) (v uint64, ok bool) {
+	block := &b.layout.Blocks[w.Block]
+	if b.read[w.Block] == nil {
+		at := b.code
+		if !b.layout.IsCode(block.At) {
+			if at, ok = b.word(block.At); !ok || at == 0 {
+				return 0, false
+			}
+		}
+		bytes := make([]byte, block.Bytes)
+		if _, err := b.memory.ReadAt(bytes, int64(at+uint64(block.Offset))); err != nil {
+			return 0, false
+		}
+		b.read[w.Block] = bytes
+	}
+	v = binary.LittleEndian.Uint64(b.read[w.Block][w.Offset:])
+	if w.Mask != 0 {
+		v &= w.Mask
+	}
+	return v, true
 }
 
 // interpretation is an interpreter in a process.
@@ -513,6 +537,7 @@ type Interpretation struct {
 	*Interpreter // nil: not known
 	exe          unwind.ExeID
 	library      runtime.Interpreted
+	code         []*JITCode // of the process
 }
 
 // Interpretation returns the interpreter that a process has, and false if it has none.
@@ -521,12 +546,16 @@ func (v *View) Interpretation() (Interpretation, bool) {
 	if i == nil {
 		return Interpretation{}, false
 	}
-	return Interpretation{v.interpreter, i.exe.ID, i.library}, true
+	return Interpretation{v.interpreter, i.exe.ID, i.library, v.code}, true
 }
 
 // Evaluates reports whether a frame runs functions of the language.
 func (i *Interpretation) Evaluates(exe unwind.ExeID, vaddr uint64) bool {
-	return exe == i.exe && holds(i.library.Evaluation(), vaddr)
+	if exe == i.exe {
+		return holds(i.library.Evaluation(), vaddr)
+	}
+	at := slices.IndexFunc(i.code, func(c *JITCode) bool { return c.Exe() == exe })
+	return at >= 0 && i.code[at].Evaluates(vaddr)
 }
 
 // Enters reports whether a leaf that evaluates may have no frames of its own yet, or none any more;

@@ -145,6 +145,18 @@ func (c *JITCode) Identify(vaddr uint64) unwind.CodeID {
 // Name is what stands for the file of the code: "[hotspot]".
 func (c *JITCode) Name() string { return c.exe.Path }
 
+// Evaluates reports whether a frame at an ELF virtual address runs a function of an interpreter among the code.
+func (c *JITCode) Evaluates(vaddr uint64) bool {
+	evaluator, ok := c.code.(runtime.Evaluator)
+	if !ok {
+		return false
+	}
+	i := c.exe.image.Load()
+	i.building.Lock()
+	defer i.building.Unlock()
+	return evaluator.Evaluates(vaddr)
+}
+
 // Address returns the address in the process of an ELF virtual address.
 func (c *JITCode) Address(vaddr uint64) uint64 { return vaddr + c.base }
 

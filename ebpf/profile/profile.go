@@ -39,14 +39,23 @@ type Options struct {
 	Demangle        symbol.DemangleMode // how C++ and Rust names are shown
 	InlineFrames    bool                // show functions that were inlined into others
 	Python          bool                // show functions of Python
-	Hotspot         bool                // name the methods that Java VMs compiled
+	Hotspot         bool                // name the methods that Java VMs run
 	V8              bool                // show functions of JavaScript
 	Debuginfod      debuginfod.Options  // where to fetch missing debug files; without URLs from nowhere
 }
 
 // frames returns the user frames of a sample that are to be shown.
 func (o *Options) frames(s *sampler.Sample) []kernel.Frame {
-	if s.Language == process.Python && !o.Python || s.Language == process.V8 && !o.V8 {
+	shown := true
+	switch s.Language {
+	case process.Python:
+		shown = o.Python
+	case process.V8:
+		shown = o.V8
+	case process.Java:
+		shown = o.Hotspot
+	}
+	if !shown {
 		return s.User
 	}
 	return s.Frames()

@@ -46,6 +46,15 @@ type Range struct{ Low, High uint64 }
 // Holds reports whether an address is in the range.
 func (r Range) Holds(addr uint64) bool { return addr >= r.Low && addr < r.High }
 
+// Evaluator is Code that has an interpreter in it: its native frames run functions of the language
+// as those of Interpreted.Evaluation do. One goroutine uses it at a time.
+type Evaluator interface {
+	Code
+	// Evaluates reports whether a native frame at an ELF virtual address runs a function, and has the
+	// words that say which: not while it is being made, or left.
+	Evaluates(vaddr uint64) bool
+}
+
 // Interpreter finds and names the frames of a language, in all processes of its Spec. Safe for
 // concurrent use.
 type Interpreter interface {
@@ -117,10 +126,11 @@ type Chain struct {
 	Stop  *Test // ends the chain before the frame for which it holds; nil: a pointer of 0 does
 }
 
-// Slots are native frames that stand for frames of the language: those of code in no file, which the
-// runtime made, and those of Interpreted.Evaluation. What the words of one mean does not depend on others.
+// Slots are native frames that stand for frames of the language: those of Interpreted.Evaluation and of an
+// Evaluator, and perhaps those of code in no file. What the words of one mean does not depend on others.
 type Slots struct {
-	Low, High uint64 // ELF virtual addresses between which all of Evaluation is
+	Low, High uint64 // ELF virtual addresses between which all of Evaluation is, or what the Evaluator evaluates
+	NoFile    bool   // so do those of code in no file, which the runtime made
 	Frame     Layout // block 0 is at the frame pointer; frames whose cookie cannot be read are none
 }
 
@@ -226,7 +236,7 @@ type Text struct {
 // Limits; bpf/abi.h has the same numbers.
 const (
 	MaxSteps       = 8
-	MaxBlocks      = 4
+	MaxBlocks      = 8
 	MaxBlockBytes  = 128
 	MaxWords       = 6
 	MaxCookieWords = 8

@@ -95,6 +95,23 @@ func (l *Layout) check() error {
 	return nil
 }
 
+// IsCode reports whether w is the pointer to the code object.
+func (l *Layout) IsCode(w Word) bool {
+	return l.Code >= 0 && w.Block == l.Words[l.Code].Block && w.Offset == l.Words[l.Code].Offset
+}
+
+// FromCode reports whether the way to a block leads from the code object.
+func (l *Layout) FromCode(block int) bool {
+	for block > 0 {
+		at := l.Blocks[block].At
+		if l.IsCode(at) {
+			return true
+		}
+		block = at.Block
+	}
+	return false
+}
+
 // holds reports whether w is in one of the first n blocks, which is read in time.
 func (l *Layout) holds(w Word, n int, carried bool) bool {
 	return w.Block >= 0 && w.Block < n && w.Offset >= 0 && w.Offset%8 == 0 && w.Offset < l.Blocks[w.Block].Bytes &&

@@ -67,8 +67,9 @@ func (x *interpreted) withSlots(
 		for next < len(s.Chain.Frames) && slotOf(&s.Chain.Frames[next]) < at {
 			next++
 		}
-		stands := next < len(s.Chain.Frames) && slotOf(&s.Chain.Frames[next]) == at && x.stands(by, next, at, &f)
-		made := stands && f.Exe == 0
+		stands := at < s.Walked && next < len(s.Chain.Frames) && slotOf(&s.Chain.Frames[next]) == at &&
+			x.stands(i, by, next, at, &f)
+		made := stands && outsideFile(f)
 		if at == 0 && !made { // a part of the runtime that the function has called, perhaps without a frame
 			x.merged = append(x.merged, f)
 		}
@@ -86,12 +87,17 @@ func (x *interpreted) withSlots(
 func slotOf(f *kernel.ChainFrame) int { return int(f.Words[len(f.Words)-1]) }
 
 // stands reports whether native frame number at stands for frame n, which has a name.
-func (x *interpreted) stands(by *process.Interpretation, n, at int, native *kernel.Frame) bool {
+func (x *interpreted) stands(
+	i *process.Interpreter, by *process.Interpretation, n, at int, native *kernel.Frame,
+) bool {
 	f := &x.decoded[n]
 	if f.Hidden || x.ids[n] == unwind.UnknownCode {
 		return false
 	}
 	if native.Exe == 0 {
+		if !i.HasNoFile() {
+			return false
+		}
 		f.IP = runtime.NoIP // what looks like one are other things that such code keeps there
 		return true
 	}

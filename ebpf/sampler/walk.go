@@ -3,6 +3,7 @@ package sampler
 import (
 	"debug/elf"
 	"runtime"
+	"slices"
 
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/process"
@@ -34,12 +35,25 @@ func completeStack(t *process.Tracker, view *process.View, s *kernel.Sample) {
 		// just looked up in vain.
 		s.User, s.Outcome = s.User[:0], unwind.ProcessUnknown
 	}
+	walked := s.User
+	if s.Chain.Interpreter != 0 {
+		walked = slices.Clone(s.User) // what follows writes over it
+	}
 	switch {
 	case unfinished(s):
 		resume(t, view, s)
 	case s.FromLeaf && len(s.User) > 0:
 		rewalk(view, s)
 	}
+	s.Walked = sameFrames(walked, s.User)
+}
+
+// sameFrames returns how many frames from the leaf on two stacks have in common.
+func sameFrames(a, b []kernel.Frame) (n int) {
+	for n < min(len(a), len(b)) && a[n].Vaddr == b[n].Vaddr && a[n].Exe == b[n].Exe {
+		n++
+	}
+	return n
 }
 
 // resume walks the rest of a stack whose walk in the kernel is unfinished, over the copy

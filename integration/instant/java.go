@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,6 +103,9 @@ func (m *javaMethod) frame(bci int) javaFrame {
 	return f
 }
 
+// anonymous is what VMs up to JDK 14 add to the names of their anonymous classes: the hash of an object.
+var anonymous = regexp.MustCompile(`[./]\d+$`)
+
 // readJavaMethods reads what the agent has written of methods.
 func readJavaMethods(path string) (map[uint64]*javaMethod, error) {
 	f, err := os.Open(path)
@@ -121,7 +125,7 @@ func readJavaMethods(path string) (map[uint64]*javaMethod, error) {
 		if err != nil {
 			return nil, err
 		}
-		class := strings.TrimSuffix(strings.TrimPrefix(fields[1], "L"), ";")
+		class := anonymous.ReplaceAllString(strings.TrimSuffix(strings.TrimPrefix(fields[1], "L"), ";"), "")
 		m := &javaMethod{name: strings.NewReplacer("/", ".", ".0x", "/0x").Replace(class) + "." + fields[2], file: fields[3]}
 		var places [][2]int
 		for _, place := range fields[4:] {
@@ -203,8 +207,9 @@ type javaReport struct {
 
 	// Frames of the same method whose line the VM does not know: HotSpot says the method's first one.
 	Unlined     int `json:"frames_without_line"`
-	Interpreted int `json:"frames_interpreted"` // there on both sides, but the profiler does not name them
-	Gone        int `json:"frames_unloaded"`    // of methods that the VM does not know any more
+	Interpreted int `json:"frames_interpreted"`              // of the frames that agree, those that the interpreter runs
+	NoName      int `json:"frames_interpreted_without_name"` // there on both sides, but the profiler does not name them
+	Gone        int `json:"frames_unloaded"`                 // of methods that the VM does not know any more
 	// Stacks in an interpreter that is making or leaving its frame: HotSpot has it not.
 	Entering int `json:"stacks_entering"`
 	// Stacks in a stub that Java code has called, compared from the caller on: HotSpot has the place after the call.
@@ -277,7 +282,8 @@ func failure(n int) string {
 type ourFrame struct {
 	javaFrame
 	returned    bool // it is in a call
-	interpreted bool // what it is, is not known
+	interpreted bool
+	noName      bool // it is interpreted, and what it is, is not known
 	inlined     bool // into the next one
 }
 
@@ -295,10 +301,12 @@ func expand(w *walks.Walk) (frames []ourFrame) {
 		for i, l := range lines {
 			switch {
 			case l.Function == "Interpreter":
-				frames = append(frames, ourFrame{interpreted: true})
+				frames = append(frames, ourFrame{interpreted: true, noName: true})
 			case strings.Contains(l.Function, ".") && !strings.Contains(l.Function, " "): // else a stub
 				f := javaFrame{l.Function, l.File, l.Line}
-				frames = append(frames, ourFrame{f, w.Frames[n].Return, false, i+1 < len(lines)})
+				frames = append(frames, ourFrame{
+					javaFrame: f, returned: w.Frames[n].Return, interpreted: w.Interpreted[n], inlined: i+1 < len(lines),
+				})
 			}
 		}
 	}
@@ -311,7 +319,7 @@ func fit(ours []ourFrame, theirs []javaFrame) (at int, ok bool) {
 		if i >= len(ours) || i >= len(theirs) {
 			return i, false
 		}
-		same := ours[i].interpreted || ours[i].javaFrame == theirs[i] || ours[i].unlined(theirs[i])
+		same := ours[i].noName || ours[i].javaFrame == theirs[i] || ours[i].unlined(theirs[i])
 		if !same && theirs[i].method != unloaded {
 			return i, false
 		}
@@ -340,7 +348,7 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 		case t.undecipherable:
 			r.NotCompared["HotSpot: leaf not decipherable"]++
 			return
-		case ours[0].interpreted:
+		case ours[0].noName:
 			if _, fits := fit(ours[1:], t.frames); fits {
 				ours, ok = ours[1:], true
 				r.Entering++
@@ -348,8 +356,11 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 		case ours[0].returned:
 			// The leaf is a stub, and HotSpot takes the place behind that of the call.
 			n := 1 + slices.IndexFunc(ours, func(f ourFrame) bool { return !f.inlined })
-			if skip := len(t.frames) - len(ours) + n; skip > 0 {
-				if _, fits := fit(ours[n:], t.frames[skip:]); fits {
+			if skip := len(t.frames) - len(ours) + n; skip >= 0 {
+				if _, fits := fit(ours[n:], t.frames[skip:]); fits && skip == 0 {
+					r.NotCompared["HotSpot: skips the caller of a stub"]++
+					return
+				} else if fits {
 					ours, t.frames, ok = ours[n:], t.frames[skip:], true
 					r.Stubs++
 				}
@@ -363,8 +374,8 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 	r.Stacks++
 	for i := range min(len(ours), len(t.frames)) {
 		switch {
-		case ours[i].interpreted:
-			r.Interpreted++
+		case ours[i].noName:
+			r.NoName++
 		case t.frames[i].method == unloaded:
 			r.Gone++
 		case ours[i].unlined(t.frames[i]):
@@ -375,6 +386,9 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 				r.Agreed++
 				if ours[i].inlined {
 					r.Inlined++
+				}
+				if ours[i].interpreted {
+					r.Interpreted++
 				}
 			}
 		}
@@ -403,7 +417,7 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 	for i := range max(len(ours), len(t.frames)) {
 		var pair [2]string
 		if i < len(ours) {
-			if pair[0] = ours[i].String(); ours[i].interpreted {
+			if pair[0] = ours[i].String(); ours[i].noName {
 				pair[0] = "Interpreter"
 			} else if i == 0 && ours[i].returned {
 				pair[0] += ", in a call"
@@ -421,9 +435,10 @@ func (r *javaReport) print(w io.Writer) {
 	fmt.Fprintf(w, "%d stacks compared with AsyncGetCallTrace, %d equal in all frames, %d differ %s\n",
 		r.Stacks, r.Whole, r.wrong(), counts(r.Differ))
 	fmt.Fprintf(w, "in %d HotSpot has no leaf yet, in %d it is behind the call of a stub\n", r.Entering, r.Stubs)
-	fmt.Fprintf(w, "%d frames, of which %d agree in method, file and line, %d of them inlined\n",
-		r.Frames, r.Agreed, r.Inlined)
-	fmt.Fprintf(w, "%d more have no line, %d are interpreted, %d of unloaded methods\n", r.Unlined, r.Interpreted, r.Gone)
+	fmt.Fprintf(w, "%d frames, of which %d agree in method, file and line, %d of them inlined, %d interpreted\n",
+		r.Frames, r.Agreed, r.Inlined, r.Interpreted)
+	fmt.Fprintf(w, "%d more have no line, %d are interpreted and have no name, %d of unloaded methods\n",
+		r.Unlined, r.NoName, r.Gone)
 	fmt.Fprintf(w, "not compared: %d signals late, %d dropped\n", r.Late, r.Dropped)
 	for _, reason := range slices.Sorted(maps.Keys(r.NotCompared)) {
 		fmt.Fprintf(w, "  %d stacks: %s\n", r.NotCompared[reason], reason)

@@ -25,13 +25,14 @@ import (
 
 // Walk is a sample of the profiler, finished as a profile would have it.
 type Walk struct {
-	Time     uint64 // CLOCK_MONOTONIC, ns
-	TID      uint32
-	Comm     string
-	Outcome  unwind.Outcome
-	Frames   []Place          // leaf first
-	Lines    [][]runtime.Line // of each frame, what a language runtime says of it; none in files
-	Replaced bool             // the process ran another program when the sample was read
+	Time        uint64 // CLOCK_MONOTONIC, ns
+	TID         uint32
+	Comm        string
+	Outcome     unwind.Outcome
+	Frames      []Place          // leaf first
+	Lines       [][]runtime.Line // of each frame, what a language runtime says of it; none in files
+	Replaced    bool             // the process ran another program when the sample was read
+	Interpreted map[int]bool     // which of those an interpreter runs
 	// Functions are those that an interpreter ran, leaf first: nil if none were found.
 	Functions []Function
 }
@@ -41,7 +42,8 @@ type Function struct {
 	Name, File string
 	Line       int // 0 if that is not known
 
-	frame kernel.Frame
+	frame  kernel.Frame
+	native int // the frame of the walk in whose place it is, -1: none
 }
 
 // Place is where a frame is: an ELF virtual address in a file, or an address in the
@@ -116,16 +118,20 @@ func (s *Sampler) Sample(attr *unix.PerfEventAttr, task int) (event int, err err
 func (s *Sampler) take(sample *sampler.Sample) error {
 	w := Walk{
 		Time: sample.Time, TID: sample.TID, Comm: sample.Comm, Outcome: sample.Outcome,
-		Replaced: s.sampler.Replaced(sample),
+		Replaced: s.sampler.Replaced(sample), Interpreted: map[int]bool{},
 	}
 	for _, f := range sample.User {
 		w.Frames = append(w.Frames, s.place(f))
 		w.Lines = append(w.Lines, s.lines(f))
 	}
-	for _, f := range sample.Interpreted {
-		if f.Flags&kernel.Interpreted != 0 {
-			w.Functions = append(w.Functions, Function{frame: f})
+	for i, f := range sample.Interpreted {
+		if f.Flags&kernel.Interpreted == 0 {
+			continue
 		}
+		if len(sample.Interpreted) != len(sample.User) { // it is one more
+			i = -1
+		}
+		w.Functions = append(w.Functions, Function{frame: f, native: i})
 	}
 	s.walks = append(s.walks, w)
 	return nil
@@ -182,7 +188,11 @@ func (s *Sampler) Stop() ([]Walk, error) {
 	err := s.end()
 	for _, w := range s.walks {
 		for i := range w.Functions {
-			s.name(&w.Functions[i])
+			f := &w.Functions[i]
+			if s.name(f); f.native >= 0 && f.Name != "" {
+				w.Lines[f.native] = []runtime.Line{{Function: f.Name, File: f.File, Line: f.Line}}
+				w.Interpreted[f.native] = true
+			}
 		}
 	}
 	slices.SortStableFunc(s.walks, func(a, b Walk) int { return cmp.Compare(a.Time, b.Time) })

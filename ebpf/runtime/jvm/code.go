@@ -126,6 +126,16 @@ func (c *codeCache) Identify(vaddr uint64) unwind.CodeID {
 	return id
 }
 
+// Evaluates implements runtime.Evaluator.
+func (c *codeCache) Evaluates(vaddr uint64) bool {
+	page := c.pages[vaddr>>c.shift]
+	if page == nil {
+		return false
+	}
+	piece := page.Find(vaddr + c.base)
+	return piece != nil && framed(piece.rows, int(vaddr+c.base-piece.Start))
+}
+
 const (
 	maxPlaces  = 512 // in a piece of code that are remembered: more have no samples in a while
 	placeBytes = 128 // about the memory that one takes

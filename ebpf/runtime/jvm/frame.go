@@ -21,7 +21,7 @@ const (
 // frame is what a stack looks like before an instruction.
 type frame struct {
 	form   form
-	depth  int64 // bytes from sp, or rbp, up to the CFA
+	depth  int64 // bytes from sp, or rbp, up to the CFA; of an interpreted frame those below rbp, see sweep.enter
 	saved  int64 // bytes from the CFA down to the caller's rbp; 0: it is in rbp
 	loaded bool  // the return address is in register ra, no longer on the stack
 	ra     byte

@@ -1,6 +1,23 @@
 package jvm
 
-import "strings"
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// framed reports whether rows, of code of the interpreter, say that an interpreted frame with its method is there at
+// an offset.
+func framed(rows []rowAt, at int) bool {
+	n, found := slices.BinarySearchFunc(rows, at, func(r rowAt, at int) int { return cmp.Compare(r.at, at) })
+	for found && n+1 < len(rows) && rows[n+1].at == at {
+		n++
+	}
+	if !found {
+		n--
+	}
+	return n >= 0 && rows[n].framed
+}
 
 // codelet is a piece of the interpreter.
 type codelet struct {
@@ -70,12 +87,13 @@ func (vm *VM) codelets(b *block, code []byte) (found []codelet) {
 // interpreterRules returns the rules of the interpreter.
 func (vm *VM) interpreterRules(b *block, code []byte) []rowAt {
 	interpretedRule := frame{form: interpreted}.rule()
-	rules := []rowAt{{0, interpretedRule}}
+	rules := []rowAt{{0, interpretedRule, true}}
 	for _, c := range vm.codelets(b, code) {
 		if c.start >= c.end {
 			continue
 		}
 		p := piece{kind: interpreterCode, code: code[c.start-b.code : c.end-b.code], complete: -1}
+		p.fixed = vm.layout.frames.fixed
 		if c.entry {
 			p.kind = interpreterEntry
 		}
@@ -83,7 +101,7 @@ func (vm *VM) interpreterRules(b *block, code []byte) []rowAt {
 			r.at += int(c.start - b.code)
 			rules = append(rules, r)
 		}
-		rules = append(rules, rowAt{int(c.end - b.code), interpretedRule})
+		rules = append(rules, rowAt{int(c.end - b.code), interpretedRule, true})
 	}
 	return rules
 }

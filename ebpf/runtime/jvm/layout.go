@@ -43,12 +43,16 @@ type Layout struct {
 	blobs  blobLayout
 	names  nameLayout
 	debug  debugLayout
+	frames interpretedLayout
 
+	version  int  // of Java; 0: not known
 	excluded byte // bytes below this are not in numbers, see unsigned5
 }
 
 // symbolPrefix begins the names of the symbols of the description.
 const symbolPrefix = "gHotSpotVM"
+
+const maxVersion = 1000
 
 // MaxEntries bounds the tables; the largest has some 3,500 entries.
 const MaxEntries = 1 << 15
@@ -65,8 +69,12 @@ func readLayout(symbols map[string]uint64, bias uint64, process io.ReaderAt) (*L
 	if err := l.resolve(); err != nil {
 		return nil, err
 	}
-	if version := l.fields["Abstract_VM_Version::_vm_major_version"]; version.static && l.blobs.heaps != 0 {
-		if r.u32(version.at+bias) >= 20 { // JDK 8 has the version 25, and one heap
+	if version := l.fields["Abstract_VM_Version::_vm_major_version"]; version.static {
+		l.version = int(min(r.u32(version.at+bias), maxVersion))
+		if l.blobs.heaps == 0 {
+			l.version = 8 // it says that it is 25, and has one heap
+		}
+		if l.version >= 20 {
 			l.excluded = 1
 		}
 	}

@@ -11,6 +11,7 @@ type Code struct {
 	Start, End uint64 // its instructions' addresses
 	Name       string // see VM.Page
 	block      block
+	rows       []rowAt // of the interpreter
 }
 
 // Page is the rules for one page of a code cache, and the code that they are about.
@@ -47,7 +48,11 @@ func (vm *VM) Page(n uint64, shift uint8, base uint64, old *Page) (*Page, error)
 			changes = append(changes, unwind.Change{Vaddr: b.code + uint64(r.at) - base, Rule: r.rule})
 		}
 		changes = append(changes, unwind.Change{Vaddr: b.limit - base, Rule: absent})
-		page.Code = append(page.Code, vm.code(b, old))
+		code := vm.code(b, old)
+		if vm.isInterpreter(&b) {
+			code.rows = rules
+		}
+		page.Code = append(page.Code, code)
 	}
 	page.Rows = unwind.PageOf(n, shift, changes)
 	return page, nil
@@ -95,7 +100,7 @@ const MaxCode = 2 << 20
 func (vm *VM) makeRules(b *block) ([]rowAt, error) {
 	name := vm.text(b.name)
 	if isBuffer(name) {
-		return []rowAt{{0, entryFrame.rule()}}, nil
+		return []rowAt{{rule: entryFrame.rule()}}, nil
 	}
 	m := memory{r: vm.view}
 	code := make([]byte, min(b.limit-b.code, MaxCode))

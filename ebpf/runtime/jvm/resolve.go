@@ -135,6 +135,7 @@ func (l *Layout) resolve() error {
 	more := resolver{l: l}
 	more.lines(n)
 	l.debug = (&resolver{l: l}).debug()
+	l.frames = (&resolver{l: l}).interpreted()
 	return r.err
 }
 

@@ -1,6 +1,9 @@
 package jvm
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
@@ -214,9 +217,17 @@ func (l *Layout) unsigned5(b []byte) (v uint32, size int) {
 
 // lineNumbers returns the line where a method begins, and that of one of its bytecodes; 0 where they are unknown.
 func (vm *VM) lineNumbers(m *memory, method uint64, bci int) (start, line int) {
+	if bci == atEntry {
+		bci = 0
+	}
+	return vm.layout.lineAt(vm.lineTable(m, method), bci)
+}
+
+// lineTable returns the table of a method's lines, and perhaps what is behind it; nil if it has none.
+func (vm *VM) lineTable(m *memory, method uint64) []byte {
 	l := &vm.layout.names
 	if l.constMethodBytes == 0 {
-		return 0, 0
+		return nil
 	}
 	at := m.u64(method + l.constMethod)
 	b := make([]byte, l.constMethodBytes)
@@ -224,14 +235,11 @@ func (vm *VM) lineNumbers(m *memory, method uint64, bci int) (start, line int) {
 	size := uint64(uint16(l.codeSize.of(b)))
 	table, end := at+l.constMethodBytes+size, at+wordSize*uint64(uint32(l.constMethodSize.of(b)))
 	if m.err != nil || l.flags.of(b)&hasLines == 0 || table >= end {
-		return 0, 0
+		return nil
 	}
 	entries := make([]byte, min(end-table, maxLines))
 	m.read(table, entries)
-	if bci == atEntry {
-		bci = 0
-	}
-	return vm.layout.lineAt(entries, bci)
+	return entries
 }
 
 const (
@@ -241,38 +249,65 @@ const (
 	nowhere  = -2      // that of no bytecode
 )
 
-// lineAt returns the first line of a table, and that of a bytecode, as Method::line_number_from_bci does.
-func (l *Layout) lineAt(table []byte, bci int) (start, line int) {
+// eachLine calls yield for the entries of a table of lines, until yield returns false: from a bytecode on it is in a
+// line.
+func (l *Layout) eachLine(table []byte, yield func(at, line int) bool) {
 	const endOfTable, escape = 0, 0xff
-	at, now, best := 0, 0, 0
+	at, line := 0, 0
 	for len(table) > 0 && table[0] != endOfTable {
 		b := table[0]
 		table = table[1:]
 		if b != escape {
-			at, now = at+int(b>>3), now+int(b&7)
+			at, line = at+int(b>>3), line+int(b&7)
 		} else {
-			for _, number := range []*int{&at, &now} {
+			for _, number := range []*int{&at, &line} {
 				v, size := l.unsigned5(table)
 				if size == 0 {
-					return start, line
+					return
 				}
 				*number += int(int32(v>>1) ^ -int32(v&1))
 				table = table[size:]
 			}
 		}
-		if now < 0 || now > maxLine {
-			return start, line
+		if line < 0 || line > maxLine || !yield(at, line) {
+			return
 		}
+	}
+}
+
+// sortLines returns the lines of a table as runtime.Function has them.
+func (l *Layout) sortLines(table []byte) (sorted []byte) {
+	type entry struct{ at, line int }
+	var all []entry
+	l.eachLine(table, func(at, line int) bool {
+		if at >= 0 {
+			all = append(all, entry{at, line})
+		}
+		return true
+	})
+	slices.SortStableFunc(all, func(a, b entry) int { return cmp.Compare(a.at, b.at) })
+	for _, e := range all {
+		sorted = runtime.AppendLine(sorted, uint64(e.at), e.line)
+	}
+	return sorted
+}
+
+// lineAt returns the first line of a table, and that of a bytecode, as Method::line_number_from_bci does.
+func (l *Layout) lineAt(table []byte, bci int) (start, line int) {
+	best := 0
+	l.eachLine(table, func(at, now int) bool {
 		if start == 0 {
 			start = now
 		}
 		if at == bci {
-			return start, now
+			line = now
+			return false
 		}
 		if at < bci && at >= best {
 			best, line = at, now
 		}
-	}
+		return true
+	})
 	return start, line
 }
 

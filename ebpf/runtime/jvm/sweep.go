@@ -23,6 +23,7 @@ type piece struct {
 	code     []byte
 	size     int64 // of a compiled frame, from sp up to the CFA; 0: there is none
 	complete int   // offset from where on the compiled frame is there; -1: never
+	fixed    int64 // of interpreterEntry: bytes below rbp that every interpreted frame has
 }
 
 // sweep walks through code from its first instruction to the last and follows what it
@@ -44,8 +45,9 @@ type target struct {
 
 // rowAt is the rule that holds from an offset on.
 type rowAt struct {
-	at   int
-	rule unwind.WideRule
+	at     int
+	rule   unwind.WideRule
+	framed bool // an interpreted frame is there, with its method
 }
 
 // rules returns the rules that hold in a piece of code, from offset 0 on.
@@ -78,7 +80,7 @@ func (s *sweep) first() frame {
 func (s *sweep) unreached(at int) frame {
 	switch {
 	case s.kind == interpreterCode || s.kind == interpreterEntry:
-		return frame{form: interpreted, sender: noRegister}
+		return frame{form: interpreted, sender: noRegister, depth: s.fixed}
 	case s.kind == compiled && s.isComplete(at):
 		return s.whole()
 	}
@@ -172,9 +174,28 @@ func (s *sweep) enter(f frame, e x86.Effect) frame {
 		f = frame{form: bySender, sender: r13, depth: wordSize}
 	}
 	if f.form == bySender && f.saved > 0 && e.Kind == x86.Push && e.Reg == r13 {
-		return frame{form: interpreted, sender: noRegister}
+		return frame{form: interpreted, sender: noRegister, depth: wordSize}
 	}
-	return f.after(e, s.kind)
+	next := f.after(e, s.kind)
+	if f.form == interpreted && next.form == interpreted && f.depth < s.fixed {
+		next.depth = f.depth + pushed(e)
+	}
+	return next
+}
+
+// pushed returns by how many bytes an instruction lets the stack grow.
+func pushed(e x86.Effect) int64 {
+	switch {
+	case e.Kind == x86.Push || e.Kind == x86.Pop || e.Kind == x86.Add,
+		e.Kind == x86.Address && e.Reg == rsp && e.Base == rsp:
+		return -e.N
+	}
+	return 0
+}
+
+// framed reports whether f is an interpreted frame that has its method, and all else that each has.
+func (s *sweep) framed(f frame) bool {
+	return f.form == interpreted && (s.kind != interpreterEntry || f.depth >= s.fixed)
 }
 
 // jump notes the frame at the target of a jump. What is sure counts for more.
@@ -190,9 +211,9 @@ func (s *sweep) jump(to int, f frame, sure bool) {
 }
 
 func (s *sweep) add(at int, f frame) {
-	rule := f.rule()
-	if n := len(s.rules); n > 0 && s.rules[n-1].rule == rule {
+	row := rowAt{at, f.rule(), s.framed(f)}
+	if n := len(s.rules); n > 0 && s.rules[n-1].rule == row.rule && s.rules[n-1].framed == row.framed {
 		return
 	}
-	s.rules = append(s.rules, rowAt{at, rule})
+	s.rules = append(s.rules, row)
 }

@@ -125,6 +125,7 @@ func fakeFields(heaps uint64) []fakeField {
 	return []fakeField{
 		{"ConstMethod::_flags", "u2", 18, false}, {"ConstMethod::_code_size", "u2", 20, false},
 		{"ConstMethod::_constMethod_size", "int", 24, false}, {"ConstantPool::_source_file_name_index", "u2", 16, false},
+		{"ConstantPool::_cache", "ConstantPoolCache*", 0, false},
 		{"CompiledMethod::_scopes_data_begin", "address", 56, false}, {"nmethod::_scopes_pcs_offset", "int", 36, false},
 		{"nmethod::_dependencies_offset", "int", 52, false}, {"nmethod::_metadata_offset", "int", 0, false},
 		{"PcDesc::_pc_offset", "int", 0, false}, {"PcDesc::_scope_decode_offset", "int", 4, false},

@@ -51,7 +51,7 @@ func newInterpreter(v *Version, builtins runtime.Range) *interpreter {
 	literal.Mask = (1<<32 - 1) << (8 * (l.SharedLiteral & 7))
 	return &interpreter{
 		name: fmt.Sprintf("[V8 %d.%d]", v.Major, v.Minor), layout: l,
-		spec: runtime.Spec{Slots: &runtime.Slots{Low: builtins.Low, High: builtins.High, Frame: runtime.Layout{
+		spec: runtime.Spec{Slots: &runtime.Slots{Low: builtins.Low, High: builtins.High, NoFile: true, Frame: runtime.Layout{
 			Blocks: []runtime.Block{
 				frameBlock:    {Offset: -frameBytes, Bytes: frameBytes},
 				functionBlock: {At: runtime.Word{Offset: functionAt, Mask: pointerMask}, Offset: int64(l.FunctionShared), Bytes: 8},

@@ -1,0 +1,205 @@
+package jvm
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/headwater/headwater/ebpf/runtime"
+)
+
+// interpretedLayout is what is needed to name the method of an interpreted frame.
+type interpretedLayout struct {
+	known bool   // else the VM does not describe it
+	fixed int64  // bytes below rbp that every interpreted frame has, down to where in the bytecodes it is
+	cache int64  // of the frame's pointer to the ConstantPoolCache, from the beginning of those bytes
+	pool  uint64 // of a ConstantPool's pointer to it
+}
+
+// methodBelow is where a frame has its Method, and the others what their names say, in bytes below rbp (HotSpot,
+// src/hotspot/cpu/x86/frame_x86.hpp). JDK 9 has put the class's mirror behind the Method. The VM does not describe
+// this; that the frame's cache is the one of its method's pool shows that it holds.
+const (
+	methodBelow = 24
+
+	cacheBelow8, bytecodeBelow8 = 40, 56 // JDK 8
+	cacheBelow, bytecodeBelow   = 48, 64 // since JDK 9
+)
+
+// interpreted looks up what is needed of interpreted frames.
+func (r *resolver) interpreted() (i interpretedLayout) {
+	i.fixed, i.cache = bytecodeBelow, bytecodeBelow-cacheBelow
+	if r.l.blobs.heaps == 0 {
+		i.fixed, i.cache = bytecodeBelow8, bytecodeBelow8-cacheBelow8
+	}
+	i.pool = r.offset("ConstantPool::_cache")
+	n := &r.l.names
+	i.known = r.err == nil && r.l.blobs.interpreter != 0 && n.constMethodBytes != 0
+	for _, at := range []uint64{n.constMethod, n.constants, i.pool, n.holder, n.className} {
+		i.known = i.known && at%wordSize == 0
+	}
+	for _, size := range []uint64{i.pool, n.holder, n.constMethodBytes} {
+		i.known = i.known && size < runtime.MaxBlockBytes
+	}
+	return i
+}
+
+// Blocks of an interpreted frame: what is below rbp, its Method and the ConstMethod of that, the ConstantPool, the
+// class, and the Symbol that is the class's name.
+const (
+	frameBlock = iota
+	methodBlock
+	constMethodBlock
+	poolBlock
+	classBlock
+	symbolBlock
+)
+
+// Words of a frame, in their order.
+const (
+	methodWord = iota
+	bytecodeWord
+	constMethodWord
+	codeSizeWord
+	cacheWord
+	poolCacheWord
+	interpretedWords
+)
+
+// interpreter names the methods that a build of HotSpot interprets. It implements runtime.Interpreter.
+type interpreter struct {
+	layout *Layout
+	spec   runtime.Spec
+}
+
+// newInterpreter returns the interpreter whose code is at ELF virtual addresses of those that stand for the code cache.
+// Processes differ in them by little: they have one of few.
+func newInterpreter(l *Layout, code runtime.Range) *interpreter {
+	const round = 1 << 16
+	return &interpreter{layout: l, spec: runtime.Spec{Slots: &runtime.Slots{
+		Low: code.Low &^ (round - 1), High: (code.High + round - 1) &^ (round - 1), Frame: l.interpretedFrame(),
+	}}}
+}
+
+// interpretedFrame says what is read of an interpreted frame. The cookie of its method is made of what another one at
+// the same address would have of its own: the class and its name, and which of its methods this is.
+func (l *Layout) interpretedFrame() runtime.Layout {
+	n, f := &l.names, &l.frames
+	method := runtime.Word{Offset: int(f.fixed) - methodBelow}
+	constMethod := runtime.Word{Block: methodBlock}
+	constants := runtime.Word{Block: constMethodBlock, Offset: int(n.constants)}
+	poolStart := min(f.pool, n.holder)
+	holder := runtime.Word{Block: poolBlock, Offset: int(n.holder - poolStart)}
+	symbol := runtime.Word{Block: classBlock}
+	// A Symbol begins with its length, a random number, and how often it is used. That changes: it is left out.
+	head := runtime.Word{Block: symbolBlock, Mask: ^uint64(0xffff)}
+	if n.length == 0 {
+		head.Mask = ^uint64(0xffff << 16)
+	}
+	constMethodBytes := int(n.constMethodBytes+wordSize-1) &^ (wordSize - 1)
+	return runtime.Layout{
+		Blocks: []runtime.Block{
+			frameBlock:       {Offset: -f.fixed, Bytes: int(f.fixed)},
+			methodBlock:      {At: method, Offset: int64(n.constMethod), Bytes: wordSize},
+			constMethodBlock: {At: constMethod, Bytes: constMethodBytes},
+			poolBlock:        {At: constants, Offset: int64(poolStart), Bytes: int(max(f.pool, n.holder)-poolStart) + wordSize},
+			classBlock:       {At: holder, Offset: int64(n.className), Bytes: wordSize},
+			symbolBlock:      {At: symbol, Bytes: wordSize},
+		},
+		Words: []runtime.Word{
+			methodWord: method, bytecodeWord: {}, constMethodWord: constMethod, codeSizeWord: l.constMethodWord(n.codeSize),
+			cacheWord:     {Offset: int(f.cache)},
+			poolCacheWord: {Block: poolBlock, Offset: int(f.pool - poolStart)},
+		},
+		Code: methodWord,
+		Cookie: []runtime.Word{
+			constMethod, constants, l.constMethodWord(member{n.nameIndex, 2}), l.constMethodWord(n.codeSize), holder, symbol,
+			head,
+		},
+	}
+}
+
+// constMethodWord is the word of a ConstMethod that has a number, and nothing else.
+func (l *Layout) constMethodWord(m member) runtime.Word {
+	w := runtime.Word{Block: constMethodBlock, Offset: int(m.at &^ (wordSize - 1))}
+	w.Mask = (1<<(8*m.size) - 1) << (8 * (m.at % wordSize))
+	return w
+}
+
+// Name implements runtime.Interpreter.
+func (i *interpreter) Name() string {
+	if i.layout.version == 0 {
+		return "[java]"
+	}
+	return fmt.Sprintf("[java %d]", i.layout.version)
+}
+
+// Spec implements runtime.Interpreter.
+func (i *interpreter) Spec() *runtime.Spec { return &i.spec }
+
+// Frame implements runtime.Interpreter. A frame is one if it has the cache of its method's pool; its place in the
+// bytecodes may be missing: native methods have none.
+func (i *interpreter) Frame(words []uint64) runtime.Frame {
+	if words[methodWord] == 0 || words[cacheWord] == 0 || words[cacheWord] != words[poolCacheWord] {
+		return runtime.Frame{Hidden: true}
+	}
+	f := runtime.Frame{Code: words[methodWord], IP: runtime.NoIP}
+	size := words[codeSizeWord] >> (8 * (i.layout.names.codeSize.at % wordSize))
+	if at := words[bytecodeWord] - words[constMethodWord] - i.layout.names.constMethodBytes; at < size {
+		f.IP = at
+	}
+	return f
+}
+
+var errGone = errors.New("the process has gone")
+
+// Function implements runtime.Interpreter.
+func (i *interpreter) Function(process runtime.Memory, c *runtime.CodeObject) (runtime.Function, error) {
+	if process == nil {
+		return runtime.Function{}, errGone
+	}
+	vm := VM{layout: i.layout}
+	m := memory{r: &cached{r: process, chunks: map[int64][]byte{}}}
+	name := vm.methodName(&m, c.Address)
+	table := vm.lineTable(&m, c.Address)
+	if m.err == nil && name.function == "" {
+		m.err = errImplausible
+	}
+	if m.err != nil {
+		return runtime.Function{}, m.err
+	}
+	f := runtime.Function{Name: name.function, File: name.file, Whole: true}
+	f.StartLine, _ = i.layout.lineAt(table, nowhere)
+	f.Table = i.layout.sortLines(table)
+	return f, nil
+}
+
+// Line implements runtime.Interpreter.
+func (*interpreter) Line(f *runtime.Function, ip uint64) int {
+	if ip == runtime.NoIP {
+		return 0
+	}
+	return runtime.LineAt(f.Table, ip)
+}
+
+// Evaluation implements runtime.Interpreted: there is none in the file, see codeCache.Evaluates.
+func (*library) Evaluation() []runtime.Range { return nil }
+
+// Entering implements runtime.Interpreted.
+func (*library) Entering() []runtime.Range { return nil }
+
+// Interpret implements runtime.Interpreted.
+func (l *library) Interpret(p runtime.Process) (runtime.Interpreter, error) {
+	vm, err := l.open(p)
+	if err != nil {
+		return nil, fmt.Errorf("interpreter of a Java VM: %w", err)
+	}
+	if !vm.layout.frames.known {
+		return nil, fmt.Errorf("frames of a Java VM's interpreter: %w", runtime.ErrUnknown)
+	}
+	start, end := vm.queue()
+	if start < vm.low || end <= start || end > vm.high {
+		return nil, ErrNotReady
+	}
+	base := runtime.Base(vm.low)
+	return newInterpreter(vm.layout, runtime.Range{Low: start - base, High: end - base}), nil
+}

@@ -1,0 +1,149 @@
+// Package java compares what stacks of Java programs show with what their VM says itself.
+package java
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/retrytest"
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/walks"
+)
+
+func TestMain(m *testing.M) { lab.Main(m) }
+
+// compile compiles a program and returns where its classes are.
+func compile(t *testing.T, source string) (classes string) {
+	t.Helper()
+	need.Root(t)
+	need.Tools(t, "gcc", "java", "javac")
+	if runtime.GOARCH != "amd64" {
+		t.Skip("code of Java VMs is known on x86-64 only")
+	}
+	classes = t.TempDir()
+	if out, err := exec.Command("javac", "-d", classes, source).CombinedOutput(); err != nil {
+		t.Fatalf("javac: %v\n%s", err, out)
+	}
+	return classes
+}
+
+// javas are the VMs to test with: Debian's, and those that the environment variable HEADWATER_JAVAS lists, as paths of
+// the program java.
+func javas() []string {
+	return append([]string{"java"}, filepath.SplitList(os.Getenv("HEADWATER_JAVAS"))...)
+}
+
+// report is what is of interest of the report of integration/instant.
+type report struct {
+	Stacks      int            `json:"stacks"`
+	Frames      int            `json:"frames"`
+	Agreed      int            `json:"frames_agreed"`
+	Interpreted int            `json:"frames_interpreted"`
+	NoName      int            `json:"frames_interpreted_without_name"`
+	Differ      map[string]int `json:"stacks_differ"`
+	NotCompared map[string]int `json:"stacks_not_compared"`
+}
+
+// TestSameInstant compares the methods that the VM's interpreter runs, with their files and lines, with what HotSpot's
+// AsyncGetCallTrace finds in the same thread at the same instruction.
+func TestSameInstant(t *testing.T) {
+	classes := compile(t, "../instant/testdata/java/Mix.java")
+	binary := filepath.Join(t.TempDir(), "instant")
+	if out, err := exec.Command("go", "build", "-o", binary, "../instant").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	for _, java := range javas() {
+		for _, work := range []string{"streams", "lambdas", "exceptions", "reflection"} {
+			t.Run(filepath.Base(java)+" "+work, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "report.json")
+				// On a busy machine the VM's memory may be too slow for the profiler to have its code in these seconds.
+				retrytest.Run(t, func(t *retrytest.T) {
+					trySameInstant(t, path, binary, "-java", "-rate", "997", "-json", path, "--",
+						java, "-Xint", "-Xmx128m", "-cp", classes, "Mix", work, "3")
+				})
+			})
+		}
+	}
+}
+
+// trySameInstant runs a command of integration/instant and judges its report.
+func trySameInstant(t *retrytest.T, path string, command ...string) {
+	out, err := exec.Command(command[0], command[1:]...).CombinedOutput()
+	b, readErr := os.ReadFile(path)
+	if readErr != nil {
+		t.Fatalf("%v, %v\n%s", readErr, err, out)
+	}
+	var r report
+	if err := json.Unmarshal(b, &r); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d stacks; %d interpreted frames agree, %d have no name; not compared: %v",
+		r.Stacks, r.Interpreted, r.NoName, r.NotCompared)
+	if err != nil || r.Agreed != r.Frames {
+		t.Errorf("%v: of %d frames %d agree, stacks differ: %v\n%s", err, r.Frames, r.Agreed, r.Differ, out)
+	}
+	if r.Stacks < 20 || r.Interpreted < 300 || r.NoName > r.Interpreted {
+		t.Errorf("of %d stacks %d interpreted frames agree, %d have no name", r.Stacks, r.Interpreted, r.NoName)
+	}
+}
+
+// TestUnloading: a method that has come to where another one was has its own name. The thread of the program has the
+// name of the class whose methods it runs.
+func TestUnloading(t *testing.T) {
+	classes := compile(t, "testdata/Unload.java")
+	s, err := walks.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	cmd := exec.Command("sh", "-c", `read go && exec java "$@"`, "sh",
+		"-Xint", "-Xmx32m", "-XX:+UseSerialGC", "-cp", classes, "Unload", classes, "5")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	clock := walks.ClockOf(997)
+	clock.Bits |= unix.PerfBitInherit
+	event, err := s.Sample(clock, cmd.Process.Pid)
+	if err != nil {
+		cmd.Process.Kill()
+		t.Fatal(err, cmd.Wait())
+	}
+	defer unix.Close(event)
+	in.Write([]byte("\n"))
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	all, err := s.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	frames, names := 0, map[string]bool{}
+	for _, w := range all {
+		for _, f := range w.Functions {
+			class, method, _ := strings.Cut(f.Name, ".")
+			if !strings.HasPrefix(class, "Work") {
+				continue
+			}
+			frames++
+			if names[class] = true; class != w.Comm {
+				t.Errorf("%s.%s while the methods of %s run", class, method, w.Comm)
+			}
+		}
+	}
+	t.Logf("%d frames in %d classes", frames, len(names))
+	if frames < 300 || len(names) < 50 {
+		t.Errorf("%d frames in %d classes, want 300 in 50", frames, len(names))
+	}
+}
