@@ -41,22 +41,23 @@ func TestNodeStacks(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "node")
 	for name, flags := range map[string][]string{
-		"as it comes": {"--no-turbo-inlining"}, // inlined functions are not shown
+		"as it comes": nil,
 		"interpreted": {"--no-opt", "--no-sparkplug"},
 		"baseline":    {"--no-opt", "--always-sparkplug"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			retrytest.Run(t, func(t *retrytest.T) { tryNodeStacks(t, name == "interpreted", flags) })
+			retrytest.Run(t, func(t *retrytest.T) { tryNodeStacks(t, flags) })
 		})
 	}
 }
 
-func tryNodeStacks(t *retrytest.T, lines bool, flags []string) {
-	script, err := filepath.Abs("testdata/node/chains.js")
+// startNode starts a script, which prints a line when it works.
+func startNode(t *retrytest.T, script string, flags []string) (pid uint32, path string) {
+	path, err := filepath.Abs(script)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("node", append(flags, script)...)
+	cmd := exec.Command("node", append(flags, path)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -65,15 +66,19 @@ func tryNodeStacks(t *retrytest.T, lines bool, flags []string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatalf("node: %q, %v", line, err)
 	}
+	return uint32(cmd.Process.Pid), path
+}
+
+func tryNodeStacks(t *retrytest.T, flags []string) {
+	pid, script := startNode(t, "testdata/node/chains.js", flags)
 	o := DefaultOptions()
 	o.Comm, o.SampleRate, o.KernelStacks, o.PIDLabel = CommNone, 197, false, true
 	session := start(t, o)
 	defer session.Close()
-	pid := uint32(cmd.Process.Pid)
 	// Where rows are not resident yet the kernel's walk ends, and what user space adds has no slots.
 	collect(t, session, pid, wantedSamples/2)
 	var all, good uint64
@@ -89,7 +94,7 @@ func tryNodeStacks(t *retrytest.T, lines bool, flags []string) {
 			}
 			n := uint64(s.Value[0] / p.Pprof.Period)
 			all += n
-			if problem := checkNodeChain(functions, script, lines); problem != "" {
+			if problem := checkNodeChain(functions, script); problem != "" {
 				t.Logf("%d: %s in %s", n, problem, describe(s))
 				continue
 			}
@@ -115,6 +120,72 @@ func tryNodeStacks(t *retrytest.T, lines bool, flags []string) {
 	}
 }
 
+// TestNodeInlined profiles functions that V8's optimising compiler has inlined: they are lines of one location.
+func TestNodeInlined(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "node")
+	retrytest.Run(t, tryNodeInlined)
+}
+
+func tryNodeInlined(t *retrytest.T) {
+	pid, script := startNode(t, "testdata/node/inlined.js", nil)
+	o := DefaultOptions()
+	o.Comm, o.SampleRate, o.KernelStacks, o.PIDLabel = CommNone, 197, false, true
+	session := start(t, o)
+	defer session.Close()
+	collect(t, session, pid, wantedSamples/2) // until it is optimised, and rows are resident
+	var all, good uint64
+	for _, p := range collect(t, session, pid, wantedSamples) {
+		for _, s := range p.Pprof.Sample {
+			functions := scripted(s)
+			if len(functions) == 0 || !slices.Equal(s.Label["pid"], []string{itoa(pid)}) {
+				continue
+			}
+			n := uint64(s.Value[0] / p.Pprof.Period)
+			all += n
+			if problem := checkNodeInlined(s, script); problem != "" {
+				t.Logf("%d: %s in %s", n, problem, describe(s))
+				continue
+			}
+			good += n
+		}
+	}
+	t.Logf("%d of %d stacks are as the source says", good, all)
+	if good*20 < all*19 || all < wantedSamples/2 {
+		t.Errorf("%d of %d stacks are as the source says", good, all)
+	}
+}
+
+// checkNodeInlined says what is wrong with a stack of testdata/node/inlined.js. Where V8 does not say what an
+// instruction of outer is of, that is outer.
+func checkNodeInlined(s *profile.Sample, script string) string {
+	type place struct {
+		name        string
+		start, line int64
+	}
+	want := []place{{"inner", 5, 6}, {"middle", 10, 12}, {"outer", 15, 18}}
+	at := slices.IndexFunc(s.Location, func(l *profile.Location) bool {
+		return l.Mapping != nil && strings.HasPrefix(l.Mapping.File, "[V8 ")
+	})
+	lines := s.Location[at].Line
+	if at == 0 && len(lines) < len(want) {
+		want = want[len(want)-len(lines):]
+	}
+	if len(lines) != len(want) {
+		return "not inlined"
+	}
+	for i, w := range want {
+		f := lines[i].Function
+		if f.Name != w.name || f.StartLine != w.start || f.Filename != script {
+			return "no " + w.name
+		}
+		if lines[i].Line != w.line && at > 0 {
+			return w.name + " is in another line"
+		}
+	}
+	return ""
+}
+
 // describe returns the functions and lines of a stack, leaf first.
 func describe(s *profile.Sample) string {
 	var b strings.Builder
@@ -138,7 +209,7 @@ var nodeCall = map[string][]int64{
 }
 
 // checkNodeChain says what is wrong with a stack in leaf.
-func checkNodeChain(functions []profile.Line, script string, lines bool) string {
+func checkNodeChain(functions []profile.Line, script string) string {
 	if len(functions) < 2 {
 		return "nobody called it"
 	}
@@ -156,7 +227,8 @@ func checkNodeChain(functions []profile.Line, script string, lines bool) string 
 		if start, ok := nodeStart[f.Name]; ok && (f.StartLine != start || f.Filename != script) {
 			return f.Name + " begins elsewhere"
 		}
-		if calls, ok := nodeCall[f.Name]; ok && lines && !slices.Contains(calls, l.Line) {
+		// Line 0: baseline code does not say where it is.
+		if calls, ok := nodeCall[f.Name]; ok && l.Line != 0 && !slices.Contains(calls, l.Line) {
 			return f.Name + " is in another line"
 		}
 	}

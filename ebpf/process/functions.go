@@ -119,6 +119,24 @@ func (f *functions) text(text string, now time.Time) unwind.CodeID {
 	return f.add(runtime.Function{Name: text, Whole: true}, now)
 }
 
+// number returns the number of a function.
+func (f *functions) number(fn runtime.Function, now time.Time) unwind.CodeID {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.add(fn, now)
+}
+
+// use notes that a function was met, and reports whether it is known.
+func (f *functions) use(id unwind.CodeID, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fn := f.byID[id]
+	if fn != nil {
+		fn.used = now
+	}
+	return fn != nil
+}
+
 func (f *functions) add(fn runtime.Function, now time.Time) unwind.CodeID {
 	text := functionText{fn.Name, fn.File, fn.StartLine, string(fn.Table), fn.Base}
 	if id, ok := f.same[text]; ok {

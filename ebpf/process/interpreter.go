@@ -32,6 +32,7 @@ type Interpreter struct {
 	exe     *Executable
 
 	functions functions
+	machine   machineCodes
 
 	// Guarded by the registry.
 	used time.Time
@@ -124,12 +125,17 @@ func (i *Interpreter) Function(id unwind.CodeID) (runtime.Function, bool) {
 	return runtime.Function{}, false
 }
 
-// Line returns the line of a function, 0 if it is not known.
-func (i *Interpreter) Line(f *runtime.Function, ip uint64) int {
-	if i.runs == nil || f.Name == "" {
-		return 0
+// Lines returns the functions that a frame of a function stands for, the innermost first: there are others where some
+// were inlined into machine code. returned says that ip, where in the function it is, is of a call.
+func (i *Interpreter) Lines(f *runtime.Function, ip uint64, returned bool) []runtime.Line {
+	if by, ok := i.runs.(runtime.Compiling); ok && f.Name != "" {
+		return by.Lines(f, ip, returned)
 	}
-	return i.runs.Line(f, ip)
+	line := runtime.Line{Function: f.Name, File: f.File, StartLine: f.StartLine}
+	if i.runs != nil && f.Name != "" {
+		line.Line = i.runs.Line(f, ip)
+	}
+	return []runtime.Line{line}
 }
 
 // HasNoFile reports whether native frames of code in no file stand for its frames.
@@ -484,6 +490,7 @@ func (t *Tracker) sweepInterpreters(now time.Time) {
 	kept := x.all[:0]
 	for _, i := range x.all {
 		i.functions.trim(now.Add(-interpreterRest))
+		i.machine.trim(now.Add(-interpreterRest))
 		if had[i] {
 			i.used = now
 		}

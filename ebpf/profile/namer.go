@@ -14,6 +14,7 @@ import (
 	"github.com/headwater/headwater/ebpf/order"
 	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
@@ -325,14 +326,26 @@ func (n *namer) functionLocation(f namedFrame) userLocation {
 	if !ok {
 		return n.compiledLocation(f.Vaddr, pprof.Line{Function: unknownFunction})
 	}
-	l := &pprof.Location{Mapping: n.fileMapping(i.Name()), Lines: []pprof.Line{{Function: unknownFunction}}}
 	fn, named := i.Function(f.Code)
-	if named {
-		l.Lines[0] = pprof.Line{
-			Function: fn.Name, File: fn.File, StartLine: int64(fn.StartLine), Line: int64(i.Line(&fn, f.Vaddr)),
-		}
+	if !named {
+		fn.Name = unknownFunction
 	}
+	lines := i.Lines(&fn, f.Lookup(), f.Flags&kernel.ReturnAddress != 0)
+	if !f.inline {
+		lines = lines[len(lines)-1:] // the function that the code was made of
+	}
+	l := &pprof.Location{Mapping: n.fileMapping(i.Name()), Lines: linesOf(lines)}
 	return userLocation{Location: l, named: named}
+}
+
+// linesOf are functions of a language as a profile has them.
+func linesOf(lines []runtime.Line) (out []pprof.Line) {
+	for _, l := range lines {
+		out = append(out, pprof.Line{
+			Function: l.Function, File: l.File, StartLine: int64(l.StartLine), Line: int64(l.Line),
+		})
+	}
+	return out
 }
 
 // codeOf returns the code of a language runtime that a frame is in, if it is.
@@ -349,11 +362,7 @@ func (n *namer) codeLocation(code *process.JITCode, f namedFrame) userLocation {
 	addr := code.Address(f.Lookup())
 	var lines []pprof.Line
 	if f.hotspot {
-		for _, line := range code.Lines(f.Code) {
-			lines = append(lines, pprof.Line{
-				Function: line.Function, File: line.File, StartLine: int64(line.StartLine), Line: int64(line.Line),
-			})
-		}
+		lines = linesOf(code.Lines(f.Code))
 	}
 	if len(lines) == 0 {
 		frame, ok := n.names.jit.Frame(code.PID, addr)

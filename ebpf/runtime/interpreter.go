@@ -74,6 +74,27 @@ type Interpreter interface {
 	Line(f *Function, ip uint64) int
 }
 
+// Compiling is an Interpreter that makes machine code of functions, too. Of frames with Made, it knows where in their
+// function they are, and what was inlined there.
+type Compiling interface {
+	// MachineCode describes the code that an instruction belongs to, and that was made of the function whose code
+	// object is at an address. An error says that nothing is known of it. Work is bounded.
+	MachineCode(m Memory, pc, function uint64) (MachineCode, error)
+	// Stamp returns the Stamp of the code that begins at an address now, 0 if there is none.
+	Stamp(m Memory, low uint64) uint64
+	// Lines returns the functions at ip, the innermost first, then those that it was inlined into, each with the line
+	// of the call. In machine code, ip is the bytes from its beginning to the instruction; returned says that this is
+	// a call. Work is bounded.
+	Lines(f *Function, ip uint64, returned bool) []Line
+}
+
+// MachineCode is code that was made of a function.
+type MachineCode struct {
+	Low, High uint64   // of its instructions
+	Stamp     uint64   // is another one if the code is
+	Function  Function // that it was made of, with a Table for Lines
+}
+
 // Frame is a frame of the language.
 type Frame struct {
 	Code   uint64 // address of the code object, without tags; 0: Text is all there is to show

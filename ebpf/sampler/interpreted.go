@@ -18,6 +18,7 @@ type interpreted struct {
 	shape   []chain.Frame
 	codes   []process.CodeAt // of each, Address 0 where there is none
 	ids     []unwind.CodeID
+	machine []process.MachineCodeAt // of the frames that run it
 
 	languages languageCounts
 	unplaced  atomic.Uint64
@@ -61,6 +62,7 @@ func (x *interpreted) withSlots(
 ) []kernel.Frame {
 	x.decode(i, &s.Chain)
 	x.ids = i.Functions(t, s.PID, x.codes, x.ids[:0])
+	x.findMachineCode(t, i, s)
 	x.merged = x.merged[:0]
 	next := 0
 	for at, f := range s.User {
@@ -73,7 +75,17 @@ func (x *interpreted) withSlots(
 		if at == 0 && !made { // a part of the runtime that the function has called, perhaps without a frame
 			x.merged = append(x.merged, f)
 		}
-		if stands {
+		var m *process.MachineCodeAt
+		if made {
+			m = x.machineOf(next)
+		}
+		switch {
+		case m != nil:
+			x.languages.add(i.Name(), LanguageStats{Named: 1})
+			x.merged = append(x.merged, kernel.Frame{
+				Vaddr: m.IP, Exe: i.Exe(), Code: m.ID, Flags: kernel.Interpreted | f.Flags&kernel.ReturnAddress,
+			})
+		case stands:
 			x.addRun(i, chain.Placed{From: next, To: next + 1})
 		}
 		if at > 0 && !made {
@@ -81,6 +93,31 @@ func (x *interpreted) withSlots(
 		}
 	}
 	return x.merged
+}
+
+// findMachineCode finds the code of the frames that are in no file.
+func (x *interpreted) findMachineCode(t *process.Tracker, i *process.Interpreter, s *kernel.Sample) {
+	x.machine = x.machine[:0]
+	for n := range s.Chain.Frames {
+		at := slotOf(&s.Chain.Frames[n])
+		if at >= len(s.User) || s.User[at].Exe != 0 || x.codes[n].Address == 0 {
+			continue
+		}
+		x.machine = append(x.machine, process.MachineCodeAt{
+			PC: s.User[at].Vaddr, Caller: s.User[at].Flags&kernel.ReturnAddress != 0, Of: x.codes[n], Frame: n,
+		})
+	}
+	i.MachineCode(t, s.PID, x.machine)
+}
+
+// machineOf returns the machine code of frame n, nil if it is not known.
+func (x *interpreted) machineOf(n int) *process.MachineCodeAt {
+	for at := range x.machine {
+		if m := &x.machine[at]; m.Frame == n && m.ID != unwind.UnknownCode {
+			return m
+		}
+	}
+	return nil
 }
 
 // slotOf returns the number of the native frame that a frame is of: its last word.

@@ -159,7 +159,9 @@ func (s *Sampler) name(f *Function) {
 		return
 	}
 	if function, ok := i.Function(f.frame.Code); ok {
-		f.Name, f.File, f.Line = function.Name, function.File, i.Line(&function, f.frame.Vaddr)
+		lines := i.Lines(&function, f.frame.Lookup(), f.frame.Flags&kernel.ReturnAddress != 0)
+		own := lines[len(lines)-1] // without those that were inlined into it
+		f.Name, f.File, f.Line = own.Function, own.File, own.Line
 	}
 }
 

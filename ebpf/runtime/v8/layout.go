@@ -36,7 +36,17 @@ type Layout struct {
 	BytesData           int `v8:"ByteArray.data"`
 	ArrayLength         int `v8:"Array.length"` // of arrays of bytes and of bytecode, too
 
-	CodeDeopt int `v8:"Code.deopt"` // of baseline code: what it was made from
+	StreamCode  int `v8:"Stream.code"`  // of machine code: what describes it; absent: it does itself
+	StreamStart int `v8:"Stream.start"` // the first instruction
+
+	CodeDeopt     int `v8:"Code.deopt"`     // of baseline code: what it was made from
+	CodePositions int `v8:"Code.positions"` // of baseline code: its bytecodes
+	CodeStart     int `v8:"Code.start"`     // absent: StreamStart
+	CodeSize      int `v8:"Code.size"`
+
+	DeoptLiterals int `v8:"Deopt.literals"` // indices in what optimised code has to deoptimise
+	DeoptShared   int `v8:"Deopt.shared"`
+	DeoptInlining int `v8:"Deopt.inlining"`
 
 	ScopeFlags     int `v8:"Scope.flags"`     // bits that the flags are shifted by in their word
 	ScopePositions int `v8:"Scope.positions"` // word of the positions, absent: they follow the names
@@ -59,6 +69,7 @@ type Layout struct {
 	TypeBytecode    int `v8:"Type.bytecode"`
 	TypeInterpreter int `v8:"Type.interpreter"`
 	TypeCode        int `v8:"Type.code"`
+	TypeStream      int `v8:"Type.stream"`
 }
 
 // version is a version of V8, without its build and patch.

@@ -3,8 +3,9 @@ package v8
 // position is an entry of a source position table (V8, src/codegen/source-position-table.cc): from an offset of the
 // code on it belongs to a position of the source.
 type position struct {
-	at     int // offset in the code
-	source int // character in the script, absent if unknown
+	at      int // offset in the code
+	source  int // character in the script, absent if unknown
+	inlined int // of which of the calls that were inlined it is, absent: of none
 }
 
 // maxTable bounds a table of positions, in bytes.
@@ -34,25 +35,30 @@ func each(table []byte, yield func(position) bool) {
 }
 
 // sourcePosition decodes a position (V8, src/codegen/source-position.h): a bit says that it is not in a script, 30
-// bits are the character plus 1. What is above is about inlined calls, which bytecode has none of.
+// bits are the character plus 1, and 16 bits the number of the inlined call plus 1.
 func sourcePosition(raw uint64) position {
-	p := position{source: int(raw>>1&(1<<30-1)) - 1}
+	p := position{source: int(raw>>1&(1<<30-1)) - 1, inlined: int(raw>>31&(1<<16-1)) - 1}
 	if raw&1 != 0 {
 		p.source = absent
 	}
 	return p
 }
 
-// signed reads a number: 7 bits a byte, the lowest first, the sign in the lowest bit of all.
+// signed reads a number: the sign is the lowest bit of unsigned.
 func signed(b []byte) (v int64, rest []byte, ok bool) {
-	var bits uint64
+	bits, rest, ok := unsigned(b)
+	return int64(bits>>1) ^ -int64(bits&1), rest, ok
+}
+
+// unsigned reads a number: 7 bits a byte, the lowest first.
+func unsigned(b []byte) (bits uint64, rest []byte, ok bool) {
 	for i, c := range b {
 		if i == 10 {
 			break
 		}
 		bits |= uint64(c&0x7f) << (7 * i)
 		if c&0x80 == 0 {
-			return int64(bits>>1) ^ -int64(bits&1), b[i+1:], true
+			return bits, b[i+1:], true
 		}
 	}
 	return 0, nil, false

@@ -42,6 +42,8 @@ type process struct {
 	blobs  []span // code that is in a file
 	made   []span // code that is not
 	memory procfs.Memory
+
+	inlined int // the most functions that one frame stood for
 }
 
 type span struct{ low, high uint64 }
@@ -49,9 +51,9 @@ type span struct{ low, high uint64 }
 func (s span) has(addr uint64) bool { return addr >= s.low && addr < s.high }
 
 // start runs a script until it prints a line "ready".
-func start(t *testing.T, node, script string, args ...string) (p *process, printed []string) {
+func start(t *testing.T, node, script, argument string, args ...string) (p *process, printed []string) {
 	t.Helper()
-	c := exec.Command(node, append(args, script)...)
+	c := exec.Command(node, append(args, script, argument)...)
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +159,7 @@ type frame struct {
 func (p *process) stack(t *testing.T, i *interpreter, pc, fp uint64) (frames []frame) {
 	for n := range 200 {
 		made := slices.ContainsFunc(p.made, func(s span) bool { return s.has(pc) })
-		frames = append(frames, p.frame(t, i, made, n == 0, fp)...)
+		frames = append(frames, p.frame(t, i, made, n == 0, pc, fp)...)
 		next := p.word(fp)
 		if pc = p.word(fp+8) - 1; next <= fp || pc == 0 {
 			break
@@ -168,7 +170,7 @@ func (p *process) stack(t *testing.T, i *interpreter, pc, fp uint64) (frames []f
 }
 
 // frame returns what a native frame stands for, as ebpf/sampler finds it.
-func (p *process) frame(t *testing.T, i *interpreter, made, leaf bool, fp uint64) []frame {
+func (p *process) frame(t *testing.T, i *interpreter, made, leaf bool, pc, fp uint64) (frames []frame) {
 	t.Helper()
 	l := &i.layout
 	shared := p.word(p.word(fp-16)&pointerMask+uint64(l.FunctionShared)) & pointerMask
@@ -178,6 +180,17 @@ func (p *process) frame(t *testing.T, i *interpreter, made, leaf bool, fp uint64
 		return nil
 	}
 	if made {
+		if c, err := i.MachineCode(p.memory, pc, f.Code); err != nil {
+			t.Errorf("code at 0x%x: %v", pc, err)
+		} else if stamp := i.Stamp(p.memory, c.Low); stamp != c.Stamp || pc < c.Low || pc >= c.High {
+			t.Errorf("code at 0x%x: %#x to %#x, stamp %x and then %x", pc, c.Low, c.High, c.Stamp, stamp)
+		} else {
+			for _, l := range i.Lines(&c.Function, pc-c.Low, !leaf) {
+				frames = append(frames, frame{l.Function, l.File, l.Line})
+			}
+			p.inlined = max(p.inlined, len(frames))
+			return frames
+		}
 		f.IP = hw.NoIP
 	}
 	function, err := i.Function(p.memory, &hw.CodeObject{Address: f.Code})
@@ -224,7 +237,7 @@ func TestStopped(t *testing.T) {
 			"baseline":    {"--always-sparkplug", "--no-opt"},
 		} {
 			t.Run(filepath.Base(filepath.Dir(node))+"/"+name, func(t *testing.T) {
-				p, printed := start(t, node, script, args...)
+				p, printed := start(t, node, script, "", args...)
 				want := trace(t, printed)
 				if len(want) < 8 {
 					t.Fatalf("node printed %q", printed)
@@ -251,10 +264,59 @@ func TestStopped(t *testing.T) {
 	}
 }
 
+// TestInlined compares the stacks of programs where functions are inlined with what node's own Error.stack says.
+func TestInlined(t *testing.T) {
+	script, err := filepath.Abs("testdata/inlined.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes(t) {
+		for compiler, flags := range map[string][]string{
+			"turbofan": nil,
+			"maglev":   {"--maglev"},
+			"baseline": {"--no-opt"},
+		} {
+			t.Run(filepath.Base(filepath.Dir(node))+"/"+compiler, func(t *testing.T) {
+				if exec.Command(node, append(flags, "-e", "0")...).Run() != nil {
+					t.Logf("%s has no %s", node, compiler)
+					return
+				}
+				p, printed := start(t, node, script, compiler, append(flags, "--allow-natives-syntax")...)
+				want := trace(t, printed)
+				if len(want) < 7 {
+					t.Fatalf("node printed %q", printed)
+				}
+				t.Log(printed[0])
+				time.Sleep(100 * time.Millisecond) // until it spins
+				p.find(t)
+				p.stop(t, func(pc, fp uint64) {
+					got := p.stack(t, newInterpreter(&p.v, hw.Range{}), pc, fp)
+					if len(got) < 7 {
+						t.Fatalf("frames %+v", got)
+					}
+					want[0].Line, got[0].Line = 0, 0 // it has gone on
+					for n := range want[:7] {
+						if (compiler != "turbofan" || n > 4) && got[n].Line == 0 { // baseline code does not say where it is
+							want[n].Line = 0
+						}
+					}
+					if functions := map[string]int{"turbofan": 4, "baseline": 1}[compiler]; p.inlined < functions {
+						t.Errorf("one frame stood for %d functions at most, want %d", p.inlined, functions)
+					}
+					t.Logf("one frame stood for %d functions", p.inlined)
+					if d := cmp.Diff(want[:7], got[:7]); d != "" {
+						t.Errorf("stack (-node +ours):\n%s", d)
+					}
+				})
+			})
+		}
+	}
+}
+
 // TestLayouts compares layouts.txt with what the binaries of versions in it say of themselves.
 func TestLayouts(t *testing.T) {
 	for _, node := range nodes(t) {
-		p, _ := start(t, node, "testdata/idle.js")
+		p, _ := start(t, node, "testdata/idle.js", "")
 		p.find(t)
 		if !p.v.Known {
 			t.Errorf("%s: V8 %d.%d is not in layouts.txt", node, p.v.Major, p.v.Minor)

@@ -1,0 +1,112 @@
+package process
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// TestMachineCodes: an instruction is in the code that was noted last there, if that is of the function, and for a
+// while only.
+func TestMachineCodes(t *testing.T) {
+	var m machineCodes
+	now := time.Now()
+	one, two := CodeAt{Address: 1, Cookie: 1}, CodeAt{Address: 2, Cookie: 2}
+	note := func(low, high uint64, of CodeAt, id unwind.CodeID) {
+		m.note(7, machineCode{low: low, high: high, of: of, id: id, checked: now, used: now})
+	}
+	expect := func(pc uint64, caller bool, of CodeAt, id unwind.CodeID, ip uint64, known bool) {
+		t.Helper()
+		a := MachineCodeAt{PC: pc, Caller: caller, Of: of, ID: unwind.UnknownCode}
+		if got := m.lookUp(7, &a, now); a.ID != id || a.IP != ip || got != known {
+			t.Errorf("at %d: code %d at %d, known %v; want %d at %d, %v", pc, a.ID, a.IP, got, id, ip, known)
+		}
+	}
+	const none = unwind.UnknownCode
+	note(100, 200, one, 11)
+	note(300, 400, two, 12)
+	note(200, 201, one, none)
+	expect(99, false, one, none, 0, false)
+	expect(100, false, one, 11, 0, true)
+	expect(100, true, one, none, 0, false)
+	expect(200, true, one, 11, 100, true)
+	expect(200, false, one, none, 0, true)
+	expect(350, false, two, 12, 50, true)
+	expect(350, false, one, none, 0, true) // a leaf that has no frame yet
+	if a := (MachineCodeAt{PC: 100, Of: one}); m.lookUp(8, &a, now) {
+		t.Error("code of another process")
+	}
+
+	note(150, 310, two, 13) // over all three
+	expect(100, false, one, none, 0, false)
+	expect(309, false, two, 13, 159, true)
+	expect(310, false, two, none, 0, false)
+	if m.all != 1 {
+		t.Errorf("%d pieces, want 1", m.all)
+	}
+	now = now.Add(machineCodeWhile)
+	expect(200, false, two, 13, 50, false)
+
+	m.trim(now)
+	if m.all != 1 {
+		t.Errorf("%d pieces, want 1: it was used", m.all)
+	}
+	m.trim(now.Add(time.Second))
+	if m.all != 0 || len(m.of) != 0 {
+		t.Errorf("%d pieces are left, of %d processes", m.all, len(m.of))
+	}
+}
+
+// TestMachineCodesBound: no process makes it remember more than the bound.
+func TestMachineCodesBound(t *testing.T) {
+	var m machineCodes
+	for n := range uint64(maxMachineCode + 10) {
+		m.note(uint32(n%3), machineCode{low: 64 * n, high: 64*n + 64})
+	}
+	if m.all != maxMachineCode {
+		t.Errorf("%d pieces, want %d", m.all, maxMachineCode)
+	}
+}
+
+// compiler is an interpreter whose code is at 100 up to 200. The function that it is of has moved to moved.
+type compiler struct {
+	runtime.Interpreter
+	moved uint64
+	reads int
+}
+
+func (c *compiler) MachineCode(_ runtime.Memory, _, function uint64) (runtime.MachineCode, error) {
+	c.reads++
+	if function != c.moved {
+		return runtime.MachineCode{}, errors.New("code of another function")
+	}
+	return runtime.MachineCode{Low: 100, High: 200, Stamp: 5, Function: runtime.Function{Name: "f"}}, nil
+}
+
+func (c *compiler) Stamp(runtime.Memory, uint64) uint64 { return 5 }
+
+func (c *compiler) Lines(*runtime.Function, uint64, bool) []runtime.Line { return nil }
+
+// TestMachineCodeOfMovedFunction: code stays known when the function that it was made of has moved, and is not lost
+// by a leaf that has the frame of another function still.
+func TestMachineCodeOfMovedFunction(t *testing.T) {
+	c := &compiler{moved: 1}
+	i := &Interpreter{runs: c, functions: newFunctions()}
+	for _, step := range []struct {
+		moved, of uint64
+		known     bool
+	}{{1, 1, true}, {1, 9, false}, {1, 1, true}, {2, 2, true}, {2, 1, false}, {2, 2, true}} {
+		c.moved = step.moved
+		a := MachineCodeAt{PC: 150, Of: CodeAt{Address: step.of}, ID: unwind.UnknownCode}
+		i.readMachineCode(c, 7, &a)
+		if i.machine.lookUp(7, &a, time.Now()); (a.ID != unwind.UnknownCode) != step.known {
+			t.Errorf("%+v: code %d", step, a.ID)
+		}
+	}
+	if reads := c.reads; i.machine.all != 1 || reads != 4 {
+		t.Errorf("%d pieces and %d reads, want 1 and 4", i.machine.all, reads)
+	}
+}

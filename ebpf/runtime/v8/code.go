@@ -1,0 +1,128 @@
+package v8
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/headwater/headwater/ebpf/runtime"
+)
+
+// Limits on what is read to find the code that an instruction belongs to.
+const (
+	codeAlignment = 64        // of the first instruction
+	maxCode       = 256 << 10 // bytes from there to an instruction
+	maxMistaken   = 16        // words on the way that look like the head of code
+	codePage      = 4 << 10   // read at once
+)
+
+// code is machine code that V8 made of a function.
+type code struct {
+	low, high uint64 // its instructions
+	from      tagged // what it was made from: bytecode, or what is needed to deoptimise it
+	positions tagged // a byte array: what its parts belong to
+	stamp     uint64 // of its head
+}
+
+// codeAt returns the code that an instruction belongs to. V8 keeps no table of its code: the head is searched for
+// among what lies below the instruction.
+func (m *reader) codeAt(pc uint64) (c code) {
+	page := make([]byte, codePage)
+	mistaken := 0
+	for at := pc &^ (codePage - 1); pc-at < maxCode && m.err == nil; at -= codePage {
+		m.read(at, page)
+		// The last head in the page whose instructions begin at pc or below.
+		low := min(pc, at+codePage-8+uint64(m.l.StreamStart)) &^ (codeAlignment - 1)
+		for ; m.err == nil && low >= at+uint64(m.l.StreamStart); low -= codeAlignment {
+			head := body(page).word(int(low-at) - m.l.StreamStart)
+			if !head.object() || !m.isMapOf(head, m.l.TypeStream) {
+				continue
+			}
+			if c = m.code(low); m.err == nil && pc < c.high {
+				return c
+			}
+			if mistaken++; mistaken == maxMistaken {
+				m.fail(fmt.Errorf("code at 0x%x: %w", pc, errImplausible))
+			}
+			m.err = nil
+		}
+	}
+	m.fail(fmt.Errorf("no code at 0x%x: %w", pc, errImplausible))
+	return code{}
+}
+
+// isMapOf reports whether a word is the map of objects of a type.
+func (m *reader) isMapOf(v tagged, typ int) bool {
+	if got, ok := m.types[uint64(v)]; ok {
+		return got == typ
+	}
+	failed := m.err
+	head := binary.LittleEndian.AppendUint64(nil, uint64(v))
+	got := m.typeOf(head)
+	if m.err != nil && failed == nil {
+		m.err = nil
+		m.types[uint64(v)] = absent
+	}
+	return got == typ
+}
+
+// code reads the code whose instructions begin at low.
+func (m *reader) code(low uint64) (c code) {
+	stream := tagged((low - uint64(m.l.StreamStart)) | strong)
+	head := m.typed(stream, 16, m.l.TypeStream)
+	b, size := head, max(m.l.CodeDeopt, m.l.CodePositions, m.l.CodeStart, m.l.CodeSize)+8
+	if m.l.StreamCode == absent {
+		b = m.object(stream, size)
+	} else {
+		b = m.typed(head.word(m.l.StreamCode), size, m.l.TypeCode)
+	}
+	if m.err == nil && m.l.CodeStart != absent && uint64(b.word(m.l.CodeStart)) != low {
+		m.fail(fmt.Errorf("code at 0x%x begins elsewhere: %w", low, errImplausible))
+	}
+	length := b.u32(m.l.CodeSize)
+	c = code{low: low, high: low + uint64(length), from: b.word(m.l.CodeDeopt), positions: b.word(m.l.CodePositions)}
+	if m.err == nil && length > maxCode {
+		m.fail(fmt.Errorf("code of %d bytes: %w", length, errImplausible))
+	}
+	c.stamp = runtime.Fold([]uint64{uint64(head.word(0)), uint64(head.word(8)), uint64(length),
+		uint64(c.from), uint64(c.positions)})
+	return c
+}
+
+// maxCodeBudget is the bytes that are read for code, without the texts of scripts.
+const maxCodeBudget = 2 << 20
+
+// MachineCode implements runtime.Compiling.
+func (i *interpreter) MachineCode(memory runtime.Memory, pc, function uint64) (runtime.MachineCode, error) {
+	m := newReader(&i.layout, memory, &i.lines)
+	m.budget = maxCodeBudget
+	c := m.codeAt(pc)
+	f := m.function(tagged(function | strong))
+	if m.err != nil {
+		return runtime.MachineCode{}, m.err
+	}
+	out := runtime.Function{Name: f.name, Whole: true, Base: ofMachineCode}
+	if f.script != nil {
+		out.File, out.StartLine = f.script.file, f.script.line(f.start)
+	}
+	switch bytecode := m.bytecodeOf(c.from); {
+	case m.err != nil:
+	case bytecode == 0:
+		out.Table = m.optimisedTable(c, f, function)
+	case bytecode != f.bytecode:
+		m.fail(fmt.Errorf("code of another function: %w", errImplausible))
+	}
+	if m.err != nil {
+		return runtime.MachineCode{}, m.err
+	}
+	return runtime.MachineCode{Low: c.low, High: c.high, Stamp: c.stamp, Function: out}, nil
+}
+
+// Stamp implements runtime.Compiling.
+func (i *interpreter) Stamp(memory runtime.Memory, low uint64) uint64 {
+	m := newReader(&i.layout, memory, &i.lines)
+	m.budget = maxCodeBudget
+	if c := m.code(low); m.err == nil {
+		return c.stamp
+	}
+	return 0
+}
