@@ -348,6 +348,7 @@ func inContainer(t testing.TB) func(*exec.Cmd) {
 		b := box{id: newContainerID(), image: filepath.Join(dir, "image"), args: cmd.Args}
 		b.cgroup = "/docker/" + b.id
 		folder := filepath.Dir(cmd.Args[len(cmd.Args)-1]) // of the configuration
+		program := cmd.Path
 		b.config = func(config map[string]any) {
 			caps := []string{"CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_CHECKPOINT_RESTORE", "CAP_DAC_READ_SEARCH",
 				"CAP_SYSLOG"}
@@ -359,6 +360,8 @@ func inContainer(t testing.TB) func(*exec.Cmd) {
 				map[string]any{"destination": "/var/tmp", "type": "tmpfs", "source": "tmpfs"},
 				map[string]any{"destination": "/sys", "type": "bind", "source": "/sys", "options": []string{"rbind", "ro"}},
 				map[string]any{"destination": folder, "type": "bind", "source": folder, "options": []string{"bind"}},
+				// Again, as the tree itself may be below /var/tmp.
+				map[string]any{"destination": program, "type": "bind", "source": program, "options": []string{"bind", "ro"}},
 			}
 			config["linux"].(map[string]any)["namespaces"] = []any{
 				map[string]any{"type": "mount"}, map[string]any{"type": "cgroup"}, map[string]any{"type": "ipc"},
