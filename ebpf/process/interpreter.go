@@ -159,13 +159,16 @@ func (i *Interpreter) Unnamed() (unwind.CodeID, bool) {
 // Hint says why functions cannot be named, and what to do.
 func (i *Interpreter) Hint() string { return i.unnamed.Hint }
 
-// Made returns the number of the frame that stands for code in no file if functions cannot be
-// named, and false if that is shown as in any process.
+// Made returns the number of the frame that stands for code in no file of which no function is known, and false if
+// that is shown as in any process.
 func (i *Interpreter) Made() (unwind.CodeID, bool) {
-	if i.unnamed.Made == "" {
-		return 0, false
+	switch {
+	case i.unnamed.Made != "":
+		return i.Text(i.unnamed.Made), true
+	case i.HasSlots() && i.HasNoFile():
+		return i.Text(strings.TrimSuffix(i.Name(), "]") + " code]"), true
 	}
-	return i.Text(i.unnamed.Made), true
+	return 0, false
 }
 
 // Text returns the number of a frame that is only text.

@@ -20,6 +20,11 @@ type interpreted struct {
 	ids     []unwind.CodeID
 	machine []process.MachineCodeAt // of the frames that run it
 
+	exe     unwind.ExeID  // of the interpreter
+	made    unwind.CodeID // shown for code in no file of which no function is known ...
+	makes   bool          // ... if it is
+	unknown uint64        // frames of a stack whose function is not known
+
 	languages languageCounts
 	unplaced  atomic.Uint64
 }
@@ -43,7 +48,7 @@ func (x *interpreted) frames(t *process.Tracker, view *process.View, s *kernel.S
 	}
 	i := t.InterpreterOf(s.Chain.Interpreter)
 	if i == nil || len(s.Chain.Frames) == 0 {
-		return nil
+		return x.withMade(&by, s)
 	}
 	if !by.Is(i) { // the process is not like others of its program
 		x.unplaced.Add(1)
@@ -63,7 +68,7 @@ func (x *interpreted) withSlots(
 	x.decode(i, &s.Chain)
 	x.ids = i.Functions(t, s.PID, x.codes, x.ids[:0])
 	x.findMachineCode(t, i, s)
-	x.merged = x.merged[:0]
+	x.begin(by)
 	next := 0
 	for at, f := range s.User {
 		for next < len(s.Chain.Frames) && slotOf(&s.Chain.Frames[next]) < at {
@@ -72,6 +77,9 @@ func (x *interpreted) withSlots(
 		stands := at < s.Walked && next < len(s.Chain.Frames) && slotOf(&s.Chain.Frames[next]) == at &&
 			x.stands(i, by, next, at, &f)
 		made := stands && outsideFile(f)
+		if !made {
+			f = x.ofMade(f)
+		}
 		if at == 0 && !made { // a part of the runtime that the function has called, perhaps without a frame
 			x.merged = append(x.merged, f)
 		}
@@ -92,6 +100,38 @@ func (x *interpreted) withSlots(
 			x.merged = append(x.merged, f)
 		}
 	}
+	x.languages.add(i.Name(), LanguageStats{NotRead: x.unknown})
+	return x.merged
+}
+
+// begin begins a stack.
+func (x *interpreted) begin(by *process.Interpretation) {
+	x.merged, x.unknown, x.makes = x.merged[:0], 0, false
+	if by.Interpreter != nil {
+		x.exe = by.Exe()
+		x.made, x.makes = by.Made()
+	}
+}
+
+// ofMade says of a frame in code of no file that the runtime may have made that.
+func (x *interpreted) ofMade(f kernel.Frame) kernel.Frame {
+	if x.makes && f.Exe == 0 {
+		f.Exe, f.Code, f.Flags = x.exe, x.made, f.Flags|kernel.Made
+		x.unknown++
+	}
+	return f
+}
+
+// withMade says of code in no file that the runtime may have made it; nil if none of the frames is in such code.
+func (x *interpreted) withMade(by *process.Interpretation, s *kernel.Sample) []kernel.Frame {
+	x.begin(by)
+	for _, f := range s.User {
+		x.merged = append(x.merged, x.ofMade(f))
+	}
+	if x.unknown == 0 {
+		return nil
+	}
+	x.languages.add(by.Name(), LanguageStats{NotRead: x.unknown})
 	return x.merged
 }
 
@@ -144,21 +184,15 @@ func (x *interpreted) stands(
 // withUnnamed puts one frame for those that cannot be named to each native one that runs them,
 // and says of code in no file that it may be of them.
 func (x *interpreted) withUnnamed(by *process.Interpretation, id unwind.CodeID, s *kernel.Sample) []kernel.Frame {
-	made, makes := by.Made()
-	unnamed := uint64(0)
-	x.merged = x.merged[:0]
+	x.begin(by)
 	for _, f := range s.User {
 		if by.Evaluates(f.Exe, f.Lookup()) {
 			x.merged = append(x.merged, kernel.Frame{Exe: by.Exe(), Code: id, Flags: kernel.Interpreted})
-			unnamed++
+			x.unknown++
 		}
-		if makes && f.Exe == 0 {
-			f.Exe, f.Code, f.Flags = by.Exe(), made, f.Flags|kernel.Made
-			unnamed++
-		}
-		x.merged = append(x.merged, f)
+		x.merged = append(x.merged, x.ofMade(f))
 	}
-	x.languages.add(by.Name(), LanguageStats{NotNamed: unnamed, Hint: by.Hint()})
+	x.languages.add(by.Name(), LanguageStats{NotNamed: x.unknown, Hint: by.Hint()})
 	return x.merged
 }
 
