@@ -62,7 +62,7 @@ func buildMover(t *testing.T, dir string) (path string) {
 // read. Others have their names in every profile.
 func TestHangingOverlay(t *testing.T) {
 	need.Root(t)
-	need.Tools(t, "unshare", "mount")
+	need.Tools(t, "nsenter", "unshare", "mount")
 	dir := t.TempDir()
 	light := buildBurner(t, dir, "burn_in_the_light")
 	program, err := os.ReadFile(buildMover(t, dir))
@@ -84,8 +84,9 @@ func TestHangingOverlay(t *testing.T) {
 		}
 	}
 	runBurner(t, light, "")
-	pid := runBurner(t, "unshare", "", "-Urm", "sh", "-c", `cd "$0" &&
-		mount -t overlay -o lowerdir=fuse,upperdir=upper,workdir=work overlay merged && exec merged/mover`, dir)
+	// From the root of the mount namespace: below another one nobody may make a user namespace.
+	pid := runBurner(t, "nsenter", "", "--mount=/proc/self/ns/mnt", "--wd="+dir, "unshare", "-Urm", "sh", "-c",
+		"mount -t overlay -o lowerdir=fuse,upperdir=upper,workdir=work overlay merged && exec merged/mover")
 
 	s := start(t, DefaultOptions())
 	deadline := time.Now().Add(time.Minute)

@@ -1,10 +1,12 @@
 package procfs
 
 import (
+	"bufio"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -13,19 +15,19 @@ import (
 )
 
 // mountOverlay mounts an overlay with a file, all below the working directory and in memory,
-// as the directories of an overlay cannot be on another one. With sayReady a script waits for
-// the end of its input.
+// as the directories of an overlay cannot be on another one. With sayReady a script says where
+// it is and waits for the end of its input.
 const (
 	mountOverlay = `mount -t tmpfs tmpfs . && cd "$PWD" && mkdir lower upper work merged && echo text >lower/file &&
 		mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay merged`
-	sayReady = `echo ready && read line`
+	sayReady = `pwd -P && read line`
 )
 
 // TestLocal looks at a file of a disk, and at files of overlays that were mounted by this
 // host's administrator or by a user, as processes in several namespaces have them.
 func TestLocal(t *testing.T) {
 	need.Root(t)
-	need.Tools(t, "unshare", "mount")
+	need.Tools(t, "nsenter", "unshare", "mount")
 	tests := []struct {
 		name, script string
 		want         bool
@@ -44,7 +46,7 @@ func TestLocal(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
 			t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
-			pid := startReady(t, dir, test.script)
+			pid, folder := startReady(t, dir, test.script)
 			// The initial process of these tests is their own: they may run in a namespace of
 			// their own.
 			proc := t.TempDir()
@@ -54,7 +56,7 @@ func TestLocal(t *testing.T) {
 				}
 			}
 			root := filepath.Join(proc, "2/root")
-			f, err := OpenBelow(root, filepath.Join(dir, "merged/file"))
+			f, err := OpenBelow(root, filepath.Join(folder, "merged/file"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,11 +73,12 @@ func TestLocal(t *testing.T) {
 }
 
 // startReady starts a script in a directory, which lasts as long as the test, and returns its
-// process when that is ready.
-func startReady(t *testing.T, dir, script string) (pid int) {
+// process and what it calls the directory when that is ready. Its root is the one of the mount
+// namespace: below another one nobody may make a user namespace.
+func startReady(t *testing.T, dir, script string) (pid int, folder string) {
 	t.Helper()
-	cmd := exec.Command("sh", "-c", "exec "+script)
-	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	cmd := exec.Command("nsenter", "--mount=/proc/self/ns/mnt", "--wd="+dir, "sh", "-c", "exec "+script)
+	cmd.Stderr = os.Stderr
 	cmd.Env = append(os.Environ(), "MOUNT="+mountOverlay, "READY="+sayReady)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -92,8 +95,9 @@ func startReady(t *testing.T, dir, script string) (pid int) {
 		in.Close()
 		cmd.Wait()
 	})
-	if _, err := out.Read(make([]byte, 1)); err != nil {
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
 		t.Fatalf("%s: %v", script, err)
 	}
-	return cmd.Process.Pid
+	return cmd.Process.Pid, strings.TrimSuffix(line, "\n")
 }

@@ -7,9 +7,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -181,14 +183,15 @@ func TestDeletedProgramWithLineFeed(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	mappings, err := Default.ExecMappings(uint32(cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range mappings {
-		if m.Path == path && m.Deleted {
+	var mappings []Mapping
+	for range 100 { // it may have begun without its mappings yet
+		if mappings, err = Default.ExecMappings(uint32(cmd.Process.Pid)); err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(mappings, func(m Mapping) bool { return m.Path == path && m.Deleted }) {
 			return
 		}
+		time.Sleep(50 * time.Millisecond)
 	}
 	t.Errorf("no mapping of %q marked deleted in %+v", path, mappings)
 }
