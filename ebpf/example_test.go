@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/ebpf/busytest"
 	"github.com/headwater/headwater/integration/need"
 )
 
@@ -40,6 +41,7 @@ func ExampleStart() {
 // and no two profiles are equal.
 func TestExampleStart(t *testing.T) {
 	need.Root(t)
+	busytest.Start(t) // on an idle machine there may be nothing to show
 	out := printed(t, ExampleStart)
 	var samples, complete, withUser int
 	_, err := fmt.Sscanf(out, "host: %d samples, %d of %d user stacks complete\n", &samples, &complete, &withUser)
