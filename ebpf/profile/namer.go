@@ -365,11 +365,11 @@ func (n *namer) codeLocation(code *process.JITCode, f namedFrame) userLocation {
 		lines = linesOf(code.Lines(f.Code))
 	}
 	if len(lines) == 0 {
-		frame, ok := n.names.jit.Frame(code.PID, addr)
+		line, ok := n.jitLine(code.PID, addr)
 		if !ok {
-			frame.Function = unknownFunction
+			line.Function = unknownFunction
 		}
-		lines = []pprof.Line{{Function: frame.Function, File: frame.File, Line: int64(frame.Line)}}
+		lines = []pprof.Line{line}
 	}
 	if !f.inline {
 		lines = lines[len(lines)-1:] // the function that the code lies in
@@ -380,12 +380,17 @@ func (n *namer) codeLocation(code *process.JITCode, f namedFrame) userLocation {
 // jitLocation names code that a just-in-time compiler made.
 func (n *namer) jitLocation(f namedFrame) (l userLocation, ok bool) {
 	at := f.Lookup()
-	frame, ok := n.names.jit.Frame(f.pid, at)
+	line, ok := n.jitLine(f.pid, at)
 	if !ok {
 		return userLocation{}, false
 	}
-	line := pprof.Line{Function: frame.Function, File: frame.File, Line: int64(frame.Line)}
 	return n.compiledLocation(at, line), true
+}
+
+// jitLine is what a map of the process says of an address.
+func (n *namer) jitLine(pid uint32, at uint64) (pprof.Line, bool) {
+	frame, ok := n.names.jit.Frame(pid, at)
+	return pprof.Line{Function: frame.Function, File: frame.File, Line: int64(frame.Line)}, ok
 }
 
 // compiledLocation is a frame in code that a just-in-time compiler made.

@@ -181,7 +181,7 @@ func (*interpreter) Line(f *runtime.Function, ip uint64) int {
 	return runtime.LineAt(f.Table, ip)
 }
 
-// Evaluation implements runtime.Interpreted: there is none in the file, see codeCache.Evaluates.
+// Evaluation implements runtime.Interpreted: the file has no range, see codeCache.Evaluates.
 func (*library) Evaluation() []runtime.Range { return nil }
 
 // Entering implements runtime.Interpreted.
