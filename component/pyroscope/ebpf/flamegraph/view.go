@@ -61,6 +61,7 @@ func newView(entries []*kept, s selection) (*view, error) {
 	if err := templates().ExecuteTemplate(&line, "banner", b); err != nil {
 		return nil, err
 	}
+	demangle(sum.profile)
 	v := &view{
 		download: file.Bytes(), name: fileName(b.Target, b.To),
 		banner: line.Bytes(), colors: fileColors(sum.profile),
