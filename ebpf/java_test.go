@@ -216,6 +216,54 @@ func tryJavaStacks(t *retrytest.T, classes, flag string, before, compiled bool) 
 	}
 }
 
+// TestFirstInterpretedMethods: in programs that have just begun, rows are missing where the kernel's walk comes first.
+// Interpreted methods have names there, too.
+func TestFirstInterpretedMethods(t *testing.T) {
+	classes := t.TempDir()
+	need.Root(t)
+	need.Tools(t, "javac")
+	retrytest.Run(t, func(t *retrytest.T) {
+		o := DefaultOptions()
+		o.Comm, o.SampleRate, o.KernelStacks = CommNone, 997, false
+		session := start(t, o)
+		defer session.Close()
+		var named, unnamed int64
+		for range 3 {
+			if out, err := exec.Command("javac", "-d", classes, "testdata/java/Deep.java").CombinedOutput(); err != nil {
+				t.Fatalf("javac: %v\n%s", err, out)
+			}
+			profiles, err := session.Collect()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range profiles {
+				with, without := interpretedFrames(p)
+				named, unnamed = named+with, unnamed+without
+			}
+		}
+		t.Logf("%d frames of interpreted methods have a name, %d have none", named, unnamed)
+		if named < wantedSamples || unnamed*5 > named {
+			t.Errorf("%d frames of interpreted methods have a name, %d have none", named, unnamed)
+		}
+	})
+}
+
+// interpretedFrames counts the frames of interpreted methods in the samples of a profile, with a name and without.
+func interpretedFrames(p Profile) (named, unnamed int64) {
+	for _, s := range p.Pprof.Sample {
+		samples := s.Value[0] / p.Pprof.Period
+		for _, l := range s.Location {
+			switch {
+			case l.Mapping != nil && strings.HasPrefix(l.Mapping.File, "[java "):
+				named += samples
+			case isJava(l) && l.Line[0].Function.Name == "Interpreter":
+				unnamed += samples
+			}
+		}
+	}
+	return named, unnamed
+}
+
 // checkUnnamed: where methods are not to be named, stacks are as whole.
 func checkUnnamed(t *retrytest.T, java *javaProgram) {
 	t.Helper()

@@ -35,8 +35,9 @@ type Sample struct {
 	Regs     unwind.Regs
 	FromLeaf bool
 	Stack    Stack
-	Finish   Finish // set by who finishes it
-	Walked   int    // frames of User that are as the kernel walked them; set by who finishes it
+	Finish   Finish   // set by who finishes it
+	Walked   int      // frames of User that are as the kernel walked them; set by who finishes it
+	FPs      []uint64 // frame pointers of the others, each at the number of its frame; set by who finishes it
 
 	Chain Chain // of the thread's interpreter
 
@@ -57,11 +58,11 @@ const (
 // CopyFrom makes s a copy of from that stays valid. It reuses the memory that s has
 // for frames and for a copy of a stack.
 func (s *Sample) CopyFrom(from *Sample) {
-	frames, user, more, chain := s.Kernel[:0], s.User[:0], s.Stack.more[:0], s.Chain
+	frames, user, fps, more, chain := s.Kernel[:0], s.User[:0], s.FPs[:0], s.Stack.more[:0], s.Chain
 	buffer := slices.Grow(s.buffer[:0], from.Stack.Len())
 	*s = *from
 	s.Kernel, s.User = append(frames, from.Kernel...), append(user, from.User...)
-	s.buffer, s.Stack.more, s.Chain = buffer, more, chain
+	s.FPs, s.buffer, s.Stack.more, s.Chain = fps, buffer, more, chain
 	s.Chain.CopyFrom(&from.Chain)
 	s.Stack.stackPart = s.keep(from.Stack.stackPart)
 	for _, part := range from.Stack.more {

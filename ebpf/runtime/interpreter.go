@@ -102,6 +102,7 @@ type Frame struct {
 	Last   bool   // the last of its run: native code called it
 	Hidden bool   // not to be shown
 	Made   bool   // of Slots: it runs machine code that the runtime made
+	Proved bool   // of Slots: what was read of the code object is of this frame, even if it was read later
 	Text   string // shown as it is if Code is 0: "[garbage collection]"
 }
 

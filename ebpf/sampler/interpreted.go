@@ -18,6 +18,8 @@ type interpreted struct {
 	shape   []chain.Frame
 	codes   []process.CodeAt // of each, Address 0 where there is none
 	ids     []unwind.CodeID
+	slots   []kernel.ChainFrame // of a stack: the kernel's, from number late on those that were read later
+	late    int
 	machine []process.MachineCodeAt // of the frames that run it
 
 	exe     unwind.ExeID  // of the interpreter
@@ -47,7 +49,10 @@ func (x *interpreted) frames(t *process.Tracker, view *process.View, s *kernel.S
 		}
 	}
 	i := t.InterpreterOf(s.Chain.Interpreter)
-	if i == nil || len(s.Chain.Frames) == 0 {
+	if i == nil && s.Chain.Interpreter == 0 {
+		i = by.Interpreter
+	}
+	if i == nil || len(s.Chain.Frames) == 0 && !i.HasSlots() {
 		return x.withMade(&by, s)
 	}
 	if !by.Is(i) { // the process is not like others of its program
@@ -65,17 +70,20 @@ func (x *interpreted) frames(t *process.Tracker, view *process.View, s *kernel.S
 func (x *interpreted) withSlots(
 	t *process.Tracker, i *process.Interpreter, by *process.Interpretation, s *kernel.Sample,
 ) []kernel.Frame {
-	x.decode(i, &s.Chain)
+	x.findSlots(t, i, by, s)
+	if len(x.slots) == 0 {
+		return x.withMade(by, s)
+	}
+	x.decode(i, x.slots)
 	x.ids = i.Functions(t, s.PID, x.codes, x.ids[:0])
 	x.findMachineCode(t, i, s)
 	x.begin(by)
 	next := 0
 	for at, f := range s.User {
-		for next < len(s.Chain.Frames) && slotOf(&s.Chain.Frames[next]) < at {
+		for next < len(x.slots) && slotOf(&x.slots[next]) < at {
 			next++
 		}
-		stands := at < s.Walked && next < len(s.Chain.Frames) && slotOf(&s.Chain.Frames[next]) == at &&
-			x.stands(i, by, next, at, &f)
+		stands := next < len(x.slots) && slotOf(&x.slots[next]) == at && x.stands(i, by, next, at, &f)
 		made := stands && outsideFile(f)
 		if !made {
 			f = x.ofMade(f)
@@ -102,6 +110,31 @@ func (x *interpreted) withSlots(
 	}
 	x.languages.add(i.Name(), LanguageStats{NotRead: x.unknown})
 	return x.merged
+}
+
+// findSlots finds the frames that may stand for others: those that the kernel has read, and those of the frames that
+// user space found. What was read of the latter may be of another time, so more is asked of them, see stands.
+func (x *interpreted) findSlots(
+	t *process.Tracker, i *process.Interpreter, by *process.Interpretation, s *kernel.Sample,
+) {
+	x.slots = x.slots[:0]
+	for _, f := range s.Chain.Frames {
+		if slotOf(&f) < s.Walked {
+			x.slots = append(x.slots, f)
+		}
+	}
+	x.late = len(x.slots)
+	var missing []process.Slot
+	for at, fp := range s.FPs[:min(len(s.FPs), len(s.User))] {
+		f := &s.User[at]
+		read := x.late > 0 && at <= slotOf(&x.slots[x.late-1])
+		if fp != 0 && !read && (f.Exe == 0 && i.HasNoFile() || by.Evaluates(f.Exe, f.Lookup())) {
+			missing = append(missing, process.Slot{Number: at, FP: fp})
+		}
+	}
+	for _, slot := range i.ReadSlots(t, s.PID, memory{s.Stack}, missing) {
+		x.slots = append(x.slots, kernel.ChainFrame{Words: append(slot.Words, uint64(slot.Number)), Cookie: slot.Cookie})
+	}
 }
 
 // begin begins a stack.
@@ -138,8 +171,8 @@ func (x *interpreted) withMade(by *process.Interpretation, s *kernel.Sample) []k
 // findMachineCode finds the code of the frames that are in no file.
 func (x *interpreted) findMachineCode(t *process.Tracker, i *process.Interpreter, s *kernel.Sample) {
 	x.machine = x.machine[:0]
-	for n := range s.Chain.Frames {
-		at := slotOf(&s.Chain.Frames[n])
+	for n := range x.slots {
+		at := slotOf(&x.slots[n])
 		if at >= len(s.User) || s.User[at].Exe != 0 || x.codes[n].Address == 0 {
 			continue
 		}
@@ -176,9 +209,9 @@ func (x *interpreted) stands(
 			return false
 		}
 		f.IP = runtime.NoIP // what looks like one are other things that such code keeps there
-		return true
+		return n < x.late || x.machineOf(n) != nil
 	}
-	return (!f.Made || at == 0) && by.Evaluates(native.Exe, native.Lookup())
+	return (!f.Made || at == 0) && (n < x.late || f.Proved) && by.Evaluates(native.Exe, native.Lookup())
 }
 
 // withUnnamed puts one frame for those that cannot be named to each native one that runs them,
@@ -200,7 +233,7 @@ func (x *interpreted) withUnnamed(by *process.Interpretation, id unwind.CodeID, 
 func (x *interpreted) withChain(
 	t *process.Tracker, i *process.Interpreter, by *process.Interpretation, s *kernel.Sample,
 ) []kernel.Frame {
-	x.decode(i, &s.Chain)
+	x.decode(i, s.Chain.Frames)
 	placed, ok := chain.Place(x.shape, s.Chain.End == runtime.ChainWhole, x.native(by, s))
 	if !ok {
 		x.unplaced.Add(1)
@@ -220,9 +253,9 @@ func (x *interpreted) withChain(
 }
 
 // decode sets what is known of the frames of a chain.
-func (x *interpreted) decode(i *process.Interpreter, c *kernel.Chain) {
+func (x *interpreted) decode(i *process.Interpreter, frames []kernel.ChainFrame) {
 	x.decoded, x.shape, x.codes = x.decoded[:0], x.shape[:0], x.codes[:0]
-	for _, frame := range c.Frames {
+	for _, frame := range frames {
 		f := i.Frame(frame.Words)
 		x.decoded = append(x.decoded, f)
 		x.shape = append(x.shape, chain.Frame{Last: f.Last, Hidden: f.Hidden})

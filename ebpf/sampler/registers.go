@@ -2,6 +2,7 @@ package sampler
 
 import (
 	"debug/elf"
+	"encoding/binary"
 
 	"github.com/headwater/headwater/ebpf/cfi"
 	"github.com/headwater/headwater/ebpf/kernel"
@@ -130,13 +131,13 @@ type memory struct{ stack kernel.Stack }
 
 // Read implements cfi.Memory. Expressions read words, or less.
 func (m memory) Read(addr uint64, b []byte) bool {
-	for i := range b {
-		at := addr + uint64(i)
-		word, ok := m.stack.ReadU64(at &^ 7)
+	for len(b) > 0 {
+		word, ok := m.stack.ReadU64(addr &^ 7)
 		if !ok {
 			return false
 		}
-		b[i] = byte(word >> (at % 8 * 8))
+		n := copy(b, binary.LittleEndian.AppendUint64(nil, word)[addr%8:])
+		addr, b = addr+uint64(n), b[n:]
 	}
 	return true
 }

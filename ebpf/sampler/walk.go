@@ -36,6 +36,7 @@ func completeStack(t *process.Tracker, view *process.View, s *kernel.Sample) {
 		s.User, s.Outcome = s.User[:0], unwind.ProcessUnknown
 	}
 	walked := s.User
+	s.FPs = s.FPs[:0]
 	if s.Chain.Interpreter != 0 {
 		walked = slices.Clone(s.User) // what follows writes over it
 	}
@@ -99,7 +100,7 @@ func walkOn(view *process.View, s *kernel.Sample) (unwind.Outcome, kernel.Finish
 	by := kernel.ByRows
 	for {
 		outcome := unwind.Walk(machine(), view, &s.Regs, s.Stack, maxFrames-len(s.User), func(r *unwind.Regs) {
-			s.User = append(s.User, frameAt(view, r))
+			addFrame(view, s, r)
 		})
 		if outcome != unwind.NoRow || len(s.User) >= maxFrames || !stepByAnalysis(view, s) {
 			return outcome, by
@@ -130,13 +131,23 @@ func rewalk(view *process.View, s *kernel.Sample) {
 	if s.Stack.Len() == 0 {
 		return
 	}
-	var found []kernel.Frame
+	var found kernel.Sample
 	outcome := newWalker(view, s.Stack).walk(s.Regs, maxFrames, func(r *unwind.Regs) {
-		found = append(found, frameAt(view, r))
+		addFrame(view, &found, r)
 	})
-	if outcome.Complete() || len(found) > len(s.User) {
-		s.User, s.Outcome, s.Finish = append(s.User[:0], found...), outcome, kernel.ByCFI
+	if outcome.Complete() || len(found.User) > len(s.User) {
+		s.User, s.FPs = append(s.User[:0], found.User...), append(s.FPs[:0], found.FPs...)
+		s.Outcome, s.Finish = outcome, kernel.ByCFI
 	}
+}
+
+// addFrame adds the frame that r are the registers of.
+func addFrame(view *process.View, s *kernel.Sample, r *unwind.Regs) {
+	at := len(s.User)
+	for len(s.FPs) < at {
+		s.FPs = append(s.FPs, 0)
+	}
+	s.User, s.FPs = append(s.User, frameAt(view, r)), append(s.FPs[:at], r.FP)
 }
 
 func frameAt(view *process.View, r *unwind.Regs) kernel.Frame {

@@ -47,6 +47,14 @@ func Walk(c *runtime.Chain, t Thread, m Memory, use func(words []uint64, cookie 
 	return runtime.ChainTooLong
 }
 
+// ReadFrame reads the words of one frame to words, and returns the cookie of its code object, 0 if that cannot be read.
+func ReadFrame(l *runtime.Layout, at uint64, m Memory, words []uint64) (cookie uint64) {
+	var b blocks
+	b.readAll(l, at, m)
+	b.words(l, words)
+	return b.cookie(l)
+}
+
 // walker is the state of a walk, as struct chain of bpf/chain.h.
 type walker struct {
 	chain  *runtime.Chain
@@ -161,9 +169,7 @@ func (w *walker) frame() ([]uint64, runtime.ChainEnd) {
 		return nil, runtime.ChainUnreadable
 	}
 	words := w.words[:len(l.Words)]
-	for i, word := range l.Words {
-		words[i] = w.blocks.word(word)
-	}
+	w.blocks.words(l, words)
 	if stop := w.chain.Stop; stop != nil && words[stop.Word]&stop.Mask == stop.Value {
 		return nil, runtime.ChainWhole
 	}
@@ -217,6 +223,13 @@ func (b *blocks) word(w runtime.Word) uint64 {
 		return 0
 	}
 	return binary.LittleEndian.Uint64(b.bytes[w.Block][w.Offset:]) & allIfZero(w.Mask)
+}
+
+// words reads the words that go with a sample.
+func (b *blocks) words(l *runtime.Layout, words []uint64) {
+	for i, w := range l.Words {
+		words[i] = b.word(w)
+	}
 }
 
 // cookie folds the words of the cookie, 0 if one could not be read.

@@ -264,7 +264,8 @@ func TestFrame(t *testing.T) {
 		t.Error(err)
 	}
 	const context, bytecode, shared, code = 0x1001, 0x2001, 0x3000, 0x4001
-	interpreted := runtime.Frame{Code: shared, IP: 7}
+	interpreted := runtime.Frame{Code: shared, IP: 7, Proved: true}
+	notProved := runtime.Frame{Code: shared, IP: 7}
 	compiled := runtime.Frame{Code: shared, IP: runtime.NoIP, Made: true}
 	hidden := runtime.Frame{Hidden: true}
 	at7 := uint64(smi(53 + 7))
@@ -273,7 +274,7 @@ func TestFrame(t *testing.T) {
 		want  runtime.Frame
 	}{
 		"interpreted":      {[]uint64{context, bytecode, at7, shared, bytecode}, interpreted},
-		"compiled since":   {[]uint64{context, bytecode, at7, shared, code}, interpreted},
+		"compiled since":   {[]uint64{context, bytecode, at7, shared, code}, notProved},
 		"compiled":         {[]uint64{context, bytecode, 0x5001, shared, code}, compiled},
 		"of V8's own kind": {[]uint64{22, bytecode, at7, shared, bytecode}, hidden},
 		"builtin":          {[]uint64{context, bytecode, at7, shared, uint64(smi(3))}, hidden},

@@ -74,7 +74,8 @@ func (i *interpreter) Name() string { return i.name }
 func (i *interpreter) Spec() *runtime.Spec { return &i.spec }
 
 // Frame implements runtime.Interpreter. Frames of JavaScript have a context where others have a number that says
-// what they are. Functions of V8's own have a number and no bytecode.
+// what they are. Functions of V8's own have a number and no bytecode. An interpreted frame has its bytecode, which is
+// no other function's.
 func (i *interpreter) Frame(words []uint64) runtime.Frame {
 	data := tagged(words[dataWord])
 	if !tagged(words[contextWord]).object() || !data.object() || words[sharedWord] == 0 {
@@ -85,6 +86,7 @@ func (i *interpreter) Frame(words []uint64) runtime.Frame {
 	offset, ok := tagged(words[offsetWord]).smi()
 	if offset -= i.layout.BytecodeData - strong; ok && bytecode.object() && offset > -i.layout.BytecodeData {
 		f.IP, f.Made = uint64(max(offset, 0)), false
+		f.Proved = words[dataWord] == words[bytecodeWord]
 	}
 	return f
 }

@@ -1,0 +1,70 @@
+package process
+
+import (
+	"fmt"
+
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/runtime/chain"
+)
+
+// Slot is a native frame that may stand for a frame of a language.
+type Slot struct {
+	Number int      // of the native frame
+	FP     uint64   // its frame pointer
+	Words  []uint64 // of the layout, set by ReadSlots
+	Cookie uint64   // of the code object, set by ReadSlots
+}
+
+// ReadSlots reads what the kernel would have read of native frames, had its walk come to them: the first block of each
+// from a copy of the stack, the others from the process as it is now. It returns those that stand for a frame.
+func (i *Interpreter) ReadSlots(t *Tracker, pid uint32, stack chain.Memory, slots []Slot) []Slot {
+	layout := i.runs.Spec().Layout()
+	memory := t.exes.interpreters.reads.memory(pid)
+	var frames []slotMemory
+	for _, slot := range slots[:min(len(slots), MaxReads)] {
+		first := &layout.Blocks[0]
+		m := slotMemory{
+			slot: slot, first: slot.FP + uint64(first.Offset), block: make([]byte, first.Bytes), others: memory,
+		}
+		if slot.FP != 0 && stack.Read(m.first, m.block) {
+			frames = append(frames, m)
+		}
+	}
+	if len(frames) == 0 || memory.few() {
+		return nil
+	}
+	what := fmt.Sprintf("reading frames of process %d", pid)
+	read, err := filework.Get(t.exes.work, memoryOf(t.fs, pid), what, readPatience, func() (read []Slot, _ error) {
+		for _, m := range frames {
+			m.slot.Words = make([]uint64, len(layout.Words))
+			m.slot.Cookie = chain.ReadFrame(layout, m.slot.FP, m, m.slot.Words)
+			if m.slot.Cookie != 0 {
+				read = append(read, m.slot)
+			}
+		}
+		return read, nil
+	}, nil)
+	if err != nil {
+		t.failed(err)
+	}
+	return read
+}
+
+// slotMemory is the memory of a process in which the first block of a frame is as it was. It implements chain.Memory.
+type slotMemory struct {
+	slot   Slot
+	first  uint64
+	block  []byte
+	others runtime.Memory
+}
+
+// Read implements chain.Memory.
+func (m slotMemory) Read(addr uint64, b []byte) bool {
+	if addr == m.first && len(b) == len(m.block) {
+		copy(b, m.block)
+		return true
+	}
+	_, err := m.others.ReadAt(b, int64(addr))
+	return err == nil
+}
