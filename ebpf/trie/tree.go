@@ -1,0 +1,335 @@
+package trie
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Tree is what is shown: JSON of few and short arrays. A frame is a function; a node is a
+// frame below its callers. Texts are indexes into Strings.
+type Tree struct {
+	Type  string `json:"type"`  // what is counted, such as "cpu"
+	Unit  string `json:"unit"`  // of the values, such as "nanoseconds"
+	Scale int64  `json:"scale"` // all values are in multiples of it
+	Total int64  `json:"total"` // of all samples
+
+	Kinds    Kinds    `json:"kinds"`
+	Strings  []string `json:"strings"`
+	Mappings Mappings `json:"mappings"`
+	Frames   Frames   `json:"frames"`
+	Nodes    Nodes    `json:"nodes"`
+	Omitted  Omitted  `json:"omitted"`
+}
+
+// Kinds are the columns of the kinds of frames. Self is of the samples whose leaf is of a kind,
+// Total of those that have a frame of it.
+type Kinds struct {
+	Name  []string `json:"name"`
+	Self  []int64  `json:"self"`
+	Total []int64  `json:"total"`
+}
+
+// Mappings are the files that code is in.
+type Mappings struct {
+	File    []int `json:"file"`
+	BuildID []int `json:"build"`
+}
+
+// Frames are the columns of the functions. Self and Total are of the whole profile, with what
+// is omitted from the nodes. A function that calls itself counts once in Total.
+type Frames struct {
+	Name    []int   `json:"name"`
+	File    []int   `json:"file"`
+	Start   []int64 `json:"start"`   // the line where the function begins, 0 if not known
+	Mapping []int   `json:"mapping"` // -1 for none
+	Kind    []int   `json:"kind"`    // into Kinds
+	Inlined []int   `json:"inlined"` // 1 for a function inlined into its caller
+	Self    []int64 `json:"self"`
+	Total   []int64 `json:"total"`
+}
+
+// Nodes are the columns of the nodes in preorder: the children of a node follow it, the
+// largest first, and are one deeper. The first node is the root, which is no frame.
+type Nodes struct {
+	Frame []int   `json:"frame"` // -1 for the root; for Small ones -1-n, with n the number of nodes that it stands for
+	Depth []int   `json:"depth"`
+	Line  []int64 `json:"line"` // where the frame was, 0 if that is several or unknown lines
+	Self  []int64 `json:"self"`
+	Total []int64 `json:"total"`
+}
+
+// Omitted says what the nodes do not show.
+type Omitted struct {
+	Nodes int   `json:"nodes"` // as many as were folded
+	Self  int64 `json:"self"`  // value of the samples that end in them
+	Below int64 `json:"below"` // nodes were folded whose total is below this
+}
+
+// Limits of a Tree unless Options say otherwise.
+const (
+	DefaultShare    = 0.001
+	DefaultMaxNodes = 20_000
+	maxTopFrames    = 200 // functions by self that are in the tree though no node shows them
+)
+
+// Options say what is too small to show.
+type Options struct {
+	Share    float64 // nodes with less than this share of all are folded; 0 for DefaultShare, negative for none
+	MaxNodes int     // at most as many nodes, besides the root; 0 for DefaultMaxNodes
+}
+
+// Tree returns the sum of what was added.
+func (b *Builder) Tree(o Options) *Tree {
+	if o.Share == 0 {
+		o.Share = DefaultShare
+	}
+	if o.MaxNodes <= 0 {
+		o.MaxNodes = DefaultMaxNodes
+	}
+	scale := b.scale()
+	w := writer{
+		Builder: b, children: b.children(), texts: map[string]int{}, byMapping: map[mapping]int{},
+		frameIDs: map[uint32]int{}, below: max(scale, int64(math.Ceil(o.Share*float64(b.total)))),
+		tree: &Tree{
+			Type: b.sampleType.Type, Unit: b.sampleType.Unit, Scale: scale, Kinds: Kinds{Name: kindNames()},
+			Strings: []string{}, Mappings: Mappings{File: []int{}, BuildID: []int{}}, Frames: noFrames(),
+		},
+	}
+	for w.count(0, o.MaxNodes) > o.MaxNodes {
+		w.below += w.below/4 + 1
+	}
+	w.tree.Omitted.Below = w.below
+	w.tree.Total = b.total / w.tree.Scale
+	w.sum()
+	w.node(0, 0)
+	w.top()
+	w.tree.Omitted.Self /= w.tree.Scale
+	w.tree.Omitted.Below /= w.tree.Scale
+	return w.tree
+}
+
+// noFrames are empty columns: [] in JSON, not null.
+func noFrames() Frames {
+	return Frames{
+		Name: []int{}, File: []int{}, Start: []int64{}, Mapping: []int{}, Kind: []int{}, Inlined: []int{},
+		Self: []int64{}, Total: []int64{},
+	}
+}
+
+// scale returns the largest number that divides all values.
+func (b *Builder) scale() int64 {
+	var scale int64
+	for i := range b.nodes {
+		for x := b.nodes[i].self; x != 0; {
+			scale, x = x, scale%x
+		}
+		if scale == 1 {
+			break
+		}
+	}
+	return max(1, scale)
+}
+
+// children returns the children of each node, the largest first.
+func (b *Builder) children() [][]uint32 {
+	count := make([]uint32, len(b.nodes))
+	for i := 1; i < len(b.nodes); i++ {
+		count[b.nodes[i].parent]++
+	}
+	all := make([]uint32, len(b.nodes))
+	out := make([][]uint32, len(b.nodes))
+	for i, n := range count {
+		out[i], all = all[:0:n], all[n:]
+	}
+	for i := 1; i < len(b.nodes); i++ {
+		parent := b.nodes[i].parent
+		out[parent] = append(out[parent], uint32(i))
+	}
+	for _, list := range out {
+		slices.SortFunc(list, func(x, y uint32) int {
+			return cmp.Or(cmp.Compare(b.nodes[y].total, b.nodes[x].total),
+				cmp.Compare(b.frames[b.nodes[x].frame].name, b.frames[b.nodes[y].frame].name), cmp.Compare(x, y))
+		})
+	}
+	return out
+}
+
+// writer writes a Builder's sum as a Tree.
+type writer struct {
+	*Builder
+	children    [][]uint32
+	below       int64 // nodes with less are folded
+	self, total []int64
+
+	tree      *Tree
+	texts     map[string]int
+	byMapping map[mapping]int
+	frameIDs  map[uint32]int
+}
+
+// shown returns the children of a node that are large enough, and the others.
+func (w *writer) shown(at uint32) (large, small []uint32) {
+	list := w.children[at]
+	n, _ := slices.BinarySearchFunc(list, w.below, func(child uint32, below int64) int {
+		if w.nodes[child].total >= below {
+			return -1
+		}
+		return 1
+	})
+	return list[:n], list[n:]
+}
+
+// count returns how many nodes are written below at; no more than limit+1 are counted.
+func (w *writer) count(at uint32, limit int) (n int) {
+	large, small := w.shown(at)
+	if len(small) > 0 {
+		n++
+	}
+	for _, child := range large {
+		if n > limit {
+			break
+		}
+		n += 1 + w.count(child, limit-n)
+	}
+	return n
+}
+
+// node writes a node and those below it.
+func (w *writer) node(at uint32, depth int) {
+	n := &w.nodes[at]
+	id := -1
+	if at != 0 {
+		id = w.frameID(n.frame)
+	}
+	w.write(id, depth, n.line, n.self, n.total)
+	large, small := w.shown(at)
+	for _, child := range large {
+		w.node(child, depth+1)
+	}
+	if len(small) == 0 {
+		return
+	}
+	var total int64
+	nodes := 0
+	for _, child := range small {
+		total += w.nodes[child].total
+		nodes += w.size(child)
+	}
+	w.write(-1-nodes, depth+1, 0, total, total)
+	w.tree.Omitted.Nodes += nodes
+	w.tree.Omitted.Self += total
+}
+
+// size returns the number of nodes of a subtree.
+func (w *writer) size(at uint32) int {
+	n := 1
+	for _, child := range w.children[at] {
+		n += w.size(child)
+	}
+	return n
+}
+
+func (w *writer) write(frame, depth int, line, self, total int64) {
+	n := &w.tree.Nodes
+	n.Frame = append(n.Frame, frame)
+	n.Depth = append(n.Depth, depth)
+	n.Line = append(n.Line, line)
+	n.Self = append(n.Self, self/w.tree.Scale)
+	n.Total = append(n.Total, total/w.tree.Scale)
+}
+
+// sum computes self and total of each frame and of each kind.
+func (w *writer) sum() {
+	w.self, w.total = make([]int64, len(w.frames)), make([]int64, len(w.frames))
+	kindSelf, kindTotal := make([]int64, kinds), make([]int64, kinds)
+	active := make([]bool, len(w.frames)) // on the way from the root
+	var activeKind [kinds]bool
+	var visit func(at uint32)
+	visit = func(at uint32) {
+		n := &w.nodes[at]
+		kind := w.frames[n.frame].kind
+		outermost, first := !active[n.frame], !activeKind[kind]
+		w.self[n.frame] += n.self
+		kindSelf[kind] += n.self / w.tree.Scale
+		if outermost {
+			w.total[n.frame] += n.total
+		}
+		if first {
+			kindTotal[kind] += n.total / w.tree.Scale
+		}
+		active[n.frame], activeKind[kind] = true, true
+		for _, child := range w.children[at] {
+			visit(child)
+		}
+		active[n.frame], activeKind[kind] = !outermost, !first
+	}
+	for _, child := range w.children[0] {
+		visit(child)
+	}
+	w.tree.Kinds.Self, w.tree.Kinds.Total = kindSelf, kindTotal
+}
+
+// top writes the functions with most self that no node shows.
+func (w *writer) top() {
+	ids := make([]uint32, len(w.frames))
+	for i := range ids {
+		ids[i] = uint32(i)
+	}
+	slices.SortFunc(ids, func(x, y uint32) int {
+		return cmp.Or(cmp.Compare(w.self[y], w.self[x]), cmp.Compare(x, y))
+	})
+	for _, id := range ids[:min(len(ids), maxTopFrames)] {
+		if w.self[id] > 0 {
+			w.frameID(id)
+		}
+	}
+}
+
+// frameID returns the place of a frame in the tree.
+func (w *writer) frameID(id uint32) int {
+	at, ok := w.frameIDs[id]
+	if ok {
+		return at
+	}
+	f, out := &w.frames[id], &w.tree.Frames
+	at = len(out.Name)
+	w.frameIDs[id] = at
+	out.Name = append(out.Name, w.text(f.name))
+	out.File = append(out.File, w.text(f.file))
+	out.Start = append(out.Start, f.startLine)
+	out.Mapping = append(out.Mapping, w.mapping(f.mapping))
+	out.Kind = append(out.Kind, int(f.kind))
+	inlined := 0
+	if f.inlined {
+		inlined = 1
+	}
+	out.Inlined = append(out.Inlined, inlined)
+	out.Self = append(out.Self, w.self[id]/w.tree.Scale)
+	out.Total = append(out.Total, w.total[id]/w.tree.Scale)
+	return at
+}
+
+func (w *writer) mapping(m mapping) int {
+	if m == (mapping{}) {
+		return -1
+	}
+	at, ok := w.byMapping[m]
+	if !ok {
+		at = len(w.tree.Mappings.File)
+		w.byMapping[m] = at
+		w.tree.Mappings.File = append(w.tree.Mappings.File, w.text(m.file))
+		w.tree.Mappings.BuildID = append(w.tree.Mappings.BuildID, w.text(m.buildID))
+	}
+	return at
+}
+
+func (w *writer) text(s string) int {
+	at, ok := w.texts[s]
+	if !ok {
+		at = len(w.tree.Strings)
+		w.texts[s] = at
+		w.tree.Strings = append(w.tree.Strings, s)
+	}
+	return at
+}

@@ -1,0 +1,177 @@
+// Package trie adds up the stacks of pprof profiles as a tree, the form that a flame graph
+// is drawn from. It knows nothing but pprof's format.
+package trie
+
+import (
+	"fmt"
+
+	"github.com/google/pprof/profile"
+)
+
+// Builder adds up profiles. It is not safe for concurrent use.
+type Builder struct {
+	show  func(name string) string
+	names map[string]string // by name in a profile
+
+	sampleType profile.ValueType
+	total      int64
+
+	frames  []frame
+	byFrame map[frame]uint32
+	nodes   []node // the first is the root
+	byEdge  map[edge]uint32
+
+	stack []uint32 // the frames of a sample, root first; scratch of add
+}
+
+// frame is a function. Those that differ in anything are different nodes.
+type frame struct {
+	name      string
+	file      string
+	startLine int64
+	mapping   mapping
+	kind      Kind
+	inlined   bool
+}
+
+// mapping is the file that the code of a frame is in.
+type mapping struct{ file, buildID string }
+
+// node is a frame below its callers.
+type node struct {
+	frame       uint32
+	parent      uint32
+	self, total int64
+	line        int64 // where the frame was, 0 if at several lines or at unknown ones
+}
+
+// edge leads from a node to one of its children.
+type edge struct{ parent, frame uint32 }
+
+// NewBuilder returns an empty Builder. It shows functions by the names that show returns for
+// theirs, if it is not nil.
+func NewBuilder(show func(name string) string) *Builder {
+	return &Builder{
+		show: show, names: map[string]string{},
+		byFrame: map[frame]uint32{}, nodes: make([]node, 1), byEdge: map[edge]uint32{},
+	}
+}
+
+// Nodes returns the number of nodes: a measure of the memory that b takes, some 100 bytes each.
+func (b *Builder) Nodes() int { return len(b.nodes) }
+
+// Total returns the sum of the samples' values.
+func (b *Builder) Total() int64 { return b.total }
+
+// Add adds the values of a profile's default sample type. All profiles must have the same one.
+func (b *Builder) Add(p *profile.Profile) error {
+	index, err := p.SampleIndexByName("")
+	if err != nil {
+		return err
+	}
+	if of := *p.SampleType[index]; b.sampleType.Type == "" {
+		b.sampleType = of
+	} else if of.Type != b.sampleType.Type || of.Unit != b.sampleType.Unit {
+		return fmt.Errorf("profiles of %s in %s and of %s in %s cannot be added up",
+			b.sampleType.Type, b.sampleType.Unit, of.Type, of.Unit)
+	}
+	known := make(map[*profile.Location][]position, len(p.Location))
+	for _, s := range p.Sample {
+		b.add(s, s.Value[index], known)
+	}
+	return nil
+}
+
+// position is a frame at a line.
+type position struct {
+	frame uint32
+	line  int64
+}
+
+// add adds a sample. known holds the positions of locations, root first.
+func (b *Builder) add(s *profile.Sample, value int64, known map[*profile.Location][]position) {
+	if value == 0 {
+		return
+	}
+	b.total += value
+	b.nodes[0].total += value
+	at := uint32(0)
+	for i := len(s.Location) - 1; i >= 0; i-- {
+		l := s.Location[i]
+		positions, ok := known[l]
+		if !ok {
+			positions = b.positions(l)
+			known[l] = positions
+		}
+		for _, p := range positions {
+			at = b.child(at, p)
+			b.nodes[at].total += value
+		}
+	}
+	b.nodes[at].self += value
+}
+
+// child returns the node of a position below at.
+func (b *Builder) child(at uint32, p position) uint32 {
+	e := edge{at, p.frame}
+	child, ok := b.byEdge[e]
+	if !ok {
+		child = uint32(len(b.nodes))
+		b.nodes = append(b.nodes, node{frame: p.frame, parent: at, line: p.line})
+		b.byEdge[e] = child
+	} else if b.nodes[child].line != p.line {
+		b.nodes[child].line = 0
+	}
+	return child
+}
+
+// positions returns what a location stands for, outermost function first.
+func (b *Builder) positions(l *profile.Location) []position {
+	if len(l.Line) == 0 {
+		name := addressName(l)
+		return []position{{frame: b.frame(frame{name: name, mapping: mappingOf(l), kind: Unnamed})}}
+	}
+	out := make([]position, 0, len(l.Line))
+	for i := len(l.Line) - 1; i >= 0; i-- {
+		f := frame{mapping: mappingOf(l), inlined: i < len(l.Line)-1}
+		if fn := l.Line[i].Function; fn != nil {
+			f.name, f.file, f.startLine = b.shown(fn.Name), fn.Filename, fn.StartLine
+		}
+		if f.name == "" {
+			f.name = addressName(l)
+		}
+		f.kind = kindOf(l.Mapping, f.name, f.inlined)
+		out = append(out, position{frame: b.frame(f), line: l.Line[i].Line})
+	}
+	return out
+}
+
+// shown returns what a function is called.
+func (b *Builder) shown(name string) string {
+	if b.show == nil {
+		return name
+	}
+	as, ok := b.names[name]
+	if !ok {
+		as = b.show(name)
+		b.names[name] = as
+	}
+	return as
+}
+
+func (b *Builder) frame(f frame) uint32 {
+	id, ok := b.byFrame[f]
+	if !ok {
+		id = uint32(len(b.frames))
+		b.frames = append(b.frames, f)
+		b.byFrame[f] = id
+	}
+	return id
+}
+
+func mappingOf(l *profile.Location) mapping {
+	if l.Mapping == nil {
+		return mapping{}
+	}
+	return mapping{l.Mapping.File, l.Mapping.BuildID}
+}
