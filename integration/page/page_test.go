@@ -24,7 +24,7 @@ import (
 
 // TestPage runs river/examples/quickstart.river, as `make run` does, and opens the page in a
 // browser. The overview shows the target and the processes, and a process's flame graph has
-// the functions that its program calls.
+// the functions that its program calls. pprof's views of it are one link away.
 func TestPage(t *testing.T) {
 	need.Root(t)
 	lab.StartChain(t, lab.ChainProgram(t, "hwpage"), 180)
@@ -46,17 +46,22 @@ func TestPage(t *testing.T) {
 		}
 	}
 
-	b.do(t, chromedp.Click(link), chromedp.WaitVisible(chromedp.CSS("#stack-chart .boxtext")))
+	b.do(t, chromedp.Click(link))
+	waitForFlame(t, b)
 	b.screenshot(t, "flamegraph")
-	boxes := result(t, b, chromedp.Evaluate[[]string](
-		`[...document.querySelectorAll("#stack-chart .boxtext")].map(e => e.innerText)`))
 	for i := range 60 {
-		if name := fmt.Sprintf("f%02d", i); !slices.Contains(boxes, name) {
-			t.Errorf("the flame graph has no box %s, but %q", name, boxes)
+		if name := fmt.Sprintf("f%02d", i); flameBox(t, b, name).Width < 600 {
+			t.Errorf("the flame graph has no wide box %s", name)
 		}
 	}
-	if width := result(t, b, chromedp.Evaluate[int](`document.querySelector("#stack-chart").clientWidth`)); width < 600 {
-		t.Errorf("the flame graph is only %d pixels wide", width)
+
+	const toPprof = chromedp.Search(`//a[normalize-space()="pprof's views"]`)
+	b.do(t, chromedp.Click(toPprof), chromedp.WaitVisible(chromedp.CSS("#stack-chart .boxtext")))
+	b.screenshot(t, "pprof")
+	boxes := result(t, b, chromedp.Evaluate[[]string](
+		`[...document.querySelectorAll("#stack-chart .boxtext")].map(e => e.innerText)`))
+	if !slices.Contains(boxes, "f59") {
+		t.Errorf("pprof's flame graph has no box f59, but %q", boxes)
 	}
 	for _, view := range []string{"top", "peek"} {
 		here, err := url.Parse(result(t, b, chromedp.Location()))

@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -40,11 +41,25 @@ func viewHead() []byte {
 	return []byte("<link rel=\"icon\" href=\"data:,\">\n<style>\n" + string(css) + "</style>\n")
 }
 
-func serveAsset(w http.ResponseWriter, contentType, name string) {
+// isAsset reports whether a path is that of a file of the page's.
+func isAsset(where string) bool {
+	switch where {
+	case "/style.css", "/page.js", "/flame.css", "/flame.js":
+		return true
+	default:
+		return false
+	}
+}
+
+func serveAsset(w http.ResponseWriter, name string) {
 	body, err := assets.ReadFile(name)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
+	}
+	contentType := "text/javascript; charset=utf-8"
+	if strings.HasSuffix(name, ".css") {
+		contentType = "text/css; charset=utf-8"
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.Write(body)

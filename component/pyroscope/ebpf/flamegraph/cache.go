@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Limits of the views in memory. A view holds a merged profile, decoded and encoded.
+// Limits of the views in memory. One of pprof's holds a merged profile, decoded and encoded; a
+// flame graph holds what is sent to the browser.
 const (
 	maxViews    = 3
 	maxViewIdle = 5 * time.Minute
@@ -14,29 +15,29 @@ const (
 
 // viewCache keeps the views in use, so that going from the flame graph to the top
 // list does not merge again. It is safe for concurrent use.
-type viewCache struct {
+type viewCache[V any] struct {
 	mu    sync.Mutex
-	views map[selection]*cachedView
+	views map[selection]*cachedView[V]
 
 	building sync.Mutex // held while a view is made: one at a time bounds the memory
 }
 
-type cachedView struct {
+type cachedView[V any] struct {
 	ready chan struct{} // closed once view and err are set
-	view  *view
+	view  V
 	err   error
 	used  time.Time
 }
 
 // get returns the view of s, which build makes if it is not there. Concurrent
 // requests for one selection share one build. Failures are not kept.
-func (c *viewCache) get(ctx context.Context, s selection, build func() (*view, error)) (*view, error) {
+func (c *viewCache[V]) get(ctx context.Context, s selection, build func() (V, error)) (V, error) {
 	c.mu.Lock()
 	entry, found := c.views[s]
 	if !found {
-		entry = &cachedView{ready: make(chan struct{})}
+		entry = &cachedView[V]{ready: make(chan struct{})}
 		if c.views == nil {
-			c.views = make(map[selection]*cachedView)
+			c.views = make(map[selection]*cachedView[V])
 		}
 		c.views[s] = entry
 		go c.build(s, entry, build)
@@ -49,11 +50,12 @@ func (c *viewCache) get(ctx context.Context, s selection, build func() (*view, e
 	case <-entry.ready:
 		return entry.view, entry.err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		var none V
+		return none, ctx.Err()
 	}
 }
 
-func (c *viewCache) build(s selection, entry *cachedView, build func() (*view, error)) {
+func (c *viewCache[V]) build(s selection, entry *cachedView[V], build func() (V, error)) {
 	c.building.Lock()
 	entry.view, entry.err = build()
 	c.building.Unlock()
@@ -68,7 +70,7 @@ func (c *viewCache) build(s selection, entry *cachedView, build func() (*view, e
 }
 
 // evict forgets the views least recently used beyond the limit.
-func (c *viewCache) evict() {
+func (c *viewCache[V]) evict() {
 	for len(c.views) > maxViews {
 		var oldest selection
 		var at time.Time
@@ -82,7 +84,7 @@ func (c *viewCache) evict() {
 }
 
 // expire forgets the views that were not looked at for a while.
-func (c *viewCache) expire(now time.Time) {
+func (c *viewCache[V]) expire(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for s, entry := range c.views {

@@ -20,7 +20,7 @@ func TestDemangledNames(t *testing.T) {
 		comm: "server", value: 1, frames: []string{"_start", mangled, "_RNvCskwGfYPst2Cb_3foo16example_function"},
 	})}})
 	server := serve(t, page)
-	answer, _ := get(t, server.URL+prefix+"/open")
+	answer, _ := get(t, server.URL+prefix+"/pprof")
 	for _, view := range []string{"flamegraph", "top", "peek"} {
 		address, err := answer.Request.URL.Parse(view)
 		require.NoError(t, err)

@@ -1,6 +1,6 @@
 // Package flamegraph is the web page of a profiler: the last minutes of its
-// profiles, kept in bounded memory, an overview of them, and google/pprof's own
-// web interface for the profile that is chosen there.
+// profiles, kept in bounded memory, an overview of them, flame graphs, and
+// google/pprof's own web interface for the profile that is chosen there.
 //
 // The page uses relative links only, so it works below any prefix. It loads
 // nothing from elsewhere, opens no files and starts no process, except Graphviz's

@@ -116,7 +116,7 @@ func addRoots(p *profile.Profile, key string) {
 			p.Function, p.Location = append(p.Function, f), append(p.Location, root)
 			roots[name] = root
 		}
-		sample.Location = append(sample.Location, root)
+		sample.Location = append(slices.Clip(sample.Location), root) // the array may be shared with the next sample
 	}
 }
 

@@ -30,7 +30,8 @@ type Options struct {
 type Page struct {
 	options Options
 	history history
-	views   viewCache
+	flames  viewCache[*flame]
+	views   viewCache[*view] // pprof's
 }
 
 // New returns an empty page.
@@ -47,11 +48,12 @@ func New(o Options) *Page {
 // Add hands over the profiles of one round of collecting, from start to end.
 func (p *Page) Add(start, end time.Time, profiles []Profile) {
 	p.history.add(start, end, profiles)
+	p.flames.expire(time.Now())
 	p.views.expire(time.Now())
 }
 
-// ServeHTTP implements http.Handler. The paths are / (the overview), /style.css,
-// /page.js, /open and /download (of a selection given as parameters), and
+// ServeHTTP implements http.Handler. The paths are / (the overview), its assets, /open,
+// /flame, /api/tree, /pprof and /download (of a selection given as parameters), and
 // /ui/SELECTION/VIEW for pprof's views.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
@@ -70,14 +72,18 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case where == "/":
 		p.serveOverview(w, r)
-	case where == "/style.css":
-		serveAsset(w, "text/css; charset=utf-8", "page/style.css")
-	case where == "/page.js":
-		serveAsset(w, "text/javascript; charset=utf-8", "page/page.js")
 	case where == "/open":
 		p.serveOpen(w, r)
+	case where == "/flame":
+		p.serveFlame(w, r)
+	case where == "/api/tree":
+		p.serveTree(w, r)
+	case where == "/pprof":
+		p.servePprof(w, r, "flamegraph")
 	case where == "/download":
-		p.serveDownload(w, r)
+		p.servePprof(w, r, "download")
+	case isAsset(where):
+		serveAsset(w, "page"+where)
 	case strings.HasPrefix(where, "/ui/"):
 		p.serveView(w, r, strings.TrimPrefix(where, "/ui/"))
 	default:
@@ -118,17 +124,18 @@ func redirect(w http.ResponseWriter, to, rawQuery string, status int) {
 	w.WriteHeader(status)
 }
 
-// serveOpen fixes a selection that is relative to the newest profile, so that all
-// of pprof's views show the same samples however long they are looked at.
+// serveOpen leads to the flame graph of a selection that is relative to the newest profile.
 func (p *Page) serveOpen(w http.ResponseWriter, r *http.Request) {
 	if s, ok := p.selected(w, r); ok {
-		redirect(w, "ui/"+s.String()+"/flamegraph", "", http.StatusSeeOther)
+		redirect(w, "flame", s.values().Encode(), http.StatusSeeOther)
 	}
 }
 
-func (p *Page) serveDownload(w http.ResponseWriter, r *http.Request) {
+// servePprof fixes a selection that is relative to the newest profile, so that all
+// of pprof's views show the same samples however long they are looked at.
+func (p *Page) servePprof(w http.ResponseWriter, r *http.Request, view string) {
 	if s, ok := p.selected(w, r); ok {
-		redirect(w, "ui/"+s.String()+"/download", "", http.StatusSeeOther)
+		redirect(w, "ui/"+s.String()+"/"+view, "", http.StatusSeeOther)
 	}
 }
 
@@ -167,15 +174,9 @@ func (p *Page) serveView(w http.ResponseWriter, r *http.Request, rest string) {
 		}
 		return newView(picked, s)
 	})
-	switch {
-	case errors.Is(err, errGone):
-		p.fail(w, "../../", http.StatusGone, "These profiles are no longer kept.")
-		return
-	case errors.Is(err, errNoSamples):
-		p.fail(w, "../../", http.StatusNotFound, "There are no samples of this process in these profiles.")
-		return
-	case err != nil:
-		p.fail(w, "../../", http.StatusInternalServerError, err.Error())
+	if err != nil {
+		status, message := explainFailure(err)
+		p.fail(w, "../../", status, message)
 		return
 	}
 	// pprof's pages carry their scripts and styles inside.

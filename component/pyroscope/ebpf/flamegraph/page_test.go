@@ -165,7 +165,7 @@ func TestMissingSlash(t *testing.T) {
 
 func TestViews(t *testing.T) {
 	server := serve(t, testPage(t, time.Now()))
-	answer, body := get(t, server.URL+prefix+"/open?range=1m&target="+fioID())
+	answer, body := get(t, server.URL+prefix+"/pprof?range=1m&target="+fioID())
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	require.True(t, strings.HasSuffix(answer.Request.URL.Path, "/flamegraph"))
 	require.Contains(t, body, "<title>fio cpu</title>")
@@ -199,7 +199,7 @@ func TestViews(t *testing.T) {
 
 func TestTagRoot(t *testing.T) {
 	server := serve(t, testPage(t, time.Now()))
-	_, body := get(t, server.URL+prefix+"/open?range=1m&tagroot=pid&target="+fioID())
+	_, body := get(t, server.URL+prefix+"/pprof?range=1m&tagroot=pid&target="+fioID())
 	for _, want := range []string{"pid=4711", "pid=4712", "pid=99"} {
 		requireText(t, body, want, "tagroot")
 	}
@@ -207,7 +207,7 @@ func TestTagRoot(t *testing.T) {
 
 func TestColorsTellFilesApart(t *testing.T) {
 	server := serve(t, testPage(t, time.Now()))
-	_, body := get(t, server.URL+prefix+"/open?range=last")
+	_, body := get(t, server.URL+prefix+"/pprof?range=last")
 	color := func(name string) string {
 		m := regexp.MustCompile(`\{"Color":(\d+)[^{]*"FullName":"` + regexp.QuoteMeta(name) + `"`).FindStringSubmatch(body)
 		require.NotNil(t, m, name)
@@ -232,7 +232,7 @@ func TestColorsTellFilesApart(t *testing.T) {
 func TestGraphWithoutDot(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	server := serve(t, testPage(t, time.Now()))
-	answer, body := get(t, server.URL+prefix+"/open?range=last")
+	answer, body := get(t, server.URL+prefix+"/pprof?range=last")
 	require.Contains(t, body, "#graphbtn { display: none")
 	answer, body = get(t, strings.Replace(answer.Request.URL.String(), "/flamegraph", "/graph", 1))
 	require.Equal(t, http.StatusNotFound, answer.StatusCode)
@@ -297,8 +297,8 @@ func TestConcurrentViews(t *testing.T) {
 	server := serve(t, testPage(t, time.Now()))
 	var wg sync.WaitGroup
 	for i := range 24 {
-		path := []string{"/open?range=last", "/open?range=1m", "/open?range=5m", "/open?range=10m",
-			"/open?process=bash", "/"}[i%6]
+		path := []string{"/open?range=last", "/pprof?range=1m", "/open?range=5m", "/pprof?range=10m",
+			"/open?process=bash", "/api/tree?range=last", "/"}[i%7]
 		wg.Go(func() {
 			answer, err := http.Get(server.URL + prefix + path)
 			if err != nil {
@@ -322,7 +322,7 @@ func TestLeavesNoTrace(t *testing.T) {
 	t.Setenv("TMPDIR", tmp)
 	t.Setenv("PPROF_TMPDIR", tmp)
 	server := serve(t, testPage(t, time.Now()))
-	answer, _ := get(t, server.URL+prefix+"/open")
+	answer, _ := get(t, server.URL+prefix+"/pprof")
 	base := strings.TrimSuffix(answer.Request.URL.String(), "flamegraph")
 	for _, path := range []string{"top", "peek", "download", "saveconfig?config=x", "deleteconfig?config=x"} {
 		get(t, base+path)
@@ -341,7 +341,7 @@ func TestWithoutHome(t *testing.T) {
 	t.Setenv("HOME", "")
 	t.Setenv("XDG_CONFIG_HOME", "")
 	server := serve(t, testPage(t, time.Now()))
-	answer, body := get(t, server.URL+prefix+"/open")
+	answer, body := get(t, server.URL+prefix+"/pprof")
 	require.Equal(t, http.StatusOK, answer.StatusCode, body)
 	require.Empty(t, os.Getenv("XDG_CONFIG_HOME"))
 }
@@ -350,7 +350,7 @@ func TestViewIsKeptWhileTheHistoryMovesOn(t *testing.T) {
 	now := time.Now()
 	page := testPage(t, now)
 	server := serve(t, page)
-	answer, _ := get(t, server.URL+prefix+"/open?range=last")
+	answer, _ := get(t, server.URL+prefix+"/pprof?range=last")
 	page.Add(now.Add(20*time.Minute), now.Add(21*time.Minute), nil)
 	require.Empty(t, page.history.all())
 	again, _ := get(t, answer.Request.URL.String())

@@ -117,6 +117,40 @@ func (q query) resolve(entries []*kept) selection {
 	return s
 }
 
+// isFixed reports whether parameters of a URL give absolute times.
+func isFixed(v url.Values) bool { return v.Has("from") || v.Has("to") }
+
+// fixedSelection reads the parameters target, process, pid, tagroot, and from and to in ms
+// since 1970: the profiles whose round ended after from and not after to.
+func fixedSelection(v url.Values) (selection, error) {
+	q, err := parseQuery(v)
+	if err != nil {
+		return selection{}, err
+	}
+	s := selection{target: q.target, comm: q.comm, pid: q.pid, root: q.root}
+	for _, at := range []struct {
+		name string
+		to   *int64
+	}{{"from", &s.from}, {"to", &s.to}} {
+		if *at.to, err = strconv.ParseInt(v.Get(at.name), 10, 64); err != nil {
+			return selection{}, fmt.Errorf("%s %q is not a time in milliseconds", at.name, v.Get(at.name))
+		}
+	}
+	if s.from >= s.to {
+		return selection{}, fmt.Errorf("the time from %d to %d is empty", s.from, s.to)
+	}
+	return s, nil
+}
+
+// values is the reverse of fixedSelection.
+func (s selection) values() url.Values {
+	v := query{target: s.target, comm: s.comm, pid: s.pid, root: s.root}.values()
+	v.Del("range")
+	v.Set("from", strconv.FormatInt(s.from, 10))
+	v.Set("to", strconv.FormatInt(s.to, 10))
+	return v
+}
+
 // String returns s as one segment of a URL's path.
 func (s selection) String() string {
 	text := fmt.Sprintf("%s.%d.%d", s.target, s.from, s.to)

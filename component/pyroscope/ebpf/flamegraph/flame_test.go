@@ -1,0 +1,180 @@
+package flamegraph
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/ebpf/trie"
+)
+
+// getTree asks for the data of a flame graph.
+func getTree(t testing.TB, address string) treeAnswer {
+	t.Helper()
+	answer, body := get(t, address)
+	require.Equal(t, http.StatusOK, answer.StatusCode, body)
+	require.Equal(t, "application/json", answer.Header.Get("Content-Type"))
+	tree := treeAnswer{Tree: &trie.Tree{}}
+	require.NoError(t, json.Unmarshal([]byte(body), &tree))
+	return tree
+}
+
+// totals returns self and total of each function, in the profile's unit.
+func totals(tree *trie.Tree) map[string][2]int64 {
+	out := map[string][2]int64{}
+	for i, name := range tree.Frames.Name {
+		out[tree.Strings[name]] = [2]int64{tree.Frames.Self[i] * tree.Scale, tree.Frames.Total[i] * tree.Scale}
+	}
+	return out
+}
+
+func TestFlame(t *testing.T) {
+	server := serve(t, testPage(t, time.Now()))
+	answer, body := get(t, server.URL+prefix+"/open?range=1m&target="+fioID())
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	require.Equal(t, prefix+"/flame", answer.Request.URL.Path)
+	require.NotContains(t, answer.Header.Get("Content-Security-Policy"), "unsafe")
+	require.Contains(t, body, "<title>Flame graph of fio · Headwater</title>")
+	require.Contains(t, visible(body), "4,608 samples")
+	require.Regexp(t, `href="\./ui/[0-9a-f]+\.\d+\.\d+/flamegraph"`, body)
+	again, _ := get(t, server.URL+prefix+"/flame?range=1m&target="+fioID())
+	require.Equal(t, answer.Request.URL.String(), again.Request.URL.String(), "times are made absolute")
+
+	data, err := answer.Request.URL.Parse("./api/tree?" + answer.Request.URL.RawQuery)
+	require.NoError(t, err)
+	require.Contains(t, body, `data-tree="./api/tree?`+strings.ReplaceAll(answer.Request.URL.RawQuery, "&", "&amp;")+`"`)
+	tree := getTree(t, data.String())
+	require.Equal(t, "fio", tree.Target)
+	require.Equal(t, uint64(4*1152), tree.Samples)
+	require.Equal(t, 4, tree.Used)
+	require.Equal(t, 4, tree.Of)
+
+	const period = 10_309_278
+	require.Equal(t, int64(4*1152*period), tree.Total*tree.Scale)
+	sums := totals(tree.Tree)
+	require.Equal(t, [2]int64{4 * 620 * period, 4 * 620 * period}, sums["_copy_to_iter"])
+	require.Equal(t, [2]int64{0, 4 * 840 * period}, sums["do_syscall_64"])
+	require.Equal(t, [2]int64{0, 4 * 1140 * period}, sums["fio"])
+	kinds := map[string]string{}
+	for i, name := range tree.Frames.Name {
+		kinds[tree.Strings[name]] = tree.Kinds.Name[tree.Frames.Kind[i]]
+	}
+	require.Equal(t, "kernel", kinds["do_syscall_64"])
+	require.Equal(t, "native", kinds["io_submit"])
+	require.Equal(t, "unnamed", kinds["fio+0x8a2c1"])
+}
+
+// A flame graph is of the selected process, and the same samples as in the pprof file.
+func TestFlameOfAProcess(t *testing.T) {
+	server := serve(t, testPage(t, time.Now()))
+	const selected = "?range=5m&process=fio&pid=4712&target="
+	tree := getTree(t, server.URL+prefix+"/api/tree"+selected+fioID())
+	require.Equal(t, "fio pid 4712", tree.Process)
+	require.Equal(t, uint64(20*300), tree.Samples)
+	_, body := get(t, server.URL+prefix+"/download"+selected+fioID())
+	p, err := profile.ParseData([]byte(body))
+	require.NoError(t, err)
+	var sum int64
+	for _, s := range p.Sample {
+		sum += s.Value[0]
+	}
+	require.Equal(t, sum, tree.Total*tree.Scale)
+
+	grouped := getTree(t, server.URL+prefix+"/api/tree?range=last&tagroot=pid&target="+fioID())
+	require.Equal(t, int64(300*10_309_278), totals(grouped.Tree)["pid=4712"][1])
+}
+
+func TestTreeIsCompressed(t *testing.T) {
+	server := serve(t, testPage(t, time.Now()))
+	ask := func(accepted string) (*http.Response, []byte) {
+		r, err := http.NewRequest(http.MethodGet, server.URL+prefix+"/api/tree", nil)
+		require.NoError(t, err)
+		r.Header.Set("Accept-Encoding", accepted)
+		answer, err := http.DefaultTransport.RoundTrip(r)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		require.Equal(t, "Accept-Encoding", answer.Header.Get("Vary"))
+		return answer, body
+	}
+	for accepted, want := range map[string]string{
+		"gzip": "gzip", "br, gzip;q=0.5": "gzip", "identity": "", "gzip;q=0": "", "br": "",
+	} {
+		answer, body := ask(accepted)
+		require.Equal(t, want, answer.Header.Get("Content-Encoding"), accepted)
+		require.Equal(t, want == "", json.Valid(body), accepted)
+	}
+}
+
+func TestTreeRefusals(t *testing.T) {
+	server := serve(t, testPage(t, time.Now()))
+	for query, want := range map[string]struct {
+		status int
+		text   string
+	}{
+		"range=1y":                  {400, `unknown range "1y"`},
+		"pid=x":                     {400, `pid "x" is not a number`},
+		"from=1":                    {400, `to "" is not a time in milliseconds`},
+		"from=x&to=2":               {400, `from "x" is not a time in milliseconds`},
+		"from=2&to=2":               {400, "the time from 2 to 2 is empty"},
+		"from=1&to=2":               {410, "These profiles are no longer kept."},
+		"target=ffffffffffff":       {410, "These profiles are no longer kept."},
+		"range=last&process=nobody": {404, "There are no samples of this process in these profiles."},
+	} {
+		answer, body := get(t, server.URL+prefix+"/api/tree?"+query)
+		require.Equal(t, want.status, answer.StatusCode, query)
+		require.Equal(t, "application/json", answer.Header.Get("Content-Type"), query)
+		text, err := json.Marshal(map[string]string{"error": want.text})
+		require.NoError(t, err)
+		require.JSONEq(t, string(text), body, query)
+
+		answer, body = get(t, server.URL+prefix+"/flame?"+query)
+		require.GreaterOrEqual(t, answer.StatusCode, 400, query)
+		require.Contains(t, answer.Header.Get("Content-Type"), "text/html", query)
+		require.Contains(t, body, "Back to the overview", query)
+	}
+}
+
+func TestFixedSelection(t *testing.T) {
+	want := selection{target: "0123456789ab", from: 1763637600000, to: 1763637615000, comm: "a.b/ü &?-_", pid: 7,
+		root: "pid"}
+	v, err := url.ParseQuery(want.values().Encode())
+	require.NoError(t, err)
+	got, err := fixedSelection(v)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+// The newest profiles are shown, as far as the limits reach.
+func TestFlameIsBounded(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	h := history{maxAge: time.Hour, maxBytes: 1 << 30}
+	const stacks, frames = 1000, 60
+	for i := range 12 {
+		var all []testStack
+		for j := range stacks {
+			s := testStack{comm: "x", value: 1}
+			for k := range frames {
+				s.frames = append(s.frames, fmt.Sprintf("f%d", (i*stacks+j*7+k*13)%5000))
+			}
+			all = append(all, s)
+		}
+		at := start.Add(time.Duration(i) * time.Second)
+		h.add(at, at, []Profile{{Data: testProfile(t, at, all...)}})
+	}
+	f, err := newFlame(h.all(), selection{target: allTargets})
+	require.NoError(t, err)
+	require.Equal(t, 12, f.about.Of)
+	require.Equal(t, 5, f.about.Used, "of 60,000 nodes each")
+	require.Equal(t, start.Add(11*time.Second).UnixMilli(), f.about.To.UnixMilli())
+	require.Less(t, len(f.data), 300<<10)
+}
