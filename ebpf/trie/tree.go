@@ -69,14 +69,16 @@ type Omitted struct {
 // Limits of a Tree unless Options say otherwise.
 const (
 	DefaultShare    = 0.001
+	DefaultEnough   = 12_000
 	DefaultMaxNodes = 20_000
 	maxTopFrames    = 200 // functions by self that are in the tree though no node shows them
 )
 
 // Options say what is too small to show.
 type Options struct {
-	Share    float64 // nodes with less than this share of all are folded; 0 for DefaultShare, negative for none
-	MaxNodes int     // at most as many nodes, besides the root; 0 for DefaultMaxNodes
+	Share    float64 // nodes with less than this share of all may be folded; 0 for DefaultShare, negative for none
+	Enough   int     // of these, nodes are folded until as many are left; 0 for DefaultEnough
+	MaxNodes int     // at most as many nodes are left, whatever their share; 0 for DefaultMaxNodes
 }
 
 // Tree returns the sum of what was added.
@@ -84,21 +86,22 @@ func (b *Builder) Tree(o Options) *Tree {
 	if o.Share == 0 {
 		o.Share = DefaultShare
 	}
+	if o.Enough <= 0 {
+		o.Enough = DefaultEnough
+	}
 	if o.MaxNodes <= 0 {
 		o.MaxNodes = DefaultMaxNodes
 	}
 	scale := b.scale()
 	w := writer{
 		Builder: b, children: b.children(), texts: map[string]int{}, byMapping: map[mapping]int{},
-		frameIDs: map[uint32]int{}, below: max(scale, int64(math.Ceil(o.Share*float64(b.total)))),
+		frameIDs: map[uint32]int{},
 		tree: &Tree{
 			Type: b.sampleType.Type, Unit: b.sampleType.Unit, Scale: scale, Kinds: Kinds{Name: kindNames()},
 			Strings: []string{}, Mappings: Mappings{File: []int{}, BuildID: []int{}}, Frames: noFrames(),
 		},
 	}
-	for w.count(0, o.MaxNodes) > o.MaxNodes {
-		w.below += w.below/4 + 1
-	}
+	w.fold(o)
 	w.tree.Omitted.Below = w.below
 	w.tree.Total = b.total / w.tree.Scale
 	w.sum()
@@ -166,6 +169,18 @@ type writer struct {
 	texts     map[string]int
 	byMapping map[mapping]int
 	frameIDs  map[uint32]int
+}
+
+// fold decides what is too small to show.
+func (w *writer) fold(o Options) {
+	small := int64(math.Ceil(o.Share * float64(w.Builder.total)))
+	w.below = w.tree.Scale
+	for w.below < small && w.count(0, o.Enough) > o.Enough {
+		w.below = min(small, w.below+w.below/4+1)
+	}
+	for w.count(0, o.MaxNodes) > o.MaxNodes {
+		w.below += w.below/4 + 1
+	}
 }
 
 // shown returns the children of a node that are large enough, and the others.

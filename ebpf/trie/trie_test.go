@@ -111,7 +111,7 @@ func TestTree(t *testing.T) {
 	m.sample(20, ":java", "[jit]:Svc.run", "/usr/lib/libjvm.so:libjvm.so+0x12f0")
 	m.sample(2000, ":fio", "/usr/bin/fio:main")
 	m.sample(0, ":nothing")
-	got := render(treeOf(t, Options{Share: 0.01}, m.Profile))
+	got := render(treeOf(t, Options{Share: 0.01, Enough: 1}, m.Profile))
 	want := `root 0/206
  fio other 0/200
   main native 200/200
@@ -300,7 +300,7 @@ func TestSum(t *testing.T) {
 // no more nodes than asked for.
 func TestBounds(t *testing.T) {
 	p := random(20_000, 2000, 40)
-	for _, o := range []Options{{}, {Share: 0.01}, {Share: -1, MaxNodes: 500}, {Share: -1}} {
+	for _, o := range []Options{{}, {Enough: 1}, {Share: 0.01, Enough: 200}, {Share: -1, MaxNodes: 500}, {Share: -1}} {
 		tree := treeOf(t, o, p)
 		limit := o.MaxNodes
 		if limit == 0 {

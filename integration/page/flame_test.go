@@ -89,7 +89,7 @@ func text(t testing.TB, b *browser, selector string) string {
 func flameServer(t *testing.T) *httptest.Server {
 	t.Helper()
 	cpu := &profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
-	p := &profile.Profile{SampleType: []*profile.ValueType{cpu}, PeriodType: cpu, Period: 10_000_000}
+	p := &profile.Profile{SampleType: []*profile.ValueType{cpu}, PeriodType: cpu, Period: 100_000}
 	byText := map[string]*profile.Location{}
 	// location takes "file:function", or "file:function|inlined|inlined into that".
 	location := func(text string) *profile.Location {
@@ -113,7 +113,7 @@ func flameServer(t *testing.T) *httptest.Server {
 		return l
 	}
 	sample := func(count int64, frames ...string) {
-		s := &profile.Sample{Value: []int64{count * p.Period}}
+		s := &profile.Sample{Value: []int64{count * 350 * p.Period}}
 		for _, frame := range slices.Backward(append([]string{":service"}, frames...)) {
 			s.Location = append(s.Location, location(frame))
 		}
@@ -127,11 +127,11 @@ func flameServer(t *testing.T) *httptest.Server {
 	sample(150, "/usr/bin/service:main", long, "/usr/bin/service:find|compare")
 	sample(120, "/usr/bin/service:main", "/usr/bin/service:service+0x4f10")
 	sample(80, "/usr/bin/service:main")
-	for i := range 40 { // too small to be shown
+	sample(500, ":group0")
+	sample(500, ":group1")
+	for i := range 40 * 350 { // too small and too many to be shown
 		sample(1, "/usr/bin/service:main", fmt.Sprintf("/usr/bin/service:tiny%d", i))
-	}
-	for i := range 1000 { // that they are below 0.1 %
-		sample(1, fmt.Sprintf(":group%d", i%2))
+		p.Sample[len(p.Sample)-1].Value[0] = p.Period
 	}
 	if err := p.CheckValid(); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func flameServer(t *testing.T) *httptest.Server {
 	}})
 	now := time.Now()
 	page.Add(now.Add(-15*time.Second), now, []flamegraph.Profile{{
-		Labels: map[string]string{"service_name": "service"}, Data: data.Bytes(), Samples: 2040,
+		Labels: map[string]string{"service_name": "service"}, Data: data.Bytes(), Samples: 2040 * 350,
 	}})
 	server := httptest.NewServer(http.StripPrefix("/profiler", page))
 	t.Cleanup(server.Close)
@@ -232,12 +232,12 @@ func checkTotals(t *testing.T, b *browser, server *httptest.Server) {
 	if err := json.NewDecoder(answer.Body).Decode(&tree); err != nil {
 		t.Fatal(err)
 	}
-	if tree.Total != 2040 {
+	if tree.Total != 2040*350 {
 		t.Fatalf("the data has a total of %d", tree.Total)
 	}
 	whole := flameBox(t, b, "all").Width
 	for name, want := range map[string]float64{
-		"main": 1040, "handle": 500, "do_syscall_64": 200, "group1": 500, "(40 small)": 40,
+		"main": 1040, "handle": 500, "do_syscall_64": 200, "group1": 500, "(14,000 small)": 40,
 	} {
 		if got := flameBox(t, b, name).Width / whole * 2040; math.Abs(got-want) > 0.01 {
 			t.Errorf("%s is as wide as %f samples, not %f", name, got, want)
@@ -258,7 +258,7 @@ func checkTotals(t *testing.T, b *browser, server *httptest.Server) {
 	}
 	legend := text(t, b, ".legend")
 	for _, want := range []string{
-		"language runtime 14.7 %", "kernel 9.8 %", "inlined 7.4 %", "no name 5.9 %", "JIT-compiled 7.4 %",
+		"language runtime 14.7 %", "kernel 9.8 %", "inlined 7.4 %", "no name 5.9 %", "JIT code 7.4 %",
 	} {
 		if !strings.Contains(legend, want) {
 			t.Errorf("the legend is %q, without %q", legend, want)
@@ -305,8 +305,8 @@ func checkZoom(t *testing.T, b *browser) {
 	at := flameBox(t, b, "handle")
 	b.do(t, chromedp.MouseEvent("mouseMoved", at.X+at.Width/2, at.Y+at.Height/2))
 	tip := text(t, b, "#tip")
-	for _, want := range []string{"handle", "source.c:", "[python 3.11]", "5.00 s", "24.5 % of all",
-		"100.0 % of its caller", "3.00 s, 14.7 %", "language runtime", "c0ffee"} {
+	for _, want := range []string{"handle", "source.c:", "[python 3.11]", "17.50 s", "24.5 % of all",
+		"100.0 % of its caller", "10.50 s, 14.7 %", "language runtime", "c0ffee"} {
 		if !strings.Contains(tip, want) {
 			t.Errorf("the tooltip is %q, without %q", tip, want)
 		}

@@ -8,7 +8,7 @@
   const THIN = 0.4; // narrower frames are not drawn
   const FONT = '12px system-ui, sans-serif';
   const LABELS = {
-    kernel: 'kernel', native: 'native', inlined: 'inlined', runtime: 'language runtime', jit: 'JIT-compiled',
+    kernel: 'kernel', native: 'native', inlined: 'inlined', runtime: 'language runtime', jit: 'JIT code',
     unnamed: 'no name', other: 'process or group', small: 'too small to show',
   };
   const TABLE_ROWS = 100;
@@ -59,6 +59,9 @@
     }
     return out;
   }
+
+  // withoutPath leaves out the path of a package of Go: net/http.(*conn).serve becomes http.(*conn).serve.
+  const withoutPath = (name) => name.replace(/^([\w.~-]+\/)+(?=[\w.~-]+\.)/, '');
 
   // closing returns the place of the bracket that closes the one at start, -1 if there is none.
   function closing(name, start) {
@@ -117,6 +120,11 @@
       const frame = this.frame(node);
       if (frame < 0) return frame === -1 ? 'other' : 'small';
       return this.data.kinds.name[this.data.frames.kind[frame]];
+    }
+
+    inlined(node) {
+      const frame = this.frame(node);
+      return frame >= 0 && this.data.frames.inlined[frame] === 1;
     }
 
     // binary is the file of a frame's code, "" if there is none.
@@ -290,7 +298,7 @@
     readColors() {
       const style = getComputedStyle(document.documentElement);
       this.colors = {};
-      for (const name of [...Object.keys(LABELS), 'frame-text', 'text', 'hatch']) {
+      for (const name of [...Object.keys(LABELS), 'frame-text', 'text', 'hatch', 'pale']) {
         this.colors[name] = style.getPropertyValue('--' + name).trim();
       }
       const tile = element('canvas', { width: 8, height: 8 });
@@ -425,7 +433,12 @@
       const shown = this.highlighted(node, kind);
       pen.globalAlpha = shown ? (ancestor ? 0.6 : 1) : 0.22;
       pen.fillStyle = kind === 'unnamed' ? this.hatched : this.colors[kind];
-      pen.fillRect(x, y, width > 2 ? width - 1 : Math.max(width, 0.7), ROW - 1);
+      const drawn = width > 2 ? width - 1 : Math.max(width, 0.7);
+      pen.fillRect(x, y, drawn, ROW - 1);
+      if (kind !== 'inlined' && this.tree.inlined(node)) { // of a language or its compiler: paler
+        pen.fillStyle = this.colors.pale;
+        pen.fillRect(x, y, drawn, ROW - 1);
+      }
       if (width > 26) {
         pen.globalAlpha = shown ? 1 : 0.7;
         pen.fillStyle = this.colors['frame-text'];
@@ -455,7 +468,8 @@
       let forms = this.texts.get(name);
       if (!forms) {
         const short = shorten(name);
-        forms = (short === name ? [name] : [name, short]).map((text) => ({ text, width: pen.measureText(text).width }));
+        forms = Array.from(new Set([name, short, withoutPath(short)]),
+          (text) => ({ text, width: pen.measureText(text).width }));
         this.texts.set(name, forms);
       }
       for (const form of forms) if (form.width <= width) return form.text;
@@ -592,7 +606,7 @@
     }
 
     kindText(kind, frame) {
-      const inlined = frame >= 0 && this.tree.data.frames.inlined[frame] && kind !== 'inlined';
+      const inlined = kind !== 'inlined' && frame >= 0 && this.tree.data.frames.inlined[frame] === 1;
       return LABELS[kind] + (inlined ? ', inlined' : '');
     }
 
