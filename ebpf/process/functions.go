@@ -57,7 +57,8 @@ type function struct {
 // code is what is known of a code object.
 type code struct {
 	id    unwind.CodeID
-	whole bool // or there is no hope for more
+	whole bool      // or there is no hope for more
+	since time.Time // it was met before that; zero if nothing is known of it
 	used  time.Time
 }
 
@@ -88,8 +89,20 @@ func (f *functions) learn(key codeKey, fn runtime.Function, now time.Time) unwin
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	id := f.add(fn, now)
-	f.note(key, &code{id: id, whole: fn.Whole, used: now})
+	since := time.Now()
+	if before := f.codes[key]; before != nil && !before.since.IsZero() {
+		since = before.since
+	}
+	f.note(key, &code{id: id, whole: fn.Whole, since: since, used: now})
 	return id
+}
+
+// knownAt reports whether a code object was met before a time.
+func (f *functions) knownAt(key codeKey, when time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.codes[key]
+	return c != nil && !c.since.IsZero() && c.since.Before(when)
 }
 
 // giveUp notes that no more will be known of a code object than is.

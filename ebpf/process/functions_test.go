@@ -71,6 +71,25 @@ func TestFunctionsBound(t *testing.T) {
 	}
 }
 
+// TestKnownAt: a code object was there from when it was first met on.
+func TestKnownAt(t *testing.T) {
+	f, key := newFunctions(), codeKey{pid: 1, code: 2, cookie: 3}
+	now := time.Now()
+	f.learn(key, runtime.Function{Name: "f"}, now)
+	met := time.Now()
+	f.learn(key, runtime.Function{Name: "f", Whole: true}, met)
+	f.giveUp(codeKey{pid: 1, code: 2, cookie: 4}, now)
+	for _, c := range []struct {
+		cookie uint64
+		when   time.Time
+		known  bool
+	}{{3, now, false}, {3, met.Add(1), true}, {4, met.Add(time.Hour), false}, {5, met.Add(time.Hour), false}} {
+		if got := f.knownAt(codeKey{pid: 1, code: 2, cookie: c.cookie}, c.when); got != c.known {
+			t.Errorf("cookie %d, %v after: %v", c.cookie, c.when.Sub(now), got)
+		}
+	}
+}
+
 // TestCrowd: a process with ever new functions does not keep another one from those that it has, or gets.
 func TestCrowd(t *testing.T) {
 	f := newFunctions()

@@ -2,6 +2,7 @@ package process
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/runtime"
@@ -49,6 +50,17 @@ func (i *Interpreter) ReadSlots(t *Tracker, pid uint32, stack chain.Memory, slot
 		t.failed(err)
 	}
 	return read
+}
+
+// LeadsToCode reports whether a frame itself has the address of its code object.
+func (i *Interpreter) LeadsToCode() bool {
+	l := i.runs.Spec().Layout()
+	return l.Code >= 0 && l.Words[l.Code].Block == 0
+}
+
+// KnownAt reports whether a code object that is at an address now was there at an earlier time, too: it was met before.
+func (i *Interpreter) KnownAt(pid uint32, c CodeAt, when time.Time) bool {
+	return i.functions.knownAt(codeKey{pid, c.Address, c.Cookie}, when)
 }
 
 // slotMemory is the memory of a process in which the first block of a frame is as it was. It implements chain.Memory.

@@ -2,6 +2,7 @@ package sampler
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/process"
@@ -20,6 +21,8 @@ type interpreted struct {
 	ids     []unwind.CodeID
 	slots   []kernel.ChainFrame // of a stack: the kernel's, from number late on those that were read later
 	late    int
+	taken   time.Time               // when the sample was
+	read    time.Time               // when the last of those were
 	machine []process.MachineCodeAt // of the frames that run it
 
 	exe     unwind.ExeID  // of the interpreter
@@ -83,7 +86,7 @@ func (x *interpreted) withSlots(
 		for next < len(x.slots) && slotOf(&x.slots[next]) < at {
 			next++
 		}
-		stands := next < len(x.slots) && slotOf(&x.slots[next]) == at && x.stands(i, by, next, at, &f)
+		stands := next < len(x.slots) && slotOf(&x.slots[next]) == at && x.stands(i, by, s.PID, next, at, &f)
 		made := stands && outsideFile(f)
 		if !made {
 			f = x.ofMade(f)
@@ -123,7 +126,7 @@ func (x *interpreted) findSlots(
 			x.slots = append(x.slots, f)
 		}
 	}
-	x.late = len(x.slots)
+	x.late, x.taken = len(x.slots), time.Now().Add(-time.Duration(Monotonic()-s.Time))
 	var missing []process.Slot
 	for at, fp := range s.FPs[:min(len(s.FPs), len(s.User))] {
 		f := &s.User[at]
@@ -135,6 +138,7 @@ func (x *interpreted) findSlots(
 	for _, slot := range i.ReadSlots(t, s.PID, memory{s.Stack}, missing) {
 		x.slots = append(x.slots, kernel.ChainFrame{Words: append(slot.Words, uint64(slot.Number)), Cookie: slot.Cookie})
 	}
+	x.read = time.Now()
 }
 
 // begin begins a stack.
@@ -198,7 +202,7 @@ func slotOf(f *kernel.ChainFrame) int { return int(f.Words[len(f.Words)-1]) }
 
 // stands reports whether native frame number at stands for frame n, which has a name.
 func (x *interpreted) stands(
-	i *process.Interpreter, by *process.Interpretation, n, at int, native *kernel.Frame,
+	i *process.Interpreter, by *process.Interpretation, pid uint32, n, at int, native *kernel.Frame,
 ) bool {
 	f := &x.decoded[n]
 	if f.Hidden || x.ids[n] == unwind.UnknownCode {
@@ -211,7 +215,17 @@ func (x *interpreted) stands(
 		f.IP = runtime.NoIP // what looks like one are other things that such code keeps there
 		return n < x.late || x.machineOf(n) != nil
 	}
-	return (!f.Made || at == 0) && (n < x.late || f.Proved) && by.Evaluates(native.Exe, native.Lookup())
+	return (!f.Made || at == 0) && x.proved(i, pid, n) && by.Evaluates(native.Exe, native.Lookup())
+}
+
+// soonEnough is how long after a sample a function that a frame leads to directly is taken to be what it was: the frame
+// would have to return, and the runtime to unload the function, and load another one at its address.
+const soonEnough = 10 * time.Millisecond
+
+// proved reports whether the code object of frame n is the one of the moment of the sample.
+func (x *interpreted) proved(i *process.Interpreter, pid uint32, n int) bool {
+	return n < x.late || x.decoded[n].Proved ||
+		i.LeadsToCode() && (x.read.Sub(x.taken) < soonEnough || i.KnownAt(pid, x.codes[n], x.taken))
 }
 
 // withUnnamed puts one frame for those that cannot be named to each native one that runs them,

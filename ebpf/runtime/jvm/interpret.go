@@ -142,7 +142,7 @@ func (i *interpreter) Frame(words []uint64) runtime.Frame {
 	if words[methodWord] == 0 || words[cacheWord] == 0 || words[cacheWord] != words[poolCacheWord] {
 		return runtime.Frame{Hidden: true}
 	}
-	f := runtime.Frame{Code: words[methodWord], IP: runtime.NoIP, Proved: true}
+	f := runtime.Frame{Code: words[methodWord], IP: runtime.NoIP}
 	size := words[codeSizeWord] >> (8 * (i.layout.names.codeSize.at % wordSize))
 	if at := words[bytecodeWord] - words[constMethodWord] - i.layout.names.constMethodBytes; at < size {
 		f.IP = at
