@@ -98,6 +98,17 @@ ALWAYS_INLINE int may_copy(struct sample_ring *ring, const struct sample *s)
 	       has_room_for_copy(ring, ring->next, words_with_copy(ring, s));
 }
 
+/* What an address that may be a return address shows of itself. */
+enum { NO_CALL = 0, CALL = 1, TRAMPOLINE = 2 };
+
+/* A function of its own, so that its branches are not multiplied by those of find_other_stack. */
+__attribute__((noinline)) int called_from(__u64 addr)
+{
+	if (follows_call(addr))
+		return CALL;
+	return is_trampoline(addr) ? TRAMPOLINE : NO_CALL;
+}
+
 /*
  * Follows frame pointers from where the walk missed to the end of the stack, or to
  * another one: Go's runtime has a stack of its own, and its frames lead to those of a
@@ -118,8 +129,8 @@ __attribute__((noinline)) int find_other_stack(__u32 cpu)
 	for (int i = 0; i < MAX_RECORDS_TO_OTHER_STACK; i++) {
 		if ((fp & 7) || read_user(record, sizeof(record), fp))
 			return 0;
-		int called = follows_call(STRIP_PAC(record[1]));
-		if (!called && is_trampoline(STRIP_PAC(record[1]))) {
+		int called = called_from(STRIP_PAC(record[1]));
+		if (called == TRAMPOLINE) {
 			__u64 sp = interrupted_stack(fp);
 			if (sp && (sp < low || sp - low >= MAX_PARTS_TO_UNKNOWN * MAX_STACK_BYTES)) {
 				if (ring->other_stack)
@@ -128,7 +139,6 @@ __attribute__((noinline)) int find_other_stack(__u32 cpu)
 				ring->stack_end = fp + STACK_PAGE;
 				low = sp - RED_ZONE;
 			}
-			called = 1;
 		}
 		if (fp < low || fp - low >= MAX_PARTS_TO_UNKNOWN * MAX_STACK_BYTES) {
 			if (!called || ring->other_stack)
