@@ -304,6 +304,8 @@ func checkZoom(t *testing.T, b *browser) {
 	whole := flameBox(t, b, "all").Width
 	at := flameBox(t, b, "handle")
 	b.do(t, chromedp.MouseEvent("mouseMoved", at.X+at.Width/2, at.Y+at.Height/2))
+	painted(t, b)
+	b.screenshot(t, "flame-tip")
 	tip := text(t, b, "#tip")
 	for _, want := range []string{"handle", "source.c:", "[python 3.11]", "17.50 s", "24.5 % of all",
 		"100.0 % of its caller", "10.50 s, 14.7 %", "language runtime", "c0ffee"} {

@@ -13,3 +13,15 @@ func demangle(p *profile.Profile) {
 		f.Name = symbol.DemangleSimplified.Apply(f.Name)
 	}
 }
+
+// maxShownName bounds the names of a flame graph, which template arguments make long.
+const maxShownName = 1000
+
+// flameName is what a flame graph calls a function: with template arguments, which it leaves out
+// where space is short.
+func flameName(name string) string {
+	if shown := symbol.DemangleTemplates.Apply(name); len(shown) <= maxShownName {
+		return shown
+	}
+	return symbol.DemangleSimplified.Apply(name)
+}

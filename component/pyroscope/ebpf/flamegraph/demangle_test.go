@@ -1,6 +1,7 @@
 package flamegraph
 
 import (
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/ebpf/symbol"
 )
 
 // TestDemangledNames: views have names as people write them, files those that are pushed.
@@ -32,6 +35,12 @@ func TestDemangledNames(t *testing.T) {
 			t.Errorf("%s has %s", view, mangled)
 		}
 	}
+	_, tree := get(t, server.URL+prefix+"/api/tree")
+	for _, name := range []string{"std::vector<int, std::allocator<int> >::push_back", "foo::example_function", "_start"} {
+		text, err := json.Marshal(name)
+		require.NoError(t, err)
+		requireText(t, tree, string(text), "api/tree")
+	}
 	file, err := http.Get(server.URL + prefix + "/download")
 	require.NoError(t, err)
 	defer file.Body.Close()
@@ -40,4 +49,11 @@ func TestDemangledNames(t *testing.T) {
 	if !slices.ContainsFunc(p.Function, func(f *profile.Function) bool { return f.Name == mangled }) {
 		t.Errorf("the file has no function %s", mangled)
 	}
+}
+
+// A name that template arguments make very long is shown without them.
+func TestLongNames(t *testing.T) {
+	mangled := "_Z1fI" + strings.Repeat("St6vectorI", 200) + "i" + strings.Repeat("E", 200) + "Evv"
+	require.Greater(t, len(symbol.DemangleTemplates.Apply(mangled)), maxShownName)
+	require.Equal(t, "f", flameName(mangled))
 }

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
@@ -45,7 +44,7 @@ type treeAnswer struct {
 
 // newFlame adds up the profiles, the newest first, within the limits.
 func newFlame(entries []*kept, s selection) (*flame, error) {
-	b := trie.NewBuilder(symbol.DemangleTemplates.Apply)
+	b := trie.NewBuilder(flameName)
 	used, read := 0, 0
 	for used < len(entries) && read < maxMergedBytes && b.Nodes() < maxTrieNodes {
 		k := entries[len(entries)-1-used]
