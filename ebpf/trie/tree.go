@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 )
 
 // Tree is what is shown: JSON of few and short arrays. A frame is a function; a node is a
@@ -162,7 +163,9 @@ func (b *Builder) children() [][]uint32 {
 type writer struct {
 	*Builder
 	children    [][]uint32
-	below       int64 // nodes with less are folded
+	below       int64 // nodes with less are folded,
+	belowNear   int64 // and so are those with less than this
+	near        int   // that are not deeper than this
 	self, total []int64
 
 	tree      *Tree
@@ -171,22 +174,57 @@ type writer struct {
 	frameIDs  map[uint32]int
 }
 
-// fold decides what is too small to show.
+// fold decides what is too small to show: the smallest nodes, and of those that are equal the
+// deepest.
 func (w *writer) fold(o Options) {
 	small := int64(math.Ceil(o.Share * float64(w.Builder.total)))
-	w.below = w.tree.Scale
-	for w.below < small && w.count(0, o.Enough) > o.Enough {
-		w.below = min(small, w.below+w.below/4+1)
+	w.below, w.belowNear = w.tree.Scale, w.tree.Scale
+	for w.below < small && w.exceeds(o.Enough) {
+		w.raise(small)
 	}
-	for w.count(0, o.MaxNodes) > o.MaxNodes {
-		w.below += w.below/4 + 1
+	limit := o.Enough
+	if w.exceeds(limit) {
+		limit = o.MaxNodes
+		if !w.exceeds(limit) {
+			return // all that is left is large
+		}
+		for w.exceeds(limit) {
+			w.raise(math.MaxInt64)
+		}
+	}
+	if w.belowNear < w.below { // there may be room for more
+		w.near = sort.Search(w.deepest()+1, func(depth int) bool {
+			w.near = depth
+			return w.exceeds(limit)
+		}) - 1
 	}
 }
 
-// shown returns the children of a node that are large enough, and the others.
-func (w *writer) shown(at uint32) (large, small []uint32) {
+func (w *writer) exceeds(limit int) bool { return w.count(0, 0, limit) > limit }
+
+// raise folds more, as far as the given value.
+func (w *writer) raise(most int64) {
+	w.belowNear = w.below
+	w.below = min(most, w.below+w.below/4+1)
+}
+
+// deepest returns the depth of the deepest node.
+func (w *writer) deepest() int {
+	depths := make([]int, len(w.nodes))
+	for i := 1; i < len(w.nodes); i++ {
+		depths[i] = depths[w.nodes[i].parent] + 1 // the parent was added before
+	}
+	return slices.Max(depths)
+}
+
+// shown returns the children of a node of that depth that are large enough, and the others.
+func (w *writer) shown(at uint32, depth int) (large, small []uint32) {
+	below := w.below
+	if depth < w.near {
+		below = w.belowNear
+	}
 	list := w.children[at]
-	n, _ := slices.BinarySearchFunc(list, w.below, func(child uint32, below int64) int {
+	n, _ := slices.BinarySearchFunc(list, below, func(child uint32, below int64) int {
 		if w.nodes[child].total >= below {
 			return -1
 		}
@@ -195,9 +233,9 @@ func (w *writer) shown(at uint32) (large, small []uint32) {
 	return list[:n], list[n:]
 }
 
-// count returns how many nodes are written below at; no more than limit+1 are counted.
-func (w *writer) count(at uint32, limit int) (n int) {
-	large, small := w.shown(at)
+// count returns how many nodes are written below at; no more than some above limit are counted.
+func (w *writer) count(at uint32, depth, limit int) (n int) {
+	large, small := w.shown(at, depth)
 	if len(small) > 0 {
 		n++
 	}
@@ -205,7 +243,7 @@ func (w *writer) count(at uint32, limit int) (n int) {
 		if n > limit {
 			break
 		}
-		n += 1 + w.count(child, limit-n)
+		n += 1 + w.count(child, depth+1, limit-n)
 	}
 	return n
 }
@@ -218,7 +256,7 @@ func (w *writer) node(at uint32, depth int) {
 		id = w.frameID(n.frame)
 	}
 	w.write(id, depth, n.line, n.self, n.total)
-	large, small := w.shown(at)
+	large, small := w.shown(at, depth)
 	for _, child := range large {
 		w.node(child, depth+1)
 	}

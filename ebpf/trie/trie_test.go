@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -316,6 +317,24 @@ func TestBounds(t *testing.T) {
 		}
 		t.Logf("%+v: %d nodes, %d functions, %d bytes, %d of gzip", o, len(n.Frame)-1, len(tree.Frames.Name),
 			len(encode(t, tree)), len(compress(t, encode(t, tree))))
+	}
+}
+
+// Of many nodes that are equally small those near the root are shown.
+func TestEqualNodes(t *testing.T) {
+	m := newMaker()
+	for i := range 100 {
+		var stack []string
+		for depth := range 20 {
+			stack = append(stack, fmt.Sprintf("/a:f%d_%d", i, depth))
+		}
+		m.sample(1, stack...)
+	}
+	tree := treeOf(t, Options{Share: 0.02, Enough: 450}, m.Profile)
+	checkSums(t, tree)
+	if n := len(tree.Nodes.Frame) - 1; n != 400 || slices.Max(tree.Nodes.Depth) != 4 {
+		t.Errorf("%d nodes as deep as %d, not 100 stacks of 3 frames and one for the others", n,
+			slices.Max(tree.Nodes.Depth))
 	}
 }
 
