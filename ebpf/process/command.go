@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/limit"
 	"github.com/headwater/headwater/ebpf/procfs"
@@ -64,8 +65,9 @@ func beyondPaths(pid uint32, maps []procfs.Mapping) error {
 	return limit.Hit(limit.Maps, fmt.Errorf("mappings of process %d: paths of more than %d bytes", pid, procfs.MaxPaths))
 }
 
-// locate finds the files of mappings.
+// locate finds the files of mappings that a process has now.
 func (t *Tracker) locate(pid uint32, maps []procfs.Mapping) []located {
+	now := clock.Monotonic()
 	all := make([]located, 0, len(maps))
 	for i, m := range maps {
 		if i > 0 && all[i-1].exe != nil && sameFile(&m, &maps[i-1]) {
@@ -73,14 +75,14 @@ func (t *Tracker) locate(pid uint32, maps []procfs.Mapping) []located {
 			all = append(all, located{m, all[i-1].exe})
 			continue
 		}
-		all = append(all, located{m, t.executable(pid, m)})
+		all = append(all, located{m, t.executable(now, pid, m)})
 	}
 	return all
 }
 
-// executable returns what m maps, kept once more.
-func (t *Tracker) executable(pid uint32, m procfs.Mapping) *Executable {
-	e, fresh := t.exes.get(pid, m)
+// executable returns what m, which a process had at a time, maps, kept once more.
+func (t *Tracker) executable(at uint64, pid uint32, m procfs.Mapping) *Executable {
+	e, fresh := t.exes.get(at, pid, m)
 	if fresh && e.Err != nil {
 		t.note(e.Err)
 	}
@@ -94,7 +96,7 @@ type open struct {
 }
 
 func (c open) run(t *Tracker) Event {
-	return opened{c.mapped, c.process, t.executable(c.pid, c.mapping)}
+	return opened{c.mapped, c.process, t.executable(c.time, c.pid, c.mapping)}
 }
 
 // attach asks a language runtime for its code in a process.

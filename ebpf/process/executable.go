@@ -50,9 +50,10 @@ type Executable struct {
 	library runtime.Library       // the language runtime that the file is; nil: no runtime
 
 	// Guarded by the registry.
-	stale       bool // the file was written to since
-	refs        int  // mappings of processes
-	unusedSince time.Time
+	stale          bool   // the file was written to since
+	unchangedUntil uint64 // CLOCK_MONOTONIC: it was not until then
+	refs           int    // mappings of processes
+	unusedSince    time.Time
 }
 
 // unchanged reports whether the file is what it was, if it is held open.

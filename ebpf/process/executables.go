@@ -53,22 +53,22 @@ func newExecutables(store Store, fs procfs.FS, work *filework.Pool, languages []
 // or made up by the kernel.
 func hasExecutable(m *procfs.Mapping) bool { return m.Inode != 0 || m.Path == procfs.VDSO }
 
-// get returns the executable of a mapping of a process and takes a
+// get returns the executable of a mapping that a process had at a time and takes a
 // reference to it, or nil when the mapping has no file. fresh reports that it
 // has not been seen before.
-func (x *executables) get(pid uint32, m procfs.Mapping) (e *Executable, fresh bool) {
+func (x *executables) get(at uint64, pid uint32, m procfs.Mapping) (e *Executable, fresh bool) {
 	if !hasExecutable(&m) {
 		return nil, false
 	}
-	if e, fresh = x.known(&m); e != nil {
+	if e, fresh = x.known(at, &m); e != nil {
 		return e, fresh
 	}
 	return x.openSlowly(pid, m)
 }
 
-// known returns the executable of a mapping, and takes a reference to it, if that
-// is certain without opening a file.
-func (x *executables) known(m *procfs.Mapping) (*Executable, bool) {
+// known returns the executable that a mapping was of at a time, and takes a reference to
+// it, if that is certain without opening a file.
+func (x *executables) known(at uint64, m *procfs.Mapping) (*Executable, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if m.Path == procfs.VDSO {
@@ -81,7 +81,7 @@ func (x *executables) known(m *procfs.Mapping) (*Executable, bool) {
 		return x.vdso, fresh
 	}
 	k := x.byMapped[mappedFileOf(m)]
-	if k == nil || !k.isStill() {
+	if k == nil || !k.wasStill(at) {
 		return nil, false
 	}
 	if m.Generation != 0 { // which /proc does not have

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
@@ -40,13 +41,23 @@ type knownFile struct {
 	checked   time.Time // when the file was looked at
 }
 
-// isStill reports whether the file is the executable's without opening it: nobody can
-// have got its inode while it is held open.
-func (k *knownFile) isStill() bool {
-	if k.exe.remote && time.Since(k.checked) > copyChecked {
+// wasStill reports whether the file was the executable's at a time, without opening it:
+// nobody can have got its inode while it is held open. One look is enough for all
+// mappings of before it, which come many at once.
+func (k *knownFile) wasStill(at uint64) bool {
+	e := k.exe
+	if !k.exact || e.stale || e.remote && time.Since(k.checked) > copyChecked {
 		return false
 	}
-	return k.exact && k.exe.unchanged()
+	if at <= e.unchangedUntil {
+		return true
+	}
+	now := clock.Monotonic()
+	if !e.unchanged() {
+		return false
+	}
+	e.unchangedUntil = now
+	return true
 }
 
 // couldBe reports whether a mapping that cannot be opened any more is of the file. That

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/unwind"
@@ -96,8 +97,8 @@ func (h *hosts) run(path string) (pid uint32) {
 	pid = h.next
 	m := mappedAs(h.t, path, textAt)
 	h.Update(func(b *Batch) {
-		b.Exec(100, pid, "program")
-		b.Map(110, pid, m)
+		b.Exec(clock.Monotonic(), pid, "program")
+		b.Map(clock.Monotonic(), pid, m)
 	})
 	view := h.At(pid, math.MaxUint64)
 	if rule, outcome := view.Rule(textAt + 0x100); outcome != unwind.Unset {
@@ -447,6 +448,41 @@ func TestRewrittenFile(t *testing.T) {
 	}
 }
 
+// TestOneLookForManyMappings: a file is looked at again for a mapping that is newer than the
+// last look, and for no other.
+func TestOneLookForManyMappings(t *testing.T) {
+	dir := t.TempDir()
+	path := builtProgram(t, dir, "program", smallProgram)
+	other := builtProgram(t, dir, "other", smallProgram+" int more(int *p) { return p[0] + p[1]; }")
+	h := newHosts(t)
+	m := mappedAs(t, path, textAt)
+	at := func(time uint64) *Executable {
+		h.next++
+		pid := h.next
+		h.Update(func(b *Batch) {
+			b.Exec(time, pid, "program")
+			b.Map(time, pid, m)
+		})
+		return h.executable(pid)
+	}
+	at(clock.Monotonic()) // opens it
+	e := at(clock.Monotonic())
+	looked := e.unchangedUntil
+	if at(looked) != e || e.unchangedUntil != looked {
+		t.Error("a file is looked at for a mapping of before the last look")
+	}
+	copyFile(t, other, path)
+	if at(looked) != e {
+		t.Error("what was mapped before a file was written to is not what it was")
+	}
+	if at(clock.Monotonic()) == e {
+		t.Error("a file that was written to is taken for what it was")
+	}
+	if at(looked) == e {
+		t.Error("a file is taken for what it was though it is known to have changed")
+	}
+}
+
 // TestProcessGoneBeforeItsFileIsOpened: of what a process that is gone has mapped, only
 // a file is known that certainly was it.
 func TestProcessGoneBeforeItsFileIsOpened(t *testing.T) {
@@ -457,8 +493,8 @@ func TestProcessGoneBeforeItsFileIsOpened(t *testing.T) {
 		h.next++
 		pid := h.next
 		h.Update(func(b *Batch) {
-			b.Exec(100, pid, "program")
-			b.Map(110, pid, m)
+			b.Exec(clock.Monotonic(), pid, "program")
+			b.Map(clock.Monotonic(), pid, m)
 		})
 		view := h.At(pid, math.MaxUint64)
 		id, _ := view.Locate(textAt)

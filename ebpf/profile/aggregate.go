@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/target"
@@ -44,7 +45,7 @@ type stack struct {
 func newAggregate(o Options) *aggregate {
 	return &aggregate{
 		begun:   time.Now(),
-		from:    sampler.Monotonic(),
+		from:    clock.Monotonic(),
 		period:  time.Second / time.Duration(o.SampleRate),
 		options: o,
 		targets: map[uint64]*targetCounts{},

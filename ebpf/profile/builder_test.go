@@ -3,6 +3,7 @@ package profile
 import (
 	"testing"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/process"
@@ -43,7 +44,7 @@ func sample(pid uint32, time uint64) *sampler.Sample {
 
 // A sample like one before it costs no memory.
 func TestAddAllocatesNothing(t *testing.T) {
-	b, s := newBuilder(t, 97), sample(7, sampler.Monotonic())
+	b, s := newBuilder(t, 97), sample(7, clock.Monotonic())
 	b.Add(s)
 	if n := testing.AllocsPerRun(1000, func() { b.Add(s) }); n > 0 {
 		t.Errorf("%v allocations a sample", n)
@@ -53,7 +54,7 @@ func TestAddAllocatesNothing(t *testing.T) {
 // Samples count as the options wanted them that were current when they were taken.
 func TestUpdateKeepsWeights(t *testing.T) {
 	b := newBuilder(t, 100)
-	before := sampler.Monotonic()
+	before := clock.Monotonic()
 	b.Add(sample(7, before))
 	u, err := b.Prepare(Options{SampleRate: 10, Comm: CommStackframe})
 	if err != nil {
@@ -62,7 +63,7 @@ func TestUpdateKeepsWeights(t *testing.T) {
 	u.Apply()
 	b.Add(sample(7, before)) // read late
 	for range 5 {
-		b.Add(sample(8, sampler.Monotonic()))
+		b.Add(sample(8, clock.Monotonic()))
 	}
 	got := map[int64]uint64{} // samples by period
 	for _, p := range b.Collect() {
@@ -79,7 +80,7 @@ func TestUpdateKeepsWeights(t *testing.T) {
 }
 
 func BenchmarkAdd(b *testing.B) {
-	builder, s := newBuilder(b, 97), sample(7, sampler.Monotonic())
+	builder, s := newBuilder(b, 97), sample(7, clock.Monotonic())
 	b.ReportAllocs()
 	for b.Loop() {
 		builder.Add(s)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
@@ -53,7 +54,7 @@ func (g *gaps) blame(s *kernel.Sample) {
 	if s.Outcome != unwind.ProcessUnknown && s.Outcome != unwind.NoMapping {
 		return
 	}
-	if g.cover(s.Time) || s.Time+late < Monotonic() {
+	if g.cover(s.Time) || s.Time+late < clock.Monotonic() {
 		s.Outcome = unwind.RecordsLost
 	}
 }

@@ -3,6 +3,7 @@ package sampler
 import (
 	"testing"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
@@ -11,7 +12,7 @@ import (
 // were lost, or was read long after; no other is.
 func TestBlame(t *testing.T) {
 	var g gaps
-	now := Monotonic()
+	now := clock.Monotonic()
 	g.add(&kernel.Record{Kind: kernel.RecordLost, Since: now - 200, Time: now - 100})
 	g.add(&kernel.Record{Kind: kernel.RecordLost, Since: now - 120, Time: now - 50, Count: 7}) // goes on
 	g.add(&kernel.Record{Kind: kernel.RecordLost, Since: now - 20, Time: now - 10, Count: 5})

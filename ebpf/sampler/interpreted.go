@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/runtime"
@@ -126,7 +127,7 @@ func (x *interpreted) findSlots(
 			x.slots = append(x.slots, f)
 		}
 	}
-	x.late, x.taken = len(x.slots), time.Now().Add(-time.Duration(Monotonic()-s.Time))
+	x.late, x.taken = len(x.slots), time.Now().Add(-time.Duration(clock.Monotonic()-s.Time))
 	var missing []process.Slot
 	for at, fp := range s.FPs[:min(len(s.FPs), len(s.User))] {
 		f := &s.User[at]

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/footprint"
 	"github.com/headwater/headwater/ebpf/kernel"
 )
@@ -60,7 +61,7 @@ func (s *Sampler) drainSamples(ctx context.Context) error {
 		if !last {
 			deadline = deadline.Add(s.options.Interval)
 		}
-		e := end{upTo: Monotonic()}
+		e := end{upTo: clock.Monotonic()}
 		e.flushed, e.err = s.kernel.ReadSamples(deadline, s.samples.put)
 		e.last = last || e.err != nil
 		s.samples.close(e)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/busytest"
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/integration/need"
@@ -127,9 +128,9 @@ func TestFlush(t *testing.T) {
 		})
 	}()
 	time.Sleep(300 * time.Millisecond)
-	called := Monotonic()
+	called := clock.Monotonic()
 	s.Flush()
-	if took := time.Duration(Monotonic() - called); took < flushPatience {
+	if took := time.Duration(clock.Monotonic() - called); took < flushPatience {
 		flushed.Store(called)
 	} else {
 		t.Logf("gave up after %v", took)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/process"
 )
@@ -59,7 +60,7 @@ func (s *sideBand) drainUntil(time uint64) error {
 	if time <= s.upTo {
 		return nil
 	}
-	s.upTo = Monotonic()
+	s.upTo = clock.Monotonic()
 	return s.drain()
 }
 

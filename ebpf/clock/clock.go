@@ -1,4 +1,5 @@
-package sampler
+// Package clock reads the clock of samples and side-band records.
+package clock
 
 import (
 	"sync"
