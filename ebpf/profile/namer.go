@@ -233,7 +233,7 @@ func (n *namer) kernelLocation(at kernelAddress) *pprof.Location {
 		n.unknownKernel = n.unknownKernel || f.Kind == symbol.Unknown
 		l = &pprof.Location{
 			Mapping: n.fileMapping(kernelFile), Address: symbol.CodeAddress(at.addr, at.returned),
-			Lines: []pprof.Line{{Function: f.Function, File: f.File}},
+			Lines: []pprof.Line{lineOf(f)},
 		}
 		n.kernel[at] = l
 	}

@@ -58,29 +58,18 @@ func aarch64CFA(w *unwind.WideRule, cfa ehframe.CFA) unwind.Reason {
 // holds the slot of x30 less 8, so that the rule stays narrow.
 func aarch64ReturnAddress(w *unwind.WideRule, fp unwind.FPKind, row *ehframe.Row) (unwind.RAKind, unwind.Reason) {
 	rule := row.Rule(aarch64ABI.ra)
-	off := rule.Offset
-	switch rule.Kind {
-	case ehframe.Unspecified, ehframe.SameValue:
+	switch {
+	case rule.Kind == ehframe.Unspecified, rule.Kind == ehframe.SameValue,
+		rule.Kind == ehframe.Register && rule.Reg == aarch64ABI.ra:
 		return unwind.RALR, unwind.ReasonNone
-	case ehframe.Register:
-		if rule.Reg == aarch64ABI.ra {
-			return unwind.RALR, unwind.ReasonNone
-		}
-		if rule.Reg < aarch64ABI.registers {
-			w.RAOff = int32(rule.Reg)
-			return unwind.RAReg, unwind.ReasonNone
-		}
-		return 0, unwind.ReasonRARule
-	case ehframe.Offset:
-	case ehframe.Expression:
-		var ok bool
-		if off, ok = aarch64ABI.slot(row, rule.Expr); !ok {
-			return 0, unwind.ReasonRARule
-		}
-	default:
-		return 0, unwind.ReasonRARule
+	case rule.Kind == ehframe.Register:
+		return aarch64ABI.returnRegister(w, rule.Reg)
 	}
-	if !small(off) {
+	off, ok := aarch64ABI.slot(row, rule)
+	switch {
+	case !ok:
+		return 0, unwind.ReasonRARule
+	case !small(off):
 		return 0, unwind.ReasonOffsetRange
 	}
 	if fp == unwind.FPAtCFA && int64(w.FPOff)+8 == off {

@@ -59,8 +59,6 @@ func (a abi) framePointer(w *unwind.WideRule, row *ehframe.Row) (unwind.FPKind, 
 		return unwind.FPSame, unwind.ReasonNone
 	case ehframe.Undefined:
 		return unwind.FPUndefined, unwind.ReasonNone
-	case ehframe.Offset:
-		return unwind.FPAtCFA, fit(&w.FPOff, rule.Offset)
 	case ehframe.Register:
 		if rule.Reg == a.fp {
 			return unwind.FPSame, unwind.ReasonNone
@@ -69,8 +67,8 @@ func (a abi) framePointer(w *unwind.WideRule, row *ehframe.Row) (unwind.FPKind, 
 			w.Reg2 = uint8(rule.Reg)
 			return unwind.FPReg, unwind.ReasonNone
 		}
-	case ehframe.Expression:
-		if off, ok := a.slot(row, rule.Expr); ok {
+	case ehframe.Offset, ehframe.Expression:
+		if off, ok := a.slot(row, rule); ok {
 			return unwind.FPAtCFA, fit(&w.FPOff, off)
 		}
 		if reg, off, ok := registerOffset(rule.Expr); ok && reg == a.fp {
@@ -80,15 +78,29 @@ func (a abi) framePointer(w *unwind.WideRule, row *ehframe.Row) (unwind.FPKind, 
 	return 0, unwind.ReasonFPRule
 }
 
-// slot returns the distance from the CFA of the stack slot that expr, an
-// expression register + offset, names. That is known if the CFA is based on
-// the same register.
-func (a abi) slot(row *ehframe.Row, expr []byte) (int64, bool) {
-	reg, off, ok := registerOffset(expr)
-	if !ok || row.CFA.Kind != ehframe.CFARegister || reg != row.CFA.Reg || !small(off) || !small(row.CFA.Offset) {
-		return 0, false
+// returnRegister translates a return address that is in a register.
+func (a abi) returnRegister(w *unwind.WideRule, reg uint16) (unwind.RAKind, unwind.Reason) {
+	if reg >= a.registers {
+		return 0, unwind.ReasonRARule
 	}
-	return off - row.CFA.Offset, true
+	w.RAOff = int32(reg)
+	return unwind.RAReg, unwind.ReasonNone
+}
+
+// slot returns the distance from the CFA of the stack slot where a register is saved, by
+// offset or by an expression that adds a number to the CFA's register.
+func (a abi) slot(row *ehframe.Row, rule ehframe.Rule) (int64, bool) {
+	switch rule.Kind {
+	case ehframe.Offset:
+		return rule.Offset, true
+	case ehframe.Expression:
+		reg, off, ok := registerOffset(rule.Expr)
+		if !ok || row.CFA.Kind != ehframe.CFARegister || reg != row.CFA.Reg || !small(off) || !small(row.CFA.Offset) {
+			return 0, false
+		}
+		return off - row.CFA.Offset, true
+	}
+	return 0, false
 }
 
 // stackPointer reports whether the caller's stack pointer is the CFA, which

@@ -66,28 +66,19 @@ func followRBX(w *unwind.WideRule, row *ehframe.Row) {
 // x86ReturnAddress translates the rule of the return address column.
 func x86ReturnAddress(w *unwind.WideRule, row *ehframe.Row) (unwind.RAKind, unwind.Reason) {
 	rule := row.Rule(x86ABI.ra)
-	off := rule.Offset
 	switch rule.Kind {
 	case ehframe.Unspecified:
 		return 0, unwind.ReasonRAMissing
 	case ehframe.Undefined:
 		return unwind.RAUndefined, unwind.ReasonNone
 	case ehframe.Register:
-		if rule.Reg < x86ABI.registers {
-			w.RAOff = int32(rule.Reg)
-			return unwind.RAReg, unwind.ReasonNone
-		}
-		return 0, unwind.ReasonRARule
-	case ehframe.Offset:
-	case ehframe.Expression:
-		var ok bool
-		if off, ok = x86ABI.slot(row, rule.Expr); !ok {
-			return 0, unwind.ReasonRARule
-		}
-	default:
-		return 0, unwind.ReasonRARule
+		return x86ABI.returnRegister(w, rule.Reg)
 	}
-	if off == -8 {
+	off, ok := x86ABI.slot(row, rule)
+	switch {
+	case !ok:
+		return 0, unwind.ReasonRARule
+	case off == -8:
 		return unwind.RADefault, unwind.ReasonNone
 	}
 	return unwind.RAAtCFA, fit(&w.RAOff, off)
