@@ -11,7 +11,6 @@ import (
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/symbol"
-	"github.com/headwater/headwater/ebpf/symbol/debuginfod"
 )
 
 // CommMode says where a process's name (its comm) goes in the profile.
@@ -37,10 +36,13 @@ const (
 	DefaultTableBytes = 64 << 20
 )
 
+// ProfileOptions say what profiles hold and how frames are named.
+type ProfileOptions = profile.Options
+
 // Options configure a Session. The zero value is not valid; start from
 // DefaultOptions.
 type Options struct {
-	SampleRate int // samples per second and CPU, MinSampleRate to MaxSampleRate
+	ProfileOptions // with the sample rate, MinSampleRate to MaxSampleRate
 
 	Targets              []map[string]string // discovery targets, see package target
 	DefaultTarget        map[string]string   // labels of processes that match no target
@@ -49,18 +51,6 @@ type Options struct {
 
 	UserStacks   bool // collect the user part of stacks
 	KernelStacks bool // collect the kernel part of stacks
-
-	Comm            CommMode            // where the process name goes
-	PIDLabel        bool                // add a sample label "pid"
-	ThreadNameLabel bool                // add a sample label "thread_name"
-	ThreadIDLabel   bool                // add a sample label "thread_id"
-	Demangle        symbol.DemangleMode // how C++ and Rust names are shown
-
-	InlineFrames bool               // show functions that were inlined into others
-	Python       bool               // show functions of Python
-	Hotspot      bool               // name the methods that Java VMs compiled
-	V8           bool               // show functions of JavaScript
-	Debuginfod   debuginfod.Options // where to fetch missing debug files; without URLs from nowhere
 
 	// TableBytes limits the kernel memory of unwind tables. When it is short, pages
 	// that were not looked up lately make room.
@@ -71,16 +61,18 @@ type Options struct {
 // every process profiled.
 func DefaultOptions() Options {
 	return Options{
-		SampleRate:           97,
+		ProfileOptions: ProfileOptions{
+			SampleRate:   97,
+			Comm:         CommStackframe,
+			Demangle:     symbol.DemangleNone,
+			InlineFrames: true,
+			Python:       true,
+			Hotspot:      true,
+			V8:           true,
+		},
 		ContainerIDCacheSize: 1024,
 		UserStacks:           true,
 		KernelStacks:         true,
-		Comm:                 CommStackframe,
-		Demangle:             symbol.DemangleNone,
-		InlineFrames:         true,
-		Python:               true,
-		Hotspot:              true,
-		V8:                   true,
 		TableBytes:           DefaultTableBytes,
 	}
 }
@@ -109,15 +101,5 @@ func (o Options) Validate() error {
 func (o Options) sampling() sampler.Config {
 	return sampler.Config{
 		SampleRate: o.SampleRate, UserStacks: o.UserStacks, KernelStacks: o.KernelStacks, TableBytes: o.TableBytes,
-	}
-}
-
-// profile are the options of profiles.
-func (o Options) profile() profile.Options {
-	return profile.Options{
-		SampleRate: o.SampleRate, Comm: o.Comm, PIDLabel: o.PIDLabel,
-		ThreadNameLabel: o.ThreadNameLabel, ThreadIDLabel: o.ThreadIDLabel,
-		Demangle: o.Demangle, InlineFrames: o.InlineFrames, Debuginfod: o.Debuginfod,
-		Python: o.Python, Hotspot: o.Hotspot, V8: o.V8,
 	}
 }

@@ -62,7 +62,7 @@ func (s *Session) open(o Options) error {
 	if err != nil {
 		return err
 	}
-	if s.profiles, err = profile.New(o.profile(), s.sampler, s.files); err != nil {
+	if s.profiles, err = profile.New(o.ProfileOptions, s.sampler, s.files); err != nil {
 		return err
 	}
 	return s.sampler.Configure(o.sampling())
@@ -108,7 +108,7 @@ func (s *Session) Update(o Options) error {
 	}
 	s.updating.Lock()
 	defer s.updating.Unlock()
-	update, err := s.profiles.Prepare(o.profile())
+	update, err := s.profiles.Prepare(o.ProfileOptions)
 	if err != nil {
 		return err
 	}

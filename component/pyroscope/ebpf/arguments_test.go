@@ -36,10 +36,12 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, 15*time.Second, args.Settings.CollectInterval)
 	require.Empty(t, args.Settings.Unused.withoutEffect())
 	require.Equal(t, ebpf.Options{
-		SampleRate: 97, TargetsOnly: true, ContainerIDCacheSize: 1024,
-		UserStacks: true, KernelStacks: true,
-		Comm: ebpf.CommStackframe, Demangle: symbol.DemangleNone,
-		InlineFrames: true, Python: true, Hotspot: true, V8: true, TableBytes: 64 << 20,
+		ProfileOptions: ebpf.ProfileOptions{
+			SampleRate: 97, Comm: ebpf.CommStackframe, Demangle: symbol.DemangleNone,
+			InlineFrames: true, Python: true, Hotspot: true, V8: true,
+		},
+		TargetsOnly: true, ContainerIDCacheSize: 1024,
+		UserStacks: true, KernelStacks: true, TableBytes: 64 << 20,
 	}, args.Settings.options())
 	require.NoError(t, args.Settings.options().Validate())
 }
