@@ -1,10 +1,86 @@
 package ebpf
 
 import (
+	"slices"
+
+	"github.com/headwater/headwater/ebpf/counter"
 	"github.com/headwater/headwater/ebpf/limit"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
 )
+
+// SamplerStats count samples, and what their stacks are unwound by.
+type SamplerStats = sampler.Stats
+
+// ProfileStats count what profiles are made of.
+type ProfileStats = profile.Stats
+
+// BinaryStats counts the incomplete stacks that ended in one binary.
+type BinaryStats = profile.BinaryStats
+
+// UnnamedStats counts the frames in one binary that have no function's name.
+type UnnamedStats = profile.UnnamedStats
+
+// LanguageStats counts the frames of one language runtime.
+type LanguageStats = sampler.LanguageStats
+
+// Why samples that were due are not delivered.
+const (
+	LostToFullLogs      = sampler.LostToFullLogs
+	LostToThrottling    = sampler.LostToThrottling
+	LostToSkippedTimers = sampler.LostToSkippedTimers
+	LostToTheEnd        = "session_ended" // taken, but nobody collected it before the session ended
+)
+
+// Stats are counters since the session began and gauges of its present state. Those of the
+// table, see Counters, are numbers; Binaries, Unnamed and Languages are lists with texts, and
+// are no part of it.
+type Stats struct {
+	SamplerStats
+	ProfileStats
+
+	FilesLate    uint64 // pieces of work on files that take so long that nobody waits for them
+	FilesHanging uint64 // those that do not go on
+	FilesRefused uint64 // pieces of work that were put off because others hang
+
+	// Errors that cost names or stacks but stop nothing, such as files that cannot
+	// be read, and how often each came; the first few hundred kinds, the others as one.
+	Errors map[string]uint64
+
+	// LimitHits counts by reader how often bytes that others control went beyond a
+	// bound, which costs the names or stacks of their file.
+	LimitHits map[string]uint64
+}
+
+// Counters returns the table of the figures of Stats, each with its name, help text, kind and
+// place. docs/architecture/adding.md says what a new one takes.
+func Counters() []counter.Row[Stats] {
+	return slices.Concat(
+		counter.Of(sampler.Counters(), func(s *Stats) *sampler.Stats { return &s.SamplerStats }),
+		counter.Of(profile.Counters(), func(s *Stats) *profile.Stats { return &s.ProfileStats }),
+		fileCounters())
+}
+
+// fileCounters are the figures of the files that names and rows are read from.
+func fileCounters() []counter.Row[Stats] {
+	return []counter.Row[Stats]{
+		counter.One(counter.Gauge, "pyroscope_ebpf_files_late", "files_late",
+			"Files that take so long to read that nobody waits for them: names or stacks are missing meanwhile.",
+			func(s *Stats) *uint64 { return &s.FilesLate }),
+		counter.One(counter.Gauge, "pyroscope_ebpf_files_hanging", "files_hanging",
+			"Late files that do not go on, as those of a mount whose server is gone.",
+			func(s *Stats) *uint64 { return &s.FilesHanging }),
+		counter.One(counter.Total, "pyroscope_ebpf_files_refused_total", "",
+			"Files that were not read because others of the same mount or user hang.",
+			func(s *Stats) *uint64 { return &s.FilesRefused }),
+		counter.Many("pyroscope_ebpf_reader_limit_hits_total", "reader", "limit_hits",
+			"How often bytes that others control went beyond a bound of what reads them.",
+			func(s *Stats) *map[string]uint64 { return &s.LimitHits }),
+		counter.Many("", "error", "errors",
+			"Errors that cost names or stacks but stop nothing.",
+			func(s *Stats) *map[string]uint64 { return &s.Errors }),
+	}
+}
 
 // Stats returns counters since Start and gauges of the present state, which after Close is
 // that of the end.
@@ -12,22 +88,21 @@ func (s *Session) Stats() Stats {
 	if last := s.last.Load(); last != nil {
 		return *last
 	}
-	var out Stats
-	sampling, err := s.sampler.Stats()
-	out.addSampling(&sampling, err == nil)
+	sampling, _ := s.sampler.Stats() // with an error the kernel could not be asked
 	profiles := s.profiles.Stats()
-	out.addProfiles(&profiles)
 	late, hanging, refused := s.files.Counts()
-	out.FilesLate, out.FilesHanging, out.FilesRefused = uint64(late), uint64(hanging), refused
-	out.Errors = errorsOf(&sampling, &profiles)
-	out.LimitHits = limitHits(sampling.LimitHits, profiles.LimitHits)
-	return out
+	return Stats{
+		SamplerStats: sampling, ProfileStats: profiles,
+		FilesLate: uint64(late), FilesHanging: uint64(hanging), FilesRefused: refused,
+		Errors:    errorsOf(&sampling, &profiles),
+		LimitHits: limitHits(sampling.LimitHits, profiles.LimitHits),
+	}
 }
 
 // keepStats keeps the figures of a session that ends. What nobody has collected is lost.
 func (s *Session) keepStats() {
 	last := s.Stats()
-	if used := last.profiled + last.Ignored; last.Delivered > used {
+	if used := last.Profiled + last.Ignored; last.Delivered > used {
 		last.Lost[LostToTheEnd], last.Delivered = last.Delivered-used, used
 	}
 	s.last.Store(&last)

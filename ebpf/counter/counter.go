@@ -29,6 +29,16 @@ type Row[T any] struct {
 	Many func(*T) *map[string]uint64 // where the values are, by label value
 }
 
+// One is a figure with one value.
+func One[T any](kind Kind, name, debug, help string, at func(*T) *uint64) Row[T] {
+	return Row[T]{Info: Info{Name: name, Help: help, Kind: kind, Debug: debug}, One: at}
+}
+
+// Many are totals by a label.
+func Many[T any](name, label, debug, help string, at func(*T) *map[string]uint64) Row[T] {
+	return Row[T]{Info: Info{Name: name, Help: help, Kind: Total, Label: label, Debug: debug}, Many: at}
+}
+
 // Of returns rows of a T as rows of a U, which has a T.
 func Of[U, T any](rows []Row[T], part func(*U) *T) []Row[U] {
 	out := make([]Row[U], len(rows))

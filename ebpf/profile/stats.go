@@ -7,13 +7,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/counter"
 	"github.com/headwater/headwater/ebpf/limit"
 	"github.com/headwater/headwater/ebpf/order"
 	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// Stats are what a Builder has counted, and gauges of its present state.
+// Stats are what a Builder has counted, and gauges of its present state. Those that have no
+// row in Counters are lists, texts and readers, and what a session counts on with.
 type Stats struct {
 	Profiled uint64            // samples in profiles that were collected
 	Outcomes map[string]uint64 // samples by outcome of the user stack, see unwind.Outcome
@@ -30,6 +33,30 @@ type Stats struct {
 
 	Binaries []BinaryStats  // stacks that ended early, by binary; most first, bounded
 	Unnamed  []UnnamedStats // frames without a function's name, by binary; most first, bounded
+}
+
+// Counters returns the table of the figures, each with its name, help text, kind and place.
+func Counters() []counter.Row[Stats] {
+	return []counter.Row[Stats]{
+		counter.Many("pyroscope_ebpf_samples_total", "outcome", "outcomes",
+			"Samples by how unwinding their user stack ended.",
+			func(s *Stats) *map[string]uint64 { return &s.Outcomes }),
+		counter.Many("pyroscope_symtab_known_symbols_total", target.LabelServiceName, "",
+			"Frames that were named.",
+			func(s *Stats) *map[string]uint64 { return &s.KnownSymbols }),
+		counter.Many("pyroscope_symtab_unknown_symbols_total", target.LabelServiceName, "",
+			"Frames of a known file that have no name.",
+			func(s *Stats) *map[string]uint64 { return &s.UnknownSymbols }),
+		counter.Many("pyroscope_symtab_unknown_modules_total", target.LabelServiceName, "",
+			"Frames outside any known file.",
+			func(s *Stats) *map[string]uint64 { return &s.UnknownModules }),
+		counter.One(counter.Gauge, "pyroscope_ebpf_jit_names_bytes", "jit_names_bytes",
+			"Memory of the names that just-in-time compilers wrote.",
+			func(s *Stats) *uint64 { return &s.JITBytes }),
+		counter.One(counter.Total, "pyroscope_ebpf_jit_functions_dropped_total", "jit_functions_dropped",
+			"Functions of just-in-time compilers that there was no room for.",
+			func(s *Stats) *uint64 { return &s.JITDropped }),
+	}
 }
 
 // BinaryStats counts the incomplete stacks that ended in one binary.

@@ -81,8 +81,8 @@ func TestRunUsesEverySample(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d samples used, %d of process %d, %d of these complete; %+v",
-		used, byPID[pid], pid, complete.Load(), stats.Counters)
-	if want := stats.Ticks - stats.Idle - stats.Lost - stats.Ignored; used != want {
+		used, byPID[pid], pid, complete.Load(), stats)
+	if want := stats.Delivered - stats.Ignored; used != want {
 		t.Errorf("%d samples were used, want %d", used, want)
 	}
 	if !whole() {

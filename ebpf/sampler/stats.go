@@ -1,42 +1,189 @@
 package sampler
 
 import (
+	"slices"
+
+	"github.com/headwater/headwater/ebpf/counter"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/limit"
-	"github.com/headwater/headwater/ebpf/tablestore"
+	"github.com/headwater/headwater/ebpf/runtime"
 )
 
-// Stats are counters since Open and gauges of the present state.
-type Stats struct {
-	kernel.Counters
-	Tables      tablestore.Usage
-	RecordsLost uint64 // of processes and mappings, that the kernel had no room for
-	Processes   int    // known now
-	Executables int    // distinct ones known now
+// Why samples that were due are not delivered.
+const (
+	LostToFullLogs   = "log_full"  // taken, but there was no room for it
+	LostToThrottling = "throttled" // the kernel had stopped the clock, see its perf_event_max_sample_rate
 
-	Languages      []LanguageStats // frames of language runtimes, most first; bounded
-	ChainsUnplaced uint64          // chains of interpreters whose place among the native frames was not certain
+	// The timer did not run in its period. Interrupts were off, or the hypervisor ran others,
+	// until the next one was due; or an interrupt handler ran on an idle CPU, whose clock may stand.
+	LostToSkippedTimers = "timer_skipped"
+)
+
+// Stats are counters since Open and gauges of the present state. Those that have no row in
+// Counters are lists, or texts and readers that a session adds those of profiles to.
+type Stats struct {
+	Expected    uint64            // samples due: time that CPUs were busy over the period; to within a few
+	Delivered   uint64            // samples that were taken and not lost, the ignored ones included
+	Idle        uint64            // samples that hit an idle CPU, besides the above; not every idle CPU has any
+	Ignored     uint64            // samples that hit a process without a target
+	Lost        map[string]uint64 // samples due, but not delivered, by reason: LostToFullLogs and so on
+	RecordsLost uint64            // of processes and mappings, that the kernel had no room for
+
+	StackCopies    uint64 // samples whose walk missed a table, so that they carried a copy of their stack
+	StackCopyBytes uint64
+	StacksUncopied uint64 // samples that should have, but came too fast one after another
+
+	Processes   uint64 // processes known now
+	Executables uint64 // distinct executables known now
+	Pages       uint64 // pages of unwind rows resident
+	Rows        uint64 // unwind rows in them
+	RowBytes    uint64 // memory that the rows take
+	UsedBytes   uint64 // memory that rows, directories of pages and mappings take
+	TableBytes  uint64 // memory of the unwind tables in the kernel, used or not
+
+	PagesEvicted uint64 // pages of unwind rows given up: not looked up lately, or to make room for others
+
+	Chains         map[string]uint64 // chains of frames that interpreters keep, by how they ended
+	RuntimeFrames  map[string]uint64 // frames of language runtimes that have a function's name, by language
+	RuntimeUnnamed map[string]uint64 // that have none
+	ChainsUnplaced uint64            // chains whose place among the native frames was not certain
+	CodesCarried   uint64            // code objects that samples carried the names of
+	CodesUncarried uint64            // that should, but came too fast one after another
+
+	Languages []LanguageStats // frames of language runtimes; most first, bounded
 
 	Errors    map[string]uint64       // what cost names or stacks, and how often
 	LimitHits map[limit.Reader]uint64 // how often readers of foreign bytes stopped at a bound
 }
 
+// Counters returns the table of the figures, each with its name, help text, kind and place.
+func Counters() []counter.Row[Stats] {
+	return slices.Concat(sampleCounters(), unwindCounters(), interpreterCounters())
+}
+
+// sampleCounters are the figures of samples and their stacks.
+func sampleCounters() []counter.Row[Stats] {
+	return []counter.Row[Stats]{
+		counter.One(counter.Total, "pyroscope_ebpf_samples_expected_total", "samples_expected",
+			"Samples that were due: time that CPUs were busy over the period.",
+			func(s *Stats) *uint64 { return &s.Expected }),
+		counter.One(counter.Total, "pyroscope_ebpf_samples_delivered_total", "samples_delivered",
+			"Samples that were taken and not lost; compare with samples_expected_total.",
+			func(s *Stats) *uint64 { return &s.Delivered }),
+		counter.One(counter.Total, "pyroscope_ebpf_samples_idle_total", "samples_idle",
+			"Timer events that hit an idle CPU; not every idle CPU has any.",
+			func(s *Stats) *uint64 { return &s.Idle }),
+		counter.One(counter.Total, "pyroscope_ebpf_samples_ignored_total", "samples_ignored",
+			"Samples of processes without a target.",
+			func(s *Stats) *uint64 { return &s.Ignored }),
+		counter.Many("pyroscope_ebpf_samples_lost_total", "reason", "samples_lost",
+			"Samples that were due and not delivered, by reason: log_full, throttled, timer_skipped, session_ended.",
+			func(s *Stats) *map[string]uint64 { return &s.Lost }),
+		counter.One(counter.Total, "pyroscope_ebpf_side_band_lost_total", "side_band_lost",
+			"Records of processes and mappings that the kernel had no room for: samples of those have the outcome records_lost.",
+			func(s *Stats) *uint64 { return &s.RecordsLost }),
+		counter.One(counter.Total, "pyroscope_ebpf_stacks_copied_total", "stacks_copied",
+			"Samples that carried a copy of their stack, to be finished in user space.",
+			func(s *Stats) *uint64 { return &s.StackCopies }),
+		counter.One(counter.Total, "pyroscope_ebpf_stacks_copied_bytes_total", "",
+			"Bytes of stacks copied.",
+			func(s *Stats) *uint64 { return &s.StackCopyBytes }),
+		counter.One(counter.Total, "pyroscope_ebpf_stacks_not_copied_total", "",
+			"Samples that should have carried a copy, but came too fast one after another.",
+			func(s *Stats) *uint64 { return &s.StacksUncopied }),
+	}
+}
+
+// unwindCounters are the figures of what stacks are unwound by.
+func unwindCounters() []counter.Row[Stats] {
+	return []counter.Row[Stats]{
+		counter.One(counter.Gauge, "pyroscope_ebpf_processes", "processes",
+			"Processes known.",
+			func(s *Stats) *uint64 { return &s.Processes }),
+		counter.One(counter.Gauge, "pyroscope_ebpf_executables", "executables",
+			"Distinct executables known.",
+			func(s *Stats) *uint64 { return &s.Executables }),
+		counter.One(counter.Gauge, "pyroscope_ebpf_unwind_pages", "unwind_pages",
+			"Pages of unwind rows in kernel memory.",
+			func(s *Stats) *uint64 { return &s.Pages }),
+		counter.One(counter.Gauge, "pyroscope_ebpf_unwind_rows", "",
+			"Unwind rows in them.",
+			func(s *Stats) *uint64 { return &s.Rows }),
+		counter.One(counter.Gauge, "pyroscope_ebpf_unwind_row_bytes", "",
+			"Kernel memory that the unwind rows take.",
+			func(s *Stats) *uint64 { return &s.RowBytes }),
+		counter.One(counter.Gauge, "pyroscope_ebpf_unwind_used_bytes", "",
+			"Kernel memory that unwind rows, directories of pages and mappings take.",
+			func(s *Stats) *uint64 { return &s.UsedBytes }),
+		counter.One(counter.Gauge, "pyroscope_ebpf_unwind_table_bytes", "unwind_table_bytes",
+			"Kernel memory of the unwind tables, used or not.",
+			func(s *Stats) *uint64 { return &s.TableBytes }),
+		counter.One(counter.Total, "pyroscope_ebpf_unwind_pages_evicted_total", "unwind_pages_evicted",
+			"Pages of unwind rows given up: not looked up lately, or to make room for others.",
+			func(s *Stats) *uint64 { return &s.PagesEvicted }),
+	}
+}
+
+// interpreterCounters are the figures of frames of language runtimes.
+func interpreterCounters() []counter.Row[Stats] {
+	return []counter.Row[Stats]{
+		counter.Many("pyroscope_ebpf_interpreter_chains_total", "end", "interpreter_chains",
+			"Chains of frames that interpreters keep of a thread, by how reading them ended.",
+			func(s *Stats) *map[string]uint64 { return &s.Chains }),
+		counter.Many("pyroscope_ebpf_runtime_frames_total", "language", "runtime_frames",
+			"Frames of functions that interpreters run or language runtimes compile, with a name.",
+			func(s *Stats) *map[string]uint64 { return &s.RuntimeFrames }),
+		counter.Many("pyroscope_ebpf_runtime_frames_unnamed_total", "language", "runtime_frames_unnamed",
+			"Those without a name: debug info says why.",
+			func(s *Stats) *map[string]uint64 { return &s.RuntimeUnnamed }),
+		counter.One(counter.Total, "pyroscope_ebpf_interpreter_chains_unplaced_total", "interpreter_chains_unplaced",
+			"Chains that are not shown, as their place among the native frames was not certain.",
+			func(s *Stats) *uint64 { return &s.ChainsUnplaced }),
+		counter.One(counter.Total, "pyroscope_ebpf_interpreter_codes_carried_total", "",
+			"Code objects that samples carried the names of, as they were new.",
+			func(s *Stats) *uint64 { return &s.CodesCarried }),
+		counter.One(counter.Total, "pyroscope_ebpf_interpreter_codes_not_carried_total", "",
+			"Code objects that were new, but came too fast one after another: their names are read later.",
+			func(s *Stats) *uint64 { return &s.CodesUncarried }),
+	}
+}
+
 // Stats returns the present figures. With an error the kernel's counters are zero.
 func (s *Sampler) Stats() (Stats, error) {
+	processes, executables := s.tracker.Counts()
+	tables := s.kernel.Tables().Usage()
 	out := Stats{
-		Tables:      s.kernel.Tables().Usage(),
 		RecordsLost: s.sideBand.lostRecords(),
-		Errors:      s.tracker.Errors(),
-		LimitHits:   s.tracker.LimitHits(),
+		Processes:   uint64(processes), Executables: uint64(executables),
+		Pages: uint64(tables.Pages), Rows: uint64(tables.Rows), RowBytes: tables.RowBytes,
+		UsedBytes: tables.Used, TableBytes: tables.Reserved, PagesEvicted: tables.Evicted,
+		ChainsUnplaced: s.interpreted.unplaced.Load(),
+		Languages:      s.interpreted.languages.stats(),
+		RuntimeFrames:  map[string]uint64{}, RuntimeUnnamed: map[string]uint64{},
+		Errors: s.tracker.Errors(), LimitHits: s.tracker.LimitHits(),
 	}
-	out.Processes, out.Executables = s.tracker.Counts()
-	out.Languages = s.interpreted.languages.stats()
-	out.ChainsUnplaced = s.interpreted.unplaced.Load()
-	counters, err := s.kernel.Counters()
+	for _, l := range out.Languages {
+		out.RuntimeFrames[l.Name], out.RuntimeUnnamed[l.Name] = l.Named, l.Unnamed()
+	}
+	c, err := s.kernel.Counters()
 	if err != nil {
 		return out, err
 	}
-	out.Counters = counters
+	out.addKernel(&c)
 	out.Ignored += s.ignored.Load() // those that only user space knew of
 	return out, nil
+}
+
+// addKernel sets what the kernel side has counted.
+func (s *Stats) addKernel(c *kernel.Counters) {
+	s.Expected, s.Idle, s.Ignored, s.Delivered = c.Expected, c.Idle, c.Ignored, c.Ticks-c.Idle-c.Lost
+	s.Lost = map[string]uint64{LostToFullLogs: c.Lost, LostToThrottling: c.Throttled, LostToSkippedTimers: c.Skipped}
+	s.StackCopies, s.StackCopyBytes, s.StacksUncopied = c.StackCopies, c.StackCopyBytes, c.StacksUncopied
+	s.CodesCarried, s.CodesUncarried = c.CodesNamed, c.CodesUnnamed
+	s.Chains = map[string]uint64{}
+	for end, n := range c.Chains {
+		if runtime.ChainEnd(end) != runtime.ChainNone {
+			s.Chains[runtime.ChainEnd(end).String()] = n
+		}
+	}
 }

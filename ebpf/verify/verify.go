@@ -100,7 +100,7 @@ func (v *Verifier) Run(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	report := v.results.report(time.Since(begun), v.sampler.Executable)
-	report.Lost, report.Uncopied = stats.Lost, stats.StacksUncopied
+	report.Lost, report.Uncopied = stats.Lost[sampler.LostToFullLogs], stats.StacksUncopied
 	report.ReferenceLost = v.reference.Lost()
 	report.Errors = stats.Errors
 	for _, l := range stats.Languages {

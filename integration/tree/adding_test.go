@@ -96,16 +96,13 @@ func counterRecipe() recipe {
 		edits: []edit{
 			{"ebpf/profile/stats.go", "Profiled uint64            // samples in profiles that were collected",
 				"\tKernelFrames uint64 // frames in the kernel"},
+			{"ebpf/profile/stats.go", "func(s *Stats) *map[string]uint64 { return &s.Outcomes }),",
+				"\t\tcounter.One(counter.Total, \"pyroscope_ebpf_kernel_frames_total\", \"kernel_frames\",\n" +
+					"\t\t\t\"Frames in the kernel.\",\n\t\t\tfunc(s *Stats) *uint64 { return &s.KernelFrames }),"},
 			{"ebpf/profile/stats.go", "profiled uint64", "\tkernelFrames uint64"},
 			{"ebpf/profile/stats.go", "c.outcomes[s.Outcome]++", "\tc.kernelFrames += uint64(len(s.Kernel))"},
 			{"ebpf/profile/stats.go", "out.Profiled, out.Outcomes = c.profiled, map[string]uint64{}",
 				"\tout.KernelFrames = c.kernelFrames"},
-			{"ebpf/counters.go", "Ignored     uint64            // samples that hit a process without a target",
-				"\tKernelFrames uint64 // frames in the kernel"},
-			{"ebpf/counters.go", "func(s *Stats) *uint64 { return &s.Ignored }),",
-				"\t\tone(total, \"pyroscope_ebpf_kernel_frames_total\", \"kernel_frames\",\n\t\t\t\"Frames in the kernel.\",\n" +
-					"\t\t\tfunc(s *Stats) *uint64 { return &s.KernelFrames }),"},
-			{"ebpf/counters.go", "s.profiled, s.Outcomes = c.Profiled, c.Outcomes", "\ts.KernelFrames = c.KernelFrames"},
 			{"component/pyroscope/ebpf/debuginfo.go", "Ignored    uint64            `river:\"samples_ignored,attr,optional\"`",
 				"\tKernelFrames uint64 `river:\"kernel_frames,attr,optional\"`"},
 			{"CHANGELOG.md", "", "- `pyroscope_ebpf_kernel_frames_total` counts frames in the kernel."},

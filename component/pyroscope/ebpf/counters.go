@@ -41,34 +41,25 @@ func counters() []counter.Row[figures] {
 // ownCounters are the figures of the component itself.
 func ownCounters() []counter.Row[figures] {
 	return []counter.Row[figures]{
-		own(counter.Total, "pyroscope_ebpf_profiling_sessions_total", "rounds",
+		counter.One(counter.Total, "pyroscope_ebpf_profiling_sessions_total", "rounds",
 			"Rounds of collecting profiles.",
 			func(f *figures) *uint64 { return &f.rounds }),
-		own(counter.Total, "pyroscope_ebpf_profiling_sessions_failing_total", "",
+		counter.One(counter.Total, "pyroscope_ebpf_profiling_sessions_failing_total", "",
 			"Rounds of collecting and starts of the profiler that failed.",
 			func(f *figures) *uint64 { return &f.failures }),
-		own(counter.Total, "pyroscope_ebpf_overdue_rounds_total", "rounds_overdue",
+		counter.One(counter.Total, "pyroscope_ebpf_overdue_rounds_total", "rounds_overdue",
 			"Rounds of collecting that took longer than half an interval more than the interval.",
 			func(f *figures) *uint64 { return &f.overdue }),
-		own(counter.Total, "pyroscope_ebpf_pprofs_dropped_total", "",
+		counter.One(counter.Total, "pyroscope_ebpf_pprofs_dropped_total", "",
 			"Profiles dropped because receivers were too slow.",
 			func(f *figures) *uint64 { return &f.dropped }),
-		{
-			Info: counter.Info{
-				Name: "pyroscope_ebpf_pprofs_lost_total", Kind: counter.Total, Label: "reason", Debug: "profiles_lost",
-				Help: "Profiles that at least one receiver did not get, by reason: not_encoded, receivers_too_slow, refused.",
-			},
-			Many: func(f *figures) *map[string]uint64 { return &f.lost },
-		},
-		own(counter.Gauge, "pyroscope_ebpf_active_targets", "",
+		counter.Many("pyroscope_ebpf_pprofs_lost_total", "reason", "profiles_lost",
+			"Profiles that at least one receiver did not get, by reason: not_encoded, receivers_too_slow, refused.",
+			func(f *figures) *map[string]uint64 { return &f.lost }),
+		counter.One(counter.Gauge, "pyroscope_ebpf_active_targets", "",
 			"Targets that name a process or a container.",
 			func(f *figures) *uint64 { return &f.targets }),
 	}
-}
-
-// own is a figure with one value.
-func own(kind counter.Kind, name, debug, help string, at func(*figures) *uint64) counter.Row[figures] {
-	return counter.Row[figures]{Info: counter.Info{Name: name, Help: help, Kind: kind, Debug: debug}, One: at}
 }
 
 // madeCounters describes the figures by service that serviceMetrics.addProfile counts:

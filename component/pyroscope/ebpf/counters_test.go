@@ -27,29 +27,33 @@ var update = flag.Bool("update", false, "write the golden files again")
 // the table.
 func sessionStats() *ebpf.Stats {
 	s := &ebpf.Stats{
-		Expected: 101, Delivered: 102, Idle: 103, Ignored: 104, RecordsLost: 105,
-		Lost: map[string]uint64{
-			ebpf.LostToFullLogs: 106, ebpf.LostToThrottling: 107, ebpf.LostToSkippedTimers: 108, ebpf.LostToTheEnd: 109,
+		SamplerStats: ebpf.SamplerStats{
+			Expected: 101, Delivered: 102, Idle: 103, Ignored: 104, RecordsLost: 105,
+			Lost: map[string]uint64{
+				ebpf.LostToFullLogs: 106, ebpf.LostToThrottling: 107, ebpf.LostToSkippedTimers: 108, ebpf.LostToTheEnd: 109,
+			},
+			StackCopies: 112, StackCopyBytes: 113, StacksUncopied: 114,
+			Processes: 115, Executables: 116,
+			Pages: 117, Rows: 118, RowBytes: 119, UsedBytes: 120, TableBytes: 121, PagesEvicted: 122,
+			Chains: map[string]uint64{"whole": 141, "no_thread": 142}, RuntimeFrames: map[string]uint64{"python 3.11": 143},
+			RuntimeUnnamed: map[string]uint64{"PHP": 144},
+			ChainsUnplaced: 145, CodesCarried: 146, CodesUncarried: 147,
+			Languages: []ebpf.LanguageStats{
+				{Name: "python 3.11", Named: 148, NotRead: 149}, {Name: "PHP", NotNamed: 150, Hint: "not yet"},
+			},
 		},
-		Outcomes:    map[string]uint64{"complete": 110, "no_row": 111},
-		StackCopies: 112, StackCopyBytes: 113, StacksUncopied: 114,
-		Processes: 115, Executables: 116,
-		Pages: 117, Rows: 118, RowBytes: 119, UsedBytes: 120, TableBytes: 121, PagesEvicted: 122,
-		Chains: map[string]uint64{"whole": 141, "no_thread": 142}, RuntimeFrames: map[string]uint64{"python 3.11": 143},
-		RuntimeUnnamed: map[string]uint64{"PHP": 144},
-		ChainsUnplaced: 145, CodesCarried: 146, CodesUncarried: 147,
-		JITBytes: 123, JITDropped: 124,
+		ProfileStats: ebpf.ProfileStats{
+			Outcomes: map[string]uint64{"complete": 110, "no_row": 111},
+			JITBytes: 123, JITDropped: 124,
+			KnownSymbols: map[string]uint64{"svc": 128}, UnknownSymbols: map[string]uint64{"svc": 129},
+			UnknownModules: map[string]uint64{"svc": 130},
+			Binaries:       []ebpf.BinaryStats{{File: "/bin/x", BuildID: "ab", Outcome: "no_row", Samples: 133}},
+			Unnamed: []ebpf.UnnamedStats{{
+				File: "/bin/y", BuildID: "cd", Reason: "no_symbols", Frames: 134, Explain: func() string { return "why" },
+			}},
+		},
 		FilesLate: 125, FilesHanging: 126, FilesRefused: 127,
-		KnownSymbols: map[string]uint64{"svc": 128}, UnknownSymbols: map[string]uint64{"svc": 129},
-		UnknownModules: map[string]uint64{"svc": 130},
-		Errors:         map[string]uint64{"open /x: no such file": 131}, LimitHits: map[string]uint64{"elf": 132},
-		Binaries: []ebpf.BinaryStats{{File: "/bin/x", BuildID: "ab", Outcome: "no_row", Samples: 133}},
-		Unnamed: []ebpf.UnnamedStats{{
-			File: "/bin/y", BuildID: "cd", Reason: "no_symbols", Frames: 134, Explain: func() string { return "why" },
-		}},
-		Languages: []ebpf.LanguageStats{
-			{Name: "python 3.11", Named: 148, NotRead: 149}, {Name: "PHP", NotNamed: 150, Hint: "not yet"},
-		},
+		Errors: map[string]uint64{"open /x: no such file": 131}, LimitHits: map[string]uint64{"elf": 132},
 	}
 	for i, row := range ebpf.Counters() {
 		switch n := uint64(200 + i); {

@@ -95,14 +95,15 @@ func (s *fakeSession) Stats() ebpf.Stats {
 	if s.stats != nil {
 		return *s.stats
 	}
-	return ebpf.Stats{
+	return ebpf.Stats{SamplerStats: ebpf.SamplerStats{
 		Expected: 10 * s.collects, Delivered: 9 * s.collects, Idle: 2 * s.collects, Ignored: 3 * s.collects,
 		Lost:      map[string]uint64{ebpf.LostToFullLogs: s.collects},
-		Outcomes:  map[string]uint64{"complete": 3 * s.collects, "no_row": s.collects},
 		Processes: 5, Executables: 4, Pages: 3, TableBytes: 4096,
+	}, ProfileStats: ebpf.ProfileStats{
+		Outcomes:     map[string]uint64{"complete": 3 * s.collects, "no_row": s.collects},
 		KnownSymbols: map[string]uint64{"svc": 7 * s.collects},
 		Binaries:     []ebpf.BinaryStats{{File: "/bin/x", BuildID: "ab", Outcome: "no_row", Samples: s.collects}},
-	}
+	}}
 }
 
 func (s *fakeSession) Waiting() map[string]time.Duration {

@@ -64,7 +64,10 @@ func TestMetrics(t *testing.T) {
 	m.addProfile("a", 100, 7)
 	m.addProfile("a", 50, 3)
 	s := &fakeSession{collects: 4}
-	past := ebpf.Stats{Expected: 1000, Outcomes: map[string]uint64{"no_row": 100, "depth_limit": 1}}
+	past := ebpf.Stats{
+		SamplerStats: ebpf.SamplerStats{Expected: 1000},
+		ProfileStats: ebpf.ProfileStats{Outcomes: map[string]uint64{"no_row": 100, "depth_limit": 1}},
+	}
 	m.observe(s.Stats(), past, time.Now())
 
 	want := `# HELP pyroscope_ebpf_active_targets Targets that name a process or a container.
@@ -96,13 +99,18 @@ pyroscope_symtab_known_symbols_total{service_name="svc"} 28
 	require.Error(t, err, "a second component with the same registerer")
 }
 
+// known are figures of a session that has named frames of a service.
+func known(service string, frames uint64) ebpf.Stats {
+	return ebpf.Stats{ProfileStats: ebpf.ProfileStats{KnownSymbols: map[string]uint64{service: frames}}}
+}
+
 func TestServiceSeriesAreRemovedAndBounded(t *testing.T) {
 	m := newServiceMetrics()
 	now := time.Now()
 	m.addProfile("gone", 1, 1)
-	m.observe(ebpf.Stats{KnownSymbols: map[string]uint64{"gone": 5}}, now)
+	m.observe(known("gone", 5), now)
 	require.Equal(t, 1, countSeries(m.pprofs))
-	m.observe(ebpf.Stats{KnownSymbols: map[string]uint64{"gone": 5}}, now.Add(serviceIdle))
+	m.observe(known("gone", 5), now.Add(serviceIdle))
 	require.Zero(t, countSeries(m.pprofs))
 	require.Zero(t, countSeries(knownSymbols(t, m)))
 
@@ -116,8 +124,8 @@ func TestServiceSeriesAreRemovedAndBounded(t *testing.T) {
 
 func TestCountersGoOnInANewSession(t *testing.T) {
 	m := newServiceMetrics()
-	m.observe(ebpf.Stats{KnownSymbols: map[string]uint64{"a": 5}}, time.Now())
+	m.observe(known("a", 5), time.Now())
 	m.newSession()
-	m.observe(ebpf.Stats{KnownSymbols: map[string]uint64{"a": 7}}, time.Now())
+	m.observe(known("a", 7), time.Now())
 	require.EqualValues(t, 12, valueOf(t, knownSymbols(t, m).WithLabelValues("a")))
 }

@@ -137,10 +137,15 @@ func testStatus() Status {
 	return Status{
 		Healthy: true, Message: "profiling 1 target and all other processes",
 		SampleRate: 97, Interval: 15 * time.Second, Targets: 1,
-		Stats: ebpf.Stats{
+		Stats: ebpf.Stats{SamplerStats: ebpf.SamplerStats{
 			Processes: 143, Executables: 61,
 			Expected: 232_800, Delivered: 232_791, Idle: 120_004,
 			Lost: map[string]uint64{ebpf.LostToFullLogs: 6, ebpf.LostToThrottling: 3},
+			Languages: []ebpf.LanguageStats{
+				{Name: "python 3.11", Named: 12_034, NotRead: 3},
+				{Name: "PHP", NotNamed: 17, Hint: "functions of PHP are not named"},
+			},
+		}, ProfileStats: ebpf.ProfileStats{
 			Outcomes: map[string]uint64{
 				"complete": 98_340, "complete_fp": 8_211, "kernel_thread": 5_902,
 				"no_row": 210, "no_mapping": 118, "unreadable_stack": 6,
@@ -150,11 +155,7 @@ func testStatus() Status {
 				{File: "", Outcome: "no_mapping", Samples: 118},
 				{File: "/usr/lib/x86_64-linux-gnu/libcrypto.so.3", Outcome: "no_row", Samples: 9},
 			},
-			Languages: []ebpf.LanguageStats{
-				{Name: "python 3.11", Named: 12_034, NotRead: 3},
-				{Name: "PHP", NotNamed: 17, Hint: "functions of PHP are not named"},
-			},
-		},
+		}},
 		ByName: true, ByPID: true, SampleLabels: []string{"pid"},
 	}
 }
