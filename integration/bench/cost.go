@@ -27,21 +27,30 @@ func (b *bench) measureCost(i int, w costlyWork) error {
 		return err
 	}
 	defer stop()
-	time.Sleep(b.warm)
-	warm, err := readCost(p)
+	warm, err := b.costOf(i, p, w.key, first)
 	if err != nil {
 		return err
 	}
-	time.Sleep(b.costTime())
-	last, err := readCost(p)
-	if err != nil {
-		return err
-	}
-	b.addCost(i, w.key, first, warm, last)
 	if p.forStacks != "" {
 		return nil // it does not say which are complete, as it runs here
 	}
 	return b.addComplete(i, p, w.key, warm.when)
+}
+
+// costOf notes what a profiler uses while a workload runs that has begun; first is what it
+// had used before. It returns what it had used when the workload was warm.
+func (b *bench) costOf(i int, p *profiler, key string, first cost) (warm cost, err error) {
+	time.Sleep(b.warm)
+	if warm, err = readCost(p); err != nil {
+		return warm, err
+	}
+	time.Sleep(b.costTime())
+	last, err := readCost(p)
+	if err != nil {
+		return warm, err
+	}
+	b.addCost(i, key, first, warm, last)
+	return warm, nil
 }
 
 // addComplete notes how many of the user stacks of the whole machine were complete.

@@ -129,17 +129,9 @@ func (b *bench) measureLanguage(i int, l language) error {
 		running = append(running, cmd)
 		pids[cmd.Process.Pid] = true
 	}
-	time.Sleep(b.warm)
-	warm, err := readCost(p)
-	if err != nil {
+	if _, err := b.costOf(i, p, l.key, first); err != nil {
 		return err
 	}
-	time.Sleep(b.costTime())
-	last, err := readCost(p)
-	if err != nil {
-		return err
-	}
-	b.addCost(i, l.key, first, warm, last)
 	time.Sleep(flushTime(reportInterval))
 	stacks, err := p.sink.stacks()
 	if err != nil {

@@ -125,21 +125,31 @@ type comparison struct {
 	examples int
 }
 
-// thread compares what was taken in one thread, both in order of time. A signal is
-// handled after its sample was taken and before the thread runs on, so its sample is
-// the last one before it that was not taken while another one was handled.
+// matcher finds the samples of a thread that signals were handled at, both in order of
+// time. A signal is handled after its sample was taken and before the thread runs on, so its
+// sample is the last one before it that was not taken while another one was handled.
+type matcher struct {
+	samples []walks.Walk // that are left
+	handled uint64       // when the last signal was
+}
+
+// sample returns the sample of a signal, nil if there is none.
+func (m *matcher) sample(entered, left uint64) (of *walks.Walk) {
+	for ; len(m.samples) > 0 && m.samples[0].Time < entered; m.samples = m.samples[1:] {
+		if m.samples[0].Time > m.handled {
+			of = &m.samples[0]
+		}
+	}
+	m.handled = left
+	return of
+}
+
+// thread compares what was taken in one thread, both in order of time.
 func (c *comparison) thread(samples []walks.Walk, list []trace) {
-	next, handled := 0, uint64(0) // samples before next, and those of times before handled, are over
+	m := matcher{samples: samples}
 	for i := range list {
 		t := &list[i]
-		var of *walks.Walk
-		for ; next < len(samples) && samples[next].Time < t.entered; next++ {
-			if samples[next].Time > handled {
-				of = &samples[next]
-			}
-		}
-		handled = t.left
-		switch {
+		switch of := m.sample(t.entered, t.left); {
 		case of == nil:
 			c.report.NoSample++
 		case of.Replaced:

@@ -238,19 +238,12 @@ func (r *javaReport) compared() int { return r.Frames }
 
 func (r *javaReport) wrong() int { return sum(r.Differ) }
 
-// thread compares what was taken in one thread, as comparison.thread does.
+// thread compares what was taken in one thread, both in order of time.
 func (r *javaReport) thread(samples []walks.Walk, list []javaTrace) {
-	next, handled := 0, uint64(0)
+	m := matcher{samples: samples}
 	for i := range list {
 		t := &list[i]
-		var of *walks.Walk
-		for ; next < len(samples) && samples[next].Time < t.entered; next++ {
-			if samples[next].Time > handled {
-				of = &samples[next]
-			}
-		}
-		handled = t.left
-		switch {
+		switch of := m.sample(t.entered, t.left); {
 		case of == nil:
 			r.NotCompared["no sample"]++
 		case len(of.Frames) > 0 && of.Frames[0].IsJava() && of.Frames[0].Address != t.pc:
