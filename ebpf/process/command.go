@@ -83,10 +83,15 @@ func (t *Tracker) locate(pid uint32, maps []procfs.Mapping) []located {
 // executable returns what m, which a process had at a time, maps, kept once more.
 func (t *Tracker) executable(at uint64, pid uint32, m procfs.Mapping) *Executable {
 	e, fresh := t.exes.get(at, pid, m)
+	t.noteNew(e, fresh)
+	return e
+}
+
+// noteNew notes what is wrong with an executable if it is new.
+func (t *Tracker) noteNew(e *Executable, fresh bool) {
 	if fresh && e.Err != nil {
 		t.note(e.Err)
 	}
-	return e
 }
 
 // open finds the file of a new mapping.
@@ -96,7 +101,8 @@ type open struct {
 }
 
 func (c open) run(t *Tracker) Event {
-	return opened{c.mapped, c.process, t.executable(c.time, c.pid, c.mapping)}
+	c.exe = t.executable(c.time, c.pid, c.mapping)
+	return opened(c)
 }
 
 // attach asks a language runtime for its code in a process.

@@ -18,7 +18,8 @@ type mapped struct {
 	time    uint64
 	pid     uint32
 	mapping procfs.Mapping
-	scanned bool // its process was not known, and has been looked for in /proc
+	exe     *Executable // with a reference, if it is known without work on files
+	scanned bool        // its process was not known, and has been looked for in /proc
 }
 
 func (e mapped) apply(s *state) []Command {
@@ -31,23 +32,23 @@ func (e mapped) apply(s *state) []Command {
 		p = s.add(e.pid)
 	}
 	if e.time < p.started {
+		s.refs.release(e.exe)
 		return nil // of the program that ran before
 	}
-	if exe := p.neighbour(&e.mapping); exe != nil {
-		s.refs.keep(exe)
-		return opened{e, p, exe}.apply(s)
+	if e.exe == nil {
+		e.exe = p.neighbour(&e.mapping)
+		s.refs.keep(e.exe)
 	}
-	if !hasExecutable(&e.mapping) {
-		return opened{e, p, nil}.apply(s)
+	if e.exe != nil || !hasExecutable(&e.mapping) {
+		return opened{e, p}.apply(s)
 	}
 	return []Command{open{e, p}}
 }
 
-// opened is a new mapping whose file is known.
+// opened is a new mapping whose file is known, or is out of reach.
 type opened struct {
 	mapped
 	process *Process
-	exe     *Executable // with a reference; nil: no file, or none that can be had
 }
 
 func (e opened) apply(s *state) []Command {

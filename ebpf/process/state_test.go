@@ -154,10 +154,10 @@ func TestReportedWhileScanned(t *testing.T) {
 	s := newState(refs)
 	execed{1, 7, "a"}.apply(&s)
 	before := newFile(&s, 5)
-	opened{mapped{time: 2, pid: 7, mapping: fileAt(0x1000, 1, 5)}, s.processes[7], before}.apply(&s)
+	opened{mapped{time: 2, pid: 7, mapping: fileAt(0x1000, 1, 5), exe: before}, s.processes[7]}.apply(&s)
 	reading, late := s.scan(7, nil), s.scan(7, nil)
 	during := newFile(&s, 6)
-	opened{mapped{time: 3, pid: 7, mapping: fileAt(0x3000, 1, 6)}, s.processes[7], during}.apply(&s)
+	opened{mapped{time: 3, pid: 7, mapping: fileAt(0x3000, 1, 6), exe: during}, s.processes[7]}.apply(&s)
 	old := newFile(&s, 7)
 	scanned{scan: reading, mappings: []located{{fileAt(0x3000, 2, 7), old}}}.apply(&s)
 	if got, want := s.text(), "7 a 3000-4000 4000-5000"; got != want {
@@ -254,7 +254,11 @@ func FuzzState(f *testing.F) {
 			case 0:
 				e = execed{time, pid, "a"}
 			case 1:
-				e = mapped{time: time, pid: pid, mapping: fileAt(at, size, size)}
+				m := mapped{time: time, pid: pid, mapping: fileAt(at, size, size)}
+				if script[1]&4 != 0 {
+					m.exe = newFile(&s, size)
+				}
+				e = m
 			case 2:
 				e = forked{time: time, parent: pid, pid: uint32(size)}
 			case 3:

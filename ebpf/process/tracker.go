@@ -79,10 +79,11 @@ func (t *Tracker) scan(pid uint32) {
 	t.run(c)
 }
 
-// handle lets an event change what is known, and does what must be done because of it.
-func (t *Tracker) handle(e Event) {
+// handle lets an event change what is known, and does what must be done because of it. It
+// takes the event's method: an Event would be allocated, of which thousands come a second.
+func (t *Tracker) handle(apply func(*state) []Command) {
 	t.mu.Lock()
-	commands := e.apply(&t.state)
+	commands := apply(&t.state)
 	t.mu.Unlock()
 	t.run(commands...)
 }
@@ -90,7 +91,7 @@ func (t *Tracker) handle(e Event) {
 // run runs commands, and those that come of them.
 func (t *Tracker) run(commands ...Command) {
 	for _, c := range commands {
-		t.handle(c.run(t))
+		t.handle(c.run(t).apply)
 	}
 }
 
@@ -117,23 +118,25 @@ type Batch struct{ t *Tracker }
 
 // Map reports a new executable mapping.
 func (b *Batch) Map(time uint64, pid uint32, m procfs.Mapping) {
-	b.t.handle(mapped{time: time, pid: pid, mapping: m})
+	exe, fresh := b.t.exes.known(time, &m)
+	b.t.noteNew(exe, fresh)
+	b.t.handle(mapped{time: time, pid: pid, mapping: m, exe: exe}.apply)
 }
 
 // Exec reports that a process has started a new program, called comm.
-func (b *Batch) Exec(time uint64, pid uint32, comm string) { b.t.handle(execed{time, pid, comm}) }
+func (b *Batch) Exec(time uint64, pid uint32, comm string) { b.t.handle(execed{time, pid, comm}.apply) }
 
 // Comm reports that a process has a new name.
-func (b *Batch) Comm(time uint64, pid uint32, comm string) { b.t.handle(renamed{time, pid, comm}) }
+func (b *Batch) Comm(time uint64, pid uint32, comm string) { b.t.handle(renamed{time, pid, comm}.apply) }
 
 // Fork reports a new process, which has what its parent has.
 func (b *Batch) Fork(time uint64, parent, pid uint32) {
-	b.t.handle(forked{time: time, parent: parent, pid: pid})
+	b.t.handle(forked{time: time, parent: parent, pid: pid}.apply)
 }
 
 // Exit reports the end of a process. It is kept until Reap, for samples that are
 // still to be read.
-func (b *Batch) Exit(time uint64, pid uint32) { b.t.handle(exited{time, pid}) }
+func (b *Batch) Exit(time uint64, pid uint32) { b.t.handle(exited{time, pid}.apply) }
 
 // Lost reports that records were lost: everything is read again.
 func (b *Batch) Lost() {
@@ -142,7 +145,7 @@ func (b *Batch) Lost() {
 		b.t.note(fmt.Errorf("list processes: %w", err))
 		return
 	}
-	b.t.handle(recordsLost{alive})
+	b.t.handle(recordsLost{alive}.apply)
 }
 
 // Reap forgets the processes that ended before a time, and returns their PIDs; and
