@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
@@ -54,12 +56,31 @@ type Executable struct {
 	unchangedUntil uint64 // CLOCK_MONOTONIC: it was not until then
 	refs           int    // mappings of processes
 	unusedSince    time.Time
+	held           int // descriptor of its file while it shares the image of another; 0: none
+}
+
+// now returns what the file's identity is now and was when it was opened, and false if it is
+// not held open. That is one system call, which asks nothing of the file system but of its inode.
+func (e *Executable) now() (now, before fileKey, ok bool) {
+	i, fd, before := e.image.Load(), e.held, e.key
+	if i.first == e && i.elf != nil {
+		fd, before = i.elf.Fd(), i.key
+	}
+	var st unix.Stat_t
+	ok = fd != 0 && unix.Fstat(fd, &st) == nil
+	return keyOf(&st), before, ok
 }
 
 // unchanged reports whether the file is what it was, if it is held open.
 func (e *Executable) unchanged() bool {
-	i := e.image.Load()
-	return i.first == e && i.unchanged()
+	now, before, ok := e.now()
+	return ok && now == before
+}
+
+// written reports whether the file was written to since, if it is held open.
+func (e *Executable) written() bool {
+	now, before, ok := e.now()
+	return ok && now.writtenSince(before)
 }
 
 // Segment returns the executable segment that holds vaddr.

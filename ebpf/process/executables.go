@@ -148,10 +148,9 @@ func (x *executables) learn(m *procfs.Mapping, e *Executable) {
 	x.byMapped[at] = k
 }
 
-// replaced notes that a file has another identity now: it was written to, unless all
-// that changed is its name, its owner or its mode.
+// replaced notes that a file has another identity now.
 func (x *executables) replaced(e *Executable, now fileKey) {
-	if e.key.size != now.size || e.key.mtime != now.mtime {
+	if now.writtenSince(e.key) {
 		x.markStale(e)
 	}
 }
@@ -307,11 +306,12 @@ func (x *executables) sweep(before time.Time) []unwind.ExeID {
 				gone = append(gone, id)
 			}
 			delete(i.members, e)
+			x.sharing.letGo(e)
 			x.sharing.release(i, now)
 			continue
 		}
 		i.trim(now.Add(-tableRest))
-		if i.first == e && !e.stale && i.elf != nil && i.elf.Changed() {
+		if !e.stale && e.written() {
 			x.markStale(e)
 		}
 	}
@@ -328,6 +328,7 @@ func (x *executables) close() {
 	defer x.mu.Unlock()
 	x.sharing.closed = true
 	for _, e := range x.byID {
+		x.sharing.letGo(e)
 		e.image.Load().close()
 	}
 	for _, i := range x.sharing.unused {

@@ -22,6 +22,12 @@ func keyOf(st *unix.Stat_t) fileKey {
 	return fileKey{dev: st.Dev, inode: st.Ino, size: st.Size, mtime: st.Mtim, ctime: st.Ctim}
 }
 
+// writtenSince reports whether a file that was as before was written to, unless all that
+// changed is its name, its owner or its mode.
+func (k fileKey) writtenSince(before fileKey) bool {
+	return k.size != before.size || k.mtime != before.mtime
+}
+
 // mappedFile is what the kernel says of the file of a mapping, in /proc/PID/maps and
 // in perf's records.
 type mappedFile struct{ dev, inode uint64 }
@@ -67,8 +73,8 @@ func (k *knownFile) couldBe(m *procfs.Mapping) bool {
 	if k.ambiguous || k.exe.stale {
 		return false
 	}
-	if i := k.exe.image.Load(); k.exact && i.first == k.exe && i.elf != nil {
-		return !i.elf.Changed()
+	if now, before, held := k.exe.now(); k.exact && held {
+		return !now.writtenSince(before)
 	}
 	return m.Path == k.path && m.Generation == k.generation
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -22,6 +24,7 @@ type sharing struct {
 	stale   []*Executable       // written to; their processes are to be read again
 	renamed []unwind.ExeID      // executables whose names may come from elsewhere now
 	unused  []*image            // to be closed
+	held    int                 // descriptors of files whose executables share another's image
 	closed  bool
 }
 
@@ -30,6 +33,9 @@ const (
 	compareShare = 10
 	// maxPending bounds the files that wait to be compared; others share nothing.
 	maxPending = 4096
+	// maxHeld bounds the files that are held open though another's image is used for them. Of
+	// further ones it takes more to find out whether they were written to.
+	maxHeld = 1024
 	// imageGrace is how long an image stays that nobody uses, for walks that are at it.
 	imageGrace = 2 * time.Second
 )
@@ -130,6 +136,9 @@ func (s *sharing) shareImage(i *image, moved map[*Executable]bool) {
 
 // move gives all executables of one image another one.
 func (s *sharing) move(from, to *image, moved map[*Executable]bool) {
+	if from.members[from.first] {
+		s.hold(from.first)
+	}
 	for e := range from.members {
 		e.image.Store(to)
 		to.members[e] = true
@@ -140,6 +149,27 @@ func (s *sharing) move(from, to *image, moved map[*Executable]bool) {
 	}
 	clear(from.members)
 	s.forget(from)
+}
+
+// hold keeps the file of an executable open that gets another's image. Without that, each
+// mapping of it by a new process would be opened to see whether it was written to.
+func (s *sharing) hold(e *Executable) {
+	if s.held >= maxHeld {
+		return
+	}
+	if fd, err := unix.FcntlInt(uintptr(e.image.Load().elf.Fd()), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+		e.held = fd
+		s.held++
+	}
+}
+
+// letGo closes the file of an executable that shares another's image.
+func (s *sharing) letGo(e *Executable) {
+	if e.held != 0 {
+		unix.Close(e.held)
+		e.held = 0
+		s.held--
+	}
 }
 
 // mayName reports whether what is read of i's file may be used for another.

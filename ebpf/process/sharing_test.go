@@ -196,7 +196,7 @@ func TestCopiesShareTables(t *testing.T) {
 	if directories, pages := h.store.sizes(); directories != 1 || pages != 1 {
 		t.Errorf("%d directories, %d pages, want those of one", directories, pages)
 	}
-	if more := openFiles(t) - filesOfOne; more > 1 { // the runtime's own
+	if more := openFiles(t) - filesOfOne; more > copies { // a descriptor each, and the runtime's own
 		t.Errorf("%d more open files than with one copy", more)
 	}
 	each := (int64(heapInUse()) - int64(heapOfOne)) / (copies - 1)
@@ -209,6 +209,42 @@ func TestCopiesShareTables(t *testing.T) {
 	view := h.At(last, math.MaxUint64)
 	if _, outcome := view.Rule(textAt + 0x100); outcome != unwind.Unset {
 		t.Errorf("outcome %v after sharing", outcome)
+	}
+}
+
+// TestSharedFileIsHeld: a file whose executable shares the image of another is known without
+// opening it, until it is written to.
+func TestSharedFileIsHeld(t *testing.T) {
+	dir := t.TempDir()
+	program := builtProgram(t, dir, "program", smallProgram)
+	other := builtProgram(t, dir, "other", smallProgram+" int more(int *p) { return p[0] + p[1]; }")
+	path := filepath.Join(dir, "copy")
+	copyFile(t, program, path)
+	h := newHosts(t)
+	owner, shared := h.executable(h.run(program)), h.executable(h.run(path))
+	h.settled()
+	sweepImages(h)
+	if shared.image.Load().first == shared {
+		shared, owner, path = owner, shared, program
+	}
+	if shared.image.Load().first != owner {
+		t.Fatal("equal files do not share an image")
+	}
+	m := mappedAs(t, path, textAt)
+	known := func() *Executable {
+		e, _ := h.exes.known(clock.Monotonic(), &m)
+		h.exes.release(e)
+		return e
+	}
+	if known() != shared {
+		t.Error("a file that shares the image of another must be opened again")
+	}
+	copyFile(t, other, path)
+	if known() != nil {
+		t.Error("a file that was written to is taken for what it was")
+	}
+	if h.Sweep(time.Hour); !shared.stale {
+		t.Error("it is not noticed that a file was written to")
 	}
 }
 

@@ -127,7 +127,9 @@ func (b *Batch) Map(time uint64, pid uint32, m procfs.Mapping) {
 func (b *Batch) Exec(time uint64, pid uint32, comm string) { b.t.handle(execed{time, pid, comm}.apply) }
 
 // Comm reports that a process has a new name.
-func (b *Batch) Comm(time uint64, pid uint32, comm string) { b.t.handle(renamed{time, pid, comm}.apply) }
+func (b *Batch) Comm(time uint64, pid uint32, comm string) {
+	b.t.handle(renamed{time, pid, comm}.apply)
+}
 
 // Fork reports a new process, which has what its parent has.
 func (b *Batch) Fork(time uint64, parent, pid uint32) {
