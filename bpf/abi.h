@@ -242,8 +242,7 @@ struct block {
 	__u64 mask; /* of the pointer */
 	__u32 bytes;
 	__u8 at; /* the pointer: a word of a block before */
-	__u8 carried; /* only read for a code object that is not known */
-	__u16 unused;
+	__u8 unused[3];
 };
 
 /* A word of those that were read: BLOCK_WORDS * block + its number there. */

@@ -91,7 +91,7 @@ ALWAYS_INLINE int read_frame(struct chain *c, const struct interpreter *in)
 {
 	__u64 stop = in->stop;
 
-	read_blocks(&c->blocks, &in->frame, c->at, 0);
+	read_blocks(&c->blocks, &in->frame, c->at);
 	if (!(c->blocks.read & 1))
 		return CHAIN_UNREADABLE;
 	if (stop < MAX_LAYOUT_WORDS) {

@@ -41,16 +41,15 @@ ALWAYS_INLINE void read_block(struct blocks *b, const struct block *block, int i
 		b->read |= 1U << i;
 }
 
-/* Reads the blocks of a frame; those that are only carried, too, if a sample is to name its code object. */
-ALWAYS_INLINE void read_blocks(struct blocks *b, const struct layout *l, __u64 frame, int carried)
+/* Reads the blocks of a frame. */
+ALWAYS_INLINE void read_blocks(struct blocks *b, const struct layout *l, __u64 frame)
 {
 	b->read = 0;
 #pragma unroll /* 5.10 does not find bounds of a block's number that is in a register */
 	for (int i = 0; i < MAX_BLOCKS; i++) {
 		if (i >= l->block_count)
 			break;
-		if (carried || !l->blocks[i].carried)
-			read_block(b, &l->blocks[i], i, frame);
+		read_block(b, &l->blocks[i], i, frame);
 	}
 }
 

@@ -155,7 +155,7 @@ __attribute__((noinline)) int slot_frame(__u32 cpu, __u32 number)
 	struct sample *s = next_sample(ring);
 
 	c->at = slot->fp;
-	read_blocks(&c->blocks, &in->frame, c->at, 0);
+	read_blocks(&c->blocks, &in->frame, c->at);
 	__u64 cookie = cookie_of(&c->blocks, &in->frame);
 	if (!cookie) /* it stands for none */
 		return CHAIN_NONE;
@@ -234,7 +234,7 @@ __attribute__((noinline)) int carry_code(__u32 cpu, __u32 number)
 		ring->counters.unnamed_codes++;
 		return 0;
 	}
-	read_blocks(b, l, ring->unknown[number & (MAX_SAMPLE_CODES - 1)], 1);
+	read_blocks(b, l, ring->unknown[number & (MAX_SAMPLE_CODES - 1)]);
 	*body(s, at) = code_of(b, l);
 	*body(s, at + 1) = cookie_of(b, l);
 	for (__u32 i = 0; i < MAX_COOKIE_WORDS; i++) {

@@ -126,9 +126,6 @@ func encodeLayout(v *profilerInterpreter, l *runtime.Layout) {
 	for i, b := range l.Blocks {
 		to := &out.Blocks[i]
 		to.Offset, to.Mask, to.Bytes, to.At = b.Offset, allIfZero(b.At.Mask), uint32(b.Bytes), uint8(wordNumber(b.At))
-		if b.Carried {
-			to.Carried = 1
-		}
 	}
 	for i, w := range l.Words {
 		out.Words[i].At, out.Words[i].Mask = wordNumber(w), allIfZero(w.Mask)

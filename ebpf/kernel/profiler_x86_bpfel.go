@@ -158,13 +158,12 @@ type profilerInterpreter struct {
 	Frame      struct {
 		_      structs.HostLayout
 		Blocks [8]struct {
-			_       structs.HostLayout
-			Offset  int64
-			Mask    uint64
-			Bytes   uint32
-			At      uint8
-			Carried uint8
-			Unused  uint16
+			_      structs.HostLayout
+			Offset int64
+			Mask   uint64
+			Bytes  uint32
+			At     uint8
+			Unused [3]uint8
 		}
 		Words [6]struct {
 			_    structs.HostLayout

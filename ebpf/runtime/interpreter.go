@@ -234,10 +234,9 @@ type Layout struct {
 
 // Block is memory that is read at once.
 type Block struct {
-	At      Word  // the pointer to it, in a block before; not used in block 0
-	Offset  int64 // from there, or from the frame, to its first byte
-	Bytes   int   // a multiple of 8
-	Carried bool  // only read of code objects that are new to the kernel
+	At     Word  // the pointer to it, in a block before; not used in block 0
+	Offset int64 // from there, or from the frame, to its first byte
+	Bytes  int   // a multiple of 8
 }
 
 // Word is a word of a block.

@@ -70,22 +70,22 @@ func (l *Layout) check() error {
 		if b.Bytes <= 0 || b.Bytes > MaxBlockBytes || b.Bytes%8 != 0 {
 			return fmt.Errorf("%w: block %d has %d bytes", errSpec, i, b.Bytes)
 		}
-		if i == 0 && b.Carried || i > 0 && !l.holds(b.At, i, b.Carried) {
+		if i > 0 && !l.holds(b.At, i) {
 			return fmt.Errorf("%w: block %d, %+v", errSpec, i, b)
 		}
 	}
 	for _, w := range l.Words {
-		if !l.holds(w, len(l.Blocks), false) {
+		if !l.holds(w, len(l.Blocks)) {
 			return fmt.Errorf("%w: word %+v", errSpec, w)
 		}
 	}
 	for _, w := range l.Cookie {
-		if !l.holds(w, len(l.Blocks), false) {
+		if !l.holds(w, len(l.Blocks)) {
 			return fmt.Errorf("%w: word %+v of the cookie", errSpec, w)
 		}
 	}
 	for _, t := range l.Texts {
-		if !l.holds(t.At, len(l.Blocks), true) || t.Bytes <= 0 || t.Bytes > MaxTextBytes {
+		if !l.holds(t.At, len(l.Blocks)) || t.Bytes <= 0 || t.Bytes > MaxTextBytes {
 			return fmt.Errorf("%w: text %+v", errSpec, t)
 		}
 	}
@@ -112,8 +112,7 @@ func (l *Layout) FromCode(block int) bool {
 	return false
 }
 
-// holds reports whether w is in one of the first n blocks, which is read in time.
-func (l *Layout) holds(w Word, n int, carried bool) bool {
-	return w.Block >= 0 && w.Block < n && w.Offset >= 0 && w.Offset%8 == 0 && w.Offset < l.Blocks[w.Block].Bytes &&
-		(carried || !l.Blocks[w.Block].Carried)
+// holds reports whether w is in one of the first n blocks.
+func (l *Layout) holds(w Word, n int) bool {
+	return w.Block >= 0 && w.Block < n && w.Offset >= 0 && w.Offset%8 == 0 && w.Offset < l.Blocks[w.Block].Bytes
 }

@@ -199,14 +199,11 @@ type blocks struct {
 
 func (b *blocks) isRead(i int) bool { return b.read>>i&1 != 0 }
 
-// readAll reads the blocks that are not carried.
+// readAll reads the blocks of a frame.
 func (b *blocks) readAll(l *runtime.Layout, frame uint64, m Memory) {
 	b.read = 0
 	for i := range l.Blocks {
 		block := &l.Blocks[i]
-		if block.Carried {
-			continue
-		}
 		at := frame
 		if i > 0 {
 			at = b.word(block.At)
