@@ -271,7 +271,8 @@ struct layout {
 	__u8 cookie_count;
 	__u8 text_count;
 	__u8 code; /* which of words is the code object; NO_WORD: none */
-	__u8 unused[3];
+	__u8 cookie_blocks; /* which blocks the words of the cookie are in: a bit for each */
+	__u8 unused[2];
 };
 
 enum { NO_WORD = 255 };

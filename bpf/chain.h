@@ -94,12 +94,8 @@ ALWAYS_INLINE int read_frame(struct chain *c, const struct interpreter *in)
 	read_blocks(&c->blocks, &in->frame, c->at);
 	if (!(c->blocks.read & 1))
 		return CHAIN_UNREADABLE;
-	if (stop < MAX_LAYOUT_WORDS) {
-		const struct block_word *w = &in->frame.words[stop];
-
-		if ((word_of(&c->blocks, w->at) & w->mask & in->stop_mask) == in->stop_value)
-			return CHAIN_WHOLE;
-	}
+	if (stop < MAX_LAYOUT_WORDS && (word_of(&c->blocks, &in->frame.words[stop]) & in->stop_mask) == in->stop_value)
+		return CHAIN_WHOLE;
 	return CHAIN_NONE;
 }
 
@@ -112,7 +108,7 @@ ALWAYS_INLINE int next_frame(struct chain *c, const struct interpreter *in)
 		c->at += in->next_offset;
 		return CHAIN_NONE;
 	}
-	__u64 at = word_of(&c->blocks, in->frame.words[next].at) & in->frame.words[next].mask & in->next_mask;
+	__u64 at = word_of(&c->blocks, &in->frame.words[next]) & in->next_mask;
 
 	if (!at)
 		return CHAIN_WHOLE;

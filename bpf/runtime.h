@@ -116,7 +116,7 @@ __attribute__((noinline)) int chain_frame(__u32 cpu)
 	for (__u32 i = 0; i < MAX_LAYOUT_WORDS; i++) {
 		if (i >= words)
 			break;
-		*body(s, at + i) = word_of(&c->blocks, in->frame.words[i].at) & in->frame.words[i].mask;
+		*body(s, at + i) = word_of(&c->blocks, &in->frame.words[i]);
 	}
 	__u64 cookie = cookie_of(&c->blocks, &in->frame);
 	*body(s, at + words) = cookie;
@@ -165,7 +165,7 @@ __attribute__((noinline)) int slot_frame(__u32 cpu, __u32 number)
 	for (__u32 i = 0; i < MAX_LAYOUT_WORDS; i++) {
 		if (i >= words)
 			break;
-		*body(s, at + i) = word_of(&c->blocks, in->frame.words[i].at) & in->frame.words[i].mask;
+		*body(s, at + i) = word_of(&c->blocks, &in->frame.words[i]);
 	}
 	*body(s, at + words) = slot->frame;
 	*body(s, at + words + 1) = cookie;
@@ -239,13 +239,13 @@ __attribute__((noinline)) int carry_code(__u32 cpu, __u32 number)
 	*body(s, at + 1) = cookie_of(b, l);
 	for (__u32 i = 0; i < MAX_COOKIE_WORDS; i++) {
 		if (i < l->cookie_count)
-			*body(s, at + CODE_HEAD_WORDS + i) = word_of(b, l->cookie[i].at) & l->cookie[i].mask;
+			*body(s, at + CODE_HEAD_WORDS + i) = word_of(b, &l->cookie[i]);
 	}
 	__u64 lengths = 0, room = l->cookie_count | l->text_count << 8;
 	for (__u32 i = 0; i < MAX_TEXTS; i++) {
 		if (i >= l->text_count)
 			break;
-		__u64 object = word_of(b, l->texts[i].at) & l->texts[i].mask;
+		__u64 object = word_at(b, l->texts[i].at) & l->texts[i].mask;
 
 		lengths |= (__u64)copy_text(s, to, &l->texts[i], object) << 16 * i;
 		room |= (__u64)((l->texts[i].bytes + 7) / 8) << (16 + 8 * i);
@@ -298,8 +298,6 @@ __attribute__((noinline)) int take_chain(__u32 cpu)
 	int end = in->slots ? take_slots(ring, cpu) : walk_chain(in, cpu);
 
 	s->chain_end = (__u8)end;
-	if (end >= 0 && end < CHAIN_ENDS)
-		ring->counters.chains[end]++;
 	__u64 stride = in->frame.word_count + 1 + !!in->slots;
 	*body(s, head) = (s->runtime_words - 1) / stride | stride << 32;
 	for (__u32 i = 0; i < MAX_SAMPLE_CODES; i++) {
@@ -350,8 +348,12 @@ ALWAYS_INLINE void take_runtime(struct sample_ring *ring, const struct process *
 		ring->chain.interpreter = p->interpreter;
 		ring->chain.bias = p->bias;
 	}
-	if (ring->chain.interpreter)
-		take_chain(cpu);
+	if (!ring->chain.interpreter)
+		return;
+	take_chain(cpu);
+	__u8 end = next_sample(ring)->chain_end;
+	if (end < CHAIN_ENDS)
+		ring->counters.chains[end]++;
 }
 
 #endif

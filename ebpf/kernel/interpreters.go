@@ -132,6 +132,7 @@ func encodeLayout(v *profilerInterpreter, l *runtime.Layout) {
 	}
 	for i, w := range l.Cookie {
 		out.Cookie[i].At, out.Cookie[i].Mask = wordNumber(w), allIfZero(w.Mask)
+		out.CookieBlocks |= 1 << w.Block
 	}
 	for i, t := range l.Texts {
 		to := &out.Texts[i]

@@ -182,13 +182,14 @@ type profilerInterpreter struct {
 			Bytes  uint32
 			At     uint32
 		}
-		CodeMask    uint64
-		BlockCount  uint8
-		WordCount   uint8
-		CookieCount uint8
-		TextCount   uint8
-		Code        uint8
-		Unused      [3]uint8
+		CodeMask     uint64
+		BlockCount   uint8
+		WordCount    uint8
+		CookieCount  uint8
+		TextCount    uint8
+		Code         uint8
+		CookieBlocks uint8
+		Unused       [2]uint8
 	}
 }
 
