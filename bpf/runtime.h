@@ -94,6 +94,30 @@ ALWAYS_INLINE void note_code(struct sample_ring *ring, const struct layout *l, c
 	ring->unknown_count++;
 }
 
+/*
+ * Adds the frame that was read to the sample: the words of the layout, the number of the native frame if it is a slot,
+ * and the cookie.
+ */
+ALWAYS_INLINE int add_frame(struct sample_ring *ring, const struct layout *l, const struct slot *slot, __u64 cookie)
+{
+	struct sample *s = next_sample(ring);
+	__u32 begin = runtime_end(s), words = l->word_count, to = begin + words;
+
+	if (begin + MAX_LAYOUT_WORDS + 2 > RUNTIME_WORDS_END)
+		return CHAIN_TOO_LONG;
+	for (__u32 i = 0; i < MAX_LAYOUT_WORDS; i++) {
+		if (i >= words)
+			break;
+		*body(s, begin + i) = word_of(&ring->chain.blocks, &l->words[i]);
+	}
+	if (slot)
+		*body(s, to++) = slot->frame;
+	*body(s, to++) = cookie;
+	s->runtime_words += to - begin;
+	ring->counters.chain_frames++;
+	return CHAIN_NONE;
+}
+
 /* Adds one frame of the chain to the sample and goes on to its caller. */
 __attribute__((noinline)) int chain_frame(__u32 cpu)
 {
@@ -105,24 +129,14 @@ __attribute__((noinline)) int chain_frame(__u32 cpu)
 	if (!in)
 		return CHAIN_UNREADABLE;
 	struct chain *c = &ring->chain;
-	struct sample *s = next_sample(ring);
 	int end = read_frame(c, in);
-
 	if (end)
 		return end;
-	__u32 at = runtime_end(s), words = in->frame.word_count;
-	if (at + MAX_LAYOUT_WORDS + 1 > RUNTIME_WORDS_END)
-		return CHAIN_TOO_LONG;
-	for (__u32 i = 0; i < MAX_LAYOUT_WORDS; i++) {
-		if (i >= words)
-			break;
-		*body(s, at + i) = word_of(&c->blocks, &in->frame.words[i]);
-	}
 	__u64 cookie = cookie_of(&c->blocks, &in->frame);
-	*body(s, at + words) = cookie;
-	s->runtime_words += words + 1;
-	ring->counters.chain_frames++;
-	note_code(ring, &in->frame, s, cookie);
+	end = add_frame(ring, &in->frame, 0, cookie);
+	if (end)
+		return end;
+	note_code(ring, &in->frame, next_sample(ring), cookie);
 	return next_frame(c, in);
 }
 
@@ -140,7 +154,7 @@ ALWAYS_INLINE void want_slots(struct sample_ring *ring, const struct process *p)
 	}
 }
 
-/* Adds what one slot has to the sample: the words of the layout, the number of the native frame, and the cookie. */
+/* Adds what one slot has to the sample. */
 __attribute__((noinline)) int slot_frame(__u32 cpu, __u32 number)
 {
 	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
@@ -152,26 +166,11 @@ __attribute__((noinline)) int slot_frame(__u32 cpu, __u32 number)
 		return CHAIN_UNREADABLE;
 	struct chain *c = &ring->chain;
 	const struct slot *slot = &ring->slots[number & (MAX_SLOTS - 1)];
-	struct sample *s = next_sample(ring);
 
 	c->at = slot->fp;
 	read_blocks(&c->blocks, &in->frame, c->at);
 	__u64 cookie = cookie_of(&c->blocks, &in->frame);
-	if (!cookie) /* it stands for none */
-		return CHAIN_NONE;
-	__u32 at = runtime_end(s), words = in->frame.word_count;
-	if (at + MAX_LAYOUT_WORDS + 2 > RUNTIME_WORDS_END)
-		return CHAIN_TOO_LONG;
-	for (__u32 i = 0; i < MAX_LAYOUT_WORDS; i++) {
-		if (i >= words)
-			break;
-		*body(s, at + i) = word_of(&c->blocks, &in->frame.words[i]);
-	}
-	*body(s, at + words) = slot->frame;
-	*body(s, at + words + 1) = cookie;
-	s->runtime_words += words + 2;
-	ring->counters.chain_frames++;
-	return CHAIN_NONE;
+	return cookie ? add_frame(ring, &in->frame, slot, cookie) : CHAIN_NONE; /* 0 stands for none */
 }
 
 /* Adds the slots of the current thread. */
