@@ -291,6 +291,7 @@ __attribute__((noinline)) int take_chain(__u32 cpu)
 	}
 	ring->unknown_count = 0;
 	ring->chain.at = 0;
+	begin_blocks(&ring->chain.blocks);
 	__u32 head = runtime_end(s);
 	s->runtime_words = 1;
 	s->interpreter = in->id;

@@ -436,9 +436,12 @@ type profilerSampleRing struct {
 		Bias        uint64
 		Interpreter uint64
 		Blocks      struct {
-			_     structs.HostLayout
-			Read  uint64
-			Words [128]uint64
+			_          structs.HostLayout
+			Read       uint64
+			Words      [128]uint64
+			Last       uint64
+			WindowBase uint64
+			Window     [128]uint64
 		}
 	}
 	SlotsWanted uint64
@@ -454,7 +457,7 @@ type profilerSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [1624]byte
+	_            [584]byte
 	Words        [82432]uint64
 }
 

@@ -80,6 +80,7 @@ int main(void)
 		memset(&c, 0, sizeof(c));
 		memset(&out, 0, sizeof(out));
 		c.bias = in.bias;
+		begin_blocks(&c.blocks);
 		out.end = (uint64_t)walk(&c, &out);
 		fwrite(&out, sizeof(out), 1, stdout);
 	}
