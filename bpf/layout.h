@@ -22,6 +22,7 @@ enum {
 struct blocks {
 	__u64 read; /* which of them could be read: a bit for each */
 	__u64 words[ALL_BLOCK_WORDS];
+	__u64 pointers[MAX_BLOCKS]; /* what led to the blocks that could be read */
 	__u64 last; /* address of the last frame's block 0 */
 	__u64 window_base; /* address of window[0] */
 	__u64 window[FRAME_WINDOW_WORDS]; /* frames that were read at once */
@@ -44,6 +45,7 @@ ALWAYS_INLINE __u64 word_of(const struct blocks *b, const struct block_word *w)
 /* Forgets the frames that were read before. */
 ALWAYS_INLINE void begin_blocks(struct blocks *b)
 {
+	__builtin_memset(b->pointers, 0, sizeof(b->pointers));
 	b->last = EMPTY_WINDOW;
 	b->window_base = EMPTY_WINDOW;
 }
@@ -79,14 +81,19 @@ ALWAYS_INLINE int read_first_block(struct blocks *b, __u64 addr, __u32 bytes)
 	return 0;
 }
 
-/* Reads another block, whose pointer is in one before. */
+/* Reads another block, whose pointer is in one before. If it is that of the last frame, nothing has to be read. */
 ALWAYS_INLINE int read_block(struct blocks *b, const struct block *block, int i)
 {
 	__u64 at = word_at(b, block->at) & block->mask;
 	__u32 bytes = block->bytes;
 
+	if (at && at == b->pointers[i])
+		return 0;
 	BOUND_BYTES(bytes);
-	return read_user(&b->words[i * BLOCK_WORDS], bytes, at ? at + block->offset : NOWHERE);
+	int end = read_user(&b->words[i * BLOCK_WORDS], bytes, at ? at + block->offset : NOWHERE);
+
+	b->pointers[i] = end ? 0 : at;
+	return end;
 }
 
 /* Reads the blocks of a frame. */

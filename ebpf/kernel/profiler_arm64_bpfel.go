@@ -439,6 +439,7 @@ type profilerSampleRing struct {
 			_          structs.HostLayout
 			Read       uint64
 			Words      [128]uint64
+			Pointers   [8]uint64
 			Last       uint64
 			WindowBase uint64
 			Window     [128]uint64
@@ -457,7 +458,7 @@ type profilerSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [584]byte
+	_            [520]byte
 	Words        [82432]uint64
 }
 
