@@ -220,7 +220,7 @@ type Test struct {
 }
 
 // Layout says what is read of a frame. Each Block is one read, of which a frame should have
-// two at most: one of the frame, one of the code object.
+// two at most: one of the frame, one of the code object. The BPF program reads some of them for several frames.
 type Layout struct {
 	Blocks   []Block // block 0 is at the frame
 	Words    []Word  // go with the sample
