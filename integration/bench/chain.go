@@ -112,6 +112,19 @@ func buildChain(dir string, frames int) (string, error) {
 	return path, nil
 }
 
+// buildPythonChain writes a program in Python that has a number of functions on its stack, and returns its path. From
+// Python 3.11 on its native stack is the same with any number of them.
+func buildPythonChain(dir string, frames int) (string, error) {
+	var c strings.Builder
+	c.WriteString("#!/usr/bin/python3\ndef f0(x):\n    while True:\n        x = (x * 31 + 7) % 65521\n")
+	for i := 1; i < frames; i++ {
+		fmt.Fprintf(&c, "def f%d(x):\n    return f%d(x) + %d\n", i, i-1, i)
+	}
+	fmt.Fprintf(&c, "f%d(1)\n", frames-1)
+	path := filepath.Join(dir, chainName(frames)+".py")
+	return path, os.WriteFile(path, []byte(c.String()), 0o755)
+}
+
 // chainName is the name of the process, too.
 func chainName(frames int) string { return fmt.Sprintf("hwchain%d", frames) }
 

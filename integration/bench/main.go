@@ -3,6 +3,7 @@
 //
 //	go run ./integration/bench [-peer BINARY [-peer-args TEMPLATE]] [-rounds N]
 //	go run ./integration/bench -quick [-frames 1,21,61,121]     nanoseconds per sample only
+//	go run ./integration/bench -quick -python [-frames 10,110]  the same, of functions of Python
 //	go run ./integration/bench -resident [-only clang]          unwind rows in memory, next to whole tables, only
 //	go run ./integration/bench -languages [-peer BINARY]         programs in Python, JavaScript and Java only
 //	go run ./integration/bench -show FILE                       the table of a record

@@ -15,9 +15,9 @@ type options struct {
 	binary, peer, peerArguments string
 	peerIsHeadwater             bool
 
-	quick, resident, languages, quiet bool
-	record, show                      string
-	only                              *regexp.Regexp
+	quick, python, resident, languages, quiet bool
+	record, show                              string
+	only                                      *regexp.Regexp
 
 	frames     []int
 	rate       int
@@ -35,6 +35,7 @@ func parseFlags() (o options, err error) {
 		"its arguments; {rate}, {interval} and {sink}, an OTLP receiver, are filled in")
 	flag.BoolVar(&o.peerIsHeadwater, "peer-is-headwater", false, "the peer is another build of Headwater")
 	flag.BoolVar(&o.quick, "quick", false, "measure nanoseconds per sample only")
+	flag.BoolVar(&o.python, "python", false, "with -quick: the frames are functions of Python")
 	flag.StringVar(&o.record, "record", "", "save what is measured to this file")
 	flag.StringVar(&o.show, "show", "", "print the table of such a file, and measure nothing")
 	flag.BoolVar(&o.quiet, "quiet", false, "refuse to measure while other processes use the CPUs")

@@ -53,9 +53,13 @@ func measureDepth(p *profiler, path string, options options) (r quickResult, err
 
 // quick prints ns per sample by depth for each contender, in alternation.
 func quick(contenders []contender, options options, dir string) error {
+	build := buildChain
+	if options.python {
+		build = buildPythonChain
+	}
 	paths := map[int]string{}
 	for _, frames := range options.frames {
-		path, err := buildChain(dir, frames)
+		path, err := build(dir, frames)
 		if err != nil {
 			return err
 		}
