@@ -14,7 +14,7 @@ func All() []runtime.Language {
 	return []runtime.Language{
 		jvm.Language{},
 		cpython.Language{},
-		v8.Language{},
+		v8.New(),
 		unnamed.Language{},
 	}
 }

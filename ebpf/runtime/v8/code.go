@@ -69,7 +69,7 @@ func (m *reader) isMapOf(v tagged, typ int) bool {
 func (m *reader) code(low uint64) (c code) {
 	stream := tagged((low - uint64(m.l.StreamStart)) | strong)
 	head := m.typed(stream, 16, m.l.TypeStream)
-	b, size := head, max(m.l.CodeDeopt, m.l.CodePositions, m.l.CodeStart, m.l.CodeSize)+8
+	b, size := head, m.l.describedBytes()
 	if m.l.StreamCode == absent {
 		b = m.object(stream, size)
 	} else {
@@ -83,9 +83,16 @@ func (m *reader) code(low uint64) (c code) {
 	if m.err == nil && length > maxCode {
 		m.fail(fmt.Errorf("code of %d bytes: %w", length, errImplausible))
 	}
-	c.stamp = runtime.Fold([]uint64{uint64(head.word(0)), uint64(head.word(8)), uint64(length),
-		uint64(c.from), uint64(c.positions)})
+	c.stamp = m.l.stamp(head, b)
 	return c
+}
+
+// stamp is a number of a head and of what describes the code. The first words say what both are.
+func (l *Layout) stamp(head, described body) uint64 {
+	return runtime.Fold([]uint64{
+		uint64(head.word(0)), uint64(head.word(8)), uint64(described.word(0)), uint64(described.u32(l.CodeSize)),
+		uint64(described.word(l.CodeDeopt)), uint64(described.word(l.CodePositions)),
+	})
 }
 
 // maxCodeBudget is the bytes that are read for code, without the texts of scripts.
@@ -93,7 +100,7 @@ const maxCodeBudget = 2 << 20
 
 // MachineCode implements runtime.Compiling.
 func (i *interpreter) MachineCode(memory runtime.Memory, pc, function uint64) (runtime.MachineCode, error) {
-	m := newReader(&i.layout, memory, &i.lines)
+	m := newReader(&i.layout, memory, i.lines)
 	m.budget = maxCodeBudget
 	c := m.codeAt(pc)
 	f := m.function(tagged(function | strong))
@@ -117,12 +124,23 @@ func (i *interpreter) MachineCode(memory runtime.Memory, pc, function uint64) (r
 	return runtime.MachineCode{Low: c.low, High: c.high, Stamp: c.stamp, Function: out}, nil
 }
 
-// Stamp implements runtime.Compiling.
+// Stamp implements runtime.Compiling. It takes two reads: what the words lead to is what it was if they are.
 func (i *interpreter) Stamp(memory runtime.Memory, low uint64) uint64 {
-	m := newReader(&i.layout, memory, &i.lines)
-	m.budget = maxCodeBudget
-	if c := m.code(low); m.err == nil {
-		return c.stamp
+	m := newReader(&i.layout, memory, i.lines)
+	stream := tagged((low - uint64(m.l.StreamStart)) | strong)
+	head := m.object(stream, 16)
+	described := stream
+	if m.l.StreamCode != absent {
+		described = head.word(m.l.StreamCode)
 	}
-	return 0
+	b := m.object(described, m.l.describedBytes())
+	if m.err != nil {
+		return 0
+	}
+	return m.l.stamp(head, b)
+}
+
+// describedBytes is how many bytes of an object that describes code are read.
+func (l *Layout) describedBytes() int {
+	return max(l.CodeDeopt, l.CodePositions, l.CodeStart, l.CodeSize) + 8
 }

@@ -45,14 +45,14 @@ func TestCodeTable(t *testing.T) {
 		{ip: 140, returned: true, want: []runtime.Line{middle(22), outer(11)}},
 		{ip: 170, returned: true, want: []runtime.Line{outer(12)}},
 		{ip: 139, exactly: true, want: []runtime.Line{inner(32), middle(21), outer(11)}},
-		{ip: 50, want: []runtime.Line{outer(0)}},                            // between 10 and what is called in 11
-		{ip: 110, want: []runtime.Line{inner(0), middle(21), outer(11)}},    // between 31 and 32
-		{ip: 130, want: []runtime.Line{middle(0), outer(11)}},               // between the call in 21 and 22
-		{ip: 150, want: []runtime.Line{outer(0)}},                           // between the call in 11 and 12
-		{ip: 1 << 40, want: []runtime.Line{outer(0)}},                       // behind all of them
-		{ip: 1 << 40, exactly: true, want: []runtime.Line{outer(12)}},       // of the last
-		{ip: 1 << 40, returned: true, want: []runtime.Line{outer(12)}},      // as well
-		{ip: runtime.NoIP, returned: true, want: []runtime.Line{outer(12)}}, // as well
+		{ip: 50, want: []runtime.Line{outer(0)}},                           // between 10 and what is called in 11
+		{ip: 110, want: []runtime.Line{inner(0), middle(21), outer(11)}},   // between 31 and 32
+		{ip: 130, want: []runtime.Line{middle(0), outer(11)}},              // between the call in 21 and 22
+		{ip: 150, want: []runtime.Line{outer(0)}},                          // between the call in 11 and 12
+		{ip: 1 << 40, want: []runtime.Line{outer(0)}},                      // behind all of them
+		{ip: 1 << 40, exactly: true, want: []runtime.Line{outer(12)}},      // of the last
+		{ip: 1 << 40, returned: true, want: []runtime.Line{outer(12)}},     // as well
+		{ip: runtime.NoIP, returned: true, want: []runtime.Line{outer(0)}}, // of no place
 	} {
 		if d := cmp.Diff(test.want, i.Lines(fill(test.exactly), test.ip, test.returned)); d != "" {
 			t.Errorf("at %d, exactly %v, returned %v (-want +got):\n%s", test.ip, test.exactly, test.returned, d)
@@ -64,6 +64,27 @@ func TestCodeTable(t *testing.T) {
 		cut.Table = whole.Table[:n]
 		if lines := i.Lines(&cut, 110, true); len(lines) == 0 || lines[len(lines)-1].Function != "outer" {
 			t.Errorf("%d bytes of a table: %+v", n, lines)
+		}
+	}
+}
+
+// TestDeepInlining: of calls inlined into each other without end, a place shows the innermost, and the function.
+func TestDeepInlining(t *testing.T) {
+	calls := []call{}
+	for n := range maxInlined {
+		calls = append(calls, call{parent: n - 1, line: n})
+	}
+	w := newCodeTable(exact, []runtime.Function{{Name: "inner", File: "x.js"}}, calls)
+	w.add(0, maxInlined-1, 7)
+	var i interpreter
+	lines := i.Lines(&runtime.Function{Name: "outer", Base: ofMachineCode, Table: w.bytes()}, 3, false)
+	if len(lines) != maxShown+1 || lines[0].Line != 7 || lines[1].Line != maxInlined-1 ||
+		lines[maxShown].Function != "outer" {
+		t.Errorf("%d lines: %+v", len(lines), lines)
+	}
+	for n := 0; w.add(n, outermost, n%2); n++ {
+		if n > runtime.MaxTable {
+			t.Fatal("a table has no bound")
 		}
 	}
 }
@@ -150,7 +171,7 @@ func TestMachineCode(t *testing.T) {
 	}, "")
 	outer, inner := s.shared("outer", script), s.shared("inner", script)
 	low := s.optimised(outer, inner)
-	i := newInterpreter(&Version{Major: 11, Minor: 3, Layout: s.l}, runtime.Range{Low: 1, High: 2})
+	i := newInterpreter(&Version{Major: 11, Minor: 3, Layout: s.l}, runtime.Range{Low: 1, High: 2}, &lines{})
 	for _, pc := range []uint64{low, low + 30, low + 199} {
 		c, err := i.MachineCode(s, pc, uint64(outer)&pointerMask)
 		if err != nil || c.Low != low || c.High != low+200 || c.Stamp == 0 {
@@ -203,7 +224,7 @@ func FuzzMachineCode(f *testing.F) {
 		}
 		n := int(pc>>4&3) % len(table.of)
 		g := &garbage{data: data}
-		i := newInterpreter(&Version{Major: table.versions[n].Major, Layout: table.of[n]}, runtime.Range{})
+		i := newInterpreter(&Version{Major: table.versions[n].Major, Layout: table.of[n]}, runtime.Range{}, &lines{})
 		c, err := i.MachineCode(g, pc, function)
 		if most := maxCodeBudget + 3*maxRead; g.bytes > most || g.reads > most/readCost {
 			t.Errorf("%d bytes in %d reads", g.bytes, g.reads)
@@ -212,7 +233,12 @@ func FuzzMachineCode(f *testing.F) {
 			t.Errorf("%d bytes of lines, %v", len(c.Function.Table), err)
 		}
 		i.Lines(&c.Function, function, pc&1 != 0)
-		i.Lines(&runtime.Function{Table: data, Base: ofMachineCode}, function, pc&1 != 0)
+		made := &runtime.Function{Table: data, Base: ofMachineCode}
+		for _, ip := range []uint64{function, pc, 0, runtime.NoIP} {
+			if lines := i.Lines(made, ip, pc&1 != 0); len(lines) == 0 || len(lines) > maxShown+1 {
+				t.Errorf("%d lines", len(lines))
+			}
+		}
 		i.Stamp(g, pc)
 	})
 }

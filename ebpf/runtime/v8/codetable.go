@@ -2,6 +2,7 @@ package v8
 
 import (
 	"encoding/binary"
+	"sort"
 
 	"github.com/headwater/headwater/ebpf/runtime"
 )
@@ -18,12 +19,28 @@ const (
 	bycalls = false // each call is
 )
 
+// maxShown bounds the calls inlined into each other that a place shows.
+const maxShown = 128
+
 // call is a call that was inlined.
 type call struct {
 	function int // that was called, by its number
 	parent   int // the call that it was inlined into, outermost if there is none
 	line     int // of the call
 }
+
+// A table has a head, then the functions that were inlined, the calls of them, texts, and the places where instructions
+// begin to belong to something else. All but the texts is of fixed size, so that a place is found in a few steps: a
+// process may be at ever new places of its code.
+const (
+	tableHead     = 16 // kind, number of functions, of calls, bytes of texts
+	functionBytes = 16 // where its texts begin, bytes of its name, of its file, the line where it begins
+	callEntry     = 12 // a call
+	placeBytes    = 8  // where it begins, the call plus 1, the line: placeBits and callBits bits and the rest
+	placeBits     = 20
+	callBits      = 12
+	lineBits      = 64 - placeBits - callBits
+)
 
 // codeTable says which functions and lines instructions belong to.
 type codeTable struct {
@@ -36,40 +53,43 @@ type codeTable struct {
 // newCodeTable begins a table with the functions that were inlined, and the calls of them.
 func newCodeTable(exactly bool, functions []runtime.Function, calls []call) *codeTable {
 	t := &codeTable{line: absent}
-	kind := uint64(0)
+	kind := 0
 	if exactly {
 		kind = 1
 	}
-	t.b = binary.AppendUvarint(t.b, kind)
-	t.b = binary.AppendUvarint(t.b, uint64(len(functions)))
+	var texts []byte
+	t.numbers(kind, len(functions), len(calls), 0)
 	for _, f := range functions {
-		for _, s := range []string{f.Name, f.File} {
-			t.b = binary.AppendUvarint(t.b, uint64(len(s)))
-			t.b = append(t.b, s...)
-		}
-		t.b = binary.AppendUvarint(t.b, uint64(f.StartLine))
+		t.numbers(len(texts), len(f.Name), len(f.File), f.StartLine)
+		texts = append(append(texts, f.Name...), f.File...)
 	}
-	t.b = binary.AppendUvarint(t.b, uint64(len(calls)))
 	for _, c := range calls {
-		t.b = binary.AppendUvarint(t.b, uint64(c.function))
-		t.b = binary.AppendUvarint(t.b, uint64(c.parent+1))
-		t.b = binary.AppendUvarint(t.b, uint64(c.line))
+		t.numbers(c.function, c.parent+1, c.line)
 	}
+	binary.LittleEndian.PutUint32(t.b[tableHead-4:], uint32(len(texts)))
+	t.b = append(t.b, texts...)
 	return t
 }
 
-// add notes that instructions from an offset on belong to an inlined call, and a line of that function.
-func (t *codeTable) add(at, call, line int) {
-	if t.line == line && t.call == call || at < t.at || len(t.b) > runtime.MaxTable {
-		return
+func (t *codeTable) numbers(all ...int) {
+	for _, n := range all {
+		t.b = binary.LittleEndian.AppendUint32(t.b, uint32(n))
 	}
-	if t.line == absent {
-		t.line = 0
+}
+
+// add notes that instructions from an offset on belong to an inlined call, and a line of that function. It reports
+// false if the table is full.
+func (t *codeTable) add(at, call, line int) bool {
+	if len(t.b) > runtime.MaxTable {
+		return false
 	}
-	t.b = binary.AppendUvarint(t.b, uint64(at-t.at))
-	t.b = binary.AppendUvarint(t.b, uint64(call+1))
-	t.b = binary.AppendVarint(t.b, int64(line-t.line))
+	if t.line == line && t.call == call || at < t.at || at >= 1<<placeBits {
+		return true
+	}
+	place := uint64(at)<<(64-placeBits) | uint64(call+1)<<lineBits | uint64(uint32(line))
+	t.b = binary.LittleEndian.AppendUint64(t.b, place)
 	t.at, t.call, t.line = at, call, line
+	return true
 }
 
 // bytes returns the table, nil if it has become too long.
@@ -80,82 +100,92 @@ func (t *codeTable) bytes() []byte {
 	return t.b
 }
 
-// tableReader reads what codeTable wrote. After an error all is zero.
+// tableReader is a table that codeTable wrote.
 type tableReader struct {
-	b   []byte
-	bad bool
+	exactly                         bool
+	functions, calls, texts, places []byte
 }
 
-func (r *tableReader) number() int {
-	v, n := binary.Uvarint(r.b)
-	return r.skip(int64(v), n)
-}
-
-func (r *tableReader) signed() int {
-	v, n := binary.Varint(r.b)
-	return r.skip(v, n)
-}
-
-func (r *tableReader) skip(v int64, n int) int {
-	if n <= 0 || r.bad {
-		r.b, r.bad = nil, true
-		return 0
+// openTable finds the parts of a table. It reports false if there is none.
+func openTable(b []byte) (t tableReader, ok bool) {
+	if len(b) < tableHead {
+		return t, false
 	}
-	r.b = r.b[n:]
-	return int(v)
-}
-
-func (r *tableReader) text() string {
-	n := r.number()
-	if n < 0 || n > len(r.b) {
-		r.bad, r.b = true, nil
-		return ""
+	var sizes [3]int
+	for i, one := range []int{functionBytes, callEntry, 1} {
+		sizes[i] = one * int(min(number(b, 1+i), runtime.MaxTable))
 	}
-	s := string(r.b[:n])
-	r.b = r.b[n:]
-	return s
-}
-
-// count is the number of functions, or of calls.
-func (r *tableReader) count() int {
-	n := r.number()
-	if n < 0 || n > maxInlined {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	return n
-}
-
-// around returns where instructions up to the one at ip belong to, and those behind it. It reads the rest of a table.
-func (r *tableReader) around(ip uint64) (before, after place) {
-	nowhere := place{call: outermost}
-	before, after = nowhere, nowhere
-	at, now := 0, place{}
-	for len(r.b) > 0 && !r.bad {
-		at += r.number()
-		now = place{r.number() - 1, now.line + r.signed()}
-		r.bad = r.bad || now.call < outermost
-		if uint64(at) > ip {
-			return before, now
+	t.exactly = number(b, 0) == 1
+	b = b[tableHead:]
+	for i, part := range []*[]byte{&t.functions, &t.calls, &t.texts} {
+		if sizes[i] > len(b) {
+			return tableReader{}, false
 		}
-		before = now
+		*part, b = b[:sizes[i]], b[sizes[i]:]
 	}
-	return before, nowhere
+	t.places = b[:len(b)/placeBytes*placeBytes]
+	return t, true
+}
+
+// number returns the number at an index.
+func number(b []byte, i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
+
+// function returns a function that was inlined, false if there is none of that number.
+func (t *tableReader) function(n int) (l runtime.Line, ok bool) {
+	if n < 0 || n >= len(t.functions)/functionBytes {
+		return l, false
+	}
+	b := t.functions[n*functionBytes:]
+	at, name, file := uint64(number(b, 0)), uint64(number(b, 1)), uint64(number(b, 2))
+	if at+name+file > uint64(len(t.texts)) {
+		return l, false
+	}
+	texts := string(t.texts[at : at+name+file])
+	return runtime.Line{Function: texts[:name], File: texts[name:], StartLine: int(int32(number(b, 3)))}, true
+}
+
+// call returns a call, false if there is none of that number. Its parent has a lower one.
+func (t *tableReader) call(n int) (c call, ok bool) {
+	if n < 0 || n >= len(t.calls)/callEntry {
+		return c, false
+	}
+	b := t.calls[n*callEntry:]
+	c = call{function: int(number(b, 0)), parent: int(number(b, 1)) - 1, line: int(int32(number(b, 2)))}
+	return c, c.parent < n
+}
+
+// around returns where instructions up to the one at ip belong to, and those behind it.
+func (t *tableReader) around(ip uint64) (before, after place) {
+	n := len(t.places) / placeBytes
+	entry := func(i int) uint64 { return binary.LittleEndian.Uint64(t.places[i*placeBytes:]) }
+	next := sort.Search(n, func(i int) bool { return entry(i)>>(64-placeBits) > ip })
+	at := func(i int) place {
+		if i < 0 || i >= n {
+			return place{call: outermost}
+		}
+		e := entry(i)
+		return place{int(e>>lineBits&(1<<callBits-1)) - 1, int(int32(e))}
+	}
+	return at(next - 1), at(next)
 }
 
 // common returns where both of two places belong to, with the line if that is the same.
-func common(calls []call, a, b place) place {
+func (t *tableReader) common(a, b place) (p place, ok bool) {
 	for a.call != b.call { // a call has a higher number than those that it was inlined into
-		if a.call > b.call {
-			a = place{calls[a.call].parent, calls[a.call].line}
-		} else {
-			b = place{calls[b.call].parent, calls[b.call].line}
+		higher := &a
+		if b.call > a.call {
+			higher = &b
 		}
+		c, ok := t.call(higher.call)
+		if !ok {
+			return p, false
+		}
+		*higher = place{c.parent, c.line}
 	}
 	if a.line != b.line {
 		a.line = 0
 	}
-	return a
+	return a, true
 }
 
 // place is where instructions belong to.
@@ -170,30 +200,26 @@ func (i *interpreter) Lines(f *runtime.Function, ip uint64, returned bool) []run
 		own.Line = i.Line(f, ip)
 		return []runtime.Line{own}
 	}
-	r := &tableReader{b: f.Table}
-	whole := r.number() == 1
-	functions := make([]runtime.Line, r.count())
-	for n := range functions {
-		functions[n] = runtime.Line{Function: r.text(), File: r.text(), StartLine: r.number()}
-	}
-	calls := make([]call, r.count())
-	for n := range calls {
-		calls[n] = call{function: r.number(), parent: r.number() - 1, line: r.number()}
-		r.bad = r.bad || calls[n].parent < outermost || calls[n].parent >= n || calls[n].function >= len(functions)
-	}
-	at, after := r.around(ip)
-	if r.bad || at.call >= len(calls) || after.call >= len(calls) {
+	t, ok := openTable(f.Table)
+	if !ok || ip == runtime.NoIP {
 		return []runtime.Line{own}
 	}
-	if !returned && !whole {
-		at = common(calls, at, after)
+	at, after := t.around(ip)
+	if !returned && !t.exactly {
+		if at, ok = t.common(at, after); !ok {
+			return []runtime.Line{own}
+		}
 	}
 	var lines []runtime.Line
 	for at.call != outermost {
-		c := calls[at.call]
-		line := functions[c.function]
-		line.Line = at.line
-		lines = append(lines, line)
+		c, ok := t.call(at.call)
+		line, also := t.function(c.function)
+		if !ok || !also {
+			return []runtime.Line{own}
+		}
+		if line.Line = at.line; len(lines) < maxShown {
+			lines = append(lines, line)
+		}
 		at = place{c.parent, c.line}
 	}
 	own.Line = at.line

@@ -213,6 +213,26 @@ func TestLinesOnce(t *testing.T) {
 	}
 }
 
+// TestLinesBound: what is remembered is bounded, and a process that has less than another one gets room.
+func TestLinesBound(t *testing.T) {
+	var x lines
+	now := time.Now()
+	one, other := &space{}, &space{}
+	of := func(memory runtime.Memory, script, ends int) (read bool) {
+		x.of(source{memory: memory, script: tagged(script)}, now, func() []int { read = true; return make([]int, ends) })
+		return read
+	}
+	for n := range 10 {
+		of(one, n, maxKept/8)
+	}
+	if x.kept > maxKept || x.kept < maxKept/8*7 || of(one, 0, 1) || !of(one, 9, maxKept/8) {
+		t.Errorf("%d ends are kept", x.kept)
+	}
+	if of(other, 0, maxKept/4); of(other, 0, 1) || x.kept > maxKept/4+1 {
+		t.Errorf("%d ends are kept of another process", x.kept)
+	}
+}
+
 // TestLinesOfOthers: a process whose memory hangs, or that has too much to read, keeps no other one from its lines.
 func TestLinesOfOthers(t *testing.T) {
 	var x lines
@@ -259,7 +279,7 @@ func TestSourcePositions(t *testing.T) {
 
 // TestFrame knows frames by their words.
 func TestFrame(t *testing.T) {
-	i := newInterpreter(&Version{Major: 11, Minor: 3, Layout: newSpace(t).l}, runtime.Range{Low: 1, High: 2})
+	i := newInterpreter(&Version{Major: 11, Minor: 3, Layout: newSpace(t).l}, runtime.Range{Low: 1, High: 2}, &lines{})
 	if err := i.spec.Check(); err != nil {
 		t.Error(err)
 	}
@@ -336,7 +356,7 @@ func FuzzFunction(f *testing.F) {
 		}
 		n := int(address>>4&3) % len(table.of)
 		g := &garbage{data: data}
-		i := newInterpreter(&Version{Major: table.versions[n].Major, Layout: table.of[n]}, runtime.Range{})
+		i := newInterpreter(&Version{Major: table.versions[n].Major, Layout: table.of[n]}, runtime.Range{}, &lines{})
 		fn, err := i.Function(g, &runtime.CodeObject{Address: address})
 		if most := maxBudget + 4*maxSource; g.bytes > most || g.reads > most/readCost {
 			t.Errorf("%d bytes in %d reads", g.bytes, g.reads)

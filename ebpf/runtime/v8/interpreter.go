@@ -12,7 +12,7 @@ type interpreter struct {
 	name   string
 	layout Layout
 	spec   runtime.Spec
-	lines  lines
+	lines  *lines
 }
 
 // Blocks of a frame: what is at the frame pointer, the pointer of a JSFunction to its SharedFunctionInfo, and that.
@@ -43,14 +43,14 @@ const (
 	frameWords
 )
 
-func newInterpreter(v *Version, builtins runtime.Range) *interpreter {
+func newInterpreter(v *Version, builtins runtime.Range, known *lines) *interpreter {
 	l := v.Layout
 	shared := runtime.Word{Block: functionBlock, Mask: pointerMask}
 	in := func(at int) runtime.Word { return runtime.Word{Block: sharedBlock, Offset: at} }
 	literal := in(l.SharedLiteral &^ 7)
 	literal.Mask = (1<<32 - 1) << (8 * (l.SharedLiteral & 7))
 	return &interpreter{
-		name: fmt.Sprintf("[V8 %d.%d]", v.Major, v.Minor), layout: l,
+		name: fmt.Sprintf("[V8 %d.%d]", v.Major, v.Minor), layout: l, lines: known,
 		spec: runtime.Spec{Slots: &runtime.Slots{Low: builtins.Low, High: builtins.High, NoFile: true, Frame: runtime.Layout{
 			Blocks: []runtime.Block{
 				frameBlock:    {Offset: -frameBytes, Bytes: frameBytes},
@@ -98,7 +98,7 @@ func (i *interpreter) Function(memory runtime.Memory, c *runtime.CodeObject) (ru
 	if memory == nil {
 		return runtime.Function{}, errGone
 	}
-	m := newReader(&i.layout, memory, &i.lines)
+	m := newReader(&i.layout, memory, i.lines)
 	f := m.function(tagged(c.Address | strong))
 	if m.err != nil {
 		return runtime.Function{}, m.err
@@ -126,7 +126,7 @@ func (m *reader) lineTable(f *function) (table []byte) {
 		}
 		at = p.at
 		table = runtime.AppendLine(table, uint64(at), f.script.line(p.source))
-		return true
+		return len(table) < runtime.MaxTable
 	})
 	return table
 }

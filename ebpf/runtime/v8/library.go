@@ -19,11 +19,15 @@ const (
 )
 
 // Language detects V8. It implements runtime.Language.
-type Language struct{}
+type Language struct{ lines *lines }
+
+// New returns the language.
+func New() Language { return Language{&lines{}} }
 
 // Detect implements runtime.Language.
-func (Language) Detect(_ string, file *elffile.File) runtime.Library {
+func (v Language) Detect(_ string, file *elffile.File) runtime.Library {
 	if l := Detect(file); l != nil {
+		l.lines = v.lines
 		return l
 	}
 	return nil
@@ -35,6 +39,7 @@ type Library struct {
 	described    map[string]uint64 // and of what the file says of its objects, by field
 	found        chan struct{}     // closed when builtins is known
 	builtins     runtime.Range     // code that V8 has in the file
+	lines        *lines            // of the scripts of all processes
 }
 
 // searching lets one file at a time be searched for its builtins.
@@ -48,7 +53,9 @@ func Detect(file *elffile.File) *Library {
 	if !ok || !also || err != nil {
 		return nil
 	}
-	l := &Library{major: major.Value, minor: minor.Value, described: map[string]uint64{}, found: make(chan struct{})}
+	l := &Library{
+		major: major.Value, minor: minor.Value, described: map[string]uint64{}, found: make(chan struct{}), lines: &lines{},
+	}
 	for field, names := range t.symbols {
 		for _, name := range names {
 			if s, ok, _ := file.DynamicSymbol(name); ok {
@@ -129,7 +136,7 @@ func (l *Library) Interpret(p runtime.Process) (runtime.Interpreter, error) {
 				v.Major, v.Minor),
 		}
 	}
-	return newInterpreter(&v, l.builtins), nil
+	return newInterpreter(&v, l.builtins, l.lines), nil
 }
 
 // Version is the version of V8 in a process, and how it lays out its objects.

@@ -61,11 +61,11 @@ func (m *reader) optimisedTable(c code, f *function, address uint64) []byte {
 	each(table, func(p position) bool {
 		switch {
 		case p.inlined == outermost:
-			t.add(p.at, outermost, f.script.line(p.source))
+			return t.add(p.at, outermost, f.script.line(p.source))
 		case p.inlined < len(calls):
-			t.add(p.at, p.inlined, scripts[p.inlined].script.line(p.source))
+			return t.add(p.at, p.inlined, scripts[p.inlined].script.line(p.source))
 		}
-		return len(t.b) <= runtime.MaxTable
+		return true
 	})
 	return t.bytes()
 }

@@ -246,7 +246,7 @@ func TestStopped(t *testing.T) {
 				p.find(t)
 				t.Logf("V8 %d.%d, known %v, describes %d fields", p.v.Major, p.v.Minor, p.v.Known, len(p.v.Described))
 				p.stop(t, func(pc, fp uint64) {
-					got := p.stack(t, newInterpreter(&p.v, hw.Range{}), pc, fp)
+					got := p.stack(t, newInterpreter(&p.v, hw.Range{}, &lines{}), pc, fp)
 					if len(got) == 0 || got[0].Name != "leaf" || got[0].Line != 0 && got[0].Line != 8 {
 						t.Fatalf("frames %+v, want leaf first", got)
 					}
@@ -290,7 +290,7 @@ func TestInlined(t *testing.T) {
 				time.Sleep(100 * time.Millisecond) // until it spins
 				p.find(t)
 				p.stop(t, func(pc, fp uint64) {
-					got := p.stack(t, newInterpreter(&p.v, hw.Range{}), pc, fp)
+					got := p.stack(t, newInterpreter(&p.v, hw.Range{}, &lines{}), pc, fp)
 					if len(got) < 7 {
 						t.Fatalf("frames %+v", got)
 					}
