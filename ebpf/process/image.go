@@ -147,4 +147,7 @@ func (i *image) close() {
 	if i.elf != nil {
 		i.elf.Close()
 	}
+	if code, ok := i.rows.(runtime.Code); ok {
+		code.Close()
+	}
 }

@@ -108,6 +108,8 @@ type Code interface {
 	// known, or were forgotten since: of what was identified, Trim keeps what the call before
 	// it has not seen. The result is shared: do not modify it.
 	Lines(id unwind.CodeID) []Line
+	// Close gives back what is remembered. The code is of no use afterwards.
+	Close()
 }
 
 // Line is a function and a line in it. All strings are valid UTF-8.

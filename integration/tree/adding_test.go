@@ -76,7 +76,7 @@ func recipes() []recipe {
 			edits: []edit{
 				{"ebpf/runtime/languages/languages.go", `"github.com/headwater/headwater/ebpf/runtime/jvm"`,
 					`"github.com/headwater/headwater/ebpf/runtime/toy"`},
-				{"ebpf/runtime/languages/languages.go", "jvm.Language{},", "toy.Language{},"},
+				{"ebpf/runtime/languages/languages.go", "jvm.New(),", "toy.Language{},"},
 				{"docs/architecture/runtimes.md",
 					"| Go | `.gopclntab`, which stripped programs keep | the same; inlined calls and lines too |",
 					"| Toy | frame pointers | the runtime's data |"},

@@ -3,6 +3,7 @@ package jvm
 import (
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/headwater/headwater/ebpf/runtime"
@@ -20,12 +21,21 @@ type codeCache struct {
 	shift uint8            // of pages
 	pages map[uint64]*Page // those that were built, by number
 
-	last  unwind.CodeID                       // the number given last
-	known [2]map[*Code]*places                // of pieces that had samples since the last Trim, and before that
-	lines [2]map[unwind.CodeID][]runtime.Line // likewise
-	left  int                                 // of maxRead
-	room  int                                 // of maxRemembered
+	last   unwind.CodeID                       // the number given last
+	known  [2]map[*Code]*places                // of pieces that had samples since the last Trim, and before that
+	lines  [2]map[unwind.CodeID][]runtime.Line // likewise
+	left   int                                 // of maxRead
+	room   int                                 // of maxRemembered
+	all    *Remembered
+	used   [2]int // bytes of all, as known and lines
+	closed bool
 }
+
+// Remembered counts the bytes that are remembered of the places in the code of all VMs.
+type Remembered struct{ bytes atomic.Int64 }
+
+// MaxRemembered bounds them.
+const MaxRemembered = 64 << 20
 
 // places is what was found out of the places in a piece of code.
 type places struct {
@@ -36,14 +46,14 @@ type places struct {
 }
 
 // Bounds on the bytes that are read of a process, and on those that are remembered, between two calls of Trim.
-// Places that come then have the name of their piece of code alone.
+// Places that come then have the name of their piece of code alone; so they have when MaxRemembered is reached.
 const (
 	maxRead       = 1 << 30
 	maxRemembered = 16 << 20
 )
 
-func newCodeCache(vm *VM) *codeCache {
-	c := &codeCache{vm: vm, base: runtime.Base(vm.low), pages: map[uint64]*Page{}, last: unwind.UnknownCode}
+func newCodeCache(vm *VM, all *Remembered) *codeCache {
+	c := &codeCache{vm: vm, base: runtime.Base(vm.low), pages: map[uint64]*Page{}, last: unwind.UnknownCode, all: all}
 	c.Trim(time.Time{})
 	return c
 }
@@ -88,6 +98,31 @@ func (c *codeCache) Trim(time.Time) {
 	c.known[1], c.lines[1] = c.known[0], c.lines[0]
 	c.known[0], c.lines[0] = map[*Code]*places{}, map[unwind.CodeID][]runtime.Line{}
 	c.left, c.room = maxRead, maxRemembered
+	c.all.bytes.Add(-int64(c.used[1]))
+	c.used[1], c.used[0] = c.used[0], 0
+}
+
+// Close implements runtime.Code.
+func (c *codeCache) Close() {
+	c.Trim(time.Time{})
+	c.Trim(time.Time{})
+	c.closed = true
+}
+
+// take takes some bytes of what may be remembered until Trim was called twice. It reports false if there are too few.
+func (c *codeCache) take(bytes int) bool {
+	if c.closed || bytes > c.room || c.all.bytes.Load()+int64(bytes) > MaxRemembered {
+		return false
+	}
+	c.room -= bytes
+	c.used[0] += bytes
+	c.all.bytes.Add(int64(bytes))
+	return true
+}
+
+// full reports whether nothing more can be remembered.
+func (c *codeCache) full() bool {
+	return c.room < placeBytes || c.all.bytes.Load() >= MaxRemembered-placeBytes
 }
 
 // Built implements runtime.Code.
@@ -119,9 +154,8 @@ func (c *codeCache) Identify(vaddr uint64) unwind.CodeID {
 		p.numbers, p.scopes = map[uint64]unwind.CodeID{}, map[int64]unwind.CodeID{}
 	}
 	id := c.number(p, piece, addr)
-	if c.room > 0 {
+	if c.take(placeBytes) {
 		p.numbers[addr] = id
-		c.room -= placeBytes
 	}
 	return id
 }
@@ -146,7 +180,7 @@ const (
 func (c *codeCache) places(piece *Code) *places {
 	p := c.known[0][piece]
 	if p == nil {
-		if p = c.known[1][piece]; p == nil {
+		if p = c.known[1][piece]; p == nil || !c.take(p.bytes()) {
 			p = &places{
 				numbers: map[uint64]unwind.CodeID{}, scopes: map[int64]unwind.CodeID{}, names: map[uint64]methodName{},
 			}
@@ -156,13 +190,26 @@ func (c *codeCache) places(piece *Code) *places {
 	return p
 }
 
+// bytes is about the memory that is taken.
+func (p *places) bytes() int {
+	return placeBytes*(len(p.numbers)+len(p.scopes)) + lineBytes*len(p.names)
+}
+
+// bytesOf is about the memory that lines take.
+func bytesOf(lines []runtime.Line) (bytes int) {
+	for _, l := range lines {
+		bytes += lineBytes + len(l.Function) + len(l.File)
+	}
+	return bytes
+}
+
 // keep has the lines with a number kept until Trim was called twice. It reports false if they were forgotten.
 func (c *codeCache) keep(id unwind.CodeID) bool {
 	if _, ok := c.lines[0][id]; ok {
 		return true
 	}
 	lines, ok := c.lines[1][id]
-	if ok {
+	if ok = ok && c.take(bytesOf(lines)); ok {
 		c.lines[0][id] = lines
 	}
 	return ok
@@ -187,7 +234,7 @@ func (c *codeCache) number(p *places, piece *Code, addr uint64) unwind.CodeID {
 // read reads which methods are at a place, unless those of its scope have a number. There are none if the code has
 // gone, or if it is no method's.
 func (c *codeCache) read(p *places, piece *Code, addr uint64) (scope int64, lines []runtime.Line) {
-	if piece.block.method == 0 || !c.vm.layout.debug.known || c.left <= 0 || c.room <= 0 {
+	if piece.block.method == 0 || !c.vm.layout.debug.known || c.left <= 0 || c.full() {
 		return noScope, nil
 	}
 	view := &cached{r: c.vm.memory, chunks: map[int64][]byte{}}
@@ -212,10 +259,7 @@ func (c *codeCache) read(p *places, piece *Code, addr uint64) (scope int64, line
 	default:
 		lines = c.vm.lines(m, *p.debug, scope, p.names)
 	}
-	for _, l := range lines {
-		c.room -= lineBytes + len(l.Function) + len(l.File)
-	}
-	if m.err != nil || !c.vm.sameBlock(piece) {
+	if m.err != nil || !c.take(bytesOf(lines)) || !c.vm.sameBlock(piece) {
 		return noScope, nil
 	}
 	return scope, lines

@@ -16,7 +16,7 @@ func TestCodeCache(t *testing.T) {
 	f := newFakeVM(t)
 	instructions := assemble(t, "55\n48 83 ec 30\n90\n48 83 c4 30\n5d\nc3")
 	at := f.block("nmethod", 8, 5, f.method("java/lang/Object", "<init>"), 1, instructions)
-	l := &library{}
+	l := &library{remembered: &Remembered{}}
 	l.layout.Store(f.layout)
 	code, err := l.Attach(runtime.Process{Bias: fakeBias, Memory: f})
 	if err != nil {

@@ -155,7 +155,7 @@ func TestFramed(t *testing.T) {
 // TestInterpretedUnknown: a VM that does not describe its interpreter has none.
 func TestInterpretedUnknown(t *testing.T) {
 	f := newFakeVM(t)
-	l := &library{}
+	l := &library{remembered: &Remembered{}}
 	l.layout.Store(f.layout)
 	if _, err := l.Interpret(runtime.Process{Bias: fakeBias, Memory: f}); !errors.Is(err, runtime.ErrUnknown) {
 		t.Errorf("%v", err)

@@ -12,16 +12,19 @@ import (
 )
 
 // Language detects HotSpot VMs. It implements runtime.Language.
-type Language struct{}
+type Language struct{ remembered *Remembered }
+
+// New returns the language.
+func New() Language { return Language{&Remembered{}} }
 
 // Detect implements runtime.Language. The name is a hint only: Attach goes by how the
 // library describes itself.
-func (Language) Detect(name string, file *elffile.File) runtime.Library {
+func (j Language) Detect(name string, file *elffile.File) runtime.Library {
 	if path.Base(name) != "libjvm.so" {
 		return nil
 	}
 	symbols, err := symbolsOf(file)
-	return &library{symbols: symbols, err: err}
+	return &library{symbols: symbols, err: err, remembered: j.remembered}
 }
 
 // symbolsOf returns the symbols by which a VM describes itself.
@@ -38,9 +41,10 @@ func symbolsOf(file *elffile.File) (map[string]uint64, error) {
 
 // library is a libjvm.
 type library struct {
-	symbols map[string]uint64
-	err     error // why there are none
-	layout  atomic.Pointer[Layout]
+	symbols    map[string]uint64
+	err        error // why there are none
+	layout     atomic.Pointer[Layout]
+	remembered *Remembered // of all VMs
 }
 
 // Attach implements runtime.Library.
@@ -49,7 +53,7 @@ func (l *library) Attach(p runtime.Process) (runtime.Code, error) {
 	if err != nil {
 		return nil, fmt.Errorf("Java VM: %w", err)
 	}
-	return newCodeCache(vm), nil
+	return newCodeCache(vm, l.remembered), nil
 }
 
 func (l *library) open(p runtime.Process) (*VM, error) {

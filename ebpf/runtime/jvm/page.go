@@ -76,8 +76,11 @@ type longOne struct {
 	rules []rowAt
 }
 
-// maxLong bounds the pieces of code whose rules are remembered.
-const maxLong = 64
+// Bounds of the pieces of code whose rules are remembered, and of those rules.
+const (
+	maxLong      = 64
+	maxLongRules = 1 << 17
+)
 
 // rules returns the rules of a block's code.
 func (vm *VM) rules(b *block, lo, hi uint64) ([]rowAt, error) {
@@ -85,11 +88,13 @@ func (vm *VM) rules(b *block, lo, hi uint64) ([]rowAt, error) {
 		return one.rules, nil
 	}
 	rules, err := vm.makeRules(b)
-	if err == nil && (b.code < lo || b.limit > hi) {
-		if len(vm.long) >= maxLong {
+	if err == nil && (b.code < lo || b.limit > hi) && len(rules) <= maxLongRules {
+		if len(vm.long) >= maxLong || vm.longRules+len(rules) > maxLongRules {
 			clear(vm.long)
+			vm.longRules = 0
 		}
 		vm.long[b.start] = &longOne{*b, rules}
+		vm.longRules += len(rules)
 	}
 	return rules, err
 }

@@ -41,7 +41,7 @@ func TestInlined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code := newCodeCache(vm)
+	code := newCodeCache(vm, &Remembered{})
 	if _, err := code.Page((at-code.base)>>pageShift, pageShift); err != nil {
 		t.Fatal(err)
 	}
@@ -77,6 +77,46 @@ func TestInlined(t *testing.T) {
 	code.Trim(time.Time{})
 	if lines := code.Lines(identify(6)); !slices.Equal(lines, []runtime.Line{{Function: "a.B.c"}}) {
 		t.Errorf("what was not read before the code had gone is %v", lines)
+	}
+}
+
+// TestRemembered: what is remembered of the code of all VMs is bounded, and given back.
+func TestRemembered(t *testing.T) {
+	f := newFakeVM(t)
+	outer, inner := f.method("a/B", "c"), f.method("d/E", "f")
+	at := f.block("nmethod", 8, 2, outer, 1, make([]byte, 16))
+	f.inline(at, outer, inner)
+	vm, err := Open(f.layout, fakeBias, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := &Remembered{}
+	lines := func(all *Remembered, room int64) (*codeCache, int) {
+		all.bytes.Add(MaxRemembered - room)
+		defer all.bytes.Add(room - MaxRemembered)
+		code := newCodeCache(vm, all)
+		if _, err := code.Page((at-code.base)>>pageShift, pageShift); err != nil {
+			t.Fatal(err)
+		}
+		return code, len(code.Lines(code.Identify(at + 6 - code.base)))
+	}
+	if _, n := lines(all, placeBytes-1); n != 1 || all.bytes.Load() != 0 {
+		t.Errorf("%d lines where others have taken all room, %d bytes", n, all.bytes.Load())
+	}
+	code, n := lines(all, MaxRemembered)
+	if n != 2 || all.bytes.Load() < placeBytes {
+		t.Errorf("%d lines, %d bytes", n, all.bytes.Load())
+	}
+	had := all.bytes.Load()
+	for range 9 { // it is met all the time
+		code.Trim(time.Time{})
+		if n := len(code.Lines(code.Identify(at + 6 - code.base))); n != 2 || all.bytes.Load() > 4*had {
+			t.Errorf("%d lines, %d bytes after %d", n, all.bytes.Load(), had)
+		}
+	}
+	code.Close()
+	if code.Identify(at + 6 - code.base); all.bytes.Load() != 0 {
+		t.Errorf("%d bytes are left", all.bytes.Load())
 	}
 }
 

@@ -23,6 +23,7 @@ type VM struct {
 	interpreter uint64              // where its pieces are listed, 0 until that is known
 	texts       map[uint64]string   // C strings by address: names of pieces that are no methods
 	long        map[uint64]*longOne // by start
+	longRules   int                 // of those, and of some that were forgotten
 }
 
 // MaxCache bounds the code cache: HotSpot's own limit is 2 GiB.

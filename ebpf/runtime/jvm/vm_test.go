@@ -352,7 +352,7 @@ func FuzzVM(f *testing.F) {
 			pages[n] = p
 		}
 		opened.Changed(pages)
-		code := newCodeCache(opened)
+		code := newCodeCache(opened, &Remembered{})
 		code.Page((at-code.base)>>pageShift, pageShift)
 		for addr := at - 4; addr < at+16; addr++ {
 			lines := code.Lines(code.Identify(addr - code.base))

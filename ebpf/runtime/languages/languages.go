@@ -12,7 +12,7 @@ import (
 // All returns the languages. One file is a runtime of the first that detects it.
 func All() []runtime.Language {
 	return []runtime.Language{
-		jvm.Language{},
+		jvm.New(),
 		cpython.Language{},
 		v8.New(),
 		unnamed.Language{},

@@ -105,6 +105,9 @@ func (c *code) Changed(pages []uint64) []uint64 {
 // Trim implements runtime.RowSource: nothing is kept.
 func (c *code) Trim(time.Time) {}
 
+// Close implements runtime.Code.
+func (c *code) Close() {}
+
 // Built implements runtime.Code.
 func (c *code) Built() (pages []uint64) {
 	for n := range c.pages {
