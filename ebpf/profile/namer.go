@@ -38,6 +38,8 @@ type namer struct {
 	frames    map[exeAddress][]symbol.Frame // those that are read
 	counts    symbolCounts
 
+	placed        map[placesOf]int        // locations of each
+	lines         int                     // of all of those
 	unnamed       map[unwind.ExeID]uint64 // frames without a name, by executable
 	unknownKernel bool                    // an address in the kernel had no name
 }
@@ -83,8 +85,47 @@ func newNamer(from *names) *namer {
 		mappings:  map[mappingKey]*pprof.Mapping{},
 		objects:   map[unwind.ExeID]*symbol.Object{},
 		frames:    map[exeAddress][]symbol.Frame{},
+		placed:    map[placesOf]int{},
 		unnamed:   map[unwind.ExeID]uint64{},
 	}
+}
+
+// placesOf is a function that an interpreter runs or a runtime made code of, or the code of a process that is in no
+// file: what may have places without end.
+type placesOf struct {
+	exe  unwind.ExeID
+	code unwind.CodeID
+	pid  uint32
+}
+
+// Bounds of the places that a round distinguishes. What is at others has its function alone.
+const (
+	MaxPlaces      = 1 << 16
+	maxPlacedLines = 1 << 19 // of all of those together; functions that were inlined count, too
+)
+
+// newPlace makes the location of a frame, unless there are too many of its kind: then it is one of all others.
+func (n *namer) newPlace(key namedFrame) userLocation {
+	if key.Exe != 0 && key.Code == 0 { // a file has an end
+		l := n.newLocation(key)
+		n.locations[key] = l
+		return l
+	}
+	of := placesOf{key.Exe, key.Code, key.pid}
+	if n.placed[of] >= MaxPlaces || n.lines >= maxPlacedLines {
+		key.Vaddr, key.Flags = 0, key.Flags&^kernel.ReturnAddress
+		if key.Flags&kernel.Interpreted != 0 {
+			key.Vaddr = runtime.NoIP
+		}
+		if l, ok := n.locations[key]; ok {
+			return l
+		}
+	}
+	l := n.newLocation(key)
+	n.placed[of]++
+	n.lines += len(l.Lines)
+	n.locations[key] = l
+	return l
 }
 
 // read reads the names of all addresses, as far as that is done within the given time.
@@ -255,8 +296,7 @@ func (n *namer) location(f kernel.Frame, pid uint32, o Options) *pprof.Location 
 	key := keyOf(f, pid, o)
 	l, ok := n.locations[key]
 	if !ok {
-		l = n.newLocation(key)
-		n.locations[key] = l
+		l = n.newPlace(key)
 	}
 	switch {
 	case l.Mapping == nil:
