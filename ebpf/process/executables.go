@@ -42,8 +42,8 @@ func newExecutables(store Store, fs procfs.FS, work *filework.Pool, languages []
 		slow:    slow{byMapped: map[mappedFile]*Executable{}, tried: map[uint32]time.Time{}},
 		sharing: sharing{byShape: map[string][]*image{}},
 		interpreters: interpreters{
-			reads: newReads(),
-			byID:  map[uint32]*Interpreter{}, byExe: map[unwind.ExeID]*Interpreter{},
+			reads: newReads(), room: newRoom(),
+			byID: map[uint32]*Interpreter{}, byExe: map[unwind.ExeID]*Interpreter{},
 			programs: map[unwind.Program]*Interpreter{},
 		},
 	}

@@ -1,22 +1,11 @@
 package process
 
 import (
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
-)
-
-// Bounds of what is remembered of the functions of one interpreter. What has no room is shown
-// without a name, unless others go that were not met lately: a process that has ever new ones
-// does not keep others from theirs.
-const (
-	MaxFunctions     = 1 << 17
-	MaxFunctionBytes = 64 << 20
-	maxCodes         = 1 << 18 // code objects of all its processes
-	crowdedRest      = 20 * time.Second
-	crowdedPause     = 10 * time.Second
 )
 
 // codeKey is a code object of a process. Its address may be another one's later, which then
@@ -29,15 +18,11 @@ type codeKey struct {
 
 // functions are those that were met of an interpreter, by number. Safe for concurrent use.
 type functions struct {
-	mu    sync.Mutex
+	room  *room // its mutex guards the rest
 	next  unwind.CodeID
 	byID  map[unwind.CodeID]*function
 	same  map[functionText]unwind.CodeID
 	codes map[codeKey]*code
-	bytes int
-	made  time.Time // when room was made last
-
-	dropped uint64 // functions that there was no room for
 }
 
 // functionText is what makes two functions one: those of many processes are.
@@ -51,64 +36,98 @@ type functionText struct {
 type function struct {
 	runtime.Function
 	text functionText
+	pid  uint32 // of the process that it was met in first
 	used time.Time
+	gone bool // it was forgotten
 }
+
+// bytes is about the memory that a function takes.
+func (f *function) bytes() int { return functionBytes + len(f.Name) + len(f.File) + 2*len(f.Table) }
 
 // code is what is known of a code object.
 type code struct {
 	id    unwind.CodeID
+	fn    *function // with that number; nil: unknown
 	whole bool      // or there is no hope for more
 	since time.Time // it was met before that; zero if nothing is known of it
 	used  time.Time
 }
 
-func newFunctions() functions {
+func newFunctions(r *room) functions {
 	return functions{
-		next: unwind.UnknownCode + 1, byID: map[unwind.CodeID]*function{}, same: map[functionText]unwind.CodeID{},
+		room: r, next: unwind.UnknownCode + 1, byID: map[unwind.CodeID]*function{}, same: map[functionText]unwind.CodeID{},
 		codes: map[codeKey]*code{},
 	}
 }
 
 // lookUp returns the function of a code object, and whether all is known of it that will be.
 func (f *functions) lookUp(key codeKey, now time.Time) (id unwind.CodeID, whole bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.room.mu.Lock()
+	defer f.room.mu.Unlock()
+	return f.find(key, now)
+}
+
+func (f *functions) find(key codeKey, now time.Time) (id unwind.CodeID, whole bool) {
 	c := f.codes[key]
 	if c == nil {
 		return unwind.UnknownCode, false
 	}
 	c.used = now
-	if fn := f.byID[c.id]; fn != nil {
-		fn.used = now
+	if c.fn != nil {
+		if c.fn.gone {
+			return unwind.UnknownCode, false
+		}
+		c.fn.used = now
 	}
 	return c.id, c.whole
 }
 
+// lookUpAll appends the functions of code objects of a process to ids. Of those of which not all is known it returns
+// the first, most of them.
+func (f *functions) lookUpAll(
+	pid uint32, codes []CodeAt, ids []unwind.CodeID, most int, now time.Time,
+) (all []unwind.CodeID, missing []CodeAt) {
+	f.room.mu.Lock()
+	defer f.room.mu.Unlock()
+	for n, c := range codes {
+		if n > 0 && c == codes[n-1] { // it calls itself
+			ids = append(ids, ids[len(ids)-1])
+			continue
+		}
+		id, whole := f.find(codeKey{pid, c.Address, c.Cookie}, now)
+		if !whole && c.Address != 0 && len(missing) < most && !slices.Contains(missing, c) {
+			missing = append(missing, c)
+		}
+		ids = append(ids, id)
+	}
+	return ids, missing
+}
+
 // learn notes which function a code object is.
 func (f *functions) learn(key codeKey, fn runtime.Function, now time.Time) unwind.CodeID {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	id := f.add(fn, now)
+	f.room.mu.Lock()
+	defer f.room.mu.Unlock()
+	id := f.add(key.pid, fn, now)
 	since := time.Now()
 	if before := f.codes[key]; before != nil && !before.since.IsZero() {
 		since = before.since
 	}
-	f.note(key, &code{id: id, whole: fn.Whole, since: since, used: now})
+	f.note(key, &code{id: id, fn: f.byID[id], whole: fn.Whole, since: since, used: now})
 	return id
 }
 
 // knownAt reports whether a code object was met before a time.
 func (f *functions) knownAt(key codeKey, when time.Time) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.room.mu.Lock()
+	defer f.room.mu.Unlock()
 	c := f.codes[key]
 	return c != nil && !c.since.IsZero() && c.since.Before(when)
 }
 
 // giveUp notes that no more will be known of a code object than is.
 func (f *functions) giveUp(key codeKey, now time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.room.mu.Lock()
+	defer f.room.mu.Unlock()
 	if c := f.codes[key]; c != nil {
 		c.whole = true
 		return
@@ -117,32 +136,29 @@ func (f *functions) giveUp(key codeKey, now time.Time) {
 }
 
 func (f *functions) note(key codeKey, c *code) {
-	if len(f.codes) >= maxCodes {
-		f.makeRoom(c.used)
-	}
-	if len(f.codes) < maxCodes || f.codes[key] != nil {
+	if f.codes[key] != nil || f.room.take(key.pid, codeBytes, c.used) {
 		f.codes[key] = c
 	}
 }
 
 // text returns the number of a frame that is only text.
 func (f *functions) text(text string, now time.Time) unwind.CodeID {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.add(runtime.Function{Name: text, Whole: true}, now)
+	f.room.mu.Lock()
+	defer f.room.mu.Unlock()
+	return f.add(0, runtime.Function{Name: text, Whole: true}, now)
 }
 
-// number returns the number of a function.
-func (f *functions) number(fn runtime.Function, now time.Time) unwind.CodeID {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.add(fn, now)
+// number returns the number of a function that a process has.
+func (f *functions) number(pid uint32, fn runtime.Function, now time.Time) unwind.CodeID {
+	f.room.mu.Lock()
+	defer f.room.mu.Unlock()
+	return f.add(pid, fn, now)
 }
 
 // use notes that a function was met, and reports whether it is known.
 func (f *functions) use(id unwind.CodeID, now time.Time) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.room.mu.Lock()
+	defer f.room.mu.Unlock()
 	fn := f.byID[id]
 	if fn != nil {
 		fn.used = now
@@ -150,64 +166,69 @@ func (f *functions) use(id unwind.CodeID, now time.Time) bool {
 	return fn != nil
 }
 
-func (f *functions) add(fn runtime.Function, now time.Time) unwind.CodeID {
+func (f *functions) add(pid uint32, fn runtime.Function, now time.Time) unwind.CodeID {
 	text := functionText{fn.Name, fn.File, fn.StartLine, string(fn.Table), fn.Base}
 	if id, ok := f.same[text]; ok {
 		f.byID[id].used = now
 		return id
 	}
-	bytes := len(fn.Name) + len(fn.File) + 2*len(fn.Table)
-	if len(f.byID) >= MaxFunctions || f.bytes+bytes > MaxFunctionBytes {
-		f.makeRoom(now)
-	}
-	if len(f.byID) >= MaxFunctions || f.bytes+bytes > MaxFunctionBytes || len(fn.Table) > runtime.MaxTable {
-		f.dropped++
+	added := &function{Function: fn, text: text, pid: pid, used: now}
+	if len(fn.Table) > runtime.MaxTable || !f.room.take(pid, added.bytes(), now) {
 		return unwind.UnknownCode
 	}
 	id := f.next
 	f.next++
-	f.byID[id] = &function{Function: fn, text: text, used: now}
+	f.byID[id] = added
 	f.same[text] = id
-	f.bytes += bytes
 	return id
 }
 
 // get returns a function by its number, nil if it was forgotten.
 func (f *functions) get(id unwind.CodeID) *runtime.Function {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.room.mu.Lock()
+	defer f.room.mu.Unlock()
 	if fn := f.byID[id]; fn != nil {
 		return &fn.Function
 	}
 	return nil
 }
 
-// makeRoom forgets what was not met lately, though it would be remembered longer if there were room.
-func (f *functions) makeRoom(now time.Time) {
-	if now.Sub(f.made) >= crowdedPause {
-		f.made = now
-		f.forget(now.Add(-crowdedRest))
-	}
-}
-
 // trim forgets what was not met since a time.
 func (f *functions) trim(since time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.room.mu.Lock()
+	defer f.room.mu.Unlock()
 	f.forget(since)
 }
 
+// forget implements holder.
 func (f *functions) forget(since time.Time) {
+	f.forgetAll(
+		func(_ codeKey, c *code) bool { return c.used.Before(since) },
+		func(fn *function) bool { return fn.used.Before(since) },
+	)
+}
+
+// drop implements holder. Other processes may have functions that it had first: they are read again.
+func (f *functions) drop(pid uint32) {
+	f.forgetAll(
+		func(key codeKey, _ *code) bool { return key.pid == pid },
+		func(fn *function) bool { return fn.pid == pid },
+	)
+}
+
+func (f *functions) forgetAll(code func(codeKey, *code) bool, function func(*function) bool) {
 	for key, c := range f.codes {
-		if c.used.Before(since) {
+		if code(key, c) {
 			delete(f.codes, key)
+			f.room.give(key.pid, codeBytes)
 		}
 	}
 	for id, fn := range f.byID {
-		if fn.used.Before(since) {
+		if function(fn) {
+			fn.gone = true
 			delete(f.byID, id)
 			delete(f.same, fn.text)
-			f.bytes -= len(fn.Name) + len(fn.File) + 2*len(fn.Table)
+			f.room.give(fn.pid, fn.bytes())
 		}
 	}
 }

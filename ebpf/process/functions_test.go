@@ -12,7 +12,7 @@ import (
 // TestFunctions: an address is another function when its cookie has changed; functions of many
 // processes are one; what was not met lately goes, and no number comes again.
 func TestFunctions(t *testing.T) {
-	f := newFunctions()
+	f := newFunctions(newRoom())
 	begin := time.Now()
 	key := codeKey{pid: 1, code: 0x1000, cookie: 7}
 	id := f.learn(key, runtime.Function{Name: "first", Whole: true}, begin)
@@ -46,34 +46,60 @@ func TestFunctions(t *testing.T) {
 		t.Errorf("function %d is %+v, though a process met it", id, got)
 	}
 	f.trim(begin.Add(time.Hour))
-	if len(f.byID)+len(f.same)+len(f.codes)+f.bytes != 0 {
-		t.Errorf("%d functions of %d bytes and %d code objects are left", len(f.byID), f.bytes, len(f.codes))
+	if len(f.byID)+len(f.same)+len(f.codes)+f.room.bytes+len(f.room.of) != 0 {
+		t.Errorf("%d functions of %d bytes and %d code objects are left", len(f.byID), f.room.bytes, len(f.codes))
 	}
 	if next := f.learn(key, runtime.Function{Name: "first"}, begin); next <= id {
 		t.Errorf("number %d was used before", next)
 	}
 }
 
-// TestFunctionsBound: a process cannot make the names take more memory than their bound.
-func TestFunctionsBound(t *testing.T) {
-	f := newFunctions()
+// TestRoom: processes of several interpreters cannot make the names take more memory than their bound together. One
+// that has less than others gets room.
+func TestRoom(t *testing.T) {
+	r := newRoom()
+	one, two, machine := newFunctions(r), newFunctions(r), machineCodes{room: r}
+	r.add(&one, &two, &machine)
 	now := time.Now()
-	for i := range uint64(2 * MaxFunctionBytes / (2 * runtime.MaxTable)) {
+	learn := func(f *functions, pid uint32, n int) unwind.CodeID {
 		table := make([]byte, runtime.MaxTable)
-		table[0], table[1], table[2] = byte(i), byte(i>>8), byte(i>>16)
-		f.learn(codeKey{code: i}, runtime.Function{Name: "f", Table: table}, now)
+		table[0], table[1], table[2], table[3] = byte(n), byte(n>>8), byte(n>>16), byte(pid)
+		return f.learn(codeKey{pid: pid, code: uint64(n)}, runtime.Function{Name: "f", Table: table, Whole: true}, now)
 	}
-	if f.bytes > MaxFunctionBytes || f.dropped == 0 {
-		t.Errorf("%d bytes, %d dropped, want at most %d bytes", f.bytes, f.dropped, MaxFunctionBytes)
+	for n := range 2 * MaxRemembered / (2 * runtime.MaxTable) {
+		learn(&one, 1, n)
+		machine.note(1, machineCode{low: uint64(n) << 8, high: uint64(n)<<8 + 1, used: now})
 	}
-	if id := f.learn(codeKey{}, runtime.Function{Table: make([]byte, runtime.MaxTable+1)}, now); id != unwind.UnknownCode {
+	if r.bytes > MaxRemembered || r.bytes < MaxRemembered*9/10 || r.refused() == 0 {
+		t.Errorf("%d bytes, want almost %d", r.bytes, MaxRemembered)
+	}
+	now = now.Add(evictPause)
+	if id := learn(&two, 2, 0); id == unwind.UnknownCode {
+		t.Error("a process that has nothing yet gets no room")
+	}
+	if id, whole := one.lookUp(codeKey{pid: 1, code: 0}, now); id != unwind.UnknownCode || whole {
+		t.Errorf("function %d of what had to go, whole %v", id, whole)
+	}
+	for n := range 2 * MaxRemembered / (2 * runtime.MaxTable) {
+		learn(&one, 1, n)
+		now = now.Add(evictPause / 2)
+		learn(&two, 2, 0)
+	}
+	if id, _ := two.lookUp(codeKey{pid: 2, code: 0}, now); id == unwind.UnknownCode || r.bytes > MaxRemembered {
+		t.Errorf("function %d of the process that has little, %d bytes", id, r.bytes)
+	}
+	if id := one.add(1, runtime.Function{Table: make([]byte, runtime.MaxTable+1)}, now); id != unwind.UnknownCode {
 		t.Error("a table beyond the bound was taken")
+	}
+	r.remove(&one, &two, &machine)
+	if r.bytes != 0 || len(r.of)+len(r.holders) != 0 {
+		t.Errorf("%d bytes are left, of %v", r.bytes, r.of)
 	}
 }
 
 // TestKnownAt: a code object was there from when it was first met on.
 func TestKnownAt(t *testing.T) {
-	f, key := newFunctions(), codeKey{pid: 1, code: 2, cookie: 3}
+	f, key := newFunctions(newRoom()), codeKey{pid: 1, code: 2, cookie: 3}
 	now := time.Now()
 	f.learn(key, runtime.Function{Name: "f"}, now)
 	met := time.Now()
@@ -92,11 +118,13 @@ func TestKnownAt(t *testing.T) {
 
 // TestCrowd: a process with ever new functions does not keep another one from those that it has, or gets.
 func TestCrowd(t *testing.T) {
-	f := newFunctions()
+	r := newRoom()
+	f := newFunctions(r)
+	r.add(&f)
 	now := time.Now()
 	good := func(n int) codeKey { return codeKey{pid: 1, code: uint64(n), cookie: 7} }
 	f.learn(good(0), runtime.Function{Name: "good 0", Whole: true}, now)
-	for n := range maxCodes {
+	for n := range 1 << 18 {
 		now = now.Add(time.Second / 3000)
 		f.learn(codeKey{pid: 2, code: uint64(n), cookie: 7}, runtime.Function{Name: fmt.Sprint(n), Whole: true}, now)
 		if n%3000 != 0 {

@@ -45,6 +45,7 @@ type interpreters struct {
 	byID     map[uint32]*Interpreter         // by the number that samples carry
 	programs map[unwind.Program]*Interpreter // of all their processes
 	reads    *reads
+	room     *room
 
 	// Guarded by the registry of executables.
 	byExe map[unwind.ExeID]*Interpreter // by the executable that stands for the functions
@@ -73,7 +74,8 @@ func (x *executables) interpreter(
 		}
 	}
 	i := &Interpreter{
-		library: library, runs: runs, unnamed: unnamed, used: time.Now(), functions: newFunctions(),
+		library: library, runs: runs, unnamed: unnamed, used: time.Now(),
+		functions: newFunctions(x.interpreters.room), machine: machineCodes{room: x.interpreters.room},
 	}
 	name := unnamed.Frame
 	if runs != nil {
@@ -89,6 +91,7 @@ func (x *executables) interpreter(
 	x.interpreters.byExe[i.exe.ID] = i
 	x.mu.Unlock()
 	x.interpreters.all = append(x.interpreters.all, i)
+	x.interpreters.room.add(&i.functions, &i.machine)
 	if i.id != 0 {
 		x.interpreters.byID[i.id] = i
 	}
@@ -195,55 +198,51 @@ func (i *Interpreter) Carried(pid uint32, codes []runtime.CodeObject) {
 // known from the process, if that still is there.
 func (i *Interpreter) Functions(t *Tracker, pid uint32, codes []CodeAt, ids []unwind.CodeID) []unwind.CodeID {
 	now := time.Now()
-	var missing []CodeAt
-	for _, c := range codes {
-		id, whole := i.functions.lookUp(codeKey{pid, c.Address, c.Cookie}, now)
-		if !whole && c.Address != 0 && len(missing) < MaxReads && !slices.Contains(missing, c) {
-			missing = append(missing, c)
-		}
-		ids = append(ids, id)
+	known, missing := i.functions.lookUpAll(pid, codes, ids, MaxReads, now)
+	if len(missing) == 0 || !i.read(t, pid, missing) {
+		return known
 	}
-	if len(missing) == 0 {
-		return ids
-	}
-	i.read(t, pid, missing)
-	ids = ids[:len(ids)-len(codes)]
-	for _, c := range codes {
-		id, _ := i.functions.lookUp(codeKey{pid, c.Address, c.Cookie}, now)
-		ids = append(ids, id)
-	}
-	return ids
+	known, _ = i.functions.lookUpAll(pid, codes, ids, 0, now)
+	return known
 }
 
 // readPatience is how long the memory of a process is waited for.
 const readPatience = 20 * time.Millisecond
 
-// read reads code objects from the process.
-func (i *Interpreter) read(t *Tracker, pid uint32, codes []CodeAt) {
-	tooMany := limit.Hit(limit.Functions, fmt.Errorf("process %d: %w", pid, errReads))
+// read reads code objects from the process. It reports whether anything was read.
+func (i *Interpreter) read(t *Tracker, pid uint32, codes []CodeAt) bool {
 	memory := t.exes.interpreters.reads.memory(pid)
 	if memory.few() {
-		t.failed(tooMany)
-		return
+		t.failed(memory.tooMany())
+		return false
 	}
-	what := fmt.Sprintf("reading functions of process %d", pid)
-	_, err := filework.Get(t.exes.work, memoryOf(t.fs, pid), what, readPatience, func() (struct{}, error) {
+	t.readWithin(memory, "functions", func() bool {
 		for _, c := range codes {
 			if !i.readOne(memory, c) {
-				return struct{}{}, tooMany
+				return false
 			}
+		}
+		return true
+	})
+	return true
+}
+
+// readWithin runs work that reads the memory of a process. It returns false when it has used up the reads.
+func (t *Tracker) readWithin(memory boundedMemory, kind string, work func() bool) {
+	what := fmt.Sprintf("reading %s of process %d", kind, memory.PID)
+	_, err := filework.Get(t.exes.work, memoryOf(t.fs, memory.PID), what, readPatience, func() (struct{}, error) {
+		if !work() {
+			return struct{}{}, memory.tooMany()
 		}
 		return struct{}{}, nil
 	}, nil)
-	if err != nil {
-		t.failed(err)
-	}
+	t.failed(err)
 }
 
 // readOne reads a code object. What is there now is the one of the sample only if its cookie
 // is, before and afterwards. It returns false if too few reads were left.
 func (i *Interpreter) readOne(m boundedMemory, c CodeAt) bool {
-	now, key, refused := time.Now(), codeKey{m.PID, c.Address, c.Cookie}, m.own.refused.Load()
+	now, key, refused := time.Now(), codeKey{m.PID, c.Address, c.Cookie}, m.refused()
 	layout := i.runs.Spec().Layout()
 	cookie, ok := cookieAt(layout, m, c.Address)
 	same := !ok || cookie == c.Cookie
@@ -255,12 +254,13 @@ func (i *Interpreter) readOne(m boundedMemory, c CodeAt) bool {
 		same = err == nil && (!ok || cookie == c.Cookie)
 	}
 	switch {
-	case m.own.refused.Load() != refused:
+	case m.refused() != refused:
 		return false
 	case same:
 		f.Whole = true // there is no more
 		i.functions.learn(key, f, now)
 	default:
+		m.senseless()
 		i.functions.giveUp(key, now)
 	}
 	return true
@@ -488,6 +488,9 @@ func (t *Tracker) sweepInterpreters(now time.Time) {
 	t.mu.Unlock()
 	x := &t.exes.interpreters
 	x.reads.trim(now)
+	if x.room.refused() > 0 {
+		t.failed(limit.Hit(limit.Functions, errRoom))
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	kept := x.all[:0]
@@ -527,6 +530,7 @@ func (t *Tracker) forgetInterpreter(i *Interpreter) {
 		t.store.RemoveInterpreter(i.number)
 	}
 	delete(x.byID, i.id)
+	x.room.remove(&i.functions, &i.machine)
 	t.exes.mu.Lock()
 	delete(x.byExe, i.exe.ID)
 	t.exes.mu.Unlock()
@@ -583,6 +587,10 @@ func holds(ranges []runtime.Range, vaddr uint64) bool {
 	}
 	return false
 }
+
+// Rests reports whether functions of a process are not looked up for a while: it has wanted too many for minutes, as
+// processes do that write nonsense where those are read.
+func (t *Tracker) Rests(pid uint32) bool { return t.exes.interpreters.reads.rest(pid, time.Now()) }
 
 // InterpreterOf returns the interpreter that a sample has the number of; nil if it is not known
 // any more.

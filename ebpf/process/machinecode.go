@@ -1,13 +1,9 @@
 package process
 
 import (
-	"fmt"
 	"slices"
-	"sync"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/filework"
-	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
@@ -35,15 +31,14 @@ const (
 	// machineCodeWhile is how long code is taken to be what it was: when a runtime frees code, other code soon has its
 	// memory.
 	machineCodeWhile = time.Second
-	// maxMachineCode bounds what is remembered of the code of all processes of an interpreter.
-	maxMachineCode = 1 << 16
+	// machineCodeStale is after how long code has no name that could not be compared with what is there.
+	machineCodeStale = 10 * time.Second
 )
 
 // machineCodes are the pieces of code that were met. Safe for concurrent use.
 type machineCodes struct {
-	mu  sync.Mutex
-	of  map[uint32][]machineCode // by PID, in the order of addresses, none over another
-	all int
+	room *room                    // its mutex guards the rest
+	of   map[uint32][]machineCode // by PID, in the order of addresses, none over another
 }
 
 // machineCode is a piece of code, or an instruction that nothing is known of.
@@ -70,8 +65,8 @@ func (m *machineCodes) find(pid uint32, addr uint64) (at int, ok bool) {
 
 // at returns the piece that an address is in.
 func (m *machineCodes) at(pid uint32, addr uint64) (machineCode, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.room.mu.Lock()
+	defer m.room.mu.Unlock()
 	if at, ok := m.find(pid, addr); ok {
 		return m.of[pid][at], true
 	}
@@ -80,15 +75,15 @@ func (m *machineCodes) at(pid uint32, addr uint64) (machineCode, bool) {
 
 // lookUp sets what is known of an instruction. It reports whether that is enough.
 func (m *machineCodes) lookUp(pid uint32, a *MachineCodeAt, now time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.room.mu.Lock()
+	defer m.room.mu.Unlock()
 	at, ok := m.find(pid, a.lookup())
 	if !ok {
 		return false
 	}
 	c := &m.of[pid][at]
 	c.used = now
-	if c.of == a.Of {
+	if c.of == a.Of && now.Sub(c.checked) < machineCodeStale {
 		a.ID, a.IP = c.id, a.PC-c.low
 	}
 	return now.Sub(c.checked) < machineCodeWhile
@@ -96,8 +91,15 @@ func (m *machineCodes) lookUp(pid uint32, a *MachineCodeAt, now time.Time) bool 
 
 // note remembers a piece, in the place of those that it lies over.
 func (m *machineCodes) note(pid uint32, c machineCode) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.room.mu.Lock()
+	defer m.room.mu.Unlock()
+	if at, ok := m.find(pid, c.low); ok && m.of[pid][at].low == c.low && m.of[pid][at].high == c.high {
+		m.of[pid][at] = c
+		return
+	}
+	if !m.room.take(pid, machineCodeBytes, c.used) { // which may change what follows
+		return
+	}
 	if m.of == nil {
 		m.of = map[uint32][]machineCode{}
 	}
@@ -107,25 +109,32 @@ func (m *machineCodes) note(pid uint32, c machineCode) {
 	for to < len(all) && all[to].low < c.high {
 		to++
 	}
-	if m.all-(to-from) >= maxMachineCode {
-		return
-	}
-	m.all += 1 - (to - from)
+	m.room.give(pid, (to-from)*machineCodeBytes)
 	m.of[pid] = slices.Replace(all, from, to, c)
 }
 
 // trim forgets what was not met since a time.
 func (m *machineCodes) trim(since time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.room.mu.Lock()
+	defer m.room.mu.Unlock()
+	m.forget(since)
+}
+
+// forget implements holder.
+func (m *machineCodes) forget(since time.Time) {
 	for pid, all := range m.of {
 		kept := slices.DeleteFunc(all, func(c machineCode) bool { return c.used.Before(since) })
-		if m.all -= len(all) - len(kept); len(kept) == 0 {
+		m.room.give(pid, (len(all)-len(kept))*machineCodeBytes)
+		if m.of[pid] = kept; len(kept) == 0 {
 			delete(m.of, pid)
-			continue
 		}
-		m.of[pid] = kept
 	}
+}
+
+// drop implements holder.
+func (m *machineCodes) drop(pid uint32) {
+	m.room.give(pid, len(m.of[pid])*machineCodeBytes)
+	delete(m.of, pid)
 }
 
 // MachineCode finds the machine code that instructions of a process are in, if the interpreter makes any.
@@ -151,39 +160,51 @@ func (i *Interpreter) MachineCode(t *Tracker, pid uint32, all []MachineCodeAt) {
 	for _, a := range missing {
 		asked = append(asked, *a)
 	}
-	what := fmt.Sprintf("reading code of process %d", pid)
-	_, err := filework.Get(t.exes.work, memoryOf(t.fs, pid), what, readPatience, func() (struct{}, error) {
+	memory := t.exes.interpreters.reads.memory(pid)
+	t.readWithin(memory, "code", func() bool {
 		for n := range asked {
-			i.readMachineCode(compiling, pid, &asked[n])
+			if !i.readMachineCode(compiling, memory, &asked[n]) {
+				return false
+			}
 		}
-		return struct{}{}, nil
-	}, nil)
-	if err != nil {
-		t.failed(err)
-	}
+		return true
+	})
 	for _, a := range missing {
+		a.ID = unwind.UnknownCode
 		i.machine.lookUp(pid, a, now)
 	}
 }
 
-// readMachineCode finds the code that an instruction is in, or that it is still the same.
-func (i *Interpreter) readMachineCode(by runtime.Compiling, pid uint32, a *MachineCodeAt) {
-	now, memory := time.Now(), procfs.Memory{PID: pid}
-	c, known := i.machine.at(pid, a.lookup())
-	known = known && c.stamp != 0 && by.Stamp(memory, c.low) == c.stamp
+// readMachineCode finds the code that an instruction is in, or that it is still the same. It returns false if too few
+// reads were left.
+func (i *Interpreter) readMachineCode(by runtime.Compiling, m boundedMemory, a *MachineCodeAt) bool {
+	now, checks := time.Now(), m.forChecks()
+	refused := m.refused()
+	c, known := i.machine.at(m.PID, a.lookup())
+	known = known && c.stamp != 0 && by.Stamp(checks, c.low) == c.stamp
+	if m.refused() != refused {
+		return false
+	}
 	if !known || c.of != a.Of || !i.functions.use(c.id, now) {
-		found, err := by.MachineCode(memory, a.lookup(), a.Of.Address)
+		if m.few() {
+			return false
+		}
+		found, err := by.MachineCode(m, a.lookup(), a.Of.Address)
 		switch {
+		case m.refused() != refused:
+			return false
 		case err == nil:
 			c = machineCode{
-				low: found.Low, high: found.High, of: a.Of, id: i.functions.number(found.Function, now),
+				low: found.Low, high: found.High, of: a.Of, id: i.functions.number(m.PID, found.Function, now),
 				stamp: found.Stamp, used: now,
 			}
 		case !known: // else the frame is of another function: the leaf has none of its own yet
+			m.senseless()
 			at := a.lookup()
 			c = machineCode{low: at, high: at + 1, of: a.Of, id: unwind.UnknownCode, used: now}
 		}
 	}
 	c.checked = now
-	i.machine.note(pid, c)
+	i.machine.note(m.PID, c)
+	return true
 }

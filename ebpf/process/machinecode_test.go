@@ -12,7 +12,7 @@ import (
 // TestMachineCodes: an instruction is in the code that was noted last there, if that is of the function, and for a
 // while only.
 func TestMachineCodes(t *testing.T) {
-	var m machineCodes
+	m := machineCodes{room: newRoom()}
 	now := time.Now()
 	one, two := CodeAt{Address: 1, Cookie: 1}, CodeAt{Address: 2, Cookie: 2}
 	note := func(low, high uint64, of CodeAt, id unwind.CodeID) {
@@ -44,30 +44,19 @@ func TestMachineCodes(t *testing.T) {
 	expect(100, false, one, none, 0, false)
 	expect(309, false, two, 13, 159, true)
 	expect(310, false, two, none, 0, false)
-	if m.all != 1 {
-		t.Errorf("%d pieces, want 1", m.all)
+	if n := m.room.bytes / machineCodeBytes; n != 1 {
+		t.Errorf("%d pieces, want 1", n)
 	}
 	now = now.Add(machineCodeWhile)
 	expect(200, false, two, 13, 50, false)
 
 	m.trim(now)
-	if m.all != 1 {
-		t.Errorf("%d pieces, want 1: it was used", m.all)
+	if n := m.room.bytes / machineCodeBytes; n != 1 {
+		t.Errorf("%d pieces, want 1: it was used", n)
 	}
 	m.trim(now.Add(time.Second))
-	if m.all != 0 || len(m.of) != 0 {
-		t.Errorf("%d pieces are left, of %d processes", m.all, len(m.of))
-	}
-}
-
-// TestMachineCodesBound: no process makes it remember more than the bound.
-func TestMachineCodesBound(t *testing.T) {
-	var m machineCodes
-	for n := range uint64(maxMachineCode + 10) {
-		m.note(uint32(n%3), machineCode{low: 64 * n, high: 64*n + 64})
-	}
-	if m.all != maxMachineCode {
-		t.Errorf("%d pieces, want %d", m.all, maxMachineCode)
+	if m.room.bytes != 0 || len(m.of) != 0 {
+		t.Errorf("%d bytes are left, of %d processes", m.room.bytes, len(m.of))
 	}
 }
 
@@ -94,19 +83,21 @@ func (c *compiler) Lines(*runtime.Function, uint64, bool) []runtime.Line { retur
 // by a leaf that has the frame of another function still.
 func TestMachineCodeOfMovedFunction(t *testing.T) {
 	c := &compiler{moved: 1}
-	i := &Interpreter{runs: c, functions: newFunctions()}
+	r := newRoom()
+	i := &Interpreter{runs: c, functions: newFunctions(r), machine: machineCodes{room: r}}
+	memory := newReads().memory(7)
 	for _, step := range []struct {
 		moved, of uint64
 		known     bool
 	}{{1, 1, true}, {1, 9, false}, {1, 1, true}, {2, 2, true}, {2, 1, false}, {2, 2, true}} {
 		c.moved = step.moved
 		a := MachineCodeAt{PC: 150, Of: CodeAt{Address: step.of}, ID: unwind.UnknownCode}
-		i.readMachineCode(c, 7, &a)
+		i.readMachineCode(c, memory, &a)
 		if i.machine.lookUp(7, &a, time.Now()); (a.ID != unwind.UnknownCode) != step.known {
 			t.Errorf("%+v: code %d", step, a.ID)
 		}
 	}
-	if reads := c.reads; i.machine.all != 1 || reads != 4 {
-		t.Errorf("%d pieces and %d reads, want 1 and 4", i.machine.all, reads)
+	if reads := c.reads; len(i.machine.of[7]) != 1 || reads != 4 {
+		t.Errorf("%d pieces and %d reads, want 1 and 4", len(i.machine.of[7]), reads)
 	}
 }

@@ -2,12 +2,14 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 
+	"github.com/headwater/headwater/ebpf/limit"
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
@@ -19,7 +21,18 @@ const (
 	MaxAllReadsAtOnce = 1 << 19 // of all processes, ...
 	AllReadsPerSecond = 1 << 15 // ... in the long run
 	bytesOfRead       = 4 << 10
-	fewReads          = 64 // nothing is begun with less: a function of Python takes some 20, with a long table 36
+	checksPerSecond   = 1 << 13 // reads that only find out whether machine code is still there; as many at once
+	fewReads          = 64      // nothing is begun with less: a function of Python takes some 20, with a long table 36
+	senselessReads    = 16      // that what is not a code object counts in addition
+)
+
+// A process that has always used up its reads has ever fewer: functions that were new at its start, or after a change,
+// are known soon, and what others write over and over again is not worth the time.
+const (
+	LeastReadsPerSecond = 1 << 5
+	slowdownAfter       = 10 * time.Second // they are halved when it had too few for that long, ...
+	speedupAfter        = time.Minute      // ... and doubled when it had enough for that long
+	restOfGreedy        = time.Minute      // when they are fewest and still too few, its functions are not even looked up
 )
 
 var errReads = errors.New("too many reads of functions")
@@ -36,10 +49,55 @@ type reads struct {
 type ownReads struct {
 	*rate.Limiter
 	refused atomic.Uint64
+	checks  *ownReads // see checksPerSecond; nil: these are
+
+	mu      sync.Mutex
+	few     time.Time // when they were too few last
+	changed time.Time // when the reads a second were changed, or they began to be too few
+	rests   time.Time // until when nothing is looked up
 }
 
 func newReads() *reads {
 	return &reads{all: rate.NewLimiter(AllReadsPerSecond, MaxAllReadsAtOnce), of: map[uint32]*ownReads{}}
+}
+
+// tooFew reports whether too few are left to begin anything, and lets them become fewer while that is so.
+func (r *ownReads) tooFew(now time.Time) bool {
+	few := r.TokensAt(now) < fewReads
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	calm := func() bool { return now.Sub(r.few) >= speedupAfter && now.Sub(r.changed) >= speedupAfter }
+	for r.Limit() < ReadsPerSecond && calm() {
+		r.SetLimitAt(now, 2*r.Limit())
+		r.changed = r.changed.Add(speedupAfter)
+	}
+	switch changed := now.Sub(r.changed); {
+	case few && now.Sub(r.few) >= slowdownAfter:
+		r.changed = now
+	case few && changed >= slowdownAfter && r.Limit() > LeastReadsPerSecond:
+		r.SetLimitAt(now, r.Limit()/2)
+		r.changed = now
+	}
+	if few {
+		r.few = now
+		if r.Limit() <= LeastReadsPerSecond && now.After(r.rests) {
+			r.rests = now.Add(restOfGreedy)
+		}
+	}
+	return few
+}
+
+// rest reports whether functions of a process are not looked up now, as it has wanted too many for minutes.
+func (r *reads) rest(pid uint32, now time.Time) bool {
+	r.mu.Lock()
+	own := r.of[pid]
+	r.mu.Unlock()
+	if own == nil {
+		return false
+	}
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	return now.Before(own.rests)
 }
 
 // memory returns the memory of a process, whose reads fail beyond the bounds.
@@ -48,7 +106,10 @@ func (r *reads) memory(pid uint32) boundedMemory {
 	defer r.mu.Unlock()
 	own := r.of[pid]
 	if own == nil {
-		own = &ownReads{Limiter: rate.NewLimiter(ReadsPerSecond, MaxReadsAtOnce)}
+		own = &ownReads{
+			Limiter: rate.NewLimiter(ReadsPerSecond, MaxReadsAtOnce),
+			checks:  &ownReads{Limiter: rate.NewLimiter(checksPerSecond, checksPerSecond)},
+		}
 		r.of[pid] = own
 	}
 	return boundedMemory{procfs.Memory{PID: pid}, own, r.all}
@@ -72,8 +133,28 @@ type boundedMemory struct {
 	all *rate.Limiter
 }
 
+// forChecks returns the same memory for the reads that find out whether machine code is still there.
+func (m boundedMemory) forChecks() boundedMemory { return boundedMemory{m.Memory, m.own.checks, m.all} }
+
 // few reports whether too few reads are left to begin anything.
-func (m boundedMemory) few() bool { return m.own.Tokens() < fewReads || m.all.Tokens() < fewReads }
+func (m boundedMemory) few() bool {
+	now := time.Now()
+	return m.own.tooFew(now) || m.all.TokensAt(now) < fewReads
+}
+
+// refused counts the reads that were refused, those for checks too.
+func (m boundedMemory) refused() uint64 { return m.own.refused.Load() + m.own.checks.refused.Load() }
+
+// tooMany is the error of work that was not done because too few reads are left.
+func (m boundedMemory) tooMany() error {
+	return limit.Hit(limit.Functions, fmt.Errorf("process %d: %w", m.PID, errReads))
+}
+
+// senseless notes that what was read is no code object.
+func (m boundedMemory) senseless() {
+	now := time.Now()
+	m.own.AllowN(now, min(senselessReads, int(m.own.TokensAt(now))))
+}
 
 // allow takes the reads of some bytes.
 func (m boundedMemory) allow(bytes int) bool {

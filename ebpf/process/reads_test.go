@@ -32,7 +32,7 @@ func (swarm) Function(m runtime.Memory, c *runtime.CodeObject) (f runtime.Functi
 // TestReads: what is read of a process that has ever new functions is bounded, what is left out is read later, and
 // others have reads of their own.
 func TestReads(t *testing.T) {
-	r, i := newReads(), &Interpreter{runs: swarm{}, functions: newFunctions()}
+	r, i := newReads(), &Interpreter{runs: swarm{}, functions: newFunctions(newRoom())}
 	var word uint64
 	m := r.memory(uint32(os.Getpid()))
 	code := CodeAt{Address: uint64(uintptr(unsafe.Pointer(&word)))}
@@ -64,5 +64,45 @@ func TestReads(t *testing.T) {
 	}
 	if _, err := m.ReadAt(make([]byte, bytesOfRead*MaxReadsAtOnce), int64(code.Address)); !errors.Is(err, errReads) {
 		t.Errorf("more was read than ever may be: %v", err)
+	}
+}
+
+// TestSlowdown: a process that always uses up its reads has ever fewer, until it has enough for a while.
+func TestSlowdown(t *testing.T) {
+	r := newReads()
+	own := r.memory(1).own
+	now := time.Now()
+	use := func(period time.Duration, wanted int) (used int) {
+		for end := now.Add(period); now.Before(end); now = now.Add(20 * time.Millisecond) {
+			for n := 0; n < wanted && !own.tooFew(now) && own.AllowN(now, fewReads); n++ {
+				used += fewReads
+			}
+		}
+		return used
+	}
+	const greedy = MaxReadsAtOnce
+	if n := use(slowdownAfter, greedy); n < MaxReadsAtOnce+ReadsPerSecond*9 {
+		t.Errorf("%d reads at first", n)
+	}
+	use(time.Minute+slowdownAfter, greedy)
+	if n := use(time.Minute, greedy); n > 2*60*LeastReadsPerSecond {
+		t.Errorf("%d reads in a minute of one that was greedy for more than a minute", n)
+	}
+	if !r.rest(1, now) || r.rest(2, now) {
+		t.Error("it does not rest, or another one does")
+	}
+	use(10*time.Minute, 0)
+	if r.rest(1, now) {
+		t.Error("it rests after ten quiet minutes")
+	}
+	if n := use(slowdownAfter, greedy); n < ReadsPerSecond*9 || own.Limit() < ReadsPerSecond {
+		t.Errorf("%d reads after ten quiet minutes, and %v a second", n, own.Limit())
+	}
+	m := newReads().memory(1)
+	for range 2 * MaxReadsAtOnce / senselessReads {
+		m.senseless()
+	}
+	if !m.few() {
+		t.Error("what makes no sense takes no reads")
 	}
 }

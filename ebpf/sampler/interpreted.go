@@ -42,6 +42,10 @@ func (x *interpreted) frames(t *process.Tracker, view *process.View, s *kernel.S
 	if !ok {
 		return nil
 	}
+	if by.Interpreter != nil && t.Rests(s.PID) {
+		x.languages.add(by.Name(), LanguageStats{NotRead: uint64(len(s.Chain.Frames))})
+		return x.withMade(&by, s)
+	}
 	if s.Chain.Interpreter != 0 && len(s.Chain.Codes) > 0 {
 		if i := t.InterpreterOf(s.Chain.Interpreter); i != nil {
 			i.Carried(s.PID, s.Chain.Codes)

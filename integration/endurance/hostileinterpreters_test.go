@@ -52,7 +52,7 @@ func TestHostileInterpreters(t *testing.T) {
 	lab.Eventually(t, time.Minute, "a profile", func() bool { return len(received.Profiles("hostile")) > 0 })
 	from := time.Now()
 	rounds := len(received.Profiles("hostile"))
-	most := watch(t, h, length, hostileRSS+len(scribblers)*process.MaxFunctionBytes>>10)
+	most := watch(t, h, length, hostileRSS+process.MaxRemembered>>10)
 	profiles := received.Profiles("hostile")[rounds:]
 	elapsed := time.Since(from)
 

@@ -18,6 +18,7 @@ import (
 	"github.com/headwater/headwater/ebpf/gopclntab"
 	processes "github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/runtime/chain"
 	"github.com/headwater/headwater/ebpf/runtime/jvm"
@@ -61,14 +62,15 @@ func TestSecurityTable(t *testing.T) {
 			jit.MaxRead>>20, jit.MaxReadRate>>20, jit.MaxLine>>10, jit.DefaultBytes>>20),
 		fmt.Sprintf("| %s entries of its description, %d GiB of code cache, %d MiB of instructions",
 			thousands(jvm.MaxEntries), jvm.MaxCache>>30, jvm.MaxCode>>20),
+		fmt.Sprintf("of one piece of code; %d MiB remembered of all VMs together |", jvm.MaxRemembered>>20),
+		fmt.Sprintf("; %s places of a function in a profile |", thousands(profile.MaxPlaces)),
 		fmt.Sprintf("| %d ms a read; then %.0f s none of that process, and %.0f s none of its user's |",
 			filework.QuickPatience.Milliseconds(), filework.RestOfMount.Seconds(), filework.RestOfUser.Seconds()),
 		fmt.Sprintf("| %s frames and ", thousands(chain.MaxFrames)),
-		fmt.Sprintf(", of %d bytes; %d functions read for a sample; %s functions of an interpreter, %d MiB; ",
-			runtime.MaxTexts*runtime.MaxTextBytes, processes.MaxReads, thousands(processes.MaxFunctions),
-			processes.MaxFunctionBytes>>20),
-		fmt.Sprintf("; %s reads of 4 KiB of a process at once and then %s a second, %s and %s of all |",
-			thousands(processes.MaxReadsAtOnce), thousands(processes.ReadsPerSecond),
+		fmt.Sprintf(", of %d bytes; %d functions read for a sample; %d MiB remembered of all processes together; ",
+			runtime.MaxTexts*runtime.MaxTextBytes, processes.MaxReads, processes.MaxRemembered>>20),
+		fmt.Sprintf("; %s reads of 4 KiB of a process at once and then %s a second, %d in the end, %s and %s of all; ",
+			thousands(processes.MaxReadsAtOnce), thousands(processes.ReadsPerSecond), processes.LeastReadsPerSecond,
 			thousands(processes.MaxAllReadsAtOnce), thousands(processes.AllReadsPerSecond)),
 		fmt.Sprintf("| %d MiB of paths;", procfs.MaxPaths>>20),
 		fmt.Sprintf("| `/proc/PID/cmdline` | user of the process | %d KiB |", procfs.MaxCmdline>>10),
