@@ -192,6 +192,20 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// TestManyLines: the lines of a source that has too many are not known, and it is not read to its end.
+func TestManyLines(t *testing.T) {
+	s := newSpace(t)
+	text := strings.Repeat("\n", 4*maxLines)
+	source := s.latin(text)
+	s.read = 0
+	got := s.reader().script(s.object(s.l.TypeScript, map[int]tagged{
+		s.l.ScriptSource: source, s.l.ScriptName: s.latin("x.js"),
+	}, ""))
+	if got == nil || got.file != "x.js" || got.line(3) != 0 || s.read > 2*maxLines {
+		t.Errorf("%+v after %d bytes", got, s.read)
+	}
+}
+
 // TestLinesOnce reads a source once in a while, and not too much.
 func TestLinesOnce(t *testing.T) {
 	var x lines

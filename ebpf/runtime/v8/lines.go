@@ -32,7 +32,7 @@ type source struct {
 const (
 	linesWhile = 10 * time.Second
 	maxKept    = 1 << 20  // ends of lines, of all processes
-	maxRead    = 64 << 20 // characters of a process
+	maxRead    = 32 << 20 // characters of a process
 )
 
 // of returns where the lines of a source end, nil if that is not known. read finds out. Nobody waits for it who asks

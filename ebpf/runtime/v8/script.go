@@ -10,7 +10,7 @@ import (
 const (
 	maxFile   = 1 << 10 // characters of a name
 	maxSource = 4 << 20 // characters of a source: of longer ones no lines are known
-	maxLines  = 1 << 20 // lines
+	maxLines  = 1 << 18 // lines: of more none are known, either
 )
 
 // script is a source file, or what was evaluated.
