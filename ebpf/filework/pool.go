@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 )
 
 // Origin is where the files come from that a piece of work reads.
@@ -40,7 +41,11 @@ type Pool struct {
 	tasks    map[*Task]struct{} // that run
 	watching bool
 	refused  uint64
-	rests    map[resting]time.Time // until when Quick runs nothing
+
+	// Of Quick.
+	quick      int                      // tasks that are late
+	rests      map[string]*rest         // by mount
+	allowances map[uint32]*rate.Limiter // by owner, of those that made us wait
 }
 
 // Task is a piece of work.
@@ -51,7 +56,8 @@ type Task struct {
 	done   chan struct{}
 
 	// Guarded by the pool's mutex.
-	quick   bool // it has no thread of its own
+	quick   bool          // it has no thread of its own, ...
+	waited  time.Duration // ... and was waited for so long
 	thread  int
 	late    bool
 	hangs   bool

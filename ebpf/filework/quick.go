@@ -1,111 +1,156 @@
 package filework
 
-import "time"
+import (
+	"time"
 
-// Limits of Quick. Who makes us wait again and again is not waited for meanwhile: of one
-// user it costs a tenth of our time at most.
+	"golang.org/x/time/rate"
+)
+
+// Limits of Quick. Work may be late though nothing holds it back: where CPUs are busy, a thread
+// that has the lock of its process's memory waits for its turn. So a mount rests until its work
+// is done and then for as long as that was waited for, and longer when it is late again. Its user
+// has an allowance: what is waited for in vain costs one user a tenth of our time at most.
 const (
 	QuickPatience = 200 * time.Millisecond
-	RestOfMount   = 30 * time.Second // after work was late, for its mount
-	RestOfUser    = 2 * time.Second  // and for all of its user
+	LateAtOnce    = 2 * time.Second // that a user's work is waited for in vain, ...
+	LateShare     = 10              // ... and in the long run 1/LateShare of the time
+
+	lateMemory = 30 * time.Second // after which it is forgotten that a mount was late
 )
+
+// QuickWork is what Quick runs.
+type QuickWork struct {
+	What  string        // such as "reading the memory of process 1"
+	Mount string        // as that of an Origin
+	Owner func() uint32 // likewise; asked for where it matters
+	Run   func()
+}
 
 // Quick runs work that takes next to no time unless it hangs, such as one system call, and
 // waits for it a fifth of a second. It has no thread of its own, which makes it cheap. A
-// *SlowError says that it is not done, as that of Do. about is asked where it matters: where
-// the work's files come from, and what it is.
-func (p *Pool) Quick(about func() (o Origin, what string), work func()) error {
-	if err := p.refuseQuick(about); err != nil {
-		return err
+// *SlowError says that it is not done, as that of Do.
+func (p *Pool) Quick(w QuickWork) error {
+	patience, why := p.patience(&w)
+	if why != "" {
+		return &SlowError{What: w.What, Refused: why, Hangs: true}
 	}
-	done := make(chan struct{})
+	began, done := time.Now(), make(chan struct{})
 	go func() {
 		defer close(done)
-		work()
+		w.Run()
 	}()
-	timer := time.NewTimer(QuickPatience)
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case <-done:
 		return nil
 	case <-timer.C:
 	}
-	o, what := about()
-	t := &Task{what: what, origin: o, began: time.Now().Add(-QuickPatience), done: done}
-	p.hang(t)
+	select {
+	case <-done: // meanwhile
+		return nil
+	default:
+	}
+	t := &Task{what: w.What, origin: Origin{w.Mount, w.Owner()}, began: began, done: done}
+	p.hang(t, time.Now())
 	go func() {
 		<-done
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.tasks, t)
-		p.rest(o, time.Now())
+		p.recovered(t, time.Now())
 	}()
-	return &SlowError{What: what, After: QuickPatience, Hangs: true}
+	return &SlowError{What: w.What, After: patience, Hangs: true}
 }
 
-// refuseQuick returns an error if work may not begin.
-func (p *Pool) refuseQuick(about func() (Origin, string)) error {
-	p.mu.Lock()
-	calm := len(p.rests) == 0
-	p.mu.Unlock()
-	if calm { // nearly always
-		return nil
-	}
-	o, what := about()
+// patience returns how long work is waited for, or else why it may not begin.
+func (p *Pool) patience(w *QuickWork) (patience time.Duration, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	p.wake(now)
-	why, hangs := p.full(o)
-	if why == "" && (now.Before(p.rests[resting{o.Mount, o.Owner}]) || now.Before(p.rests[resting{"", o.Owner}])) {
-		why, hangs = "that user made us wait a moment ago", true
+	p.forget(now)
+	if r := p.rests[w.Mount]; r != nil && now.Before(r.until) {
+		p.refused++
+		return 0, "it made us wait a moment ago"
 	}
-	if why == "" {
-		return nil
+	if len(p.allowances) == 0 && p.quick == 0 { // nearly always
+		return QuickPatience, ""
 	}
-	p.refused++
-	return &SlowError{What: what, Refused: why, Hangs: hangs}
+	owner := w.Owner()
+	if patience = p.left(owner, now); patience == 0 {
+		why = "that user made us wait too long"
+	} else {
+		why, _ = p.full(Origin{w.Mount, owner})
+	}
+	if why != "" {
+		p.refused++
+	}
+	return patience, why
 }
 
-// hang notes work that hangs.
-func (p *Pool) hang(t *Task) {
+// left returns how long a user's work is waited for: never a little, for then more and more would be late. The pool's
+// mutex is held.
+func (p *Pool) left(owner uint32, now time.Time) time.Duration {
+	a := p.allowances[owner]
+	if a == nil || a.TokensAt(now) >= float64(QuickPatience.Milliseconds()) {
+		return QuickPatience
+	}
+	return 0
+}
+
+// hang notes work that is late.
+func (p *Pool) hang(t *Task, now time.Time) {
 	t.late, t.hangs, t.quick = true, true, true
-	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.quick++
 	if p.tasks == nil {
 		p.tasks = map[*Task]struct{}{}
 	}
 	p.tasks[t] = struct{}{}
-	p.rest(t.origin, now)
+	if p.allowances == nil {
+		p.allowances = map[uint32]*rate.Limiter{}
+	}
+	a := p.allowances[t.origin.Owner]
+	if a == nil { // of milliseconds
+		a = rate.NewLimiter(rate.Limit(time.Second.Milliseconds()/LateShare), int(LateAtOnce.Milliseconds()))
+		p.allowances[t.origin.Owner] = a
+	}
+	t.waited = now.Sub(t.began)
+	a.ReserveN(now, min(a.Burst(), int(t.waited.Milliseconds())+1))
 }
 
-// rest lets Quick run nothing of an origin for a while. The pool's mutex is held.
-func (p *Pool) rest(o Origin, now time.Time) {
+// recovered notes that work which was late is done.
+func (p *Pool) recovered(t *Task, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.tasks, t)
+	p.quick--
 	if p.rests == nil {
-		p.rests = map[resting]time.Time{}
+		p.rests = map[string]*rest{}
 	}
-	p.rests[resting{o.Mount, o.Owner}] = now.Add(RestOfMount)
-	p.rests[resting{"", o.Owner}] = now.Add(RestOfUser)
+	r := p.rests[t.origin.Mount]
+	if r == nil {
+		r = &rest{}
+		p.rests[t.origin.Mount] = r
+	}
+	r.length = min(max(t.waited, 2*r.length), LateShare*t.waited)
+	r.until = now.Add(r.length)
 }
 
-// wake forgets rests that are over, unless work hangs: as long as there are any, Quick looks
-// whose work it is to run. The pool's mutex is held.
-func (p *Pool) wake(now time.Time) {
-	for t := range p.tasks {
-		if t.quick {
-			return
+// forget forgets who has not made us wait for a while. The pool's mutex is held.
+func (p *Pool) forget(now time.Time) {
+	for mount, r := range p.rests {
+		if now.Sub(r.until) >= lateMemory {
+			delete(p.rests, mount)
 		}
 	}
-	for r, until := range p.rests {
-		if now.After(until) {
-			delete(p.rests, r)
+	for owner, a := range p.allowances {
+		if a.TokensAt(now) >= float64(a.Burst()) {
+			delete(p.allowances, owner)
 		}
 	}
 }
 
-// resting is whom Quick does not wait for: the work of a mount, or "" for all of a user.
-type resting struct {
-	mount string
-	owner uint32
+// rest is how long Quick runs nothing of a mount, after work was late.
+type rest struct {
+	length time.Duration
+	until  time.Time
 }

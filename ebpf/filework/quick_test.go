@@ -1,58 +1,103 @@
 package filework
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
 
-// TestQuick: who hangs is waited for once. Meanwhile, and for a while afterwards, nobody
-// waits for the same mount, nor for a moment for the same user; others go on.
+// quickOf is work of a mount and a user.
+func quickOf(mount string, owner uint32, run func()) QuickWork {
+	return QuickWork{What: "reading " + mount, Mount: mount, Owner: func() uint32 { return owner }, Run: run}
+}
+
+// TestQuick: who hangs is waited for once. Meanwhile nobody waits for the same mount; others of the same user go on.
+// When it goes on, the mount rests for a moment.
 func TestQuick(t *testing.T) {
 	var p Pool
-	from := func(mount string, owner uint32) func() (Origin, string) {
-		return func() (Origin, string) { return Origin{Mount: mount, Owner: owner}, "reading " + mount }
-	}
 	ran := 0
 	run := func() { ran++ }
-	if err := p.Quick(from("dead", 1000), run); err != nil || ran != 1 {
+	if err := p.Quick(quickOf("dead", 1000, run)); err != nil || ran != 1 {
 		t.Fatalf("%v, ran %d times", err, ran)
 	}
 	work, release := hang(t)
-	if err := p.Quick(from("dead", 1000), work); !isSlow(err, false) || !Hangs(err) {
+	if err := p.Quick(quickOf("dead", 1000, work)); !isSlow(err, false) || !Hangs(err) {
 		t.Fatalf("%v", err)
 	}
 	if late, hanging, _ := p.Counts(); late != 1 || hanging != 1 || p.Late()["reading dead"] < QuickPatience {
 		t.Errorf("%d late, %d hanging, %v", late, hanging, p.Late())
 	}
+	p.forget(time.Now().Add(time.Hour)) // the user has all patience again, and still it hangs
 	refused := func() { t.Error("begun") }
-	if err := p.Quick(from("dead", 1000), refused); !isSlow(err, true) {
+	if err := p.Quick(quickOf("dead", 1000, refused)); !isSlow(err, true) {
 		t.Errorf("of the same mount: %v", err)
 	}
-	if err := p.Quick(from("other", 1000), refused); !isSlow(err, true) {
-		t.Errorf("of the same user: %v", err)
-	}
-	if err := p.Quick(from("other", 1001), run); err != nil || ran != 2 {
-		t.Errorf("of another user: %v, ran %d times", err, ran)
+	for owner := range uint32(2) {
+		if err := p.Quick(quickOf("other", 1000+owner, run)); err != nil || ran != 2+int(owner) {
+			t.Errorf("of another mount: %v, ran %d times", err, ran)
+		}
 	}
 	release()
 	until(t, "it ends", func() bool { late, _, _ := p.Counts(); return late == 0 })
-	if err := p.Quick(from("dead", 1000), refused); !isSlow(err, true) {
+	if err := p.Quick(quickOf("dead", 1000, refused)); !isSlow(err, true) {
 		t.Errorf("soon afterwards: %v", err)
 	}
-	for r := range p.rests {
-		p.rests[r] = time.Now().Add(-time.Second)
-	}
-	if err := p.Quick(from("dead", 1000), run); err != nil || ran != 3 {
+	p.rests["dead"].until = time.Now()
+	if err := p.Quick(quickOf("dead", 1000, run)); err != nil || ran != 4 {
 		t.Errorf("later: %v, ran %d times", err, ran)
+	}
+}
+
+// TestQuickAgain: a mount that is late rests for as long as it was waited for, longer when it is late again, and so
+// that a tenth of the time is spent on it at most.
+func TestQuickAgain(t *testing.T) {
+	var p Pool
+	now := time.Now()
+	for late, want := range []time.Duration{1, 2, 4, 8, LateShare, LateShare} {
+		task := &Task{origin: Origin{Mount: "m"}, began: now.Add(-time.Hour), waited: QuickPatience}
+		p.recovered(task, now)
+		if got := p.rests["m"].until.Sub(now); got != want*QuickPatience {
+			t.Errorf("late %d times, the mount rests for %v, want %v", late+1, got, want*QuickPatience)
+		}
+	}
+	if p.forget(now.Add(2 * lateMemory)); len(p.rests) > 0 {
+		t.Errorf("%d mounts are never forgotten", len(p.rests))
+	}
+}
+
+// TestQuickOfUser: a user whose every process makes us wait is waited for in vain for a tenth of the time at most.
+func TestQuickOfUser(t *testing.T) {
+	var p Pool
+	const length = time.Minute
+	begin := time.Now()
+	var waited time.Duration
+	most := 0
+	for now := begin; now.Before(begin.Add(length)); {
+		patience := p.left(1000, now)
+		if patience == 0 {
+			now = now.Add(time.Millisecond)
+			continue
+		}
+		waited += patience
+		task := &Task{origin: Origin{fmt.Sprint(most), 1000}, began: now}
+		now = now.Add(patience)
+		p.hang(task, now)
+		p.recovered(task, now)
+		most++
+	}
+	if limit := LateAtOnce + length/LateShare; waited > limit || waited < limit/2 {
+		t.Errorf("in %v, %v were spent on waiting for %d pieces of work; want up to %v", length, waited, most, limit)
+	}
+	if got := p.left(1001, begin.Add(length)); got != QuickPatience {
+		t.Errorf("another user's work is waited for %v", got)
 	}
 }
 
 // BenchmarkQuick is what it costs where nothing hangs.
 func BenchmarkQuick(b *testing.B) {
 	var p Pool
-	about := func() (Origin, string) { return Origin{}, "" }
 	for b.Loop() {
-		if err := p.Quick(about, func() {}); err != nil {
+		if err := p.Quick(quickOf("m", 0, func() {})); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -32,9 +32,10 @@ const (
 	// time, and its page is then built again, so pages are small.
 	codePageShift = 13
 	// checkPause is how often pages are compared with what the runtime has now, unless that
-	// takes more than a checkShare-th of the time.
-	checkPause = time.Second
-	checkShare = 200
+	// takes more than a checkShare-th of the time; what waits for a busy CPU takes long, too.
+	checkPause    = time.Second
+	maxCheckPause = 10 * time.Second
+	checkShare    = 200
 )
 
 // addCode makes room for the code that a runtime makes in a process. The caller has a
@@ -110,7 +111,7 @@ func (c *JITCode) check(now time.Time) {
 	c.code.Forget(evicted)
 	i.drop(c.store, c.code.Changed(resident))
 	c.checked = time.Now()
-	c.pause = max(checkPause, checkShare*c.checked.Sub(now))
+	c.pause = min(max(checkPause, checkShare*c.checked.Sub(now)), maxCheckPause)
 }
 
 // Exe returns the ID of the executable that stands for the code.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/runtime"
 )
 
 // memory is the memory of a process as procfs.Memory reads it, but nobody waits for it long:
@@ -12,12 +13,16 @@ import (
 // holds back. It implements runtime.Memory.
 type memory struct {
 	procfs.Memory
-	fs   procfs.FS
-	work *filework.Pool
+	fs    procfs.FS
+	work  *filework.Pool
+	mount string // see memoryOf
+	what  string
 }
 
 func (t *Tracker) memory(pid uint32) memory {
-	return memory{procfs.Memory{PID: pid}, t.fs, t.exes.work}
+	return memory{
+		procfs.Memory{PID: pid}, t.fs, t.exes.work, mountOfMemory(pid), fmt.Sprintf("reading the memory of process %d", pid),
+	}
 }
 
 // ReadAt implements io.ReaderAt.
@@ -35,26 +40,32 @@ func (m memory) ReadAt(b []byte, addr int64) (int, error) {
 }
 
 // ReadEach implements runtime.Memory.
-func (m memory) ReadEach(addrs []uint64, size int, b []byte) int {
+func (m memory) ReadEach(addrs []uint64, size int, b []byte) (int, error) {
 	var late struct {
 		b    []byte
 		done int
+		err  error
 	}
 	late.b = make([]byte, len(addrs)*size)
-	if m.do(func() { late.done = m.Memory.ReadEach(addrs, size, late.b) }) != nil {
-		return 0
+	if err := m.do(func() { late.done, late.err = m.Memory.ReadEach(addrs, size, late.b) }); err != nil {
+		return 0, err
 	}
 	copy(b, late.b[:late.done*size])
-	return late.done
+	return late.done, late.err
 }
 
-// do runs work that reads the memory. With an error it may still go on.
-func (m memory) do(work func()) error { return m.work.Quick(m.about, work) }
-
-func (m memory) about() (o filework.Origin, what string) {
-	o = memoryOf(m.fs, m.PID)
-	if _, user, err := m.fs.Identity(m.PID); err == nil { // also of one that is not dumpable
-		o.Owner = user
+// do runs work that reads the memory. With an error, runtime.ErrBusy, it may still go on.
+func (m memory) do(work func()) error {
+	err := m.work.Quick(filework.QuickWork{What: m.what, Mount: m.mount, Owner: m.owner, Run: work})
+	if err != nil {
+		return fmt.Errorf("%w: %w", runtime.ErrBusy, err)
 	}
-	return o, fmt.Sprintf("reading the memory of process %d", m.PID)
+	return nil
+}
+
+func (m memory) owner() uint32 {
+	if _, user, err := m.fs.Identity(m.PID); err == nil { // also of one that is not dumpable
+		return user
+	}
+	return m.fs.Owner(m.PID)
 }

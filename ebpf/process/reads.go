@@ -11,6 +11,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/limit"
 	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/runtime"
 )
 
 // Bounds of reading code objects: a process may have ever new ones, or seem to. What has not been read is read later,
@@ -175,9 +176,9 @@ func (m boundedMemory) ReadAt(b []byte, addr int64) (int, error) {
 }
 
 // ReadEach implements runtime.Memory.
-func (m boundedMemory) ReadEach(addrs []uint64, size int, b []byte) int {
+func (m boundedMemory) ReadEach(addrs []uint64, size int, b []byte) (int, error) {
 	if !m.allow(len(addrs) * size) {
-		return 0
+		return 0, runtime.ErrBusy
 	}
 	return m.Memory.ReadEach(addrs, size, b)
 }

@@ -45,8 +45,10 @@ func (x *executables) origin(pid uint32, m *procfs.Mapping) filework.Origin {
 // memoryOf is where the memory of a process comes from: its pages may be those of a
 // file that hangs, and so may what holds the lock of its mappings.
 func memoryOf(fs procfs.FS, pid uint32) filework.Origin {
-	return filework.Origin{Mount: fmt.Sprintf("memory of process %d", pid), Owner: fs.Owner(pid)}
+	return filework.Origin{Mount: mountOfMemory(pid), Owner: fs.Owner(pid)}
 }
+
+func mountOfMemory(pid uint32) string { return fmt.Sprintf("memory of process %d", pid) }
 
 // openedFile is a file that was opened for a mapping.
 type openedFile struct {

@@ -32,8 +32,8 @@ const maxPieces = 1024
 
 // ReadEach reads size bytes at each of the addresses, one behind another, to b, which
 // has room for them. It returns how many of the addresses could be read: those behind
-// the first that could not are not read.
-func (m Memory) ReadEach(addrs []uint64, size int, b []byte) (done int) {
+// the first that could not are not read. There is never an error.
+func (m Memory) ReadEach(addrs []uint64, size int, b []byte) (done int, err error) {
 	for piece := range slices.Chunk(addrs, maxPieces) {
 		remote := make([]unix.RemoteIovec, len(piece))
 		for i, addr := range piece {
@@ -41,14 +41,14 @@ func (m Memory) ReadEach(addrs []uint64, size int, b []byte) (done int) {
 		}
 		n, err := m.readv(b[done*size:][:len(piece)*size], remote)
 		if err != nil {
-			return done
+			return done, nil
 		}
 		done += n / size
 		if n < len(piece)*size {
-			return done
+			return done, nil
 		}
 	}
-	return done
+	return done, nil
 }
 
 func (m Memory) readv(b []byte, remote []unix.RemoteIovec) (int, error) {

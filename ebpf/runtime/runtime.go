@@ -39,6 +39,9 @@ var (
 	ErrUnknown = errors.New("not a known language runtime")
 )
 
+// ErrBusy says that the memory of a process cannot be read at the moment: it may be soon.
+var ErrBusy = errors.New("memory cannot be read now")
+
 // Language knows the runtimes of one language. Safe for concurrent use.
 type Language interface {
 	// Detect returns the runtime that a file is, nil if there is none. path is what a process
@@ -61,12 +64,13 @@ type Process struct {
 	Memory Memory
 }
 
-// Memory is the memory of a process, by address; procfs.Memory is one.
+// Memory is the memory of a process, by address; procfs.Memory is one. An error is ErrBusy
+// where nothing can be said of the memory.
 type Memory interface {
 	io.ReaderAt
 	// ReadEach reads size bytes at each of the addresses to b, and returns how many of
-	// them could be read before the first that could not.
-	ReadEach(addrs []uint64, size int, b []byte) int
+	// them could be read before the first that could not. The only error is ErrBusy.
+	ReadEach(addrs []uint64, size int, b []byte) (int, error)
 }
 
 // RowSource is where the rows of an executable come from: a file, or a runtime. Addresses
@@ -80,7 +84,7 @@ type RowSource interface {
 	// where nothing is stated.
 	CallFrame(vaddr uint64) (unwind.CallFrame, bool, error)
 	// Changed returns those of the pages, built before, that must be built again. It forgets
-	// them.
+	// them. Where that cannot be found out now, pages are believed for a moment.
 	Changed(pages []uint64) []uint64
 	// Trim frees what only building pages needs and nobody has used since a time. It is
 	// called a few times a minute.

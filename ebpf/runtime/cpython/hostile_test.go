@@ -26,7 +26,7 @@ func (h *hostile) ReadAt(b []byte, addr int64) (int, error) {
 	return len(b), nil
 }
 
-func (h *hostile) ReadEach([]uint64, int, []byte) int { return 0 }
+func (h *hostile) ReadEach([]uint64, int, []byte) (int, error) { return 0, nil }
 
 // FuzzFunction: whatever the memory of a process says, and whatever a sample carried, work and
 // answers are bounded.

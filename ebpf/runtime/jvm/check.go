@@ -19,8 +19,8 @@ func (p *Page) Find(addr uint64) *Code {
 }
 
 // Changed returns which of the pages are about code that is no longer there, or no
-// longer as it was: its memory may be used again.
-func (vm *VM) Changed(pages map[uint64]*Page) (changed []uint64) {
+// longer as it was: its memory may be used again. The only error is runtime.ErrBusy.
+func (vm *VM) Changed(pages map[uint64]*Page) (changed []uint64, err error) {
 	var code []*Code
 	for _, p := range pages {
 		code = append(code, p.Code...)
@@ -32,7 +32,10 @@ func (vm *VM) Changed(pages map[uint64]*Page) (changed []uint64) {
 	l := &vm.layout.blobs
 	size := int(l.bytes)
 	b := make([]byte, len(addrs)*size)
-	done := vm.memory.ReadEach(addrs, size, b)
+	done, err := vm.memory.ReadEach(addrs, size, b)
+	if err != nil {
+		return nil, err
+	}
 	same := make(map[uint64]bool, done)
 	for i, c := range code[:done] {
 		header := b[i*size:][:size]
@@ -43,5 +46,5 @@ func (vm *VM) Changed(pages map[uint64]*Page) (changed []uint64) {
 			changed = append(changed, n)
 		}
 	}
-	return changed
+	return changed, nil
 }

@@ -1,6 +1,7 @@
 package jvm
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -20,6 +21,8 @@ type codeCache struct {
 	base  uint64           // of ELF virtual address 0
 	shift uint8            // of pages
 	pages map[uint64]*Page // those that were built, by number
+
+	busy time.Time // since when the memory of the process cannot be read; zero: it can
 
 	last   unwind.CodeID                       // the number given last
 	known  [2]map[*Code]*places                // of pieces that had samples since the last Trim, and before that
@@ -87,10 +90,22 @@ func (c *codeCache) Changed(pages []uint64) []uint64 {
 			among[n] = p
 		}
 	}
-	changed := c.vm.Changed(among)
+	changed, err := c.vm.Changed(among)
+	switch now := time.Now(); {
+	case err == nil:
+		c.busy = time.Time{}
+	case c.busy.IsZero():
+		c.busy = now
+	case now.Sub(c.busy) >= maxBelieved:
+		changed = pages
+	}
 	c.Forget(changed)
 	return changed
 }
+
+// maxBelieved is how long pages are believed though the memory of the process cannot be read, counted from when that
+// was noticed.
+const maxBelieved = 5 * time.Second
 
 // Trim implements runtime.RowSource. It forgets what nobody has asked for since it was
 // called before.
@@ -153,8 +168,8 @@ func (c *codeCache) Identify(vaddr uint64) unwind.CodeID {
 	if len(p.numbers) >= maxPlaces {
 		p.numbers, p.scopes = map[uint64]unwind.CodeID{}, map[int64]unwind.CodeID{}
 	}
-	id := c.number(p, piece, addr)
-	if c.take(placeBytes) {
+	id, whole := c.number(p, piece, addr)
+	if whole && c.take(placeBytes) {
 		p.numbers[addr] = id
 	}
 	return id
@@ -215,11 +230,12 @@ func (c *codeCache) keep(id unwind.CodeID) bool {
 	return ok
 }
 
-// number returns the number of a place that has none yet.
-func (c *codeCache) number(p *places, piece *Code, addr uint64) unwind.CodeID {
+// number returns the number of a place that has none yet, and whether all is known of it that will be.
+func (c *codeCache) number(p *places, piece *Code, addr uint64) (id unwind.CodeID, whole bool) {
 	scope, lines := c.read(p, piece, addr)
+	whole = scope != busyScope
 	if id, ok := p.scopes[scope]; ok && c.keep(id) {
-		return id
+		return id, whole
 	}
 	if c.last++; c.last <= unwind.UnknownCode { // all numbers were given
 		c.last = unwind.UnknownCode + 1
@@ -228,11 +244,11 @@ func (c *codeCache) number(p *places, piece *Code, addr uint64) unwind.CodeID {
 		lines = []runtime.Line{{Function: piece.Name}}
 	}
 	p.scopes[scope], c.lines[0][c.last] = c.last, lines
-	return c.last
+	return c.last, whole
 }
 
 // read reads which methods are at a place, unless those of its scope have a number. There are none if the code has
-// gone, or if it is no method's.
+// gone, if it is no method's, or if the memory cannot be read now.
 func (c *codeCache) read(p *places, piece *Code, addr uint64) (scope int64, lines []runtime.Line) {
 	if piece.block.method == 0 || !c.vm.layout.debug.known || c.left <= 0 || c.full() {
 		return noScope, nil
@@ -243,7 +259,7 @@ func (c *codeCache) read(p *places, piece *Code, addr uint64) (scope int64, line
 	if p.debug == nil {
 		info := c.vm.debugInfo(m, piece)
 		if m.err != nil {
-			return noScope, nil
+			return m.noScope(), nil
 		}
 		p.debug = &info
 	}
@@ -259,10 +275,21 @@ func (c *codeCache) read(p *places, piece *Code, addr uint64) (scope int64, line
 	default:
 		lines = c.vm.lines(m, *p.debug, scope, p.names)
 	}
-	if m.err != nil || !c.take(bytesOf(lines)) || !c.vm.sameBlock(piece) {
+	if m.err != nil || !c.vm.sameBlock(m, piece) {
+		return m.noScope(), nil
+	}
+	if !c.take(bytesOf(lines)) {
 		return noScope, nil
 	}
 	return scope, lines
+}
+
+// noScope is the scope of a place that could not be read.
+func (m *memory) noScope() int64 {
+	if errors.Is(m.err, runtime.ErrBusy) {
+		return busyScope
+	}
+	return noScope
 }
 
 // Lines implements runtime.Code.

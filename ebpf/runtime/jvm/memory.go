@@ -3,8 +3,11 @@ package jvm
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+
+	"github.com/headwater/headwater/ebpf/runtime"
 )
 
 // memory reads the memory of a process. The error of the first read that failed stays,
@@ -73,6 +76,7 @@ const maxString = 256
 type cached struct {
 	r      io.ReaderAt
 	chunks map[int64][]byte
+	busy   error // runtime.ErrBusy, if a read had that: what else was read is not all that there is
 }
 
 const (
@@ -90,6 +94,9 @@ func (c *cached) ReadAt(b []byte, at int64) (n int, err error) {
 			}
 			chunk = make([]byte, chunkSize)
 			if got, err := c.r.ReadAt(chunk, start); got < chunkSize {
+				if errors.Is(err, runtime.ErrBusy) {
+					c.busy = err
+				}
 				return n, err
 			}
 			c.chunks[start] = chunk

@@ -30,7 +30,8 @@ var absent = unwind.WideRule{CFA: unwind.CFAAbsent}
 // Code is named "package.Class.method", or else as HotSpot calls it, such as
 // "StubRoutines (1)".
 func (vm *VM) Page(n uint64, shift uint8, base uint64, old *Page) (*Page, error) {
-	vm.view = &cached{r: vm.memory, chunks: map[int64][]byte{}}
+	view := &cached{r: vm.memory, chunks: map[int64][]byte{}}
+	vm.view = view
 	defer func() { vm.view = vm.memory }()
 	lo := n<<shift + base
 	blocks, err := vm.blocks(lo, lo+1<<shift)
@@ -53,6 +54,9 @@ func (vm *VM) Page(n uint64, shift uint8, base uint64, old *Page) (*Page, error)
 			code.rows = rules
 		}
 		page.Code = append(page.Code, code)
+	}
+	if view.busy != nil {
+		return nil, view.busy
 	}
 	page.Rows = unwind.PageOf(n, shift, changes)
 	return page, nil

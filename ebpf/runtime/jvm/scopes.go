@@ -109,6 +109,9 @@ const noScope = 0
 // entryScope stands for the instructions that make the frame: they belong to the method itself.
 const entryScope = -1
 
+// busyScope stands for a place that could not be read yet.
+const busyScope = -2
+
 // scopeAt returns the scope of the instruction at an address, or of the call that it is in: that of the first place
 // behind it, for a call's place is where it returns to, or else of the place at it, as the VM itself does it for
 // signals. Between two places that need not be exact, unless the VM runs with DebugNonSafepoints.
@@ -315,10 +318,10 @@ func (l *Layout) lineAt(table []byte, bci int) (start, line int) {
 const maxLine = 1<<16 - 1
 
 // sameBlock reports whether a piece of code is still there. What was read of it since it was found is true then:
-// the VM frees nothing that belongs to it before.
-func (vm *VM) sameBlock(c *Code) bool {
+// the VM frees nothing that belongs to it before. It reads past what m remembers, and leaves the error in m.
+func (vm *VM) sameBlock(m *memory, c *Code) bool {
 	l := &vm.layout.blobs
-	m := memory{r: vm.memory}
+	m.r = vm.memory
 	b := make([]byte, l.bytes)
 	m.read(c.block.start, b)
 	return m.err == nil && l.blockUsed.of(b) != 0 && vm.parse(b, c.block.start, c.block.shift) == c.block

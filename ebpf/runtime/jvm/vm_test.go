@@ -42,13 +42,13 @@ func (m *fakeMemory) ReadAt(b []byte, addr int64) (int, error) {
 	return n, nil
 }
 
-func (m *fakeMemory) ReadEach(addrs []uint64, size int, b []byte) int {
+func (m *fakeMemory) ReadEach(addrs []uint64, size int, b []byte) (int, error) {
 	for i, addr := range addrs {
 		if _, err := m.ReadAt(b[i*size:][:size], int64(addr)); err != nil {
-			return i
+			return i, nil
 		}
 	}
-	return len(addrs)
+	return len(addrs), nil
 }
 
 func (m *fakeMemory) at(addr uint64) []byte { return m.b[addr-fakeBase:] }
@@ -283,15 +283,15 @@ func TestPage(t *testing.T) {
 
 // checkChanges changes what pages are about.
 func checkChanges(t *testing.T, f *fakeVM, vm *VM, pages map[uint64]*Page, one uint64) {
-	if changed := vm.Changed(pages); len(changed) > 0 {
-		t.Errorf("pages %d have changed", changed)
+	if changed, err := vm.Changed(pages); len(changed) > 0 || err != nil {
+		t.Errorf("pages %d have changed, %v", changed, err)
 	}
 	again, err := vm.Page(0, pageShift, heapBase, pages[0])
 	if err != nil || again.Code[0] != pages[0].Code[0] {
 		t.Errorf("the same code is not taken over: %v", err)
 	}
 	f.put32(one-64+48, 2) // compiled again, in the same place
-	if changed := vm.Changed(pages); !slices.Equal(changed, []uint64{0}) {
+	if changed, _ := vm.Changed(pages); !slices.Equal(changed, []uint64{0}) {
 		t.Errorf("pages %d have changed, want the first", changed)
 	}
 	if again, err = vm.Page(0, pageShift, heapBase, pages[0]); err != nil || again.Code[0] == pages[0].Code[0] ||

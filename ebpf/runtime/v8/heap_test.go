@@ -48,7 +48,7 @@ func (s *space) ReadAt(b []byte, addr int64) (int, error) {
 }
 
 // ReadEach implements runtime.Memory.
-func (s *space) ReadEach([]uint64, int, []byte) int { return 0 }
+func (s *space) ReadEach([]uint64, int, []byte) (int, error) { return 0, nil }
 
 // put adds memory and returns its address as that of an object.
 func (s *space) put(b []byte) tagged {
@@ -352,7 +352,7 @@ func (g *garbage) ReadAt(b []byte, addr int64) (int, error) {
 }
 
 // ReadEach implements runtime.Memory.
-func (g *garbage) ReadEach(addrs []uint64, size int, b []byte) int { return 0 }
+func (g *garbage) ReadEach(addrs []uint64, size int, b []byte) (int, error) { return 0, nil }
 
 // FuzzFunction reads functions from memory where every word may be anything.
 func FuzzFunction(f *testing.F) {

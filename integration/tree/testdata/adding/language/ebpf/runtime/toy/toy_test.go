@@ -12,13 +12,13 @@ import (
 // memory begins at address 0.
 type memory struct{ *bytes.Reader }
 
-func (m memory) ReadEach(addrs []uint64, size int, b []byte) int {
+func (m memory) ReadEach(addrs []uint64, size int, b []byte) (int, error) {
 	for i, addr := range addrs {
 		if _, err := m.ReadAt(b[i*size:][:size], int64(addr)); err != nil {
-			return i
+			return i, nil
 		}
 	}
-	return len(addrs)
+	return len(addrs), nil
 }
 
 func attach(t *testing.T, d description) (runtime.Code, error) {

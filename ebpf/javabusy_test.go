@@ -1,0 +1,80 @@
+package ebpf
+
+import (
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/busytest"
+	"github.com/headwater/headwater/ebpf/retrytest"
+)
+
+// busyAgent has a thread of a Java VM that lets all others run first, and changes 2 GiB of mappings every two seconds:
+// where CPUs are busy it has the lock of the VM's memory for some tenths of a second each time, and who reads that
+// memory waits.
+const busyAgent = `
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define SIZE (2UL << 30)
+
+static void *work(void *unused)
+{
+	char *at = mmap(NULL, SIZE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (at == MAP_FAILED || madvise(at, SIZE, MADV_NOHUGEPAGE))
+		abort();
+	for (unsigned long n = 0; n < SIZE; n += 4096) /* the page of zeros: this takes tables alone */
+		(void)*(volatile char *)(at + n);
+	if (setpriority(PRIO_PROCESS, syscall(SYS_gettid), 19))
+		abort();
+	for (;; sleep(2))
+		if (mprotect(at, SIZE, PROT_NONE) || mprotect(at, SIZE, PROT_READ))
+			abort();
+	return unused;
+}
+
+int Agent_OnLoad(void *vm, char *options, void *reserved)
+{
+	pthread_t thread;
+	(void)vm, (void)options, (void)reserved;
+	return pthread_create(&thread, NULL, work, NULL);
+}
+`
+
+// TestBusyJava: a Java VM whose memory cannot be read at times, because a thread of it that has the lock of its memory
+// waits for a CPU, has its stacks and names all the same.
+func TestBusyJava(t *testing.T) {
+	classes := compileJava(t, "Deep")
+	agent := compileC(t, t.TempDir(), "busy.so", busyAgent, "-shared", "-fPIC", "-pthread")
+	for range runtime.NumCPU() {
+		busytest.Start(t)
+	}
+	retrytest.Run(t, func(t *retrytest.T) {
+		java := startJava(t, true, "-agentpath:"+agent, "-XX:CompileCommand=quiet",
+			"-XX:CompileCommand=dontinline,Deep.*", "-cp", classes, "Deep")
+		defer java.stop()
+		var profiles []Profile
+		var samples, complete, named uint64
+		for begin := time.Now(); time.Since(begin) < 10*time.Second || samples < 200; {
+			profiles = append(profiles, collect(t, java.session, java.pid, 50)...)
+			samples, complete = of(profiles, java.pid)
+		}
+		for _, p := range profiles {
+			for _, sample := range java.samples(p) {
+				if slices.Contains(jitted(sample), "Deep.main") {
+					named += uint64(sample.Value[0] / p.Pprof.Period)
+				}
+			}
+		}
+		if complete*10 < samples*6 || named*2 < complete {
+			t.Errorf("%d of %d stacks are whole, %d have Deep.main", complete, samples, named)
+		}
+		t.Logf("%d of %d stacks are whole, %d have Deep.main; %v", complete, samples, named, java.session.Stats().Errors)
+	})
+}
