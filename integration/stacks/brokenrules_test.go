@@ -20,8 +20,8 @@ func brokenRules() []brokenRule {
 	return []brokenRule{
 		{"CFA offset", mutation{"ebpf/unwindtable/translate.go", "return fit(&w.CFAOff, cfa.Offset)\n",
 			"return fit(&w.CFAOff, cfa.Offset+8)\n"}},
-		{"rbp not saved", mutation{"ebpf/unwindtable/translate.go", "return unwind.FPAtCFA, fit(&w.FPOff, rule.Offset)",
-			"return unwind.FPSame, unwind.ReasonNone"}},
+		{"rbp not saved", mutation{"ebpf/unwindtable/translate.go", "return unwind.FPAtCFA, fit(&w.FPOff, off)",
+			"return unwind.FPSame, fit(new(int32), off)"}},
 		{"restore does nothing", mutation{"ebpf/ehframe/program.go", "p.set(r, reg, p.initial.Rule(reg))", "_ = reg"}},
 		{"remember does not nest", mutation{"ebpf/ehframe/program.go", "p.row.assign(&p.saved[p.depth])",
 			"p.row.assign(&p.saved[0])"}},
