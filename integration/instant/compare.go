@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/headwater/headwater/integration/walks"
 )
@@ -127,7 +128,8 @@ type comparison struct {
 
 // matcher finds the samples of a thread that signals were handled at, both in order of
 // time. A signal is handled after its sample was taken and before the thread runs on, so its
-// sample is the last one before it that was not taken while another one was handled.
+// sample is the last one before it that was not taken while another one was handled. The handler looks at the clock
+// when it has begun: samples before that are known by its frames.
 type matcher struct {
 	samples []walks.Walk // that are left
 	handled uint64       // when the last signal was
@@ -136,12 +138,17 @@ type matcher struct {
 // sample returns the sample of a signal, nil if there is none.
 func (m *matcher) sample(entered, left uint64) (of *walks.Walk) {
 	for ; len(m.samples) > 0 && m.samples[0].Time < entered; m.samples = m.samples[1:] {
-		if m.samples[0].Time > m.handled {
+		if m.samples[0].Time > m.handled && !inHandler(&m.samples[0]) {
 			of = &m.samples[0]
 		}
 	}
 	m.handled = left
 	return of
+}
+
+// inHandler reports whether a sample was taken in the library that is preloaded, which does nothing but handle signals.
+func inHandler(w *walks.Walk) bool {
+	return slices.ContainsFunc(w.Frames, func(f walks.Place) bool { return strings.HasSuffix(f.File, librarySuffix) })
 }
 
 // thread compares what was taken in one thread, both in order of time.

@@ -60,11 +60,13 @@ func TestThread(t *testing.T) {
 	walkAt := func(time, leaf uint64) walks.Walk {
 		return walks.Walk{Time: time, TID: 7, Comm: "x", Outcome: unwind.Complete, Frames: at(leaf, 100)}
 	}
+	handler := walkAt(20, 77) // after the sample, before the handler looks at the clock
+	handler.Frames[0].File = "/tmp/backtrace.c" + librarySuffix
 	traceAt := func(entered, left, leaf uint64) trace {
 		return trace{tid: 7, entered: entered, left: left, end: atRoot, frames: at(leaf, 100)}
 	}
 	r := compare(
-		[]walks.Walk{walkAt(10, 1), walkAt(20, 2), walkAt(25, 66), walkAt(40, 3), walkAt(60, 4)},
+		[]walks.Walk{walkAt(10, 1), walkAt(20, 2), handler, walkAt(25, 66), walkAt(40, 3), walkAt(60, 4)},
 		&traces{byThread: map[uint32][]trace{7: {traceAt(21, 30, 2), traceAt(35, 36, 5), traceAt(41, 42, 3),
 			traceAt(61, 62, 9)}, 8: {traceAt(21, 30, 2)}}},
 		1)

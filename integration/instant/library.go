@@ -11,6 +11,9 @@ import (
 //go:embed testdata/*.c
 var sources embed.FS
 
+// librarySuffix ends the name of the library, behind that of its source.
+const librarySuffix = ".instant.so"
+
 // compile makes the library that is preloaded. All its symbols are bound when it is loaded:
 // the dynamic linker takes more of the stack than a signal handler may have.
 func compile(dir, name string, flags ...string) (path string, err error) {
@@ -18,7 +21,7 @@ func compile(dir, name string, flags ...string) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	source, path := filepath.Join(dir, name), filepath.Join(dir, name+".so")
+	source, path := filepath.Join(dir, name), filepath.Join(dir, name+librarySuffix)
 	if err := os.WriteFile(source, text, 0o644); err != nil {
 		return "", err
 	}
