@@ -16,11 +16,15 @@ import (
 var codecMu sync.Mutex
 
 // decodeBody evaluates body in scope and stores the result in the struct that
-// into points to.
+// into points to. The error says all that is wrong with body, see evaluationDiagnostics.
 func decodeBody(body ast.Body, scope *vm.Scope, into interface{}) error {
 	codecMu.Lock()
 	defer codecMu.Unlock()
-	return vm.New(body).Evaluate(scope, into)
+	err := vm.New(body).Evaluate(scope, into)
+	if err == nil {
+		return nil
+	}
+	return withOthers(err, body, scope, into)
 }
 
 // marshalBody returns a struct with River tags, or a map, in River's JSON, without the

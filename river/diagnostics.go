@@ -2,6 +2,7 @@ package river
 
 import (
 	"errors"
+	"slices"
 	"sort"
 	"strings"
 
@@ -15,16 +16,31 @@ import (
 // evaluationDiagnostics explains why a block could not be evaluated, as close to
 // the cause as the error allows.
 func evaluationDiagnostics(block *ast.BlockStmt, what string, err error) diag.Diagnostics {
+	diags := firstDiagnostics(block, what, err)
+	var body *bodyError
+	if errors.As(err, &body) {
+		diags = append(diags, located(block, body.others)...)
+	}
+	return diags
+}
+
+// located returns diagnostics of which those without a place are about a block.
+func located(block *ast.BlockStmt, diags diag.Diagnostics) diag.Diagnostics {
+	diags = slices.Clone(diags)
+	for i := range diags {
+		if !diags[i].StartPos.Valid() {
+			diags[i].StartPos = ast.StartPos(block).Position()
+			diags[i].EndPos = ast.EndPos(block).Position()
+		}
+	}
+	return diags
+}
+
+// firstDiagnostics explains what a block's evaluation has stopped at.
+func firstDiagnostics(block *ast.BlockStmt, what string, err error) diag.Diagnostics {
 	var diags diag.Diagnostics
 	if errors.As(err, &diags) {
-		located := append(diag.Diagnostics(nil), diags...)
-		for i := range located {
-			if !located[i].StartPos.Valid() {
-				located[i].StartPos = ast.StartPos(block).Position()
-				located[i].EndPos = ast.EndPos(block).Position()
-			}
-		}
-		return located
+		return located(block, diags)
 	}
 	var attribute *component.AttributeError
 	if errors.As(err, &attribute) {

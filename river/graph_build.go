@@ -217,7 +217,7 @@ func (b *graphBuilder) componentFor(block *ast.BlockStmt) (n node, reason string
 		}
 		return newModuleNode(b.module, block), ""
 	case !found && !isModule(name):
-		return nil, fmt.Sprintf("cannot retrieve the definition of component name %q", name)
+		return nil, unknownComponent(name, b.r.options.Registry.Names())
 	case block.Label == "":
 		return nil, fmt.Sprintf("component %q must have a label", name)
 	default:

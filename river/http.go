@@ -30,6 +30,8 @@ type HTTPOptions struct {
 
 	ListenAddr   string   // "host:port" that it is served on, a host name that is answered to
 	AllowedHosts []string // further host names; "*" stands for all
+
+	RequireHealthy bool // not ready while a component is not healthy
 }
 
 // Handler serves the runtime's state and API, to clients that the http block lets in,
@@ -45,7 +47,7 @@ type HTTPOptions struct {
 func (r *Runtime) Handler(options HTTPOptions) http.Handler {
 	prefix := path.Join("/", options.UIPrefix)
 	mux := http.NewServeMux()
-	mux.HandleFunc("/-/ready", r.serveReady)
+	mux.HandleFunc("/-/ready", r.serveReady(options.RequireHealthy))
 	mux.HandleFunc("/-/healthy", r.serveHealthy)
 	mux.HandleFunc("GET /-/reload", r.serveReload(options.Reload))
 	mux.HandleFunc("POST /-/reload", r.serveReload(options.Reload))
@@ -84,13 +86,20 @@ func (m metricsErrors) Println(v ...interface{}) {
 	level.Warn(m.r.logger).Log("msg", "some metrics cannot be served", "err", strings.TrimSpace(fmt.Sprintln(v...)))
 }
 
-func (r *Runtime) serveReady(w http.ResponseWriter, _ *http.Request) {
-	if !r.Ready() {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprintln(w, "Headwater is not ready.")
-		return
+func (r *Runtime) serveReady(healthy bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if !r.Ready() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintln(w, "Headwater is not ready.")
+			return
+		}
+		if ids := r.notHealthy(); healthy && len(ids) > 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintln(w, "Headwater is not ready: components that are not healthy:", strings.Join(ids, ", "))
+			return
+		}
+		fmt.Fprintln(w, "Headwater is ready.")
 	}
-	fmt.Fprintln(w, "Headwater is ready.")
 }
 
 func (r *Runtime) serveHealthy(w http.ResponseWriter, _ *http.Request) {

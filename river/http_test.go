@@ -287,3 +287,24 @@ func TestModulePages(t *testing.T) {
 		require.Equal(t, 404, code, path)
 	}
 }
+
+// TestRequireHealthy asks whether a runtime is ready while a component has ended.
+func TestRequireHealthy(t *testing.T) {
+	h := newHost(t)
+	require.NoError(t, h.load("test.value \"a\" { }\n"))
+	ready := func(healthy bool) (int, string) {
+		answer := httptest.NewRecorder()
+		h.Handler(HTTPOptions{Gatherer: h.metrics, RequireHealthy: healthy}).ServeHTTP(answer,
+			httptest.NewRequest(http.MethodGet, "http://localhost/-/ready", nil))
+		return answer.Code, answer.Body.String()
+	}
+	code, text := ready(true)
+	require.Equal(t, http.StatusServiceUnavailable, code, "nothing runs yet")
+	require.Equal(t, "Headwater is not ready: components that are not healthy: test.value.a\n", text)
+	code, _ = ready(false)
+	require.Equal(t, http.StatusOK, code)
+	stop := h.runs("test.value \"a\" { }\n")
+	h.eventually("it is ready", func() bool { code, _ := ready(true); return code == http.StatusOK })
+	stop()
+	h.eventually("it has ended", func() bool { code, _ := ready(true); return code == http.StatusServiceUnavailable })
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,11 +128,20 @@ func (r *Runtime) instance(id string) (*module, instance) {
 // Unhealthy returns the global IDs of all components and imports that are
 // unhealthy or have exited.
 func (r *Runtime) Unhealthy() []string {
+	return r.withHealth(component.HealthTypeUnhealthy, component.HealthTypeExited)
+}
+
+// notHealthy returns the IDs of the components that are not healthy, those that have not started yet among them.
+func (r *Runtime) notHealthy() []string {
+	return r.withHealth(component.HealthTypeUnhealthy, component.HealthTypeExited, component.HealthTypeUnknown)
+}
+
+// withHealth returns the IDs of the components whose health is one of those.
+func (r *Runtime) withHealth(of ...component.HealthType) []string {
 	var ids []string
 	r.root.walk(func(m *module) {
 		for _, n := range m.graph.Load().runnables() {
-			switch n.currentHealth().Health {
-			case component.HealthTypeUnhealthy, component.HealthTypeExited:
+			if slices.Contains(of, n.currentHealth().Health) {
 				ids = append(ids, m.globalID(n.id()))
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,11 +72,12 @@ func TestFlags(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
 		want string
+		code int
 	}{
-		"no file":      {[]string{"run"}, "arg"},
-		"no such file": {[]string{"run", "nowhere.river"}, "nowhere.river"},
-		"unknown flag": {[]string{"run", "--nonsense", "x.river"}, "--nonsense"},
-		"unknown verb": {[]string{"stop"}, "stop"},
+		"no file":      {[]string{"run"}, "arg", 2},
+		"no such file": {[]string{"run", "nowhere.river"}, "nowhere.river", 1},
+		"unknown flag": {[]string{"run", "--nonsense", "x.river"}, "--nonsense", 2},
+		"unknown verb": {[]string{"stop"}, "stop", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
@@ -82,8 +85,8 @@ func TestFlags(t *testing.T) {
 			cmd.Dir, cmd.Stderr = t.TempDir(), &stderr
 			err := cmd.Run()
 			var exit *exec.ExitError
-			if !errors.As(err, &exit) || exit.ExitCode() != 1 {
-				t.Errorf("%v, want exit code 1", err)
+			if !errors.As(err, &exit) || exit.ExitCode() != c.code {
+				t.Errorf("%v, want exit code %d", err, c.code)
 			}
 			if !strings.Contains(stderr.String(), c.want) {
 				t.Errorf("printed %q, want something about %q", stderr.String(), c.want)
@@ -102,7 +105,8 @@ func TestNotRoot(t *testing.T) {
 	config := filepath.Join(dir, "config.river")
 	lab.WriteFile(t, config, "pyroscope.ebpf \"host\" {\n\tforward_to = []\n}\n")
 
-	cmd := exec.Command(binary, "run", "--server.http.listen-addr=127.0.0.1:"+lab.FreePort(t),
+	address := "127.0.0.1:" + lab.FreePort(t)
+	cmd := exec.Command(binary, "run", "--require-healthy", "--server.http.listen-addr="+address,
 		"--storage.path="+filepath.Join(dir, "data"), config)
 	cmd.Dir, cmd.SysProcAttr = dir, asNobody()
 	p := lab.Start(t, cmd)
@@ -112,6 +116,20 @@ func TestNotRoot(t *testing.T) {
 	time.Sleep(time.Second)
 	if said := p.Output.Lines("CAP_BPF"); len(said) != 1 {
 		t.Errorf("want it said once, got\n%s", strings.Join(said, "\n"))
+	}
+	for _, line := range []string{"setcap cap_bpf,cap_perfmon,", "AmbientCapabilities=CAP_BPF CAP_PERFMON "} {
+		if len(p.Output.Lines(line)) != 1 {
+			t.Errorf("%q is not said once", line)
+		}
+	}
+	answer, err := http.Get("http://" + address + "/-/ready")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), "pyroscope.ebpf.host") {
+		t.Errorf("ready: %s %s %v", answer.Status, text, err)
 	}
 	if strings.Contains(p.Output.String(), "goroutine ") {
 		t.Errorf("it panics:\n%s", p.Output.Tail(40))

@@ -1,0 +1,195 @@
+package river
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/grafana/river/ast"
+	"github.com/grafana/river/diag"
+	"github.com/grafana/river/vm"
+
+	"github.com/headwater/headwater/river/internal/source"
+)
+
+// River's decoder stops at the first thing that is wrong with a block. Here are the others, found once it has failed.
+
+// bodyError is why a body could not be decoded: what River's decoder says, and what else is wrong with the body.
+type bodyError struct {
+	error
+	others diag.Diagnostics
+}
+
+func (e *bodyError) Unwrap() error { return e.error }
+
+// withOthers adds to an error of River's decoder what else is wrong with a body that was to be decoded to into, and
+// what may be meant.
+func withOthers(err error, body ast.Body, scope *vm.Scope, into any) error {
+	f := finder{scope: scope}
+	f.body(body, reflect.TypeOf(into), nil)
+	var first diag.Diagnostics
+	if !errors.As(err, &first) || len(first) == 0 {
+		f.others = slices.DeleteFunc(f.others, func(d diag.Diagnostic) bool { return d.Message == err.Error() })
+		return f.wrap(err)
+	}
+	at := slices.IndexFunc(f.others, func(d diag.Diagnostic) bool { return d.StartPos == first[0].StartPos })
+	if at < 0 {
+		return f.wrap(err)
+	}
+	if found := f.others[at].Message; strings.HasPrefix(found, first[0].Message) {
+		first = slices.Clone(first)
+		first[0].Message = found
+	}
+	f.others = slices.Delete(f.others, at, at+1)
+	return f.wrap(first)
+}
+
+// maxWrong is how many things a block is told at once.
+const maxWrong = 20
+
+func (f *finder) wrap(err error) error {
+	if len(f.others) == 0 {
+		return err
+	}
+	return &bodyError{err, f.others[:min(len(f.others), maxWrong)]}
+}
+
+// finder finds what is wrong with a body.
+type finder struct {
+	scope  *vm.Scope
+	others diag.Diagnostics
+}
+
+func (f *finder) add(n ast.Node, format string, args ...any) {
+	f.others.Add(source.ErrorAt(n, format, args...))
+}
+
+// body compares a body with the type that it is decoded to. block is the block around it; nil: that of a component.
+func (f *finder) body(body ast.Body, t reflect.Type, block *ast.BlockStmt) {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || decodesItself(t) {
+		return
+	}
+	fields, seen, meant := fieldsOf(t), map[string]bool{}, map[string]bool{}
+	for _, stmt := range body {
+		switch stmt := stmt.(type) {
+		case *ast.AttributeStmt:
+			name := stmt.Name.Name
+			if known, ok := fields[name]; ok {
+				f.attribute(stmt, known, seen[name])
+			} else {
+				meant[f.unknown(stmt, "attribute", name, fields)] = true
+			}
+			seen[name] = true
+		case *ast.BlockStmt:
+			name := stmt.GetBlockName()
+			switch known, ok := fields[name]; {
+			case !ok:
+				meant[f.unknown(stmt, "block", name, fields)] = true
+			case !known.block:
+				f.add(stmt, "%q must be an attribute, but is used as a block", name)
+			default:
+				f.body(stmt.Body, known.kind, stmt)
+			}
+			seen[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if known := fields[name]; !known.optional && !seen[name] && !meant[name] {
+			f.missing(name, known, block)
+		}
+	}
+}
+
+// unknown says that there is no field of that name, and returns the one that may be meant.
+func (f *finder) unknown(n ast.Node, kind, name string, fields map[string]field) string {
+	meant := nearest(name, maps.Keys(fields))
+	hint := ""
+	if meant != "" {
+		hint = fmt.Sprintf(", did you mean %q?", meant)
+	}
+	f.add(n, "unrecognized %s name %q%s", kind, name, hint)
+	return meant
+}
+
+// missing says that a field must be there.
+func (f *finder) missing(name string, known field, block *ast.BlockStmt) {
+	kind := "attribute"
+	if known.block {
+		kind = "block"
+	}
+	message := fmt.Sprintf("missing required %s %q", kind, name)
+	if block == nil { // the diagnostic gets the place of the component's block
+		f.others.Add(diag.Diagnostic{Severity: diag.SeverityLevelError, Message: message})
+		return
+	}
+	f.add(block, "%s", message)
+}
+
+// attribute evaluates an attribute.
+func (f *finder) attribute(stmt *ast.AttributeStmt, known field, again bool) {
+	name := stmt.Name.Name
+	if again {
+		f.add(stmt, "attribute %q may only be provided once", name)
+		return
+	}
+	if known.block {
+		f.add(stmt, "%q must be a block, but is used as an attribute", name)
+		return
+	}
+	err := vm.New(stmt.Value).Evaluate(f.scope, reflect.New(known.kind).Interface())
+	var diags diag.Diagnostics
+	switch {
+	case err == nil:
+	case errors.As(err, &diags):
+		f.others = append(f.others, diags...)
+	default:
+		f.add(stmt, "%s", err)
+	}
+}
+
+// field is a field of a struct that River decodes.
+type field struct {
+	kind            reflect.Type
+	block, optional bool
+}
+
+// fieldsOf returns the fields of a struct by their names in River.
+func fieldsOf(t reflect.Type) map[string]field {
+	all := map[string]field{}
+	for i := range t.NumField() {
+		tag, ok := t.Field(i).Tag.Lookup("river")
+		if !ok {
+			continue
+		}
+		name, flags, _ := strings.Cut(tag, ",")
+		has := func(flag string) bool { return slices.Contains(strings.Split(flags, ","), flag) }
+		kind := t.Field(i).Type
+		switch {
+		case has("squash"):
+			for kind.Kind() == reflect.Pointer {
+				kind = kind.Elem()
+			}
+			maps.Copy(all, fieldsOf(kind))
+		case has("enum"):
+			for inner, f := range fieldsOf(kind.Elem()) {
+				f.optional = true
+				all[name+"."+inner] = f
+			}
+		case has("attr"), has("block"):
+			all[name] = field{kind, has("block"), has("optional")}
+		}
+	}
+	return all
+}
+
+// decodesItself reports whether a type decodes River by a method, so that its fields say nothing.
+func decodesItself(t reflect.Type) bool {
+	_, ok := reflect.PointerTo(t).MethodByName("UnmarshalRiver")
+	return ok
+}
