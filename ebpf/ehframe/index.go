@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"unsafe"
 )
 
 // Index finds FDEs by address. Entries are sorted by the address where the
@@ -50,6 +51,9 @@ type Scanned struct {
 }
 
 type scannedEntry struct{ start, fde uint64 }
+
+// Bytes returns the memory of the entries.
+func (x *Scanned) Bytes() int { return cap(x.entries) * int(unsafe.Sizeof(scannedEntry{})) }
 
 // Len returns the number of entries.
 func (x *Scanned) Len() int { return len(x.entries) }

@@ -13,16 +13,22 @@ type Segment struct {
 	Memsz  uint64 // bytes in memory
 }
 
-// TextSegments returns the executable PT_LOAD segments in the file's order.
-func (f *File) TextSegments() []Segment {
-	var segments []Segment
+// findSegments notes what is loaded: each mapping of the file asks for it.
+func (f *File) findSegments() {
 	for _, p := range f.elf.Progs {
-		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 {
-			segments = append(segments, segmentOf(p))
+		if p.Type != elf.PT_LOAD {
+			continue
+		}
+		f.loads = append(f.loads, p)
+		if p.Flags&elf.PF_X != 0 {
+			f.text = append(f.text, segmentOf(p))
 		}
 	}
-	return segments
 }
+
+// TextSegments returns the executable PT_LOAD segments in the file's order. They are not to
+// be changed.
+func (f *File) TextSegments() []Segment { return f.text }
 
 // OpenText returns the executable PT_LOAD segments with their bytes, as far as
 // the file holds them; those that it does not are left out.
@@ -73,12 +79,9 @@ func (f *File) Bias(mapStart, mapEnd, mapOffset uint64) (bias uint64, ok bool) {
 	if mapEnd <= mapStart {
 		return 0, false
 	}
-	best := 0
-	for _, p := range f.elf.Progs {
-		if p.Type != elf.PT_LOAD {
-			continue
-		}
-		fit := mappingFit(p, mapEnd-mapStart, mapOffset, uint64(os.Getpagesize()))
+	best, page := 0, uint64(os.Getpagesize())
+	for _, p := range f.loads {
+		fit := mappingFit(p, mapEnd-mapStart, mapOffset, page)
 		if fit > best {
 			best = fit
 			bias = mapStart - mapOffset - (p.Vaddr - p.Off)

@@ -144,6 +144,7 @@ func TestBiasWhereSegmentsShareAPage(t *testing.T) {
 		load(elf.PF_R|elf.PF_X, 0x1800, 0x202800, 0x3000),
 		load(elf.PF_R|elf.PF_W, 0x4800, 0x206800, 0x100),
 	}}}
+	f.findSegments()
 	for _, tt := range []struct{ start, end, offset, want uint64 }{
 		{0x202000, 0x206000, 0x1000, 0},           // text
 		{0x10202000, 0x10206000, 0x1000, 1 << 28}, // the same, moved

@@ -42,6 +42,8 @@ var (
 // excepted.
 type File struct {
 	elf    *elf.File
+	loads  []*elf.Prog // its PT_LOAD segments
+	text   []Segment   // those of them that are executable
 	r      io.ReaderAt
 	size   uint64 // bytes in the image; math.MaxInt64 when unknown
 	closer io.Closer
@@ -120,7 +122,9 @@ func newFile(r io.ReaderAt, size uint64) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &File{elf: parsed, r: r, size: size}, nil
+	f := &File{elf: parsed, r: r, size: size}
+	f.findSegments()
+	return f, nil
 }
 
 // Close closes the underlying file if Open or NewFromFile made the File.

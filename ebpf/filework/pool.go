@@ -29,7 +29,8 @@ const (
 	hangsPerUser    = 8  // of each user but root
 	hangsOfUsers    = 64 // of all users but root
 	hangsOfRoot     = 64
-	latePerOwner    = 4 // that do not hang: they use CPU time
+	latePerMount    = 4 // that do not hang: they use CPU time
+	latePerUser     = 16
 	firstLook       = 500 * time.Millisecond
 	unattended      = time.Second    // after which work is late that nobody waits for
 	waitsForRuntime = unix.SYS_FUTEX // the system call in which Go lets a thread rest
@@ -168,7 +169,7 @@ func (p *Pool) Wait(t *Task, patience time.Duration) error {
 // full returns why no more work of an origin may begin, "" if it may; hangs says that
 // other work does.
 func (p *Pool) full(o Origin) (why string, hangs bool) {
-	var mount, user, users, root, late int
+	var mount, user, users, root, late, lateOfUser int
 	for t := range p.tasks {
 		switch {
 		case t.hangs:
@@ -177,7 +178,8 @@ func (p *Pool) full(o Origin) (why string, hangs bool) {
 			root += count(t.origin.Owner == 0)
 			users += count(t.origin.Owner != 0)
 		case t.late:
-			late += count(t.origin.Owner == o.Owner)
+			lateOfUser += count(t.origin.Owner == o.Owner)
+			late += count(t.origin == o)
 		}
 	}
 	switch {
@@ -185,7 +187,9 @@ func (p *Pool) full(o Origin) (why string, hangs bool) {
 		return "another file of that mount cannot be read", true
 	case o.Owner != 0 && (user >= hangsPerUser || users >= hangsOfUsers), o.Owner == 0 && root >= hangsOfRoot:
 		return "too many files of that user cannot be read", true
-	case late >= latePerOwner:
+	case late >= latePerMount:
+		return "too many files of that mount are being read", false
+	case lateOfUser >= latePerUser:
 		return "too many files of that user are being read", false
 	}
 	return "", false

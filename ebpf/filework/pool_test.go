@@ -2,6 +2,7 @@ package filework
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -136,7 +137,7 @@ func TestManyMounts(t *testing.T) {
 }
 
 // TestBusyWork: work that is long because it computes does not hang, so its mount is
-// read on; but few may do that at once for one user.
+// read on; but few may do that at once for one mount, and for one user.
 func TestBusyWork(t *testing.T) {
 	var p Pool
 	var stop atomic.Bool
@@ -152,13 +153,25 @@ func TestBusyWork(t *testing.T) {
 	if _, hanging, _ := p.Counts(); hanging != 0 {
 		t.Errorf("%d hang", hanging)
 	}
-	for i := 1; i < latePerOwner; i++ {
+	for i := 1; i < latePerMount; i++ {
 		if err := p.Do(same, "decompressing", time.Millisecond, burn); !isSlow(err, false) {
 			t.Fatalf("%d: %v", i, err)
 		}
 	}
 	if err := p.Do(same, "opening", time.Minute, func() {}); !isSlow(err, true) {
 		t.Errorf("one more: %v", err)
+	}
+	other := func(n int) Origin { return Origin{Mount: fmt.Sprint("disk ", n), Owner: same.Owner} }
+	for i := latePerMount; i < latePerUser; i++ {
+		if err := p.Do(other(i), "decompressing", time.Millisecond, burn); !isSlow(err, false) {
+			t.Fatalf("another mount, %d: %v", i, err)
+		}
+	}
+	if err := p.Do(other(0), "opening", time.Minute, func() {}); !isSlow(err, true) {
+		t.Errorf("one more of that user: %v", err)
+	}
+	if err := p.Do(Origin{Mount: "disk", Owner: 1001}, "opening", time.Minute, func() {}); err != nil {
+		t.Errorf("another user: %v", err)
 	}
 	stop.Store(true)
 	until(t, "all end", func() bool { late, _, _ := p.Counts(); return late == 0 })

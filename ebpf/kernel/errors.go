@@ -19,8 +19,19 @@ type PermissionError struct {
 }
 
 func (e *PermissionError) Error() string {
-	return fmt.Sprintf("profiling needs capabilities that this process lacks: %s (run it as root, or grant them)",
-		strings.Join(e.Missing, ", "))
+	return fmt.Sprintf("profiling needs capabilities that this process lacks: %s (run it as root, or grant them: "+
+		"setcap %s PROGRAM, or in a systemd unit %s)", strings.Join(e.Missing, ", "), FileCapabilities(),
+		AmbientCapabilities())
+}
+
+// FileCapabilities returns the arguments of setcap(8) that let an executable profile, but for its path.
+func FileCapabilities() string {
+	return strings.ToLower(strings.Join(missingCapabilities(0), ",")) + "=ep"
+}
+
+// AmbientCapabilities returns the line of a systemd unit that lets its service profile.
+func AmbientCapabilities() string {
+	return "AmbientCapabilities=" + strings.Join(missingCapabilities(0), " ")
 }
 
 // errPIDNamespace says that /proc shows other PIDs than samples have.
@@ -31,9 +42,9 @@ var errPIDNamespace = errors.New("profiling needs the host's PID namespace: " +
 // in the kernel's include/linux/proc_ns.h.
 const initialPIDNamespace = 0xEFFFFFFC
 
-// checkNamespace returns an error when this process is not in the host's PID
+// CheckNamespace returns an error when this process is not in the host's PID
 // namespace.
-func checkNamespace() error {
+func CheckNamespace() error {
 	var st unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/pid", &st); err != nil {
 		return fmt.Errorf("find own PID namespace: %w", err)
@@ -66,18 +77,27 @@ func neededCapabilities() []capability {
 // checkPermissions returns a *PermissionError when the process lacks a
 // capability, see capabilities(7).
 func checkPermissions() error {
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return fmt.Errorf("read own capabilities: %w", err)
-	}
-	effective, err := effectiveCapabilities(string(status))
+	missing, err := MissingCapabilities()
 	if err != nil {
 		return err
 	}
-	if missing := missingCapabilities(effective); len(missing) > 0 {
+	if len(missing) > 0 {
 		return &PermissionError{Missing: missing}
 	}
 	return nil
+}
+
+// MissingCapabilities returns the names of the capabilities that profiling needs and this process lacks.
+func MissingCapabilities() ([]string, error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return nil, fmt.Errorf("read own capabilities: %w", err)
+	}
+	effective, err := effectiveCapabilities(string(status))
+	if err != nil {
+		return nil, err
+	}
+	return missingCapabilities(effective), nil
 }
 
 func effectiveCapabilities(status string) (uint64, error) {

@@ -67,7 +67,7 @@ func Load(o Options) (*Profiler, error) {
 	if err := checkPermissions(); err != nil {
 		return nil, err
 	}
-	if err := checkNamespace(); err != nil {
+	if err := CheckNamespace(); err != nil {
 		return nil, err
 	}
 	// Kernels before 5.11 charge maps to RLIMIT_MEMLOCK.

@@ -46,8 +46,8 @@ type KernelSymbol struct {
 }
 
 // parseRecord appends what a perf record says, if it is of interest: threads'
-// births, ends and names are not.
-func parseRecord(out []Record, kind uint32, misc uint16, b []byte) []Record {
+// births, ends and names are not. Texts that are known are not allocated again.
+func parseRecord(out []Record, known texts, kind uint32, misc uint16, b []byte) []Record {
 	const trailer = 8 // sample_id: the time
 	if len(b) < trailer {
 		return out
@@ -57,9 +57,9 @@ func parseRecord(out []Record, kind uint32, misc uint16, b []byte) []Record {
 	ok := false
 	switch kind {
 	case unix.PERF_RECORD_MMAP2:
-		ok = r.parseMap(body)
+		ok = r.parseMap(known, body)
 	case unix.PERF_RECORD_COMM:
-		ok = r.parseComm(misc, body)
+		ok = r.parseComm(known, misc, body)
 	case unix.PERF_RECORD_FORK, unix.PERF_RECORD_EXIT:
 		ok = r.parseTask(kind, body)
 	case unix.PERF_RECORD_KSYMBOL:
@@ -77,7 +77,7 @@ func parseRecord(out []Record, kind uint32, misc uint16, b []byte) []Record {
 
 // parseMap reads: u32 pid, tid; u64 addr, len, pgoff; u32 maj, min; u64 ino,
 // ino_generation; u32 prot, flags; char filename[].
-func (r *Record) parseMap(b []byte) bool {
+func (r *Record) parseMap(known texts, b []byte) bool {
 	const fixed = 8 + 24 + 24 + 8
 	if len(b) < fixed {
 		return false
@@ -86,19 +86,19 @@ func (r *Record) parseMap(b []byte) bool {
 	r.Kind, r.PID = RecordMap, u32(b)
 	start, length := u64(b[8:]), u64(b[16:])
 	r.Mapping = procfs.Mapping{
-		Start: start, End: start + length, Offset: u64(b[24:]), Path: cString(b[fixed:]),
+		Start: start, End: start + length, Offset: u64(b[24:]), Path: known.cString(b[fixed:]),
 		Dev: unix.Mkdev(u32(b[32:]), u32(b[36:])), Inode: u64(b[40:]), Generation: u64(b[48:]),
 	}
 	return r.Mapping.End >= start && u32(b[56:])&unix.PROT_EXEC != 0
 }
 
 // parseComm reads: u32 pid, tid; char comm[].
-func (r *Record) parseComm(misc uint16, b []byte) bool {
+func (r *Record) parseComm(known texts, misc uint16, b []byte) bool {
 	if len(b) < 8 {
 		return false
 	}
 	pid, tid := binary.NativeEndian.Uint32(b), binary.NativeEndian.Uint32(b[4:])
-	r.Kind, r.PID, r.Comm = RecordComm, pid, cString(b[8:])
+	r.Kind, r.PID, r.Comm = RecordComm, pid, known.cString(b[8:])
 	if misc&unix.PERF_RECORD_MISC_COMM_EXEC != 0 {
 		r.Kind = RecordExec
 	}
@@ -139,9 +139,29 @@ func (r *Record) parseKernelSymbol(b []byte) bool {
 	return r.Symbol.Name != ""
 }
 
-func cString(b []byte) string {
+func cString(b []byte) string { return texts(nil).cString(b) }
+
+// texts are names and paths of records before: most new programs have those of others. nil
+// remembers none.
+type texts map[string]string
+
+// maxTexts bounds them: a path has up to 4,096 bytes.
+const maxTexts = 256
+
+// cString returns the text before the first byte of 0. It allocates none that is known.
+func (t texts) cString(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]
 	}
-	return string(b)
+	if known, ok := t[string(b)]; ok {
+		return known
+	}
+	text := string(b)
+	if len(t) >= maxTexts {
+		clear(t)
+	}
+	if t != nil {
+		t[text] = text
+	}
+	return text
 }

@@ -81,7 +81,7 @@ func TestParseRecord(t *testing.T) {
 		{"cut", unix.PERF_RECORD_MMAP2, 0, body{}.u32(5, 6).u64(99), nil},
 		{"of another kind", unix.PERF_RECORD_THROTTLE, 0, body{}.u64(1, 2, 3).u64(99), nil},
 	} {
-		if d := cmp.Diff(c.want, parseRecord(nil, c.kind, c.misc, c.body)); d != "" {
+		if d := cmp.Diff(c.want, parseRecord(nil, nil, c.kind, c.misc, c.body)); d != "" {
 			t.Errorf("%s: -want +got\n%s", c.name, d)
 		}
 	}
@@ -91,7 +91,7 @@ func FuzzParseRecord(f *testing.F) {
 	f.Add(uint32(unix.PERF_RECORD_MMAP2), uint16(1<<14),
 		[]byte(body{}.u32(5, 6).u64(0x1000, 0x2000, 0).u32(255, 2, 3, 4, 5, 6).u32(4, 0).text("x", 8).u64(9)))
 	f.Fuzz(func(t *testing.T, kind uint32, misc uint16, b []byte) {
-		for _, r := range parseRecord(nil, kind, misc, b) {
+		for _, r := range parseRecord(nil, nil, kind, misc, b) {
 			if r.Kind == RecordMap && r.Mapping.End < r.Mapping.Start {
 				t.Errorf("mapping from 0x%x to 0x%x", r.Mapping.Start, r.Mapping.End)
 			}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/clock"
 )
 
 // sideBandPages is the size of a CPU's side-band buffer, in pages of memory.
@@ -33,6 +35,7 @@ type SideBand struct {
 	mu    sync.Mutex
 	rings []*perfRing
 	batch []Record
+	texts texts // of the records read so far
 }
 
 // OpenSideBand opens a dummy event on every online CPU.
@@ -45,7 +48,7 @@ func OpenSideBand() (*SideBand, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &SideBand{epoll: epoll, ready: ready}
+	s := &SideBand{epoll: epoll, ready: ready, texts: texts{}}
 	if err := s.AddCPUs(); err != nil {
 		s.Close()
 		return nil, err
@@ -135,7 +138,7 @@ func (s *SideBand) Read() ([]Record, error) {
 	for _, r := range s.rings {
 		from, full := len(s.batch), r.filled()+maxRecord > uint64(len(r.data))
 		err := r.read(func(kind uint32, misc uint16, body []byte) {
-			s.batch = parseRecord(s.batch, kind, misc, body)
+			s.batch = parseRecord(s.batch, s.texts, kind, misc, body)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("side-band: CPU %d: %w", r.event.cpu, err)
@@ -147,7 +150,7 @@ func (s *SideBand) Read() ([]Record, error) {
 			r.last = s.batch[i].Time
 		}
 		if full {
-			s.batch = append(s.batch, Record{Kind: RecordLost, Time: monotonic(), Since: r.last})
+			s.batch = append(s.batch, Record{Kind: RecordLost, Time: clock.Monotonic(), Since: r.last})
 		}
 	}
 	slices.SortStableFunc(s.batch, func(a, b Record) int { return cmp.Compare(a.Time, b.Time) })
@@ -165,13 +168,4 @@ func (s *SideBand) Close() {
 	}
 	s.rings = nil
 	s.ready.close()
-}
-
-// monotonic is the time on the clock of records.
-func monotonic() uint64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return 0 // cannot be: the clock exists
-	}
-	return uint64(ts.Nano())
 }

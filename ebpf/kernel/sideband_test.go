@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/integration/need"
 )
 
@@ -52,7 +53,7 @@ func TestLostRecords(t *testing.T) {
 	mapCode(t, 100) // whose records are lost
 	lost := read()
 	full := 0
-	now := monotonic()
+	now := clock.Monotonic()
 	for _, r := range lost {
 		if r.Count == 0 {
 			full++

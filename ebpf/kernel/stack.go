@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+
+	"github.com/headwater/headwater/ebpf/unwind"
 )
 
 const (
@@ -15,13 +17,20 @@ const (
 	pairBitBytes = 8 * int(profilerLimitsPAIR_BITS_WORDS)
 )
 
-// Stack is a copy of pieces of a user stack, or of two where one goes on in another.
-// It is an unwind.Memory.
+// Stack is a copy of pieces of a user stack, or of two where one goes on in another; or the
+// memory of a process, see StackIn. It is an unwind.Memory.
 type Stack struct {
 	stackPart
 	more       []stackPart
-	lastFrames uint64 // where the region begins in which a frame can be the outermost one; 0: not known
+	lastFrames uint64        // where the region begins in which a frame can be the outermost one; 0: not known
+	memory     unwind.Memory // instead of a copy
 }
+
+// StackIn is a stack that is read of memory, which must not change until it is walked.
+func StackIn(m unwind.Memory) Stack { return Stack{memory: m} }
+
+// Exists reports whether there is a stack to read.
+func (s Stack) Exists() bool { return s.memory != nil || s.Len() > 0 }
 
 // stackPart is a copy of a piece of a stack, with holes where pages could not be read.
 type stackPart struct {
@@ -31,7 +40,7 @@ type stackPart struct {
 	packed bool   // bytes are of those pages alone, see bpf/pack.h
 }
 
-// Len returns the number of bytes that the copy takes, holes included but for those
+// Len returns the number of bytes that a copy takes, holes included but for those
 // of packed parts.
 func (s Stack) Len() int {
 	n := len(s.bytes)
@@ -41,8 +50,11 @@ func (s Stack) Len() int {
 	return n
 }
 
-// ReadU64 reads a word of the copy.
+// ReadU64 reads a word of the stack.
 func (s Stack) ReadU64(addr uint64) (uint64, bool) {
+	if s.memory != nil {
+		return s.memory.ReadU64(addr)
+	}
 	if v, ok := s.readU64(addr); ok {
 		return v, true
 	}
@@ -56,6 +68,9 @@ func (s Stack) ReadU64(addr uint64) (uint64, bool) {
 
 // EndsAt reports whether a frame at addr can be the outermost one of the first piece.
 func (s Stack) EndsAt(addr uint64) bool {
+	if s.memory != nil {
+		return s.memory.EndsAt(addr)
+	}
 	const region = stackPage // what a thread has between its descriptor and its frames, at most
 	return s.lastFrames != 0 && addr >= s.lastFrames && addr-s.lastFrames <= region
 }

@@ -59,6 +59,11 @@ func NewBuilder(opts Options) *Builder {
 //
 // Neither stack nor labels are kept, but the Locations are.
 func (b *Builder) Add(stack []*Location, value int64, labels []Label) {
+	b.AddAt(nil, stack, value, labels)
+}
+
+// AddAt is Add for samples taken at known times, ns since 1970, see Timestamp.
+func (b *Builder) AddAt(times []int64, stack []*Location, value int64, labels []Label) {
 	if value < 1 {
 		return
 	}
@@ -66,11 +71,18 @@ func (b *Builder) Add(stack []*Location, value int64, labels []Label) {
 		stack = []*Location{pseudoFrame(unnamed)}
 	}
 	b.resolve(stack, labels)
-	if s := b.samples[string(b.key)]; s != nil {
-		s.Value[0] += value
-		return
+	s := b.samples[string(b.key)]
+	if s == nil {
+		s = b.out.add(b.stack, 0, labels)
+		b.samples[string(b.key)] = s
 	}
-	b.samples[string(b.key)] = b.out.add(b.stack, value, labels)
+	s.Value[0] += value
+	if len(times) > 0 {
+		if s.NumLabel == nil {
+			s.NumLabel = map[string][]int64{}
+		}
+		s.NumLabel[Timestamp] = append(s.NumLabel[Timestamp], times...)
+	}
 }
 
 // resolve sets b.stack to the distinct locations of stack, and b.key to what

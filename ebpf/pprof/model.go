@@ -33,6 +33,10 @@ type Location struct {
 	Lines   []Line   // Pyroscope shows locations without lines only with server-side symbols
 }
 
+// Timestamp is the label of the times when the parts of a sample were taken: numbers, one for
+// each period of its value, in nanoseconds since 1970, without a unit.
+const Timestamp = "timestamp"
+
 // Label is a label of a sample. In Pyroscope each set of text labels becomes a
 // series of its own; numbers are ignored there.
 type Label struct {

@@ -70,7 +70,7 @@ func (t *Tracker) locate(pid uint32, maps []procfs.Mapping) []located {
 	now := clock.Monotonic()
 	all := make([]located, 0, len(maps))
 	for i, m := range maps {
-		if i > 0 && all[i-1].exe != nil && sameFile(&m, &maps[i-1]) {
+		if i > 0 && all[i-1].exe != nil && m.Inode != 0 && fileOf(&m) == fileOf(&maps[i-1]) {
 			t.exes.keep(all[i-1].exe)
 			all = append(all, located{m, all[i-1].exe})
 			continue

@@ -136,7 +136,7 @@ func (e forked) apply(s *state) []Command {
 	s.mergeMappings(from)
 	p := s.add(e.pid)
 	p.comm, p.started, p.relative = from.comm, e.time, e.parent
-	p.mappings = slices.Clone(from.mappings)
+	p.mappings = from.mappings // which nobody changes: what replaces some is a new slice
 	p.attached, p.code, p.interpretation = inherit(from.attached), from.code, from.interpretation.inherit()
 	if p.interpretation.open() {
 		s.interpreting = append(s.interpreting, p)

@@ -23,7 +23,7 @@ import (
 // Store is where the unwinder in the kernel looks things up; kernel.Tables is
 // one. See there for the contracts.
 type Store interface {
-	SetProcess(pid uint32, p unwind.Process) error
+	SetProcess(pid uint32, p unwind.Process) error // does not keep p.Mappings
 	DeleteProcess(pid uint32) error
 	AddDirectory(first, pages uint32, shift uint8) (unwind.Directory, error)
 	SetPage(d unwind.Directory, page uint64, p *unwind.Page) error

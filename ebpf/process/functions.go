@@ -23,7 +23,27 @@ type functions struct {
 	byID  map[unwind.CodeID]*function
 	same  map[functionText]unwind.CodeID
 	codes map[codeKey]*code
+	none  code // what is known of one that was not met
+
+	latest map[codeAddress]metCode // the code object that was met last
+	news   map[uint32]news         // by process, since it was asked for
 }
+
+// codeAddress is where a process has, or had, a code object.
+type codeAddress struct {
+	pid  uint32
+	code uint64
+}
+
+// metCode is what is remembered of a code object for longer than what it is called, so that processes are found whose
+// code objects change all the time. The memory of it is counted, too.
+type metCode struct {
+	cookie uint64
+	met    time.Time
+}
+
+// latestRest is how much longer that is.
+const latestRest = 2 * time.Minute
 
 // functionText is what makes two functions one: those of many processes are.
 type functionText struct {
@@ -31,6 +51,7 @@ type functionText struct {
 	line       int
 	table      string
 	base       uint64
+	bytes      uint64
 }
 
 type function struct {
@@ -56,7 +77,8 @@ type code struct {
 func newFunctions(r *room) functions {
 	return functions{
 		room: r, next: unwind.UnknownCode + 1, byID: map[unwind.CodeID]*function{}, same: map[functionText]unwind.CodeID{},
-		codes: map[codeKey]*code{},
+		codes: map[codeKey]*code{}, none: code{id: unwind.UnknownCode},
+		latest: map[codeAddress]metCode{}, news: map[uint32]news{},
 	}
 }
 
@@ -64,41 +86,51 @@ func newFunctions(r *room) functions {
 func (f *functions) lookUp(key codeKey, now time.Time) (id unwind.CodeID, whole bool) {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
-	return f.find(key, now)
-}
-
-func (f *functions) find(key codeKey, now time.Time) (id unwind.CodeID, whole bool) {
-	c := f.codes[key]
-	if c == nil {
-		return unwind.UnknownCode, false
-	}
-	c.used = now
-	if c.fn != nil {
-		if c.fn.gone {
-			return unwind.UnknownCode, false
-		}
-		c.fn.used = now
-	}
+	c := f.find(key, now)
 	return c.id, c.whole
 }
 
-// lookUpAll appends the functions of code objects of a process to ids. Of those of which not all is known it returns
-// the first, most of them.
+func (f *functions) find(key codeKey, now time.Time) *code {
+	c := f.codes[key]
+	if c == nil || c.fn != nil && c.fn.gone {
+		return &f.none
+	}
+	c.used = now
+	if c.fn != nil {
+		c.fn.used = now
+	}
+	return c
+}
+
+// place returns where in a function a frame is. What says that it is behind the end is not to be believed, and may be
+// another place each time: all of them are one.
+func (c *code) place(ip uint64) uint64 {
+	if c.fn == nil || c.fn.Bytes == 0 || ip < c.fn.Bytes || ip > behindAll {
+		return ip
+	}
+	return c.fn.Bytes
+}
+
+// behindAll is above all places in functions, and below NoIP and what else says that there is none.
+const behindAll = 1 << 62
+
+// lookUpAll appends the functions of code objects of a process to ids, and mends places in them that cannot be. Of
+// those of which not all is known it returns the first, most of them.
 func (f *functions) lookUpAll(
-	pid uint32, codes []CodeAt, ids []unwind.CodeID, most int, now time.Time,
+	pid uint32, codes []CodeAt, places []uint64, ids []unwind.CodeID, most int, now time.Time,
 ) (all []unwind.CodeID, missing []CodeAt) {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
+	var found *code
 	for n, c := range codes {
-		if n > 0 && c == codes[n-1] { // it calls itself
-			ids = append(ids, ids[len(ids)-1])
-			continue
+		if n == 0 || c != codes[n-1] { // else it calls itself
+			found = f.find(codeKey{pid, c.Address, c.Cookie}, now)
+			if !found.whole && c.Address != 0 && len(missing) < most && !slices.Contains(missing, c) {
+				missing = append(missing, c)
+			}
 		}
-		id, whole := f.find(codeKey{pid, c.Address, c.Cookie}, now)
-		if !whole && c.Address != 0 && len(missing) < most && !slices.Contains(missing, c) {
-			missing = append(missing, c)
-		}
-		ids = append(ids, id)
+		ids = append(ids, found.id)
+		places[n] = found.place(places[n])
 	}
 	return ids, missing
 }
@@ -136,9 +168,35 @@ func (f *functions) giveUp(key codeKey, now time.Time) {
 }
 
 func (f *functions) note(key codeKey, c *code) {
-	if f.codes[key] != nil || f.room.take(key.pid, codeBytes, c.used) {
+	if f.codes[key] != nil {
 		f.codes[key] = c
+		return
 	}
+	if !f.room.take(key.pid, codeBytes, c.used) {
+		return
+	}
+	f.codes[key] = c
+	at, n := codeAddress{key.pid, key.code}, f.news[key.pid]
+	before, met := f.latest[at]
+	n.fresh++
+	if met && before.cookie != key.cookie || c.since.IsZero() {
+		n.wrong++
+	}
+	f.news[key.pid] = n
+	if met || f.room.take(key.pid, metBytes, c.used) {
+		f.latest[at] = metCode{key.cookie, c.used}
+	}
+}
+
+// takeNews returns what was met of a process since it was called before.
+func (f *functions) takeNews(pid uint32) news {
+	f.room.mu.Lock()
+	defer f.room.mu.Unlock()
+	n, ok := f.news[pid]
+	if ok {
+		delete(f.news, pid)
+	}
+	return n
 }
 
 // text returns the number of a frame that is only text.
@@ -167,7 +225,7 @@ func (f *functions) use(id unwind.CodeID, now time.Time) bool {
 }
 
 func (f *functions) add(pid uint32, fn runtime.Function, now time.Time) unwind.CodeID {
-	text := functionText{fn.Name, fn.File, fn.StartLine, string(fn.Table), fn.Base}
+	text := functionText{fn.Name, fn.File, fn.StartLine, string(fn.Table), fn.Base, fn.Bytes}
 	if id, ok := f.same[text]; ok {
 		f.byID[id].used = now
 		return id
@@ -202,6 +260,13 @@ func (f *functions) trim(since time.Time) {
 
 // forget implements holder.
 func (f *functions) forget(since time.Time) {
+	clear(f.news)
+	for at, code := range f.latest {
+		if code.met.Before(since.Add(-latestRest)) {
+			delete(f.latest, at)
+			f.room.give(at.pid, metBytes)
+		}
+	}
 	f.forgetAll(
 		func(_ codeKey, c *code) bool { return c.used.Before(since) },
 		func(fn *function) bool { return fn.used.Before(since) },

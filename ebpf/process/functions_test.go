@@ -2,6 +2,7 @@ package process
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -141,5 +142,24 @@ func TestCrowd(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestPlaces: places behind the end of a function are one, all others stay what they are.
+func TestPlaces(t *testing.T) {
+	f := newFunctions(newRoom())
+	now := time.Now()
+	f.learn(codeKey{1, 0x1000, 1}, runtime.Function{Name: "short", Whole: true, Bytes: 10}, now)
+	f.learn(codeKey{1, 0x2000, 1}, runtime.Function{Name: "of unknown length", Whole: true}, now)
+	short, unknown, notMet := CodeAt{0x1000, 1}, CodeAt{0x2000, 1}, CodeAt{0x3000, 1}
+	codes := []CodeAt{short, short, short, short, short, unknown, notMet, {}}
+	places := []uint64{0, 8, 10, 1 << 40, runtime.NoIP, 1 << 40, 1 << 40, 5}
+	ids, missing := f.lookUpAll(1, codes, places, nil, MaxReads, now)
+	if want := []uint64{0, 8, 10, 10, runtime.NoIP, 1 << 40, 1 << 40, 5}; !slices.Equal(places, want) {
+		t.Errorf("places %v, want %v", places, want)
+	}
+	if len(ids) != len(codes) || ids[0] != ids[4] || ids[0] == ids[5] || ids[6] != unwind.UnknownCode ||
+		!slices.Equal(missing, []CodeAt{notMet}) {
+		t.Errorf("functions %v, %v are missing", ids, missing)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/headwater/headwater/ebpf/limit"
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/runtime/chain"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -194,20 +195,22 @@ func (i *Interpreter) Carried(pid uint32, codes []runtime.CodeObject) {
 	}
 }
 
-// Functions returns the numbers of the functions of code objects. It reads those that are not
-// known from the process, if that still is there.
-func (i *Interpreter) Functions(t *Tracker, pid uint32, codes []CodeAt, ids []unwind.CodeID) []unwind.CodeID {
+// Functions appends the numbers of the functions of code objects to ids. It reads those that are not known from the
+// process, if that still is there. Places where frames are in them, and cannot be, become one: the end.
+func (i *Interpreter) Functions(
+	t *Tracker, pid uint32, codes []CodeAt, places []uint64, ids []unwind.CodeID,
+) []unwind.CodeID {
 	now := time.Now()
-	known, missing := i.functions.lookUpAll(pid, codes, ids, MaxReads, now)
+	known, missing := i.functions.lookUpAll(pid, codes, places, ids, MaxReads, now)
 	if len(missing) == 0 || !i.read(t, pid, missing) {
 		return known
 	}
-	known, _ = i.functions.lookUpAll(pid, codes, ids, 0, now)
+	known, _ = i.functions.lookUpAll(pid, codes, places, ids, 0, now)
 	return known
 }
 
-// readPatience is how long the memory of a process is waited for.
-const readPatience = 20 * time.Millisecond
+// ReadPatience is how long the memory of a process is waited for, see Tracker.SetReadPatience.
+const ReadPatience = 20 * time.Millisecond
 
 // read reads code objects from the process. It reports whether anything was read.
 func (i *Interpreter) read(t *Tracker, pid uint32, codes []CodeAt) bool {
@@ -227,16 +230,29 @@ func (i *Interpreter) read(t *Tracker, pid uint32, codes []CodeAt) bool {
 	return true
 }
 
-// readWithin runs work that reads the memory of a process. It returns false when it has used up the reads.
-func (t *Tracker) readWithin(memory boundedMemory, kind string, work func() bool) {
+// readWithin runs work that reads the memory of a process, which returns false when it has used up the reads. It
+// reports whether the work is done; if not, it may still go on.
+func (t *Tracker) readWithin(memory boundedMemory, kind string, work func() bool) bool {
+	turn, began := &memory.own.turn, time.Now()
+	if !turn.take(began) {
+		t.failed(memory.tooLate())
+		return false
+	}
 	what := fmt.Sprintf("reading %s of process %d", kind, memory.PID)
-	_, err := filework.Get(t.exes.work, memoryOf(t.fs, memory.PID), what, readPatience, func() (struct{}, error) {
-		if !work() {
+	_, err := filework.Get(t.exes.work, memoryOf(t.fs, memory.PID), what, t.patience, func() (struct{}, error) {
+		enough := work()
+		now := time.Now()
+		turn.give(now.Sub(began), t.patience, now)
+		if !enough {
 			return struct{}{}, memory.tooMany()
 		}
 		return struct{}{}, nil
 	}, nil)
+	if filework.Refused(err) {
+		turn.give(0, t.patience, began)
+	}
 	t.failed(err)
+	return err == nil
 }
 
 // readOne reads a code object. What is there now is the one of the sample only if its cookie
@@ -331,6 +347,8 @@ type interpretation struct {
 	failed      bool         // it will never be known
 	first       time.Time    // when it was asked for at first
 	tried       time.Time    // and at last
+
+	doubt *doubt // about its code objects
 }
 
 // interpret notes that a process has mapped an executable that may be an interpreter. It
@@ -341,7 +359,9 @@ func (p *Process) interpret(e *Executable, m *mapping, file *procfs.Mapping) boo
 	}
 	library, ok := e.library.(runtime.Interpreted)
 	if ok = ok && (p.interpretation == nil || p.interpretation.yields(library)); ok {
-		p.interpretation = &interpretation{exe: e, library: library, bias: m.bias, dev: file.Dev, inode: file.Inode}
+		p.interpretation = &interpretation{
+			exe: e, library: library, bias: m.bias, dev: file.Dev, inode: file.Inode, doubt: &doubt{},
+		}
 	}
 	return ok
 }
@@ -359,7 +379,7 @@ func (i *interpretation) inherit() *interpretation {
 		return nil
 	}
 	child := *i
-	child.busy, child.first, child.tried = false, time.Time{}, time.Time{}
+	child.busy, child.first, child.tried, child.doubt = false, time.Time{}, time.Time{}, &doubt{}
 	return &child
 }
 
@@ -551,7 +571,10 @@ type Interpretation struct {
 	*Interpreter // nil: not known
 	exe          unwind.ExeID
 	library      runtime.Interpreted
+	bias         uint64     // of its file
 	code         []*JITCode // of the process
+	pid          uint32
+	doubt        *doubt
 }
 
 // Interpretation returns the interpreter that a process has, and false if it has none.
@@ -560,8 +583,21 @@ func (v *View) Interpretation() (Interpretation, bool) {
 	if i == nil {
 		return Interpretation{}, false
 	}
-	return Interpretation{v.interpreter, i.exe.ID, i.library, v.code}, true
+	return Interpretation{v.interpreter, i.exe.ID, i.library, i.bias, v.code, v.pid, i.doubt}, true
 }
+
+// ReadChain reads the frames that the interpreter keeps of a thread of the process, leaf first, and says how they end.
+// There are none if it keeps no chain.
+func (i *Interpretation) ReadChain(tid uint32, threadPointer uint64, m chain.Memory,
+	use func(words []uint64, cookie uint64)) runtime.ChainEnd {
+	if i.Interpreter == nil || i.runs == nil || i.runs.Spec().Chain == nil {
+		return runtime.ChainNone
+	}
+	return chain.Walk(i.runs.Spec().Chain, chain.Thread{Pointer: threadPointer, ID: tid, Bias: i.bias}, m, use)
+}
+
+// File returns the executable that the interpreter is in.
+func (i *Interpretation) File() unwind.ExeID { return i.exe }
 
 // Evaluates reports whether a frame runs functions of the language.
 func (i *Interpretation) Evaluates(exe unwind.ExeID, vaddr uint64) bool {
@@ -588,9 +624,24 @@ func holds(ranges []runtime.Range, vaddr uint64) bool {
 	return false
 }
 
-// Rests reports whether functions of a process are not looked up for a while: it has wanted too many for minutes, as
-// processes do that write nonsense where those are read.
-func (t *Tracker) Rests(pid uint32) bool { return t.exes.interpreters.reads.rest(pid, time.Now()) }
+// Rests reports whether functions of the process are not looked up for a while: it has wanted too many for minutes, or
+// they became others all the time, as those of processes do that write nonsense where functions are read.
+func (i *Interpretation) Rests(t *Tracker) bool {
+	now := time.Now()
+	return i.doubt.rests(now) || t.exes.interpreters.reads.rest(i.pid, now)
+}
+
+// Judge lets the process rest if what was met of its functions for a sample is wrong again and again.
+func (i *Interpretation) Judge(t *Tracker, by *Interpreter) {
+	if rest := i.doubt.judge(by.functions.takeNews(i.pid), time.Now()); rest > 0 {
+		t.failed(limit.Hit(limit.Functions, spoilt(i.pid, rest)))
+	}
+}
+
+// Unread returns the number of the frame that stands for those that are not looked up.
+func (i *Interpretation) Unread() unwind.CodeID {
+	return i.Text(strings.TrimSuffix(i.Name(), "]") + " code, not read]")
+}
 
 // InterpreterOf returns the interpreter that a sample has the number of; nil if it is not known
 // any more.

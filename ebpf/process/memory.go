@@ -19,6 +19,9 @@ type memory struct {
 	what  string
 }
 
+// Memory returns the memory of a process. Who reads it does not wait for it long, see runtime.ErrBusy.
+func (t *Tracker) Memory(pid uint32) runtime.Memory { return t.memory(pid) }
+
 func (t *Tracker) memory(pid uint32) memory {
 	return memory{
 		procfs.Memory{PID: pid}, t.fs, t.exes.work, mountOfMemory(pid), fmt.Sprintf("reading the memory of process %d", pid),

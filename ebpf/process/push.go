@@ -58,12 +58,13 @@ func (t *Tracker) push(p *Process, now time.Time) {
 	}
 	s.mergeMappings(p)
 	p.pushed = now
-	ms := make([]unwind.Mapping, 0, len(p.mappings))
+	ms := t.pushed[:0]
 	for _, m := range p.mappings {
 		if m.start < 1<<63 { // not [vsyscall]
 			ms = append(ms, m.forUnwinder())
 		}
 	}
+	t.pushed = ms
 	out := unwind.Process{
 		Mappings: ms, Generation: s.generation, Ignore: p.ignored, MakesCode: len(p.code) > 0, SameProgramAs: p.relative,
 	}

@@ -56,6 +56,52 @@ type ownReads struct {
 	few     time.Time // when they were too few last
 	changed time.Time // when the reads a second were changed, or they began to be too few
 	rests   time.Time // until when nothing is looked up
+
+	turn turn // to be read
+}
+
+// A process whose memory took longer to read than it was waited for has the next turn when that is done and as long
+// again has passed, longer if it is late again: so it is read by one thread at a time, of those that its user may keep
+// busy, and leaves time to others of that user.
+const (
+	LateReadShare = 4                // times what it took: it rests no longer
+	lateMemory    = 30 * time.Second // after which it is forgotten that it was late
+)
+
+var errLate = errors.New("reading functions took too long a moment ago")
+
+// turn is one process's to be read. Safe for concurrent use.
+type turn struct {
+	mu    sync.Mutex
+	busy  bool
+	rest  time.Duration // the last one
+	until time.Time     // when it ends
+}
+
+// take reports whether the process may be read now. If so, give is called when that is done.
+func (t *turn) take(now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.busy || now.Before(t.until) {
+		return false
+	}
+	t.busy = true
+	return true
+}
+
+// give notes how long the process was read, and was to be read at most.
+func (t *turn) give(took, patience time.Duration, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.busy = false
+	if took <= patience {
+		return
+	}
+	if now.Sub(t.until) >= lateMemory {
+		t.rest = 0
+	}
+	t.rest = min(max(took, 2*t.rest), LateReadShare*took)
+	t.until = now.Add(t.rest)
 }
 
 func newReads() *reads {
@@ -149,6 +195,11 @@ func (m boundedMemory) refused() uint64 { return m.own.refused.Load() + m.own.ch
 // tooMany is the error of work that was not done because too few reads are left.
 func (m boundedMemory) tooMany() error {
 	return limit.Hit(limit.Functions, fmt.Errorf("process %d: %w", m.PID, errReads))
+}
+
+// tooLate is the error of work that was not done because the process was late before.
+func (m boundedMemory) tooLate() error {
+	return limit.Hit(limit.Functions, fmt.Errorf("process %d: %w", m.PID, errLate))
 }
 
 // senseless notes that what was read is no code object.

@@ -7,6 +7,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/runtime"
 )
 
@@ -104,5 +106,70 @@ func TestSlowdown(t *testing.T) {
 	}
 	if !m.few() {
 		t.Error("what makes no sense takes no reads")
+	}
+}
+
+// TestTurn: a process that is late is read again when it is done and has rested, and keeps no other of its user from
+// being read.
+func TestTurn(t *testing.T) {
+	tracker := &Tracker{exes: &executables{work: &filework.Pool{}}, fs: procfs.Default, patience: ReadPatience}
+	r := newReads()
+	late, other := r.memory(uint32(os.Getpid())), r.memory(uint32(os.Getppid()))
+	release, done := make(chan struct{}), make(chan struct{})
+	if tracker.readWithin(late, "functions", func() bool { <-release; defer close(done); return true }) {
+		t.Fatal("it was not late")
+	}
+	never := func() bool { t.Error("it is read although it was late"); return true }
+	for range 100 {
+		if tracker.readWithin(late, "functions", never) {
+			t.Error("it is read while it is late")
+		}
+	}
+	if !tracker.readWithin(other, "functions", func() bool { return true }) {
+		t.Error("another process is not read")
+	}
+	close(release)
+	<-done
+	turn := &late.own.turn
+	busy := func() bool {
+		turn.mu.Lock()
+		defer turn.mu.Unlock()
+		return turn.busy
+	}
+	for end := time.Now().Add(time.Minute); busy(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the turn is not given back")
+		}
+	}
+	if rest := turn.rest; rest < ReadPatience || turn.take(turn.until.Add(-1)) || !turn.take(turn.until) {
+		t.Errorf("it rests for %v, or for longer or less long", rest)
+	}
+}
+
+// TestTurnAgain: rests become longer while a process is late again and again, up to a bound.
+func TestTurnAgain(t *testing.T) {
+	var turn turn
+	now, took := time.Now(), 2*ReadPatience
+	for n, want := range []time.Duration{1, 2, LateReadShare, LateReadShare} {
+		if !turn.take(now) || turn.take(now) {
+			t.Fatal("it has no turn, or two")
+		}
+		turn.give(took, ReadPatience, now)
+		if got := turn.until.Sub(now); got != want*took {
+			t.Errorf("late %d times, it rests for %v, want %v", n+1, got, want*took)
+		}
+		now = turn.until
+	}
+	now = now.Add(lateMemory)
+	turn.take(now)
+	turn.give(took, ReadPatience, now)
+	if got := turn.until.Sub(now); got != took {
+		t.Errorf("after a while it rests for %v", got)
+	}
+	now = turn.until
+	turn.take(now)
+	turn.give(ReadPatience, ReadPatience, now)
+	if !turn.take(now) {
+		t.Error("it rests although it was not late")
 	}
 }

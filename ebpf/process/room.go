@@ -16,6 +16,7 @@ const MaxRemembered = 64 << 20
 const (
 	functionBytes    = 320
 	codeBytes        = 96
+	metBytes         = 64
 	machineCodeBytes = 128
 )
 

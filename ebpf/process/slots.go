@@ -1,10 +1,8 @@
 package process
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/runtime/chain"
 )
@@ -35,8 +33,8 @@ func (i *Interpreter) ReadSlots(t *Tracker, pid uint32, stack chain.Memory, slot
 	if len(frames) == 0 || memory.few() {
 		return nil
 	}
-	what := fmt.Sprintf("reading frames of process %d", pid)
-	read, err := filework.Get(t.exes.work, memoryOf(t.fs, pid), what, readPatience, func() (read []Slot, _ error) {
+	var read []Slot
+	done := t.readWithin(memory, "frames", func() bool {
 		for _, m := range frames {
 			m.slot.Words = make([]uint64, len(layout.Words))
 			m.slot.Cookie = chain.ReadFrame(layout, m.slot.FP, m, m.slot.Words)
@@ -44,10 +42,10 @@ func (i *Interpreter) ReadSlots(t *Tracker, pid uint32, stack chain.Memory, slot
 				read = append(read, m.slot)
 			}
 		}
-		return read, nil
-	}, nil)
-	if err != nil {
-		t.failed(err)
+		return true
+	})
+	if !done {
+		return nil
 	}
 	return read
 }

@@ -19,10 +19,10 @@ type Process struct {
 	relative uint32 // PID of a process in the store that runs the same program, or 0
 
 	mappings       mappings
-	added          mappings       // in order of time, not yet among mappings
-	last           procfs.Mapping // the last of them
-	previous       []program      // those that it ran before, oldest first; dropped by reap
-	execs          int            // programs that it has started
+	added          mappings     // in order of time, not yet among mappings
+	last           reportedFile // of the last of them
+	previous       []program    // those that it ran before, oldest first; dropped by reap
+	execs          int          // programs that it has started
 	attached       []*attachment
 	code           []*JITCode      // of those; replaced, never changed
 	interpretation *interpretation // nil: none
@@ -72,6 +72,10 @@ type program struct {
 	code           []*JITCode
 	interpretation *interpretation
 }
+
+// usualMappings are as many as most programs begin with: themselves, their loader, the vdso, the C library
+// and two more.
+const usualMappings = 6
 
 // maxPrevious is how many programs of a process are remembered.
 const maxPrevious = 64
@@ -164,23 +168,29 @@ func (s *state) addMapping(p *Process, m located) bool {
 	if added.exe == nil {
 		s.refs.release(m.exe)
 	}
-	p.added, p.last = append(p.added, added), m.Mapping
+	if p.added == nil {
+		p.added = make(mappings, 0, usualMappings)
+	}
+	p.added, p.last = append(p.added, added), fileOf(&m.Mapping)
 	return true
 }
 
 // neighbour returns the executable of the mapping that was added last if m is of the same
 // file: to find out which file one is of costs system calls.
 func (p *Process) neighbour(m *procfs.Mapping) *Executable {
-	if n := len(p.added); n > 0 && sameFile(m, &p.last) {
+	if n := len(p.added); n > 0 && m.Inode != 0 && fileOf(m) == p.last {
 		return p.added[n-1].exe
 	}
 	return nil
 }
 
-// sameFile reports whether the kernel says the same of the files of two mappings.
-func sameFile(a, b *procfs.Mapping) bool {
-	return a.Inode != 0 && a.Inode == b.Inode && a.Dev == b.Dev && a.Path == b.Path
+// reportedFile is what the kernel says of the file of a mapping.
+type reportedFile struct {
+	dev, inode uint64 // inode 0: no file
+	path       string
 }
+
+func fileOf(m *procfs.Mapping) reportedFile { return reportedFile{m.Dev, m.Inode, m.Path} }
 
 // mergeMappings puts the mappings that were added among the others: many at once, for a
 // process may have ten thousand.
@@ -189,7 +199,12 @@ func (s *state) mergeMappings(p *Process) {
 		return
 	}
 	added := p.added.newest(s.refs.keep, s.refs.release)
-	p.mappings, p.added = p.mappings.overlay(added, s.refs.keep, s.refs.release), nil
+	p.added = nil
+	if len(p.mappings) == 0 {
+		p.mappings = added
+		return
+	}
+	p.mappings = p.mappings.overlay(added, s.refs.keep, s.refs.release)
 }
 
 func (p *Process) rename(time uint64, comm string) {

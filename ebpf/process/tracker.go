@@ -2,6 +2,7 @@ package process
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,20 +21,26 @@ type Tracker struct {
 	exes  *executables
 	anon  anonCode
 
-	errs   limit.Texts // by text of the operation that failed
-	limits limit.Counter
+	patience time.Duration // with which functions and frames of interpreters are read
+	errs     limit.Texts   // by text of the operation that failed
+	limits   limit.Counter
 
-	mu    sync.Mutex // never held while files are read
-	state state
+	mu     sync.Mutex // never held while files are read
+	state  state
+	pushed []unwind.Mapping // what the store got last, for its memory
 }
 
 // NewTracker returns a Tracker that fills store. work opens files, and languages are whose
 // runtimes it knows. Close it after use.
 func NewTracker(store Store, fs procfs.FS, work *filework.Pool, languages []runtime.Language) *Tracker {
-	t := &Tracker{store: store, fs: fs, exes: newExecutables(store, fs, work, languages)}
+	t := &Tracker{store: store, fs: fs, exes: newExecutables(store, fs, work, languages), patience: ReadPatience}
 	t.state = newState(t.exes)
 	return t
 }
+
+// SetReadPatience sets how long the memory of a process is waited for when functions and frames of its interpreter are
+// read, 20 ms if it is not called. Call it before the Tracker is used.
+func (t *Tracker) SetReadPatience(d time.Duration) { t.patience = d }
 
 // Close closes all executables.
 func (t *Tracker) Close() { t.exes.close() }
@@ -69,6 +76,30 @@ func (t *Tracker) Scan() error {
 		t.flush()
 	}
 	return nil
+}
+
+// ScanProcess reads a process that runs now, and what its language runtimes say.
+func (t *Tracker) ScanProcess(pid uint32) {
+	t.scan(pid)
+	t.flush()
+}
+
+// AwaitRuntimes waits until the language runtimes of a process are known, or not to be had, or patience has passed: who
+// looks at the process only now would miss their frames.
+func (t *Tracker) AwaitRuntimes(pid uint32, patience time.Duration) {
+	for end := time.Now().Add(patience); t.asksRuntimes(pid) && time.Now().Before(end); {
+		time.Sleep(retryAttach)
+		t.flush()
+	}
+}
+
+// asksRuntimes reports whether runtimes of a process are still to be asked for their code or frames.
+func (t *Tracker) asksRuntimes(pid uint32) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.state.processes[pid]
+	return p != nil && p.ended == 0 && (p.interpretation.open() ||
+		slices.ContainsFunc(p.attached, func(a *attachment) bool { return len(a.waiting) > 0 && !a.failed }))
 }
 
 // scan reads a process's mappings from /proc. Kernel threads have none and are not kept.

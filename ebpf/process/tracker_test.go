@@ -38,6 +38,7 @@ func newMemoryStore() *memoryStore {
 func (s *memoryStore) SetProcess(pid uint32, p unwind.Process) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p.Mappings = slices.Clone(p.Mappings)
 	s.processes[pid] = p
 	return nil
 }

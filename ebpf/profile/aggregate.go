@@ -19,15 +19,19 @@ type aggregate struct {
 	ended   time.Time     // set when it is no longer added to
 	from    uint64        // time of the first sample that belongs here, CLOCK_MONOTONIC
 	period  time.Duration // between two samples of a CPU
+	epoch   int64         // what samples' times are after, ns since 1970
 	options Options
 	targets map[uint64]*targetCounts // by fingerprint
+	bytes   int                      // of the keys of stacks
 	key     []byte                   // scratch of add
+	folded  []kernel.Frame           // scratch of add
 }
 
 // targetCounts is what one target did.
 type targetCounts struct {
 	target    *target.Target
 	stacks    map[string]*uint64 // how often each was seen, by key, see stack.appendKey
+	times     map[string][]int64 // when, ns since 1970, if that is wanted
 	processes map[uint32]*Process
 }
 
@@ -40,11 +44,14 @@ type stack struct {
 	outcome unwind.Outcome
 	kernel  []uint64       // addresses, leaf first
 	user    []kernel.Frame // leaf first
+	times   []int64        // when it was seen, if that is wanted; no part of the key
 }
 
-func newAggregate(o Options) *aggregate {
+// newAggregate returns an empty aggregate. Samples' times are after epoch, in ns since 1970.
+func newAggregate(o Options, epoch int64) *aggregate {
 	return &aggregate{
 		begun:   time.Now(),
+		epoch:   epoch,
 		from:    clock.Monotonic(),
 		period:  time.Second / time.Duration(o.SampleRate),
 		options: o,
@@ -57,12 +64,18 @@ func (a *aggregate) add(s *sampler.Sample) {
 	t := s.Target
 	counts := a.targets[t.Fingerprint()]
 	if counts == nil {
-		counts = &targetCounts{target: t, stacks: map[string]*uint64{}, processes: map[uint32]*Process{}}
+		counts = &targetCounts{
+			target: t, stacks: map[string]*uint64{}, times: map[string][]int64{}, processes: map[uint32]*Process{},
+		}
 		a.targets[t.Fingerprint()] = counts
 	}
 	counts.countProcess(s)
 
 	st := stack{comm: s.ProcessComm, outcome: s.Outcome, kernel: s.Kernel, user: a.options.frames(s)}
+	if a.options.FoldRuntimes {
+		a.folded = foldRuntime(a.folded[:0], st.user, s.Runtime)
+		st.user = a.folded
+	}
 	if a.options.PIDLabel || s.OutsideFile {
 		st.pid = s.PID
 	}
@@ -77,8 +90,12 @@ func (a *aggregate) add(s *sampler.Sample) {
 	if count == nil {
 		count = new(uint64)
 		counts.stacks[string(a.key)] = count
+		a.bytes += len(a.key)
 	}
 	*count++
+	if a.options.Timestamps {
+		counts.times[string(a.key)] = append(counts.times[string(a.key)], a.epoch+int64(s.Time))
+	}
 }
 
 func (c *targetCounts) countProcess(s *sampler.Sample) {
@@ -102,6 +119,7 @@ func (c *targetCounts) all(yield func(*stack, uint64) bool) {
 	var s stack
 	for key, count := range c.stacks {
 		s.decode(key)
+		s.times = c.times[key]
 		if !yield(&s, *count) {
 			return
 		}

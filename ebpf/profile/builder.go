@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/pprof"
@@ -25,6 +26,7 @@ type Executables interface {
 // be called concurrently.
 type Builder struct {
 	names *names
+	epoch int64 // when CLOCK_MONOTONIC was 0, ns since 1970
 
 	collecting sync.Mutex  // one Collect at a time; guards collected
 	collected  time.Time   // when Collect was called last
@@ -39,10 +41,12 @@ type Builder struct {
 
 // New returns a Builder. Files are read by work. Close it after use.
 func New(o Options, e Executables, work *filework.Pool) (*Builder, error) {
+	now := time.Now()
 	b := &Builder{
-		names: newNames(e, work), collected: time.Now(),
-		options: o, current: newAggregate(o), counts: newCounts(),
+		names: newNames(e, work), collected: now, epoch: now.UnixNano() - int64(clock.Monotonic()),
+		options: o, counts: newCounts(),
 	}
+	b.current = newAggregate(o, b.epoch)
 	update, err := b.Prepare(o)
 	if err != nil {
 		b.Close()
@@ -88,7 +92,7 @@ func (u *Update) Apply() {
 func (b *Builder) startAggregate() {
 	b.current.ended = time.Now()
 	b.past = append(b.past, b.current)
-	b.current = newAggregate(b.options)
+	b.current = newAggregate(b.options, b.epoch)
 }
 
 // Add counts a sample for its target, which it must have.
@@ -109,6 +113,18 @@ func (b *Builder) aggregateOf(s *sampler.Sample) *aggregate {
 		return b.past[n-1]
 	}
 	return b.current
+}
+
+// Bytes returns the memory of the distinct stacks that the next Collect will name, but for what a
+// map of them takes.
+func (b *Builder) Bytes() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	sum := b.current.bytes
+	for _, a := range b.past {
+		sum += a.bytes
+	}
+	return sum
 }
 
 // Observe notes what a side-band record says about names.
@@ -134,17 +150,30 @@ func (b *Builder) Interrupt() { b.names.symbolizer.Close() }
 // Close releases everything. Nobody may be adding or collecting.
 func (b *Builder) Close() { b.names.close() }
 
-// Collect returns profiles of the samples that were added since the last call.
+// Collect returns profiles of the samples that were added since the last call. It waits for
+// names some seconds at most: those that come later are in the next profiles.
 func (b *Builder) Collect() []Profile {
 	b.collecting.Lock()
 	defer b.collecting.Unlock()
-	past, patience := b.take(), patienceAfter(time.Since(b.collected))
+	return b.collect(patienceAfter(time.Since(b.collected)))
+}
+
+// CollectWithin is Collect for who has no next profiles: it waits for names as long as that.
+func (b *Builder) CollectWithin(patience time.Duration) []Profile {
+	b.collecting.Lock()
+	defer b.collecting.Unlock()
+	return b.collect(patience)
+}
+
+// collect names what was added. The caller holds b.collecting.
+func (b *Builder) collect(patience time.Duration) []Profile {
+	past := b.take()
 	b.collected = time.Now()
 
 	ended := b.names.jit.Gone()
 	b.names.refreshDebugFiles()
 	namer := newNamer(b.names)
-	namer.read(past, patience)
+	namer.read(stacksOf(past), patience)
 	var out []Profile
 	for _, a := range past {
 		for _, c := range a.targets {

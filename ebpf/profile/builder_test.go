@@ -2,10 +2,12 @@ package profile
 
 import (
 	"testing"
+	"time"
 
 	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/target"
@@ -46,6 +48,9 @@ func sample(pid uint32, time uint64) *sampler.Sample {
 func TestAddAllocatesNothing(t *testing.T) {
 	b, s := newBuilder(t, 97), sample(7, clock.Monotonic())
 	b.Add(s)
+	if n := b.Bytes(); n < 30*13 || n > 30*13+64 {
+		t.Errorf("a stack of 30 frames takes %d bytes", n)
+	}
 	if n := testing.AllocsPerRun(1000, func() { b.Add(s) }); n > 0 {
 		t.Errorf("%v allocations a sample", n)
 	}
@@ -84,5 +89,29 @@ func BenchmarkAdd(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		builder.Add(s)
+	}
+}
+
+// With Timestamps a profile says when each sample was taken; the times of equal stacks are one
+// sample's.
+func TestTimestamps(t *testing.T) {
+	b, err := New(Options{SampleRate: 100, Timestamps: true}, noExecutables{}, &filework.Pool{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	begun, first := time.Now(), clock.Monotonic()
+	b.Add(sample(7, first))
+	b.Add(sample(7, first+10e6))
+	profiles := b.Collect()
+	if len(profiles) != 1 || len(profiles[0].Pprof.Sample) != 1 {
+		t.Fatalf("not one sample of one profile: %v", profiles)
+	}
+	times := profiles[0].Pprof.Sample[0].NumLabel[pprof.Timestamp]
+	if len(times) != 2 || times[1]-times[0] != 10e6 {
+		t.Fatalf("times %d", times)
+	}
+	if off := time.Unix(0, times[0]).Sub(begun).Abs(); off > time.Minute {
+		t.Errorf("the first sample was taken %s off", off)
 	}
 }

@@ -10,16 +10,20 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/pprof/profile"
+	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/integration/need"
 )
 
@@ -128,8 +132,10 @@ func (x *toy) Function(m runtime.Memory, c *runtime.CodeObject) (runtime.Functio
 
 func (x *toy) Line(f *runtime.Function, ip uint64) int { return f.StartLine + int(ip) }
 
+var toyOptions = Options{SampleRate: 997, Comm: CommLabel}
+
 // profileToy profiles what runs does, and returns the one profile of all.
-func profileToy(t *testing.T, x *toy, runs func()) *profile.Profile {
+func profileToy(t *testing.T, x *toy, o Options, runs func()) *profile.Profile {
 	t.Helper()
 	files := &filework.Pool{}
 	finder := target.NewFinder(target.Options{})
@@ -142,7 +148,7 @@ func profileToy(t *testing.T, x *toy, runs func()) *profile.Profile {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if builder, err = New(Options{SampleRate: 997, Comm: CommLabel}, s, files); err != nil {
+	if builder, err = New(o, s, files); err != nil {
 		t.Fatal(err)
 	}
 	defer builder.Close()
@@ -224,7 +230,7 @@ func shareOfWhole(t *testing.T, p *profile.Profile) (share float64, samples int)
 // ran before on to those of a process that lives for a moment.
 func TestInterpretedFrames(t *testing.T) {
 	x := buildToy(t)
-	p := profileToy(t, x, func() { x.run(t, "2") })
+	p := profileToy(t, x, toyOptions, func() { x.run(t, "2") })
 	share, n := shareOfWhole(t, p)
 	t.Logf("%d samples, %.1f %% whole", n, 100*share)
 	if n < 100 || share < 0.9 {
@@ -236,7 +242,7 @@ func TestInterpretedFrames(t *testing.T) {
 // TestInterpretedShortLived runs the interpreter again and again.
 func TestInterpretedShortLived(t *testing.T) {
 	x := buildToy(t)
-	p := profileToy(t, x, func() {
+	p := profileToy(t, x, toyOptions, func() {
 		x.run(t, "0.5")
 		for range 50 {
 			x.run(t, "0.02")
@@ -249,11 +255,62 @@ func TestInterpretedShortLived(t *testing.T) {
 	}
 }
 
+// TestFoldedRuntime: of a program that is all runtime, folding leaves the functions of the language, and it leaves
+// stacks that have none as they are.
+func TestFoldedRuntime(t *testing.T) {
+	x := buildToy(t)
+	o := toyOptions
+	o.FoldRuntimes = true
+	p := profileToy(t, x, o, func() { x.run(t, "1") })
+	folded := regexp.MustCompile(`^(?:clock_gettime |\S*clock_gettime\S* |\[vdso\]\S* )*leaf_(\d) middle outer_(\d) `)
+	good, samples := 0, 0
+	for _, s := range p.Sample {
+		functions := functionsOf(s)
+		if !slices.ContainsFunc(functions, func(name string) bool { return strings.HasPrefix(name, "leaf_") }) {
+			continue
+		}
+		n := int(s.Value[0]) / int(p.Period)
+		samples += n
+		if folded.MatchString(strings.Join(functions, " ") + " ") {
+			good += n
+		} else {
+			t.Logf("%d of %s", n, functions)
+		}
+		if slices.Contains(functions, "toy_evaluate") || slices.Contains(functions, "native_callback") {
+			t.Errorf("native frames of the runtime are shown: %s", functions)
+		}
+	}
+	if samples < 100 || good < samples*9/10 {
+		t.Errorf("%d of %d samples are folded to the functions of the language, want 90 %% of 100", good, samples)
+	}
+}
+
+// TestFoldRuntime: frames of other files stay, and stacks without functions of the language are not touched.
+func TestFoldRuntime(t *testing.T) {
+	const python, libc, functions = 1, 2, 3
+	native := kernel.Frame{Exe: python, Vaddr: 16}
+	call := kernel.Frame{Exe: libc, Vaddr: 32}
+	function := kernel.Frame{Exe: functions, Code: 5, Flags: kernel.Interpreted}
+	for name, test := range map[string]struct {
+		file       unwind.ExeID
+		in, folded []kernel.Frame
+	}{
+		"between":  {python, []kernel.Frame{call, native, function, native, call}, []kernel.Frame{call, function, call}},
+		"none":     {python, []kernel.Frame{native, call}, []kernel.Frame{native, call}},
+		"unknown":  {0, []kernel.Frame{native, function}, []kernel.Frame{native, function}},
+		"compiled": {python, []kernel.Frame{{Exe: 4, Code: 9}, native}, []kernel.Frame{{Exe: 4, Code: 9}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, test.folded, foldRuntime(nil, test.in, test.file))
+		})
+	}
+}
+
 // TestInterpretedUnknown: a version that is not known is seen to be.
 func TestInterpretedUnknown(t *testing.T) {
 	x := buildToy(t)
 	x.unnamed = &runtime.UnnamedError{Frame: "[toy 9.9 code]", Hint: "toy 9.9 is not known"}
-	p := profileToy(t, x, func() { x.run(t, "1") })
+	p := profileToy(t, x, toyOptions, func() { x.run(t, "1") })
 	found := slices.ContainsFunc(p.Sample, func(s *profile.Sample) bool {
 		return slices.Contains(functionsOf(s), "[toy 9.9 code]")
 	})

@@ -3,6 +3,7 @@ package profile
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"path"
 	"slices"
@@ -129,8 +130,23 @@ func (n *namer) newPlace(key namedFrame) userLocation {
 }
 
 // read reads the names of all addresses, as far as that is done within the given time.
-func (n *namer) read(all []*aggregate, patience time.Duration) {
+func (n *namer) read(all iter.Seq[*stack], patience time.Duration) {
 	n.names.readers.ended(n.names.readers.run(n.prefetch(all), patience))
+}
+
+// stacksOf yields the stacks of aggregates. Each is valid until the next.
+func stacksOf(all []*aggregate) iter.Seq[*stack] {
+	return func(yield func(*stack) bool) {
+		for _, a := range all {
+			for _, c := range a.targets {
+				for s := range c.all {
+					if !yield(s) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 // profiles names what a target did.
@@ -142,35 +158,31 @@ func (n *namer) profiles(c *targetCounts, a *aggregate, clock *pprof.Clock) []Pr
 	var locations []*pprof.Location
 	for s, count := range c.all {
 		locations = n.stack(locations[:0], s, a.options)
-		b.Add(locations, int64(count)*int64(a.period), labels(s, a.options))
+		b.AddAt(s.times, locations, int64(count)*int64(a.period), labels(s, a.options))
 	}
 	return describe(b, c)
 }
 
 // prefetch finds the addresses that are to be named, and what it takes: a piece of work for
 // each executable, and for each process with a just-in-time compiler.
-func (n *namer) prefetch(all []*aggregate) (jobs []*work) {
+func (n *namer) prefetch(all iter.Seq[*stack]) (jobs []*work) {
 	addresses := map[unwind.ExeID]map[exeAddress]bool{}
 	compiled := map[uint32]bool{} // by PID
-	for _, a := range all {
-		for _, c := range a.targets {
-			for s := range c.all {
-				for _, f := range s.user {
-					if f.Flags&(kernel.Interpreted|kernel.Made) != 0 {
-						continue
-					}
-					if code, ok := n.codeOf(f); ok {
-						compiled[code.PID] = true
-						continue
-					}
-					if addresses[f.Exe] == nil {
-						addresses[f.Exe] = map[exeAddress]bool{}
-					}
-					addresses[f.Exe][exeAddressOf(f)] = true
-				}
-				compiled[s.pid] = true // 0 unless some frame is in no file
+	for s := range all {
+		for _, f := range s.user {
+			if f.Flags&(kernel.Interpreted|kernel.Made) != 0 {
+				continue
 			}
+			if code, ok := n.codeOf(f); ok {
+				compiled[code.PID] = true
+				continue
+			}
+			if addresses[f.Exe] == nil {
+				addresses[f.Exe] = map[exeAddress]bool{}
+			}
+			addresses[f.Exe][exeAddressOf(f)] = true
 		}
+		compiled[s.pid] = true // 0 unless some frame is in no file
 	}
 	for _, exe := range slices.Sorted(maps.Keys(addresses)) {
 		if o := n.object(exe); o != nil {
@@ -239,12 +251,8 @@ func labels(s *stack, o Options) []pprof.Label {
 // stack appends the locations of a stack, leaf first: kernel, user, why the
 // user part ends early, the process's name.
 func (n *namer) stack(out []*pprof.Location, s *stack, o Options) []*pprof.Location {
-	for i, addr := range s.kernel {
-		out = append(out, n.kernelLocation(kernelAddress{addr, i > 0}))
-	}
-	for _, f := range s.user {
-		out = append(out, n.location(f, s.pid, o))
-	}
+	named := n.name(s, o)
+	out = append(append(out, named.Kernel...), named.User...)
 	if s.outcome.HasUserPart() && !s.outcome.Complete() {
 		out = append(out, n.pseudoLocation(n.incomplete(s)))
 	}

@@ -3,6 +3,8 @@
 package profile
 
 import (
+	"slices"
+
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/ebpf/kernel"
@@ -10,6 +12,7 @@ import (
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/symbol/debuginfod"
+	"github.com/headwater/headwater/ebpf/unwind"
 )
 
 // CommMode says where a process's name (its comm) goes in the profile.
@@ -36,11 +39,13 @@ type Options struct {
 	PIDLabel        bool                // add a sample label "pid"
 	ThreadNameLabel bool                // add a sample label "thread_name"
 	ThreadIDLabel   bool                // add a sample label "thread_id"
+	Timestamps      bool                // keep when each sample was taken, see pprof.Timestamp; memory grows with them
 	Demangle        symbol.DemangleMode // how C++ and Rust names are shown
 	InlineFrames    bool                // show functions that were inlined into others
 	Python          bool                // show functions of Python
 	Hotspot         bool                // name the methods that Java VMs run
 	V8              bool                // show functions of JavaScript
+	FoldRuntimes    bool                // leave out native frames of a runtime in stacks with functions of its language
 	Debuginfod      debuginfod.Options  // where to fetch missing debug files; without URLs from nowhere
 }
 
@@ -59,6 +64,21 @@ func (o *Options) frames(s *sampler.Sample) []kernel.Frame {
 		return s.User
 	}
 	return s.Frames()
+}
+
+// foldRuntime appends to out the frames without those in the file of the process's runtime, if some of them are of the
+// runtime's language. What the runtime itself did is then counted for the function that it did it for.
+func foldRuntime(out, frames []kernel.Frame, file unwind.ExeID) []kernel.Frame {
+	language := func(f kernel.Frame) bool { return f.Flags&kernel.Interpreted != 0 || f.Code != 0 }
+	if file == 0 || !slices.ContainsFunc(frames, language) {
+		return append(out, frames...)
+	}
+	for _, f := range frames {
+		if f.Exe != file || language(f) {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 // Profile is what one target did between two calls of Collect, or until the options

@@ -126,6 +126,7 @@ type Function struct {
 	Whole bool
 	Table []byte // of its lines, at most MaxTable bytes, see AppendLine
 	Base  uint64 // for Line, too
+	Bytes uint64 // no frame is at an IP from there on, but for NoIP and the like; 0: unknown
 }
 
 // Spec is what the BPF program reads at each sample. Specs are compared by what they say.

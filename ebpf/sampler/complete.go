@@ -4,7 +4,9 @@ import (
 	"slices"
 
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/unwind"
 )
 
 // Sample is a finished sample: its user part is as complete as it can be. It is valid until
@@ -19,6 +21,8 @@ type Sample struct {
 	// are none.
 	Interpreted []kernel.Frame
 	Language    string // of those, "" if there are none
+	// Runtime is the file that runs functions of a language in the process, as far as known: python3.11, libjvm.so.
+	Runtime unwind.ExeID
 }
 
 // Frames returns all user frames, those of interpreters too, leaf first.
@@ -29,21 +33,30 @@ func (s *Sample) Frames() []kernel.Frame {
 	return s.User
 }
 
+// completer completes stacks, one at a time.
+type completer struct {
+	tracker     *process.Tracker
+	view        process.View // of the sample's process
+	interpreted interpreted
+}
+
 // complete completes a sample.
-func (s *Sampler) complete(sample *Sample) {
-	view := &s.view
-	*view = s.tracker.At(sample.PID, sample.Time)
-	completeStack(s.tracker, view, sample.Sample)
+func (c *completer) complete(sample *Sample) {
+	view := &c.view
+	*view = c.tracker.At(sample.PID, sample.Time)
+	completeStack(c.tracker, view, sample.Sample)
 	if !sample.Outcome.Complete() {
 		recheck(view, sample.Sample)
-		s.sideBand.blame(sample.Sample)
 	}
 	identify(view, sample.Sample)
-	s.interpreted.languages.addJITCode(view, sample.Sample)
-	sample.Interpreted = s.interpreted.frames(s.tracker, view, sample.Sample)
-	sample.Language = ""
-	if by, ok := view.Interpretation(); ok && sample.Interpreted != nil && by.Interpreter != nil {
-		sample.Language = by.Language()
+	c.interpreted.languages.addJITCode(view, sample.Sample)
+	sample.Interpreted = c.interpreted.frames(c.tracker, view, sample.Sample)
+	sample.Language, sample.Runtime = "", 0
+	if by, ok := view.Interpretation(); ok {
+		sample.Runtime = by.File()
+		if sample.Interpreted != nil && by.Interpreter != nil {
+			sample.Language = by.Language()
+		}
 	}
 	sample.OutsideFile = slices.ContainsFunc(sample.User, outsideFile)
 	sample.ProcessComm = sample.Comm

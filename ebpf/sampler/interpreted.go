@@ -19,9 +19,11 @@ type interpreted struct {
 	decoded []runtime.Frame
 	shape   []chain.Frame
 	codes   []process.CodeAt // of each, Address 0 where there is none
+	places  []uint64         // in those
 	ids     []unwind.CodeID
 	slots   []kernel.ChainFrame // of a stack: the kernel's, from number late on those that were read later
 	late    int
+	still   bool                    // threads stay where they are while this reads of them
 	taken   time.Time               // when the sample was
 	read    time.Time               // when the last of those were
 	machine []process.MachineCodeAt // of the frames that run it
@@ -42,9 +44,9 @@ func (x *interpreted) frames(t *process.Tracker, view *process.View, s *kernel.S
 	if !ok {
 		return nil
 	}
-	if by.Interpreter != nil && t.Rests(s.PID) {
+	if by.Interpreter != nil && by.Rests(t) {
 		x.languages.add(by.Name(), LanguageStats{NotRead: uint64(len(s.Chain.Frames))})
-		return x.withMade(&by, s)
+		return x.withOne(&by, by.Unread(), s)
 	}
 	if s.Chain.Interpreter != 0 && len(s.Chain.Codes) > 0 {
 		if i := t.InterpreterOf(s.Chain.Interpreter); i != nil {
@@ -53,7 +55,9 @@ func (x *interpreted) frames(t *process.Tracker, view *process.View, s *kernel.S
 	}
 	if by.Interpreter != nil {
 		if id, ok := by.Unnamed(); ok {
-			return x.withUnnamed(&by, id, s)
+			frames := x.withOne(&by, id, s)
+			x.languages.add(by.Name(), LanguageStats{NotNamed: x.unknown, Hint: by.Hint()})
+			return frames
 		}
 	}
 	i := t.InterpreterOf(s.Chain.Interpreter)
@@ -83,7 +87,7 @@ func (x *interpreted) withSlots(
 		return x.withMade(by, s)
 	}
 	x.decode(i, x.slots)
-	x.ids = i.Functions(t, s.PID, x.codes, x.ids[:0])
+	x.lookUp(t, i, by, s)
 	x.findMachineCode(t, i, s)
 	x.begin(by)
 	next := 0
@@ -131,7 +135,7 @@ func (x *interpreted) findSlots(
 			x.slots = append(x.slots, f)
 		}
 	}
-	x.late, x.taken = len(x.slots), time.Now().Add(-time.Duration(clock.Monotonic()-s.Time))
+	x.late = len(x.slots)
 	var missing []process.Slot
 	for at, fp := range s.FPs[:min(len(s.FPs), len(s.User))] {
 		f := &s.User[at]
@@ -140,6 +144,10 @@ func (x *interpreted) findSlots(
 			missing = append(missing, process.Slot{Number: at, FP: fp})
 		}
 	}
+	if len(missing) == 0 { // nearly always
+		return
+	}
+	x.taken = time.Now().Add(-time.Duration(clock.Monotonic() - s.Time))
 	for _, slot := range i.ReadSlots(t, s.PID, memory{s.Stack}, missing) {
 		x.slots = append(x.slots, kernel.ChainFrame{Words: append(slot.Words, uint64(slot.Number)), Cookie: slot.Cookie})
 	}
@@ -229,13 +237,13 @@ const soonEnough = 10 * time.Millisecond
 
 // proved reports whether the code object of frame n is the one of the moment of the sample.
 func (x *interpreted) proved(i *process.Interpreter, pid uint32, n int) bool {
-	return n < x.late || x.decoded[n].Proved ||
+	return n < x.late || x.still || x.decoded[n].Proved ||
 		i.LeadsToCode() && (x.read.Sub(x.taken) < soonEnough || i.KnownAt(pid, x.codes[n], x.taken))
 }
 
-// withUnnamed puts one frame for those that cannot be named to each native one that runs them,
-// and says of code in no file that it may be of them.
-func (x *interpreted) withUnnamed(by *process.Interpretation, id unwind.CodeID, s *kernel.Sample) []kernel.Frame {
+// withOne puts one frame, for those that are not named, to each native one that runs them, and says of code in no file
+// that it may be of them.
+func (x *interpreted) withOne(by *process.Interpretation, id unwind.CodeID, s *kernel.Sample) []kernel.Frame {
 	x.begin(by)
 	for _, f := range s.User {
 		if by.Evaluates(f.Exe, f.Lookup()) {
@@ -244,7 +252,6 @@ func (x *interpreted) withUnnamed(by *process.Interpretation, id unwind.CodeID, 
 		}
 		x.merged = append(x.merged, x.ofMade(f))
 	}
-	x.languages.add(by.Name(), LanguageStats{NotNamed: x.unknown, Hint: by.Hint()})
 	return x.merged
 }
 
@@ -258,7 +265,7 @@ func (x *interpreted) withChain(
 		x.unplaced.Add(1)
 		return nil
 	}
-	x.ids = i.Functions(t, s.PID, x.codes, x.ids[:0])
+	x.lookUp(t, i, by, s)
 	x.merged = x.merged[:0]
 	evaluation := 0
 	for _, f := range s.User {
@@ -284,6 +291,21 @@ func (x *interpreted) decode(i *process.Interpreter, frames []kernel.ChainFrame)
 		}
 		x.codes = append(x.codes, code)
 	}
+}
+
+// lookUp sets the functions of the frames.
+func (x *interpreted) lookUp(
+	t *process.Tracker, i *process.Interpreter, by *process.Interpretation, s *kernel.Sample,
+) {
+	x.places = x.places[:0]
+	for n := range x.decoded {
+		x.places = append(x.places, x.decoded[n].IP)
+	}
+	x.ids = i.Functions(t, s.PID, x.codes, x.places, x.ids[:0])
+	for n, place := range x.places {
+		x.decoded[n].IP = place
+	}
+	by.Judge(t, i)
 }
 
 // native is what the native frames say about where those of the chain belong.

@@ -35,7 +35,7 @@ func identify(view *process.View, s *kernel.Sample) {
 // mayHaveUsedStaleRows reports whether the walk of a sample failed in a process whose
 // language runtimes make code. The sample has what it takes to walk from the leaf again.
 func mayHaveUsedStaleRows(s *kernel.Sample) bool {
-	return s.FromLeaf && s.Outcome != unwind.UnsupportedRule && s.Stack.Len() > 0
+	return s.FromLeaf && s.Outcome != unwind.UnsupportedRule && s.Stack.Exists()
 }
 
 // restartAtLeaf drops old rows, and makes the sample as if its walk had missed something at

@@ -107,7 +107,8 @@ func (s *Sampler) finishSample(raw *kernel.Sample, use func(*Sample) error) erro
 			return nil
 		}
 	}
-	s.complete(&s.sample)
+	s.completer.complete(&s.sample)
+	s.sideBand.blame(s.sample.Sample)
 	return use(&s.sample)
 }
 

@@ -32,6 +32,8 @@ type Options struct {
 	Snapshots  bool               // have perf record what each walk starts from, see ReadSnapshots
 	Files      *filework.Pool     // opens files; nil: a pool of the Sampler's own
 	Languages  []runtime.Language // whose runtimes are known; nil: all
+	Only       uint32             // a PID: other processes that run already are not read; 0: all are
+	Patience   time.Duration      // with which functions and frames of interpreters are read; 0: the Tracker's own
 
 	// Target says whom the samples of a process count for, and whether it is sampled at all.
 	// Without it all processes are sampled.
@@ -52,17 +54,18 @@ type Config struct {
 // Sampler is the source of samples. Its methods may be called concurrently, from Open
 // to Close.
 type Sampler struct {
-	options     Options
-	kernel      *kernel.Profiler
-	tracker     *process.Tracker
-	sideBand    *sideBand
-	samples     *queue
-	sample      Sample       // the one that is being used
-	view        process.View // of its process
-	interpreted interpreted
-	ignored     atomic.Uint64 // samples of processes that are not wanted
-	flushed     chan struct{} // all samples of before a call of Flush were used
-	ended       chan struct{} // closed when Run has returned
+	options    Options
+	kernel     *kernel.Profiler
+	tracker    *process.Tracker
+	sideBand   *sideBand
+	samples    *queue
+	sample     Sample        // the one that is being used
+	completer  completer     // of Run
+	threads    completer     // of CompleteThread
+	completing sync.Mutex    // guards threads
+	ignored    atomic.Uint64 // samples of processes that are not wanted
+	flushed    chan struct{} // all samples of before a call of Flush were used
+	ended      chan struct{} // closed when Run has returned
 
 	mu      sync.Mutex
 	config  Config
@@ -98,8 +101,17 @@ func (s *Sampler) open() error {
 	}
 	// Side-band first, then what runs already: nothing falls between.
 	s.tracker = process.NewTracker(s.kernel.Tables(), procfs.Default, s.options.Files, s.options.Languages)
+	if s.options.Patience != 0 {
+		s.tracker.SetReadPatience(s.options.Patience)
+	}
+	s.completer.tracker, s.threads.tracker = s.tracker, s.tracker
+	s.threads.interpreted.still = true
 	if s.sideBand, err = openSideBand(s.tracker, s.options.Observe); err != nil {
 		return err
+	}
+	if s.options.Only != 0 {
+		s.tracker.ScanProcess(s.options.Only)
+		return nil
 	}
 	return s.tracker.Scan()
 }

@@ -157,8 +157,8 @@ func (s *Sampler) Stats() (Stats, error) {
 		Processes:   uint64(processes), Executables: uint64(executables),
 		Pages: uint64(tables.Pages), Rows: uint64(tables.Rows), RowBytes: tables.RowBytes,
 		UsedBytes: tables.Used, TableBytes: tables.Reserved, PagesEvicted: tables.Evicted,
-		ChainsUnplaced: s.interpreted.unplaced.Load(),
-		Languages:      s.interpreted.languages.stats(),
+		ChainsUnplaced: s.completer.interpreted.unplaced.Load(),
+		Languages:      s.completer.interpreted.languages.stats(),
 		RuntimeFrames:  map[string]uint64{}, RuntimeUnnamed: map[string]uint64{},
 		Errors: s.tracker.Errors(), LimitHits: s.tracker.LimitHits(),
 	}

@@ -22,7 +22,7 @@ func missed(o unwind.Outcome) bool {
 // unfinished reports whether a walk may come further in user space: it missed
 // something, it is in code of no file, or it went by old rows.
 func unfinished(s *kernel.Sample) bool {
-	inCode := s.Outcome == unwind.NoRow && s.Stack.Len() > 0
+	inCode := s.Outcome == unwind.NoRow && s.Stack.Exists()
 	return len(s.User) > 0 && (missed(s.Outcome) || inCode || mayHaveUsedStaleRows(s))
 }
 
@@ -128,7 +128,7 @@ func stepByAnalysis(view *process.View, s *kernel.Sample) bool {
 // the copy, because a rule needs more of them than a walk by rows keeps. It leaves
 // the sample as it was unless it comes further.
 func rewalk(view *process.View, s *kernel.Sample) {
-	if s.Stack.Len() == 0 {
+	if !s.Stack.Exists() {
 		return
 	}
 	var found kernel.Sample

@@ -57,17 +57,16 @@ func newTableCache(budget int, load func(*Object) (*names, Status)) *tableCache 
 		failed: map[uint32]Status{}}
 }
 
-// frames returns the functions at an address of an object, none if it has no
-// name there.
-func (c *tableCache) frames(o *Object, at uint64) []Frame {
+// frames returns what is known of an address of an object.
+func (c *tableCache) frames(o *Object, at uint64) answer {
 	for {
 		e := c.get(o)
 		if e == nil || e.names == nil {
-			return nil
+			return answer{start: at}
 		}
-		if frames, now, ok := e.names.frames(at); ok {
+		if a, now, ok := e.names.frames(at); ok {
 			c.update(e, now)
-			return frames
+			return a
 		}
 	}
 }

@@ -152,7 +152,7 @@ func TestDWARFClosed(t *testing.T) {
 	finder := &debugFinder{work: &filework.Pool{}}
 	o := &Object{ID: 1, Path: program, Open: func() (*elffile.File, error) { return elffile.Open(program) }}
 	n, _ := load(o, finder)
-	if frames, _, _ := n.frames(nmFunctions(t, program)[0].addr); len(frames) == 0 {
+	if known, _, _ := n.frames(nmFunctions(t, program)[0].addr); len(known.frames) == 0 {
 		t.Fatal("no name")
 	}
 	if finder.spill.Used() == 0 {
@@ -188,9 +188,9 @@ func TestUselessDWARFIsReleased(t *testing.T) {
 		if f.name != "main" {
 			continue
 		}
-		var frames []Frame
-		if frames, now, _ = n.frames(f.addr); len(frames) != 1 || frames[0].Function != "main" {
-			t.Errorf("%+v", frames)
+		var known answer
+		if known, now, _ = n.frames(f.addr); len(known.frames) != 1 || known.frames[0].Function != "main" {
+			t.Errorf("%+v", known)
 		}
 	}
 	if now.problem == nil {

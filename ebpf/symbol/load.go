@@ -9,13 +9,13 @@ import (
 )
 
 // load opens an object and its separate debug file and prepares what names its
-// code. The names are nil if nothing does.
+// code, or says where its functions begin. The names are nil if nothing does.
 func load(o *Object, finder *debugFinder) (*names, Status) {
 	file, err := open(o)
 	if err != nil {
 		return nil, Status{Reason: Unreadable, Err: err}
 	}
-	n := &names{files: files{object: file}}
+	n := &names{files: files{object: file}, starts: newStarts(file)}
 	status := Status{Reason: Named}
 	if !file.HasSymtab() || !file.HasSection(debugInfo) {
 		w := wantedOf(o, file)
@@ -32,8 +32,10 @@ func load(o *Object, finder *debugFinder) (*names, Status) {
 	}
 	n.sources = addDWARF(sources(&n.files, &status), o, &n.files, finder)
 	if len(n.sources) == 0 {
-		n.close()
 		status.Reason = NoSymbols
+	}
+	if len(n.sources) == 0 && n.starts == nil {
+		n.close()
 		return nil, status
 	}
 	status.Bytes = n.bytesLocked()

@@ -68,6 +68,7 @@ type names struct {
 	mu      sync.Mutex
 	files   files
 	sources []source // the first one that knows an address names it
+	starts  *starts  // of functions that none of them knows; nil: there is no call frame information
 
 	closed atomic.Bool
 }
@@ -78,23 +79,32 @@ type usage struct {
 	problem error // the first thing that could not be read
 }
 
+// answer is what an executable's names say of an address.
+type answer struct {
+	frames []Frame // none: no source knows the address
+	start  uint64  // of the function there if there are no frames; the address itself if that is not known either
+}
+
 // frames asks the sources in their order. ok is false if the names were closed
 // meanwhile.
-func (n *names) frames(at uint64) (frames []Frame, now usage, ok bool) {
+func (n *names) frames(at uint64) (a answer, now usage, ok bool) {
 	n.mu.Lock()
 	defer n.unlock()
 	if n.closed.Load() {
-		return nil, usage{}, false
+		return answer{}, usage{}, false
 	}
 	if n.files.changed() {
 		n.dropSources()
 	}
 	for _, s := range n.sources {
-		if frames = s.frames(at); len(frames) > 0 {
+		if a.frames = s.frames(at); len(a.frames) > 0 {
 			break
 		}
 	}
-	return frames, usage{n.bytesLocked(), n.problemLocked()}, true
+	if len(a.frames) == 0 {
+		a.start = n.starts.of(at)
+	}
+	return a, usage{n.bytesLocked(), n.problemLocked()}, true
 }
 
 // trim gives back memory that the sources need only while they are read, unless somebody
@@ -121,7 +131,7 @@ func (n *names) problemLocked() error {
 }
 
 func (n *names) bytesLocked() int {
-	bytes := 0
+	bytes := n.starts.bytes()
 	for _, s := range n.sources {
 		bytes += s.bytes()
 	}
@@ -159,5 +169,5 @@ func (n *names) dropSources() {
 			c.close()
 		}
 	}
-	n.sources = nil
+	n.sources, n.starts = nil, nil
 }

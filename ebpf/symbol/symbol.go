@@ -135,26 +135,33 @@ func New(options Options) *Symbolizer {
 // then those it was inlined into; always at least one. returnAddress says that
 // vaddr is where a call returns to, so that the call just before it is meant.
 //
-// An address that no symbol covers gives one frame of kind Unknown whose
-// function is the file's name and the CodeAddress, "libx.so+0x1234": never the
-// function before it. The first call for an object reads its symbols, which may take a
-// second for the largest. The result is shared: do not modify it.
+// An address that no symbol covers gives one frame of kind Unknown whose function is the
+// file's name and where call frame information says that the function begins,
+// "libx.so+0x1230", so that all addresses of a function have one name; the CodeAddress
+// itself where nothing is said. It is never the function before it. The first call for an
+// object reads its symbols, which may take a second for the largest. The result is shared:
+// do not modify it.
 func (s *Symbolizer) Frames(o *Object, vaddr uint64, returnAddress bool) []Frame {
 	at := CodeAddress(vaddr, returnAddress)
 	if frames := s.frames.get(o.ID, at); frames != nil {
 		return frames
 	}
-	frames := s.tables.frames(o, at)
+	known := s.tables.frames(o, at)
+	frames := known.frames
 	if len(frames) == 0 {
-		frames = Unnamed(o, vaddr, returnAddress)
+		frames = unnamed(o, known.start)
 	}
 	s.frames.put(o.ID, at, frames)
 	return frames
 }
 
-// Unnamed is what Frames returns for an address that no symbol covers.
+// Unnamed is what Frames returns for an address that neither a symbol nor call frame information covers.
 func Unnamed(o *Object, vaddr uint64, returnAddress bool) []Frame {
-	return []Frame{{Function: unknownName(o.Path, CodeAddress(vaddr, returnAddress)), Kind: Unknown}}
+	return unnamed(o, CodeAddress(vaddr, returnAddress))
+}
+
+func unnamed(o *Object, at uint64) []Frame {
+	return []Frame{{Function: unknownName(o.Path, at), Kind: Unknown}}
 }
 
 // Trim gives back memory that is only needed while names are asked for.

@@ -69,6 +69,10 @@ func newTarget(discovered map[string]string) *Target {
 	return t
 }
 
+// Of returns a target with these labels that nothing identifies: whoever uses it knows which
+// processes it is for.
+func Of(labels map[string]string) *Target { return newDefaultTarget(labels) }
+
 // newDefaultTarget returns the target of processes that match no other.
 func newDefaultTarget(discovered map[string]string) *Target {
 	t := &Target{}

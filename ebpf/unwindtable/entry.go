@@ -34,6 +34,16 @@ func (t *Table) Entry(vaddr uint64) (Entry, bool, error) {
 	return Entry{}, false, nil
 }
 
+// IndexBytes returns the memory of the indexes that were made because the file has none that can be searched. It
+// makes them if Page, Entry and CallFrame have not yet.
+func (t *Table) IndexBytes() int {
+	bytes := t.scanDebug().Bytes()
+	if !t.searchable {
+		bytes += t.scanEH().Bytes()
+	}
+	return bytes
+}
+
 // CallFrame returns what is stated about the ELF virtual address vaddr, and false
 // where nothing is, or in a Go program, whose statements are not to be trusted. The
 // error is about reading it.

@@ -2,6 +2,7 @@ package endurance
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -9,13 +10,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/pprof/profile"
+
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/need"
 )
 
-// scribblers are what testdata/interpreters/python.c does to the frames that it keeps.
-var scribblers = []string{"codes", "cycle", "nowhere", "places"}
+// hostileRuntime is a host where processes of a language write nonsense to what is read of them, faster than that is
+// done, and a program of the same user does not.
+type hostileRuntime struct {
+	hostile []string // names of those processes
+	good    string   // name of the program, ...
+	caller  string   // ... whose functions have to have their names: this is one
+	foreign string   // how functions of the others begin
+}
 
 // goodPython is a program whose functions have to have their names.
 const goodPython = `
@@ -29,66 +38,152 @@ def good_caller():
 good_caller()
 `
 
-// TestHostileInterpreters has processes that seem to be CPython, and write nonsense to the frames that are read of
-// them, faster than that is done. Others have their profiles and names in time.
+// scribbled is what testdata/interpreters/scribble.c does to the memory of a program.
+var scribbled = []string{"objects", "nowhere", "frames", "all"}
+
+// TestHostileInterpreters has processes that seem to be CPython, and write nonsense to the frames that they keep.
 func TestHostileInterpreters(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "gcc", "python3")
-	if runtime.GOARCH != "amd64" {
-		t.Skip("functions of Python are not named here")
-	}
-	const interval, length = 4 * time.Second, 32 * time.Second
+	needInterpreters(t)
 	dir := lab.PublicDir(t)
-	for _, mode := range scribblers {
+	host := hostileRuntime{good: "python3", caller: "good_caller", foreign: "abcdefgh"}
+	for _, mode := range []string{"codes", "cycle", "nowhere", "places"} { // of python.c
 		program := filepath.Join(dir, "hw"+mode)
 		lab.Compile(t, "gcc", "-O2", "-Wall", "-Wextra", "-rdynamic", "-o", program,
 			"testdata/interpreters/python.c", "-lpthread")
 		startAsNobody(t, "/", program, mode)
+		host.hostile = append(host.hostile, "hw"+mode)
 	}
 	lab.Start(t, exec.Command("python3", "-c", goodPython))
+	host.profile(t)
+}
+
+// TestHostileNode has node run programs whose memory others write to.
+func TestHostileNode(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "gcc", "node")
+	needInterpreters(t)
+	dir := lab.PublicDir(t)
+	scribble, script := filepath.Join(dir, "scribble"), filepath.Join(dir, "node.js")
+	lab.Compile(t, "gcc", "-O2", "-Wall", "-Wextra", "-o", scribble, "testdata/interpreters/scribble.c")
+	lab.WriteFile(t, script, lab.ReadFile(t, "testdata/interpreters/node.js"))
+	node := find(t, "node")
+	host := hostileRuntime{good: "hwgood", caller: "goodCaller", foreign: "level"}
+	for _, mode := range scribbled {
+		startAsNobody(t, "/", scribble, mode, node, script, "hw"+mode)
+		host.hostile = append(host.hostile, "hw"+mode)
+	}
+	startAsNobody(t, "/", node, script, host.good)
+	host.profile(t)
+}
+
+// TestHostileJava has Java VMs whose memory others write to.
+func TestHostileJava(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "gcc", "java", "javac")
+	needInterpreters(t)
+	dir := lab.PublicDir(t)
+	scribble := filepath.Join(dir, "scribble")
+	lab.Compile(t, "gcc", "-O2", "-Wall", "-Wextra", "-o", scribble, "testdata/interpreters/scribble.c")
+	lab.Compile(t, "javac", "-d", dir, "testdata/interpreters/Hostile.java")
+	java := func(name string, more ...string) []string {
+		named := filepath.Join(dir, name)
+		if err := os.Symlink(find(t, "java"), named); err != nil {
+			t.Fatal(err)
+		}
+		return append([]string{named, "-cp", dir, "-XX:+UseSerialGC", "-XX:-CreateCoredumpOnCrash",
+			"-XX:ErrorFile=/dev/null", "-Xmx64m", "Hostile"}, more...)
+	}
+	host := hostileRuntime{good: "hwgood", caller: "Hostile.goodCaller", foreign: "Hostile.first"}
+	for _, mode := range scribbled {
+		// One arena: all that others have is in mappings of its own.
+		args := append([]string{"env", "MALLOC_ARENA_MAX=1", scribble, mode}, java("hw"+mode)...)
+		startAsNobody(t, "/", args...)
+		host.hostile = append(host.hostile, "hw"+mode)
+	}
+	startAsNobody(t, "/", java(host.good, "good")...)
+	host.profile(t)
+}
+
+func needInterpreters(t *testing.T) {
+	t.Helper()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("functions of languages are not named here")
+	}
+}
+
+// find returns the path of a program, without links.
+func find(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// profile demands that all profiles come, with the names of the good program, and that little is used for them.
+func (r *hostileRuntime) profile(t *testing.T) {
+	const interval, warm, length = 4 * time.Second, 12 * time.Second, 32 * time.Second
 	received := lab.StartReceiver(t)
 	config := strings.Replace(lab.HostConfig(received.URL, "hostile", ""), `"2s"`, fmt.Sprintf("%q", interval), 1)
 	h := lab.StartHeadwater(t, config)
 	lab.Eventually(t, time.Minute, "a profile", func() bool { return len(received.Profiles("hostile")) > 0 })
-	from := time.Now()
+	watch(t, h, warm, hostileRSS+process.MaxRemembered>>10)
+
+	from, cpu := time.Now(), lab.CPUTime(t, fmt.Sprint(h.PID()))
 	rounds := len(received.Profiles("hostile"))
 	most := watch(t, h, length, hostileRSS+process.MaxRemembered>>10)
 	profiles := received.Profiles("hostile")[rounds:]
 	elapsed := time.Since(from)
+	cpu = lab.CPUTime(t, fmt.Sprint(h.PID())) - cpu
 
 	m := h.Metrics(t)
-	const frames = "pyroscope_ebpf_interpreter_frames"
-	t.Logf("%d profiles in %v, %v, %.0f frames with a name, %.0f without", len(profiles),
-		elapsed.Round(time.Millisecond), most, m.Sum(t, frames+"_total"), m.Sum(t, frames+"_unnamed_total"))
+	const frames = "pyroscope_ebpf_runtime_frames"
+	t.Logf("%d profiles in %v, %v, %.1f %% of a CPU, %.0f frames with a name, %.0f without", len(profiles),
+		elapsed.Round(time.Millisecond), most, 100*cpu.Seconds()/elapsed.Seconds(),
+		m.Sum(t, frames+"_total"), m.Sum(t, frames+"_unnamed_total"))
 	if want := int(elapsed/interval) - 2; len(profiles) < want {
 		t.Errorf("%d profiles in %v, want %d", len(profiles), elapsed, want)
 	}
 	if n := m.Sum(t, "pyroscope_ebpf_overdue_rounds_total"); n > 0 {
 		t.Errorf("%v rounds were overdue", n)
 	}
+	r.check(t, profiles)
+}
+
+// check demands the names of the good program in each profile, and none of others in it.
+func (r *hostileRuntime) check(t *testing.T, profiles []*profile.Profile) {
+	var all []lab.Stack
 	for i, p := range profiles {
-		good := 0
-		for _, s := range lab.Stacks(p) {
-			if s.Has("good_caller") {
-				good++
+		named, whole := int64(0), int64(0)
+		found := lab.OfCommand(lab.Stacks(p), r.good)
+		for _, s := range found {
+			whole += s.Value
+			if s.Has(r.caller) {
+				named += s.Value
 			}
 		}
-		if good == 0 {
-			t.Errorf("profile %d of %d lacks the functions of the good program", i, len(profiles))
+		t.Logf("profile %d: %d of %d ms of the good program have its functions", i, named/1e6, whole/1e6)
+		if named == 0 {
+			t.Errorf("profile %d of %d lacks the functions of the good program:\n%s", i, len(profiles), lab.Show(found, 3))
 		}
-	}
-	var all []lab.Stack
-	for _, p := range profiles {
 		all = append(all, lab.Stacks(p)...)
 	}
-	for _, mode := range scribblers {
-		if len(lab.OfCommand(all, "hw"+mode)) == 0 {
-			t.Errorf("hw%s was not sampled", mode)
+	for _, name := range r.hostile {
+		of := lab.OfCommand(all, name)
+		if len(of) == 0 {
+			t.Errorf("%s was not sampled", name)
 		}
+		t.Logf("%s: %d stacks, such as\n%.400s", name, len(of), lab.Show(of, 1))
 	}
-	for _, s := range lab.OfCommand(all, "python3") {
+	for _, s := range lab.OfCommand(all, r.good) {
 		for _, name := range s.Names() {
-			if strings.HasPrefix(name, "abcdefgh") {
+			if strings.HasPrefix(name, r.foreign) {
 				t.Errorf("the good program has names of another: %v", s)
 			}
 		}

@@ -68,10 +68,34 @@ func SymbolTable(t testing.TB, module, buildID string) []Symbol {
 	return table
 }
 
+// entryLine is an FDE as readelf prints it.
+var entryLine = regexp.MustCompile(`(?m)^[0-9a-f]+ [0-9a-f]+ [0-9a-f]+ FDE cie=[0-9a-f]+ pc=([0-9a-f]+)\.\.([0-9a-f]+)`)
+
+// FrameEntries returns the functions of a file that have call frame information, without names, as readelf
+// prints them.
+func FrameEntries(t testing.TB, path string) (entries []Symbol) {
+	t.Helper()
+	need.Tools(t, "readelf")
+	out, err := exec.Command("readelf", "-W", "--debug-dump=frames", "--debug-dump=no-follow-links", path).Output()
+	if err != nil {
+		t.Fatalf("readelf %s: %v", path, err)
+	}
+	for _, m := range entryLine.FindAllSubmatch(out, -1) {
+		start, err1 := strconv.ParseUint(string(m[1]), 16, 64)
+		end, err2 := strconv.ParseUint(string(m[2]), 16, 64)
+		if err1 != nil || err2 != nil {
+			t.Fatalf("readelf %s: %q", path, m[0])
+		}
+		entries = append(entries, Symbol{Start: start, End: end})
+	}
+	return entries
+}
+
 // SymbolLabels returns the names that a profile may give an address in a file: any
 // alias of the function that it is in. Where the table has no function, found is false,
-// and the names consist of file and address: that of the call or the return address after it.
-func SymbolLabels(table []Symbol, path string, vaddr uint64) (names []string, found bool) {
+// and the names consist of file and address: where the function begins by its entry of call frame
+// information, or, without one, that of the call or the return address after it.
+func SymbolLabels(table, entries []Symbol, path string, vaddr uint64) (names []string, found bool) {
 	for _, s := range table {
 		if s.Start <= vaddr && vaddr < s.End {
 			names = append(names, s.Name)
@@ -84,5 +108,10 @@ func SymbolLabels(table []Symbol, path string, vaddr uint64) (names []string, fo
 		return names, true
 	}
 	base := filepath.Base(path)
+	for _, e := range entries {
+		if e.Start <= vaddr && vaddr < e.End {
+			return []string{fmt.Sprintf("%s+0x%x", base, e.Start)}, false
+		}
+	}
 	return []string{fmt.Sprintf("%s+0x%x", base, vaddr), fmt.Sprintf("%s+0x%x", base, vaddr+1)}, false
 }

@@ -20,6 +20,7 @@ type nameJudge struct {
 	kernel   kernelFunctions
 	jit      []lab.Symbol
 	tables   map[string][]lab.Symbol // of nm, by file
+	entries  map[string][]lab.Symbol // of readelf, by file
 	stubs    map[string][]lab.Symbol // of objdump, by file
 	kinds    map[string]*nameCount
 	odd      []string // differences without an explanation
@@ -34,7 +35,8 @@ type nameCount struct {
 func newNameJudge(t testing.TB, programs named, jit []lab.Symbol) *nameJudge {
 	return &nameJudge{
 		programs: programs, vdso: vdsoFile(t), kernel: readKallsyms(t), jit: jit,
-		tables: map[string][]lab.Symbol{}, stubs: map[string][]lab.Symbol{}, kinds: map[string]*nameCount{},
+		tables: map[string][]lab.Symbol{}, entries: map[string][]lab.Symbol{},
+		stubs: map[string][]lab.Symbol{}, kinds: map[string]*nameCount{},
 	}
 }
 
@@ -187,12 +189,12 @@ func (j *nameJudge) symbolsAt(t testing.TB, file string, l *profile.Location) []
 			module = j.vdso
 		}
 		table = lab.SymbolTable(t, module, l.Mapping.BuildID)
-		j.tables[file] = table
+		j.tables[file], j.entries[file] = table, lab.FrameEntries(t, module)
 	}
 	if stubs := j.stubsAt(t, file, l); len(stubs) > 0 {
 		return stubs
 	}
-	names, _ := lab.SymbolLabels(table, file, l.Address)
+	names, _ := lab.SymbolLabels(table, j.entries[file], file, l.Address)
 	return names
 }
 

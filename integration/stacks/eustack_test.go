@@ -77,8 +77,8 @@ func linkedInPlace(path string) bool {
 }
 
 // labels returns the names that a profile may give the frame.
-func (f nativeFrame) labels(table []lab.Symbol) []string {
-	names, found := lab.SymbolLabels(table, f.module, f.vaddr)
+func (f nativeFrame) labels(table, entries []lab.Symbol) []string {
+	names, found := lab.SymbolLabels(table, entries, f.module, f.vaddr)
 	if !found && f.symbol != "" { // of no size: hand-written assembly
 		names = append(names, f.symbol)
 	}
@@ -121,7 +121,7 @@ func (c chain) matchesCallers(frames []lab.Frame) bool {
 // function's callers, or of all frames, the most frequent first.
 func nativeChains(t testing.TB, tid, count int, below string) []chain {
 	t.Helper()
-	tables := map[string][]lab.Symbol{}
+	tables, entries := map[string][]lab.Symbol{}, map[string][]lab.Symbol{}
 	seen := map[string]chain{}
 	often := map[string]int{}
 	found := 0
@@ -142,8 +142,9 @@ func nativeChains(t testing.TB, tid, count int, below string) []chain {
 		for _, f := range slices.Backward(frames) {
 			if _, ok := tables[f.module]; !ok {
 				tables[f.module] = lab.SymbolTable(t, f.module, f.buildID)
+				entries[f.module] = lab.FrameEntries(t, f.module)
 			}
-			c = append(c, f.labels(tables[f.module]))
+			c = append(c, f.labels(tables[f.module], entries[f.module]))
 		}
 		key := fmt.Sprint(c)
 		seen[key] = c

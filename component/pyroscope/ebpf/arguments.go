@@ -59,6 +59,8 @@ type Settings struct {
 	HotspotEnabled bool `river:"hotspot_enabled,attr,optional"`
 	V8Enabled      bool `river:"v8_enabled,attr,optional"`
 
+	FoldRuntimes bool `river:"fold_runtimes,attr,optional"` // Headwater's own argument
+
 	ContainerIDCacheSize int `river:"container_id_cache_size,attr,optional"`
 
 	// limit of kernel memory; Headwater's own argument
@@ -154,6 +156,7 @@ func (a *Settings) options() ebpf.Options {
 	o.Demangle = demangle
 	o.TableBytes = int(a.UnwindTableMemory)
 	o.InlineFrames = a.InlineFrames
+	o.FoldRuntimes = a.FoldRuntimes
 	o.Python, o.Hotspot, o.V8 = a.PythonEnabled, a.HotspotEnabled, a.V8Enabled
 	o.Debuginfod = a.Debuginfod.options()
 	return o

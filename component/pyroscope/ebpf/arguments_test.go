@@ -90,6 +90,7 @@ func TestArguments(t *testing.T) {
 			require.Equal(t, 16<<20, o.TableBytes)
 		}},
 		"inline_frames": {`inline_frames = false`, func(t *testing.T, o ebpf.Options) { require.False(t, o.InlineFrames) }},
+		"fold_runtimes": {`fold_runtimes = true`, func(t *testing.T, o ebpf.Options) { require.True(t, o.FoldRuntimes) }},
 		"debuginfod": {`debuginfod {
 			urls       = ["http://localhost:8002"]
 			cache_dir  = "/x"

@@ -76,11 +76,14 @@ func (x *interpreter) read(m memory, addr uint64) (f runtime.Function, err error
 	if f.File, err = x.string(m, word(cookieFile)); err != nil {
 		return f, fmt.Errorf("file name: %w", err)
 	}
-	lines, err := x.bytes(m, word(cookieLines))
+	lines, all, err := x.bytes(m, word(cookieLines))
 	if err != nil {
 		return f, fmt.Errorf("line table: %w", err)
 	}
 	f.Table = lineTable(x.layout.minor, lines, f.StartLine)
+	if all {
+		f.Bytes = codeBytes(x.layout.minor, lines)
+	}
 	f.Whole, f.Base = true, hasLines
 	return f, nil
 }
@@ -121,13 +124,14 @@ func (x *interpreter) Line(f *runtime.Function, ip uint64) int {
 	return runtime.LineAt(f.Table, ip)
 }
 
-// bytes returns the contents of the bytes object at addr, the beginning of a long one.
-func (x *interpreter) bytes(m memory, addr uint64) ([]byte, error) {
+// bytes returns the contents of the bytes object at addr, the beginning of a long one, and whether that is all.
+func (x *interpreter) bytes(m memory, addr uint64) (b []byte, all bool, err error) {
 	size, err := m.u64(addr + uint64(x.layout.at("bytes.size")))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return m.read(addr+uint64(x.layout.at("bytes.data")), int(min(size, maxLines)))
+	b, err = m.read(addr+uint64(x.layout.at("bytes.data")), int(min(size, maxLines)))
+	return b, size <= maxLines, err
 }
 
 // string returns the string object at addr, the beginning of a long one.

@@ -1,6 +1,10 @@
 package cpython
 
-import "github.com/headwater/headwater/ebpf/runtime"
+import (
+	"slices"
+
+	"github.com/headwater/headwater/ebpf/runtime"
+)
 
 // notStarted is the ip of a function whose first instruction has not been executed: else it is
 // the offset of an instruction in bytes.
@@ -52,6 +56,7 @@ func linesByRanges(table []byte, line int) (out []byte) {
 // code of four bits and a length of three, in instructions less one.
 func linesByLocations(table []byte, line int) (out []byte) {
 	const instruction = 2
+	out = make([]byte, 0, min(4*len(table)+8, runtime.MaxTable)) // an entry of two bytes becomes eight
 	at := uint64(0)
 	for len(table) > 0 {
 		head := table[0]
@@ -69,7 +74,22 @@ func linesByLocations(table []byte, line int) (out []byte) {
 		at += instruction * (uint64(head&7) + 1)
 		table = table[size:]
 	}
-	return runtime.AppendLine(out, at, 0)
+	return slices.Clone(runtime.AppendLine(out, at, 0))
+}
+
+// codeBytes returns the bytes of a function's instructions by its line table, which is about all of them since 3.11; 0
+// for other versions.
+func codeBytes(minor int, table []byte) (n uint64) {
+	const instruction = 2
+	if minor <= 10 {
+		return 0
+	}
+	for _, b := range table {
+		if b&0x80 != 0 {
+			n += instruction * (uint64(b&7) + 1)
+		}
+	}
+	return n
 }
 
 // lineDelta returns by how much an entry of that code moves the line, and whether the

@@ -31,6 +31,9 @@ func TestLines(t *testing.T) {
 			instructions, wrong := 0, 0
 			for line := range strings.Lines(string(out)) {
 				first, table, want := function(t, line)
+				if bytes := codeBytes(minor, table); minor > 10 && bytes != 2*uint64(len(want)) {
+					t.Fatalf("first line %d: %d bytes, want %d", first, bytes, 2*len(want))
+				}
 				table = lineTable(minor, table, first)
 				for i, want := range want {
 					instructions++

@@ -130,7 +130,7 @@ func openTable(b []byte) (t tableReader, ok bool) {
 // number returns the number at an index.
 func number(b []byte, i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
 
-// function returns a function that was inlined, false if there is none of that number.
+// function returns a function that was inlined, and whether there is one of that number.
 func (t *tableReader) function(n int) (l runtime.Line, ok bool) {
 	if n < 0 || n >= len(t.functions)/functionBytes {
 		return l, false
@@ -144,7 +144,7 @@ func (t *tableReader) function(n int) (l runtime.Line, ok bool) {
 	return runtime.Line{Function: texts[:name], File: texts[name:], StartLine: int(int32(number(b, 3)))}, true
 }
 
-// call returns a call, false if there is none of that number. Its parent has a lower one.
+// call returns a call, and whether there is one of that number. Its parent has a lower one.
 func (t *tableReader) call(n int) (c call, ok bool) {
 	if n < 0 || n >= len(t.calls)/callEntry {
 		return c, false

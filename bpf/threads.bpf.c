@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
+/*
+ * A pass over threads: an iterator that writes one record of each to who reads it. Nobody
+ * is stopped. A thread that is on no CPU keeps its registers and stacks until it is on one
+ * again, which its count of switches shows.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+#include "threads.h"
+#if defined(__TARGET_ARCH_x86)
+#include "regs_x86.h"
+#elif defined(__TARGET_ARCH_arm64)
+#include "regs_arm64.h"
+#else
+#error "no registers known for this architecture"
+#endif
+
+char _license[] SEC("license") = "GPL";
+
+/* The few fields of the kernel's types that are read, relocated when loading. */
+struct seq_file;
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} __attribute__((preserve_access_index));
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+} __attribute__((preserve_access_index));
+struct mm_struct {
+	unsigned long start_stack;
+} __attribute__((preserve_access_index));
+#if defined(__TARGET_ARCH_arm64)
+struct thread_struct {
+	struct {
+		unsigned long tp_value;
+	} uw;
+} __attribute__((preserve_access_index));
+#define THREAD_POINTER thread.uw.tp_value
+struct pt_regs___kernel {
+	int syscallno;
+} __attribute__((preserve_access_index));
+#else
+struct thread_struct {
+	unsigned long fsbase;
+} __attribute__((preserve_access_index));
+#define THREAD_POINTER thread.fsbase
+struct pt_regs___kernel {
+	unsigned long orig_ax;
+} __attribute__((preserve_access_index));
+#endif
+struct sched_entity {
+	__u64 exec_start;
+} __attribute__((preserve_access_index));
+struct sched_info {
+	unsigned long long last_arrival;
+} __attribute__((preserve_access_index));
+struct thread_info {
+	__u32 cpu;
+} __attribute__((preserve_access_index));
+struct task_struct {
+	void *stack;
+	unsigned int flags;
+	unsigned int __state; /* from 5.14 on */
+	int exit_state;
+	int pid;
+	int tgid;
+	int on_cpu;
+	__u64 start_time;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
+	char comm[COMM_LEN];
+	struct mm_struct *mm;
+	struct thread_struct thread;
+	struct sched_entity se;
+	struct sched_info sched_info;
+	struct thread_info thread_info;
+} __attribute__((preserve_access_index));
+struct task_struct___old {
+	long state;
+	unsigned int cpu; /* until 5.15, and where thread_info has it */
+} __attribute__((preserve_access_index));
+
+enum {
+	PF_KTHREAD = 0x00200000,
+	KERNEL_STACK_SIZE = 16384, /* without KASAN; only used where bpf_task_pt_regs is missing */
+};
+
+/* Whose threads are written; 0: those of all. User space sets them before it reads. */
+volatile __u32 only_pid = 0;
+volatile __u32 only_tid = 0;
+
+/* The record that is being made. One pass reads at a time. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct thread);
+} record SEC(".maps");
+
+const volatile struct thread_enums thread_enums = {};
+
+ALWAYS_INLINE __u32 state_of(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->__state))
+		return BPF_CORE_READ(task, __state);
+	return (__u32)BPF_CORE_READ((struct task_struct___old *)task, state);
+}
+
+ALWAYS_INLINE __u32 cpu_of(struct task_struct *task)
+{
+	if (bpf_core_field_exists(task->thread_info.cpu))
+		return BPF_CORE_READ(task, thread_info.cpu);
+	return BPF_CORE_READ((struct task_struct___old *)task, cpu);
+}
+
+/* When a task was last seen on a CPU, by the scheduler's clock. */
+ALWAYS_INLINE __u64 last_run(struct task_struct *task)
+{
+	__u64 at = BPF_CORE_READ(task, se.exec_start), arrived = 0;
+
+	if (bpf_core_field_exists(task->sched_info.last_arrival))
+		arrived = BPF_CORE_READ(task, sched_info.last_arrival);
+	return at > arrived ? at : arrived;
+}
+
+/*
+ * Sets for how long the thread has not run. The scheduler's clock cannot be read, but the thread
+ * that reads this file runs now, and what the scheduler last noted of it is younger than a tick.
+ */
+ALWAYS_INLINE void take_since(struct task_struct *task, struct thread *t)
+{
+	__u64 now = last_run((struct task_struct *)bpf_get_current_task()), ran = last_run(task);
+
+	if (!ran)
+		return;
+	t->off = now > ran ? now - ran : 0;
+	t->flags |= THREAD_SINCE;
+}
+
+/* The number of the system call that the thread is in, negative if it is in none. at are its registers. */
+ALWAYS_INLINE __s64 call_of(const char *at)
+{
+#if defined(__TARGET_ARCH_arm64)
+	int number = -1;
+
+	bpf_probe_read_kernel(&number, sizeof(number), at + bpf_core_field_offset(struct pt_regs___kernel, syscallno));
+#else
+	long number = -1;
+
+	bpf_probe_read_kernel(&number, sizeof(number), at + bpf_core_field_offset(struct pt_regs___kernel, orig_ax));
+#endif
+	return number;
+}
+
+/* Takes the registers with which the thread entered the kernel, or says why there are none. */
+ALWAYS_INLINE int take_registers(struct task_struct *task, struct thread *t)
+{
+	sampled_regs regs;
+	const char *at;
+
+	if ((BPF_CORE_READ(task, flags) & PF_KTHREAD) || !BPF_CORE_READ(task, mm))
+		return OUTCOME_KERNEL_THREAD;
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs)) {
+		at = (const char *)bpf_task_pt_regs(task);
+	} else {
+		/* Before 5.15: they end at the top of the task's stack. */
+		const char *stack = BPF_CORE_READ(task, stack);
+
+		at = stack + KERNEL_STACK_SIZE - bpf_core_type_size(struct pt_regs___kernel);
+	}
+	if (bpf_probe_read_kernel(&regs, sizeof(regs), at) || !REGS_IN_USER_MODE(&regs))
+		return OUTCOME_NO_USER_REGISTERS;
+	t->call = call_of(at);
+	if (t->call >= 0)
+		t->flags |= THREAD_SYSTEM_CALL;
+	if (!REGS_ARE_64BIT(&regs))
+		return OUTCOME_TASK_32BIT;
+	SET_REGISTERS(t, &regs);
+	t->flags |= THREAD_REGISTERS;
+	t->thread_pointer = BPF_CORE_READ(task, THREAD_POINTER);
+	t->start_stack = BPF_CORE_READ(task, mm, start_stack);
+	return OUTCOME_UNSET;
+}
+
+/*
+ * Sets whether the thread runs, and how often it has left a CPU. In this order: if it does not run, the count has its
+ * last leaving.
+ */
+ALWAYS_INLINE void take_switches(struct task_struct *task, struct thread *t)
+{
+	if (bpf_core_field_exists(task->on_cpu) && BPF_CORE_READ_BITFIELD_PROBED(task, on_cpu)) /* of any size */
+		t->flags |= THREAD_ON_CPU;
+	t->switches = BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
+}
+
+SEC("iter/task")
+int read_threads(struct bpf_iter__task *ctx)
+{
+	struct seq_file *seq = ctx->meta->seq;
+	struct task_struct *task = ctx->task;
+	__u32 zero = 0;
+
+	if (!task)
+		return 0;
+	__u32 pid = BPF_CORE_READ(task, tgid), tid = BPF_CORE_READ(task, pid);
+	if ((only_pid && pid != only_pid) || (only_tid && tid != only_tid))
+		return 0;
+	struct thread *t = bpf_map_lookup_elem(&record, &zero);
+	if (!t)
+		return 0;
+	t->time = bpf_ktime_get_ns();
+	t->pid = pid;
+	t->tid = tid;
+	t->started = BPF_CORE_READ(task, start_time);
+	t->flags = 0;
+	t->call = -1;
+	t->full = 0;
+	t->lr_valid = 0;
+	t->off = 0;
+	take_switches(task, t);
+	t->state = state_of(task);
+	t->exit_state = BPF_CORE_READ(task, exit_state);
+	t->cpu = cpu_of(task);
+	BPF_CORE_READ_INTO(&t->comm, task, comm);
+	take_since(task, t);
+	t->outcome = take_registers(task, t);
+	long bytes = t->flags & THREAD_ON_CPU ? 0 : bpf_get_task_stack(task, t->kernel, sizeof(t->kernel), 0);
+	if (bytes < 0 || bytes > (long)sizeof(t->kernel))
+		bytes = 0;
+	t->kernel_frames = (__u32)bytes / 8;
+	bpf_seq_write(seq, t, __builtin_offsetof(struct thread, kernel) + bytes);
+	return 0;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* What a pass over the threads of this host writes of each, for user space. */
+#ifndef HEADWATER_THREADS_H
+#define HEADWATER_THREADS_H
+
+#include "unwinder.h"
+
+enum thread_flags {
+	THREAD_ON_CPU = 1, /* it runs, so that its registers are old */
+	THREAD_REGISTERS = 2, /* regs are those with which it entered the kernel */
+	THREAD_SINCE = 4, /* `off` is known */
+	THREAD_SYSTEM_CALL = 8, /* it is in system call `call` */
+};
+
+/* After the head are kernel_frames addresses, leaf first. */
+struct thread {
+	__u64 time; /* CLOCK_MONOTONIC, ns */
+	__u64 started; /* task_struct.start_time: with tid, the identity of a thread */
+	__u64 switches; /* times that it has left a CPU, read before all that follows */
+	__u64 off; /* ns since it was last seen on a CPU, to within a tick */
+	__s64 call;
+	__u64 thread_pointer;
+	__u64 start_stack; /* where the kernel began the stack of the program's first thread */
+	struct registers regs;
+	__u32 pid;
+	__u32 tid;
+	__u32 cpu;
+	__u32 state; /* TASK_INTERRUPTIBLE and so on */
+	__u32 exit_state;
+	__u16 kernel_frames;
+	__u8 outcome; /* enum outcome: why there are no registers */
+	__u8 flags; /* enum thread_flags */
+	__u8 full; /* regs has general registers */
+	__u8 lr_valid;
+	__u8 unused[6];
+	char comm[COMM_LEN];
+	__u64 kernel[MAX_KERNEL_FRAMES];
+};
+_Static_assert(sizeof(struct thread) % 8 == 0, "records follow one another");
+
+/* Never read: it takes the types into BTF, from where the Go constants come. */
+struct thread_enums {
+	enum thread_flags thread_flags;
+	struct thread thread;
+};
+
+#endif

@@ -1,0 +1,249 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/rlimit"
+
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// ThreadState is what a thread does.
+type ThreadState uint8
+
+// The states of a thread.
+const (
+	Running         ThreadState = iota // on a CPU
+	Runnable                           // waits for a CPU
+	Sleeping                           // waits, and signals wake it
+	Uninterruptible                    // waits, and signals do not wake it: mostly for a disk
+	Stopped                            // by a signal
+	Traced                             // stopped by a debugger
+	Idle                               // a thread of the kernel that has nothing to do
+	Ended                              // it has ended, but is still listed
+)
+
+// String returns the state as people call it.
+func (s ThreadState) String() string {
+	switch s {
+	case Running:
+		return "running"
+	case Runnable:
+		return "runnable"
+	case Sleeping:
+		return "sleeping"
+	case Uninterruptible:
+		return "uninterruptible"
+	case Stopped:
+		return "stopped"
+	case Traced:
+		return "traced"
+	case Idle:
+		return "idle"
+	case Ended:
+		return "ended"
+	}
+	return "unknown"
+}
+
+// Waits reports whether the thread waits for something other than a CPU.
+func (s ThreadState) Waits() bool { return s == Sleeping || s == Uninterruptible }
+
+// Bits of task_struct.__state and exit_state, include/linux/sched.h.
+const (
+	taskInterruptible   = 0x1
+	taskUninterruptible = 0x2
+	taskStopped         = 0x4
+	taskTraced          = 0x8
+	taskParked          = 0x40
+	taskDead            = 0x80
+	taskNoLoad          = 0x400 // with taskUninterruptible: idle
+)
+
+func threadState(state, exit uint32, onCPU bool) ThreadState {
+	switch {
+	case exit != 0 || state&taskDead != 0:
+		return Ended
+	case onCPU:
+		return Running
+	case state&taskTraced != 0:
+		return Traced
+	case state&taskStopped != 0:
+		return Stopped
+	case state&taskParked != 0, state&taskUninterruptible != 0 && state&taskNoLoad != 0:
+		return Idle
+	case state&taskUninterruptible != 0:
+		return Uninterruptible
+	case state&taskInterruptible != 0:
+		return Sleeping
+	}
+	return Runnable
+}
+
+// NoCall is the Call of a thread that is in no system call.
+const NoCall = -1
+
+// Thread is a thread at one moment of a pass. Kernel is valid until the function that it was handed to returns.
+type Thread struct {
+	PID, TID uint32
+	Comm     string // its name
+	Time     uint64 // of the record, CLOCK_MONOTONIC, ns
+	Started  uint64 // CLOCK_MONOTONIC, ns; with TID its identity
+
+	State ThreadState
+	CPU   uint32 // where it runs, or has run last
+	// Switches is how often it has left a CPU. A thread that is not Running has, as long as this stays the same and it
+	// is not Running, the registers and stacks that it has now.
+	Switches uint64
+	// Off is for how long it has been on no CPU, to within a tick of the kernel's timer (1 to 10 ms); negative: not known.
+	Off  time.Duration
+	Call int64 // number of the system call that it is in, or NoCall
+
+	Kernel []uint64 // addresses, leaf first; none of a Running thread
+
+	// Outcome is Unset, or says why there are no registers. Regs are those with which the thread has entered the kernel:
+	// old if it is Running.
+	Outcome       unwind.Outcome
+	Regs          unwind.Regs
+	ThreadPointer uint64
+	StartStack    uint64 // where the kernel began the stack of the program's first thread
+}
+
+// Threads looks at the threads of this host without stopping any. Safe for concurrent use.
+type Threads struct {
+	mu      sync.Mutex
+	objects threadsObjects
+	pass    *link.Iter
+	buffer  []byte
+	record  threadsThread
+}
+
+// OpenThreads loads the program that looks at threads. It returns a *PermissionError when the process lacks
+// capabilities. Close it after use.
+func OpenThreads() (*Threads, error) {
+	if err := checkPermissions(); err != nil {
+		return nil, err
+	}
+	if err := CheckNamespace(); err != nil {
+		return nil, err
+	}
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return nil, fmt.Errorf("raise RLIMIT_MEMLOCK: %w", err)
+	}
+	t := &Threads{buffer: make([]byte, threadsBuffer)}
+	if err := t.open(); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
+}
+
+// threadsBuffer is more than the kernel has ready at once: eight pages of memory.
+const threadsBuffer = 64 << 10
+
+func (t *Threads) open() error {
+	if err := loadThreadsObjects(&t.objects, nil); err != nil {
+		if errors.Is(err, ebpf.ErrNotSupported) {
+			return fmt.Errorf("look at threads: this kernel is too old, or built without CONFIG_DEBUG_INFO_BTF; "+
+				"it takes Linux 5.10: %w", err)
+		}
+		return fmt.Errorf("load the BPF program that looks at threads: %w", err)
+	}
+	var err error
+	if t.pass, err = link.AttachIter(link.IterOptions{Program: t.objects.ReadThreads}); err != nil {
+		return fmt.Errorf("look at threads: %w", err)
+	}
+	return nil
+}
+
+// Close unloads the program.
+func (t *Threads) Close() error {
+	var err error
+	if t.pass != nil {
+		err = t.pass.Close()
+	}
+	return errors.Join(err, t.objects.Close())
+}
+
+// Read hands the threads of a process to use, or with a tid that one alone, or with neither all threads of this host.
+// No thread is not an error.
+func (t *Threads) Read(pid, tid uint32, use func(*Thread)) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := errors.Join(t.objects.OnlyPid.Set(pid), t.objects.OnlyTid.Set(tid)); err != nil {
+		return fmt.Errorf("look at threads: %w", err)
+	}
+	file, err := t.pass.Open()
+	if err != nil {
+		return fmt.Errorf("look at threads: %w", err)
+	}
+	defer file.Close()
+	for had := 0; ; {
+		n, err := file.Read(t.buffer[had:])
+		if n == 0 && (err == nil || errors.Is(err, io.EOF)) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("look at threads: %w", err)
+		}
+		rest, err := t.decodeAll(t.buffer[:had+n], use)
+		if err != nil {
+			return err
+		}
+		had = copy(t.buffer, rest)
+	}
+}
+
+// decodeAll hands the records of b to use, and returns the part of one that b ends with.
+func (t *Threads) decodeAll(b []byte, use func(*Thread)) (rest []byte, err error) {
+	const head = int(unsafe.Offsetof(t.record.Kernel))
+	for len(b) >= head {
+		record := unsafe.Slice((*byte)(unsafe.Pointer(&t.record)), unsafe.Sizeof(t.record))
+		copy(record, b)
+		frames := int(t.record.KernelFrames)
+		if frames > len(t.record.Kernel) {
+			return nil, fmt.Errorf("look at threads: a record has %d kernel frames", frames)
+		}
+		size := head + 8*frames
+		if len(b) < size {
+			break
+		}
+		thread := t.record.thread()
+		use(&thread)
+		b = b[size:]
+	}
+	return b, nil
+}
+
+// thread returns what a record says.
+func (r *threadsThread) thread() Thread {
+	flags := threadsThreadFlags(r.Flags)
+	t := Thread{
+		PID: r.Pid, TID: r.Tid, Time: r.Time, Started: r.Started,
+		Comm:  cString(unsafe.Slice((*byte)(unsafe.Pointer(&r.Comm)), len(r.Comm))),
+		State: threadState(r.State, r.ExitState, flags&threadsThreadFlagsTHREAD_ON_CPU != 0),
+		CPU:   r.Cpu, Switches: r.Switches, Off: -1, Call: NoCall,
+		Kernel:        r.Kernel[:r.KernelFrames],
+		Outcome:       unwind.Outcome(r.Outcome),
+		ThreadPointer: r.ThreadPointer, StartStack: r.StartStack,
+	}
+	if flags&threadsThreadFlagsTHREAD_SINCE != 0 {
+		t.Off = time.Duration(min(r.Off, 1<<62))
+	}
+	if flags&threadsThreadFlagsTHREAD_SYSTEM_CALL != 0 {
+		t.Call = r.Call
+	}
+	if flags&threadsThreadFlagsTHREAD_REGISTERS != 0 {
+		t.Regs = unwind.Regs{
+			PC: r.Regs.Pc, SP: r.Regs.Sp, FP: r.Regs.Fp, LR: r.Regs.Lr, General: r.Regs.General,
+			Exact: true, Full: r.Full != 0, LRKnown: r.LrValid != 0,
+		}
+	}
+	return t
+}

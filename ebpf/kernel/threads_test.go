@@ -1,0 +1,162 @@
+package kernel
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/integration/need"
+)
+
+func openThreads(t testing.TB) *Threads {
+	t.Helper()
+	need.Root(t)
+	threads, err := OpenThreads()
+	var denied *PermissionError
+	if errors.As(err, &denied) {
+		need.Missing(t, "%v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := threads.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return threads
+}
+
+// readThreads returns the threads of a process by their IDs.
+func readThreads(t testing.TB, threads *Threads, pid, tid uint32) map[uint32]Thread {
+	t.Helper()
+	found := map[uint32]Thread{}
+	err := threads.Read(pid, tid, func(thread *Thread) {
+		copied := *thread
+		copied.Kernel = append([]uint64(nil), thread.Kernel...)
+		found[thread.TID] = copied
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// A thread that sleeps is found with the registers of its system call, its kernel stack and for how long it sleeps,
+// and none of that changes until it runs again.
+func TestThreadsOfASleeper(t *testing.T) {
+	threads := openThreads(t)
+	tids := make(chan uint32, 1)
+	go func() {
+		runtime.LockOSThread()
+		tids <- uint32(unix.Gettid())
+		_ = unix.Nanosleep(&unix.Timespec{Sec: 600}, nil)
+	}()
+	tid := <-tids
+	var first Thread
+	for end := time.Now().Add(20 * time.Second); first.Call != unix.SYS_NANOSLEEP && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+		first = readThreads(t, threads, uint32(os.Getpid()), 0)[tid]
+	}
+	if first.State != Sleeping || first.Call != unix.SYS_NANOSLEEP || first.Outcome != unwind.Unset {
+		t.Fatalf("the thread is %s in system call %d with registers %s", first.State, first.Call, first.Outcome)
+	}
+	if first.Regs.PC == 0 || first.Regs.SP == 0 || first.Regs.SP > first.StartStack || !first.Regs.Exact {
+		t.Errorf("registers %+v, and the stack begins at 0x%x", first.Regs, first.StartStack)
+	}
+	if len(first.Kernel) == 0 {
+		t.Error("no kernel stack")
+	}
+	time.Sleep(300 * time.Millisecond)
+	second := readThreads(t, threads, 0, tid)[tid]
+	if second.Switches != first.Switches || second.Regs != first.Regs || second.Started != first.Started {
+		t.Errorf("it slept, but\n%+v\nhas become\n%+v", first, second)
+	}
+	passed := time.Duration(second.Time - first.Time)
+	if grown := second.Off - first.Off; second.Off < 0 || grown < passed/2 || grown > 2*passed {
+		t.Errorf("it was off its CPU for %v, and %v later for %v", first.Off, passed, second.Off)
+	}
+}
+
+// Threads that run are said to; those of the kernel have no user part; and all threads of the host are found.
+func TestThreadsOfAllKinds(t *testing.T) {
+	threads := openThreads(t)
+	stop := make(chan struct{})
+	defer close(stop)
+	tids := make(chan uint32, 1)
+	go func() {
+		runtime.LockOSThread()
+		tids <- uint32(unix.Gettid())
+		burn(stop)
+	}()
+	busy, self := <-tids, uint32(os.Getpid())
+	ran := false
+	for end := time.Now().Add(20 * time.Second); !ran && runtime.NumCPU() > 1 && time.Now().Before(end); {
+		ran = readThreads(t, threads, self, 0)[busy].State == Running
+	}
+	if !ran && runtime.NumCPU() > 1 { // or who looks has the CPU
+		t.Error("a busy thread was never on a CPU")
+	}
+	const kthreadd = 2
+	all := readThreads(t, threads, 0, 0)
+	if kernel := all[kthreadd]; kernel.Outcome != unwind.KernelThread || kernel.Comm != "kthreadd" {
+		t.Errorf("thread 2 is %+v", kernel)
+	}
+	if all[self].PID != self || len(readThreads(t, threads, self, 0)) < 2 {
+		t.Errorf("of this process there are %v", readThreads(t, threads, self, 0))
+	}
+	if none := readThreads(t, threads, 1<<30, 0); len(none) > 0 {
+		t.Errorf("a process that cannot be has %v", none)
+	}
+}
+
+func TestThreadState(t *testing.T) {
+	for _, test := range []struct {
+		state, exit uint32
+		onCPU       bool
+		want        ThreadState
+	}{
+		{0, 0, true, Running}, {0, 0, false, Runnable}, {0x200, 0, false, Runnable},
+		{1, 0, true, Running}, {1, 0, false, Sleeping}, {0x2001, 0, false, Sleeping},
+		{2, 0, false, Uninterruptible}, {0x102, 0, false, Uninterruptible}, {0x402, 0, false, Idle},
+		{0x104, 0, false, Stopped}, {0x108, 0, false, Traced}, {0, 0x20, false, Ended}, {0x80, 0, true, Ended},
+	} {
+		if got := threadState(test.state, test.exit, test.onCPU); got != test.want {
+			t.Errorf("state 0x%x, exit state 0x%x, on a CPU: %v: %s, want %s", test.state, test.exit, test.onCPU, got, test.want)
+		}
+	}
+}
+
+// Records come in pieces of any size, and a broken one is refused.
+func TestDecodeThreads(t *testing.T) {
+	var threads Threads
+	record := func(tid uint32, frames int) []byte {
+		r := threadsThread{Tid: tid, KernelFrames: uint16(frames)}
+		b := unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r))
+		return bytes.Clone(b[:int(unsafe.Offsetof(r.Kernel))+8*frames])
+	}
+	all := append(record(1, 3), record(2, 0)...)
+	for cut := range len(all) {
+		var tids []uint32
+		use := func(thread *Thread) { tids = append(tids, thread.TID) }
+		rest, err := threads.decodeAll(all[:cut], use)
+		if err == nil {
+			rest, err = threads.decodeAll(append(bytes.Clone(rest), all[cut:]...), use)
+		}
+		if err != nil || len(rest) > 0 || len(tids) != 2 {
+			t.Fatalf("cut at %d: threads %v, %d bytes left, %v", cut, tids, len(rest), err)
+		}
+	}
+	broken := record(3, 0)
+	broken[unsafe.Offsetof(threadsThread{}.KernelFrames)] = 255
+	if _, err := threads.decodeAll(broken, func(*Thread) {}); err == nil {
+		t.Error("a record of 255 kernel frames was taken")
+	}
+}

@@ -1,0 +1,44 @@
+package procfs
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// Process returns the process that a thread is of; that is the thread itself for the PID of a
+// process.
+func (f FS) Process(tid uint32) (uint32, error) {
+	path := f.path(tid, "/status")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if text, ok := strings.CutPrefix(line, "Tgid:"); ok {
+			return number(strings.TrimSpace(text))
+		}
+	}
+	return 0, fmt.Errorf("%s: no Tgid", path)
+}
+
+// Lives reports whether a process exists and has not ended: one whose parent has not yet asked
+// how it ended does not live.
+func (f FS) Lives(pid uint32) bool {
+	b, err := os.ReadFile(f.path(pid, "/stat"))
+	if err != nil {
+		return false
+	}
+	// PID (comm) state ...; the name may hold anything, ") " included. The first thread may
+	// have ended before the others; then some other one lives.
+	text := string(b)
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) == 0 || fields[0] == "X" {
+		return false
+	}
+	if fields[0] != "Z" {
+		return true
+	}
+	threads, err := f.Threads(pid)
+	return err == nil && len(threads) > 1
+}

@@ -1,0 +1,50 @@
+package profile
+
+import (
+	"slices"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/ebpf/sampler"
+)
+
+// Named is a sample with names: each location is that of the kernel frame, or user frame, of the same number.
+type Named struct {
+	Kernel []*pprof.Location
+	User   []*pprof.Location
+}
+
+// Name names the frames of samples as Collect does, without counting them. Names that are not read within the given
+// time are missing.
+func (b *Builder) Name(samples []*sampler.Sample, patience time.Duration) []Named {
+	b.collecting.Lock()
+	defer b.collecting.Unlock()
+	b.mu.Lock()
+	o := b.options
+	b.mu.Unlock()
+	stacks := make([]*stack, len(samples))
+	for i, s := range samples {
+		stacks[i] = &stack{outcome: s.Outcome, kernel: s.Kernel, user: o.frames(s)}
+		if s.OutsideFile {
+			stacks[i].pid = s.PID
+			b.names.jit.Observe(s.PID)
+		}
+	}
+	namer := newNamer(b.names)
+	namer.read(slices.Values(stacks), patience)
+	out := make([]Named, len(stacks))
+	for i, s := range stacks {
+		out[i] = namer.name(s, o)
+	}
+	return out
+}
+
+func (n *namer) name(s *stack, o Options) (out Named) {
+	for i, addr := range s.kernel {
+		out.Kernel = append(out.Kernel, n.kernelLocation(kernelAddress{addr, i > 0}))
+	}
+	for _, f := range s.user {
+		out.User = append(out.User, n.location(f, s.pid, o))
+	}
+	return out
+}

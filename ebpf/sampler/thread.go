@@ -1,0 +1,94 @@
+package sampler
+
+import (
+	"slices"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/runtime/chain"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// ThreadMemory is the memory of a process in which the stacks of a thread lie.
+type ThreadMemory interface {
+	unwind.Memory
+	chain.Memory
+}
+
+// maxReadings is how often the functions of a stack are read: each time those of some frames, see process.MaxReads.
+const maxReadings = 24
+
+// CompleteThread makes a sample of a thread that is on no CPU: it walks the thread's stack from its registers, and
+// reads the frames that language runtimes keep. The sample is right if the thread has not run until this returns. It
+// has no Target, and is the caller's. Safe for concurrent use, also with Run.
+func (s *Sampler) CompleteThread(t *kernel.Thread, m ThreadMemory) *Sample {
+	s.completing.Lock()
+	defer s.completing.Unlock()
+	var sample *Sample
+	unread := 0
+	for range maxReadings {
+		sample = s.threads.thread(t, m)
+		before := unread
+		unread = unreadFunctions(sample.Interpreted)
+		if unread == 0 || unread == before {
+			break
+		}
+	}
+	sample.Interpreted = slices.Clone(sample.Interpreted)
+	sample.Stack = kernel.Stack{}
+	return sample
+}
+
+// unreadFunctions counts the frames of functions that are not known.
+func unreadFunctions(frames []kernel.Frame) (n int) {
+	for _, f := range frames {
+		if f.Flags&(kernel.Interpreted|kernel.Made) != 0 && f.Code == unwind.UnknownCode {
+			n++
+		}
+	}
+	return n
+}
+
+// thread makes a sample of a thread.
+func (c *completer) thread(t *kernel.Thread, m ThreadMemory) *Sample {
+	sample := &Sample{Sample: &kernel.Sample{
+		Time: clock.Monotonic(), PID: t.PID, TID: t.TID, CPU: t.CPU, Comm: t.Comm,
+		Kernel: slices.Clone(t.Kernel), Outcome: t.Outcome, Regs: t.Regs, Stack: kernel.StackIn(m),
+	}}
+	if t.Outcome == unwind.Unset {
+		// As if the kernel had missed a table at the leaf.
+		sample.User = []kernel.Frame{{Vaddr: t.Regs.PC}}
+		sample.Outcome, sample.FromLeaf = unwind.PageMissing, true
+		c.readChain(sample.Sample, t.ThreadPointer, m)
+	}
+	c.complete(sample)
+	if sample.Outcome == unwind.PageMissing {
+		sample.Outcome = unwind.UnreadableStack // what stops the walk of a stack that is there
+	}
+	return sample
+}
+
+// readChain adds the frames that the process's interpreter keeps of a thread.
+func (c *completer) readChain(s *kernel.Sample, threadPointer uint64, m ThreadMemory) {
+	view := c.tracker.At(s.PID, s.Time)
+	by, ok := view.Interpretation()
+	if !ok || by.Interpreter == nil {
+		return
+	}
+	s.Chain.End = by.ReadChain(s.TID, threadPointer, m, func(words []uint64, cookie uint64) {
+		s.Chain.Frames = append(s.Chain.Frames, kernel.ChainFrame{Words: slices.Clone(words), Cookie: cookie})
+	})
+	if s.Chain.End != runtime.ChainNone {
+		s.Chain.Interpreter = by.ID()
+	}
+}
+
+// AwaitRuntimes waits until the language runtimes of a process are known, or not to be had, or patience has passed.
+func (s *Sampler) AwaitRuntimes(pid uint32, patience time.Duration) {
+	s.tracker.AwaitRuntimes(pid, patience)
+}
+
+// Memory returns the memory of a process. Who reads it does not wait for it long, see runtime.ErrBusy.
+func (s *Sampler) Memory(pid uint32) runtime.Memory { return s.tracker.Memory(pid) }
