@@ -85,8 +85,8 @@ func text(t testing.TB, b *browser, selector string) string {
 	return result(t, b, chromedp.Evaluate[string](fmt.Sprintf(`document.querySelector(%q).textContent`, selector)))
 }
 
-// flameServer shows a profile that has frames of all kinds.
-func flameServer(t *testing.T) *httptest.Server {
+// flameProfile is a profile that has frames of all kinds.
+func flameProfile(t testing.TB) *profile.Profile {
 	t.Helper()
 	cpu := &profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
 	p := &profile.Profile{SampleType: []*profile.ValueType{cpu}, PeriodType: cpu, Period: 100_000}
@@ -136,6 +136,13 @@ func flameServer(t *testing.T) *httptest.Server {
 	if err := p.CheckValid(); err != nil {
 		t.Fatal(err)
 	}
+	return p
+}
+
+// flameServer shows flameProfile.
+func flameServer(t *testing.T) *httptest.Server {
+	t.Helper()
+	p := flameProfile(t)
 	var data bytes.Buffer
 	if err := p.Write(&data); err != nil {
 		t.Fatal(err)

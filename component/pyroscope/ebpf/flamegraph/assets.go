@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/headwater/headwater/ebpf/flameview"
 )
 
 //go:embed page
@@ -52,7 +54,10 @@ func isAsset(where string) bool {
 }
 
 func serveAsset(w http.ResponseWriter, name string) {
-	body, err := assets.ReadFile(name)
+	body, err := assets.ReadFile("page/" + name)
+	if err != nil {
+		body, err = flameview.Asset(name)
+	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return

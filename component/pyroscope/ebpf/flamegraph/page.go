@@ -83,7 +83,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case where == "/download":
 		p.servePprof(w, r, "download")
 	case isAsset(where):
-		serveAsset(w, "page"+where)
+		serveAsset(w, strings.TrimPrefix(where, "/"))
 	case strings.HasPrefix(where, "/ui/"):
 		p.serveView(w, r, strings.TrimPrefix(where, "/ui/"))
 	default:

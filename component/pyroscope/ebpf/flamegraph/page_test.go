@@ -250,7 +250,14 @@ func TestDownloadIsTheSumOfTheRange(t *testing.T) {
 	require.NoError(t, p.CheckValid())
 	require.Len(t, p.Sample, 1)
 	require.Equal(t, int64(20*12*10_309_278), p.Sample[0].Value[0], "20 rounds of 15 s")
-	require.Equal(t, "/usr/bin/fio", p.Mapping[0].File, "the title of the web page is not in the file")
+	require.Equal(t, "bash", p.Mapping[0].File, "pprof titles it")
+	require.Equal(t, "/usr/bin/fio", p.Mapping[1].File)
+
+	_, body = get(t, server.URL+prefix+"/download?range=5m")
+	p, err = profile.ParseData([]byte(body))
+	require.NoError(t, err)
+	require.NoError(t, p.CheckValid())
+	require.Equal(t, "all targets", p.Mapping[0].File)
 }
 
 func TestSelectionByPID(t *testing.T) {

@@ -6,11 +6,10 @@ import (
 	"html/template"
 	"net/http"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/google/pprof/profile"
+	"github.com/headwater/headwater/ebpf/pprof"
 )
 
 // view is google/pprof's web interface for one selection, with a line of ours on
@@ -39,11 +38,12 @@ func newView(entries []*kept, s selection) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
+	used := entries[len(entries)-sum.used:]
+	pprof.SetTitle(sum.profile, s.titleOf(targetName(used, s.target)))
 	var file bytes.Buffer
 	if err := sum.profile.Write(&file); err != nil {
 		return nil, err
 	}
-	used := entries[len(entries)-sum.used:]
 	b := banner{
 		Overview: "../../?" + template.URLQueryEscaper("target") + "=" + template.URLQueryEscaper(s.target),
 		Target:   targetName(used, s.target),
@@ -66,7 +66,6 @@ func newView(entries []*kept, s selection) (*view, error) {
 		download: file.Bytes(), name: fileName(b.Target, b.To),
 		banner: line.Bytes(), colors: fileColors(sum.profile),
 	}
-	nameProfile(sum.profile, b.Target)
 	if s.root != "" {
 		addRoots(sum.profile, s.root)
 	}
@@ -93,14 +92,12 @@ func processName(s selection) string {
 	}
 }
 
-// nameProfile makes pprof title its pages with name: it uses the first mapping's file.
-func nameProfile(p *profile.Profile, name string) {
-	var highest uint64
-	for _, m := range p.Mapping {
-		highest = max(highest, m.ID)
+// titleOf returns what pprof titles a selection of a target with.
+func (s selection) titleOf(target string) string {
+	if s.comm != "" {
+		return s.comm
 	}
-	title := &profile.Mapping{ID: highest + 1, File: filepath.Base(name), HasFunctions: true}
-	p.Mapping = append([]*profile.Mapping{title}, p.Mapping...)
+	return target
 }
 
 // fileName returns a name for a downloaded profile.

@@ -1,0 +1,73 @@
+// Package flameview has the flame graph that draws a trie.Tree: the scripts and styles that
+// pages serve, and files that hold all of it.
+package flameview
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"text/template"
+
+	"github.com/headwater/headwater/ebpf/trie"
+)
+
+//go:embed page
+var assets embed.FS
+
+// Asset returns a file of the page: flame.js, flame.css, or style.css, which has what all pages
+// share. An error says that there is no such file.
+func Asset(name string) ([]byte, error) { return assets.ReadFile("page/" + name) }
+
+// About says what a file shows.
+type About struct {
+	Title string   // what was profiled
+	Notes []string // short remarks in a line below: when, how long, how many samples
+}
+
+// file is the template of a file. It does not escape on its own: scripts and styles are there
+// as they are, so that their hashes fit.
+var file = sync.OnceValue(func() *template.Template {
+	return template.Must(template.ParseFS(assets, "page/file.html"))
+})
+
+// Write writes a page that needs nothing else: it works from a disk, and its content security
+// policy allows its own script and styles alone.
+func Write(w io.Writer, about About, tree *trie.Tree) error {
+	var data bytes.Buffer
+	if err := json.NewEncoder(&data).Encode(tree); err != nil { // which escapes < and >
+		return fmt.Errorf("encode flame graph: %w", err)
+	}
+	script, err := Asset("flame.js")
+	if err != nil {
+		return err
+	}
+	styles, err := allStyles()
+	if err != nil {
+		return err
+	}
+	return file().Execute(w, map[string]any{
+		"About": about, "Data": data.String(), "Script": string(script), "Styles": string(styles),
+		"ScriptHash": hash(script), "StylesHash": hash(styles),
+	})
+}
+
+// allStyles are the styles of a file.
+func allStyles() ([]byte, error) {
+	shared, err := Asset("style.css")
+	if err != nil {
+		return nil, err
+	}
+	own, err := Asset("flame.css")
+	return append(shared, own...), err
+}
+
+// hash names a script or styles in a content security policy.
+func hash(text []byte) string {
+	sum := sha256.Sum256(text)
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}
