@@ -8,7 +8,7 @@ SHELL := /bin/bash
 STAMP    := $(shell git status --short >/dev/null 2>&1 && echo true || echo false)
 # make test runs the packages of UNIT first, several at once, then those of INTEGRATION one at a time: these profile the
 # host, some of them under load.
-INTEGRATION = $(addprefix ./integration/,stacks names python java delivery hosts containers page endurance)
+INTEGRATION = $(addprefix ./integration/,stacks tools names python java delivery hosts containers page endurance)
 UNIT      = $(shell go list ./... | grep -vxF "$$(go list $(INTEGRATION))")
 FUZZTIME ?= 20s
 ADDRESS  := 127.0.0.1:12345

@@ -40,10 +40,12 @@ func Command() *cobra.Command {
 		Short:        "An eBPF profiler configured in River",
 		Version:      version(),
 		SilenceUsage: true,
+		Args:         knownCommand,
 		RunE:         func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(commands()...)
+	explainUsage(root)
 	return root
 }
 
@@ -51,11 +53,18 @@ func Command() *cobra.Command {
 func commands() []*cobra.Command {
 	return []*cobra.Command{
 		runCommand(),
+		recordCommand(),
+		reportCommand(),
+		scriptCommand(),
 		fmtCommand(),
 		validateCommand(),
 		targetsCommand(),
+		stackCommand(),
 		verifyCommand(),
+		diffCommand(),
 		unwindTableCommand(),
+		doctorCommand(),
+		versionCommand(),
 	}
 }
 

@@ -113,6 +113,8 @@ func newProgram(flags runFlags, path string, stderr io.Writer) (*program, error)
 
 			ListenAddr:   flags.listenAddr,
 			AllowedHosts: flags.allowedHosts,
+
+			RequireHealthy: flags.healthy,
 		}),
 	}
 	return p, nil

@@ -17,6 +17,7 @@ type runFlags struct {
 	pprof        bool
 	storagePath  string
 	format       string
+	healthy      bool
 }
 
 // register declares the flags of Grafana Agent Flow v0.40's and Alloy's run, so
@@ -29,6 +30,9 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.pprof, "server.http.enable-pprof", true, "serve Headwater's own profiles on /debug/pprof/")
 	flags.StringVar(&f.storagePath, "storage.path", "data-agent/", "folder in which components keep data")
 	flags.StringVar(&f.format, "config.format", "flow", "format of the configuration: flow or alloy, which are both River")
+
+	flags.BoolVar(&f.healthy, "require-healthy", false,
+		"answer /-/ready with 503 while a component is not healthy, such as a profiler that lacks privileges")
 
 	// Headwater never reports anything, so the flag changes nothing.
 	flags.Bool("disable-reporting", false, "accepted; Headwater never reports its use")

@@ -36,7 +36,7 @@ which labels, and why not the others. Nothing is profiled and nothing is sent.`,
 			return f.show(ctx, args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().DurationVar(&f.wait, "wait", 15*time.Second,
+	durationVar(cmd.Flags(), &f.wait, "wait", 15*time.Second,
 		"how long to wait for discovery components that have found nothing yet")
 	cmd.Flags().BoolVar(&f.all, "all", false, "also show processes that are in no container and match no target")
 	return cmd

@@ -27,7 +27,9 @@ anything is started.`,
 				if err := validate(path); err != nil {
 					bad++
 					printLoadError(cmd.ErrOrStderr(), err)
+					continue
 				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s is valid\n", path)
 			}
 			if bad > 0 {
 				return fmt.Errorf("%d of %d configurations are not valid", bad, len(args))

@@ -53,17 +53,16 @@ run.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report, err := f.report(cmd, args)
 			if err != nil {
-				return exitError{err, 2}
+				return exitError{err, exitUsage}
 			}
 			if err := f.print(cmd.OutOrStdout(), report); err != nil {
-				return exitError{err, 2}
+				return exitError{err, exitUsage}
 			}
 			return report.Judge(f.limits)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{err, 2} })
 	flags := cmd.Flags()
-	flags.DurationVar(&f.duration, "duration", 10*time.Second, "how long to compare")
+	durationVar(flags, &f.duration, "duration", 10*time.Second, "how long to compare")
 	flags.Uint32Var(&f.pid, "pid", 0, "compare this process and its descendants only")
 	limits := verify.DefaultLimits()
 	flags.Float64Var(&f.limits.Agreement, "min-agreement", limits.Agreement,

@@ -219,7 +219,7 @@ func TestCheckCommand(t *testing.T) {
 	} {
 		require.Equal(t, want, checkCommand(t, wordsOf(line)), line)
 	}
-	require.Contains(t, checkCommand(t, wordsOf("headwater stop")), "unknown command")
+	require.Contains(t, checkCommand(t, wordsOf("headwater stop")), "no such command")
 }
 
 // TestMain lets the test binary be headwater itself.

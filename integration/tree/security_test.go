@@ -74,6 +74,9 @@ func TestSecurityTable(t *testing.T) {
 		fmt.Sprintf("; %s reads of 4 KiB of a process at once and then %s a second, %d in the end, %s and %s of all; ",
 			thousands(processes.MaxReadsAtOnce), thousands(processes.ReadsPerSecond), processes.LeastReadsPerSecond,
 			thousands(processes.MaxAllReadsAtOnce), thousands(processes.AllReadsPerSecond)),
+		fmt.Sprintf("; one thread of a process, which rests for up to %d times what it took if that was more than %d ms; "+
+			"none for %.0f s, and then for up to %.0f minutes, while", processes.LateReadShare,
+			processes.ReadPatience.Milliseconds(), processes.ShortestRest.Seconds(), processes.LongestRest.Minutes()),
 		fmt.Sprintf("| %d MiB of paths;", procfs.MaxPaths>>20),
 		fmt.Sprintf("| `/proc/PID/cmdline` | user of the process | %d KiB |", procfs.MaxCmdline>>10),
 		fmt.Sprintf("| the server that the configuration names | %d MiB each; %d GiB a watch of Kubernetes |",

@@ -37,6 +37,9 @@ func TestForwardsProfiles(t *testing.T) {
 	s := l.session(t, 0)
 	require.True(t, s.isClosed())
 	require.EqualValues(t, s.collects, first.count(), "every round reached the receiver, the last one too")
+	require.Regexp(t, `level=debug msg="collected a profile" service_name=svc samples=\d+ complete=\d+ of=\d+ `+
+		`processes=\d+ bytes=\d+\n`, l.log.String())
+	require.Regexp(t, `level=debug msg=collected profiles=1 of_time=\S+ took=\S+\n`, l.log.String())
 }
 
 func TestLastRoundIsFlushed(t *testing.T) {

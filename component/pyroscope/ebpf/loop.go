@@ -230,10 +230,14 @@ func (l *loop) collect() {
 			continue
 		}
 		l.c.metrics.addProfile(p.Labels["service_name"], len(raw), p.Samples)
+		level.Debug(l.c.opts.Logger).Log("msg", "collected a profile", "service_name", p.Labels["service_name"],
+			"samples", p.Samples, "complete", p.Complete, "of", p.WithUser, "processes", len(p.Processes), "bytes", len(raw))
 		l.sender.add(outgoing{labels: labels.FromMap(p.Labels), raw: raw})
 		shown = append(shown, shownProfile(p, raw))
 		withUser, complete = withUser+p.WithUser, complete+p.Complete
 	}
+	level.Debug(l.c.opts.Logger).Log("msg", "collected", "profiles", len(shown), "of_time", now.Sub(began),
+		"took", time.Since(now))
 	l.c.page.Add(began, now, shown)
 	l.observe(now)
 	l.reportSending()

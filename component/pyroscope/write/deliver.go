@@ -102,7 +102,9 @@ func (e *endpoint) arrived(it *item) {
 	e.queue.done(it)
 	e.metrics.sentProfiles.Inc()
 	e.metrics.sentBytes.Add(float64(it.size))
-	e.metrics.delivery.Observe(time.Since(it.taken).Seconds())
+	waited := time.Since(it.taken)
+	e.metrics.delivery.Observe(waited.Seconds())
+	e.journal.debug("pushed a profile", "service_name", it.service(), "bytes", it.size, "waited", waited)
 	e.lookAtGrowth(true)
 	if e.status.succeeded() {
 		e.journal.info("endpoint takes profiles again")

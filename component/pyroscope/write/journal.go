@@ -82,6 +82,11 @@ func (j *journal) info(message string, keyvals ...any) {
 	level.Info(j.logger).Log(append([]any{"msg", message}, keyvals...)...)
 }
 
+// debug logs a line at once, for those who ask for that level.
+func (j *journal) debug(message string, keyvals ...any) {
+	level.Debug(j.logger).Log(append([]any{"msg", message}, keyvals...)...)
+}
+
 // advise logs a warning at once.
 func (j *journal) advise(message string, keyvals ...any) {
 	level.Warn(j.logger).Log(append([]any{"msg", message}, keyvals...)...)

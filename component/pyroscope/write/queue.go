@@ -17,6 +17,21 @@ type item struct {
 	stored bool   // read from disk, where it still is
 }
 
+// service returns the service that the profile is of; "" for one of the ingest API, or if it has none.
+func (it *item) service() string {
+	if it.push == nil {
+		return ""
+	}
+	for _, s := range it.push.Series {
+		for _, l := range s.Labels {
+			if l.Name == "service_name" {
+				return l.Value
+			}
+		}
+	}
+	return ""
+}
+
 // queue holds the profiles that wait for one endpoint, the oldest first. It is
 // bounded: a new profile pushes the oldest out, since people look at the newest. Queues are safe for concurrent use.
 type queue interface {

@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/google/pprof/profile"
+	"github.com/spf13/cobra"
+
+	"github.com/headwater/headwater/cli/internal/profilefile"
+	"github.com/headwater/headwater/ebpf/compare"
+)
+
+// diffFlags are the flags of the command diff.
+type diffFlags struct {
+	per        string
+	total      bool
+	all        bool
+	confidence float64
+	atLeast    float64
+	top        int
+	json       bool
+	check      bool
+}
+
+func diffCommand() *cobra.Command {
+	o := compare.DefaultOptions()
+	f := diffFlags{}
+	cmd := &cobra.Command{
+		Use:   "diff BASE[,BASE...] NEW[,NEW...]",
+		Short: "Show which functions became more expensive between two profiles",
+		Long: `Compares two profiles function by function, and says which changed by more than chance
+explains: a profile counts samples, so every figure has an error, which is printed.
+
+BASE and NEW are profiles in pprof's format, folded stacks, or URLs of either, such as
+a download of the page of a running headwater. Runs of a program differ by more than the
+error of counting. Several profiles a side, with commas between them, show by how much,
+and differences as large as that are not called changes.
+
+A change is certain if, with the confidence asked for, it is beyond --at-least for all
+functions that are called changed. Small changes need more samples: a longer recording,
+or a higher rate (-F 999). Functions are the same if their names and binaries are; those
+without a name are one for each binary.
+
+The exit code is 0, with --check 1 if a function became more expensive for certain, and
+2 if the profiles cannot be compared.`,
+		Example: `  headwater record -F 999 -d 30 -p 4711 -o before.pb.gz
+  headwater diff before.pb.gz after.pb.gz
+  headwater diff --per run one.pb.gz two.pb.gz   # a program that did the same work twice`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			report, err := f.report(cmd, args)
+			if err == nil {
+				err = f.print(cmd.OutOrStdout(), report, args)
+			}
+			if err != nil {
+				return exitError{err, 2}
+			}
+			if grew := grown(report); f.check && grew > 0 {
+				return exitError{fmt.Errorf("%s more expensive", plural(grew, "function became", "functions became")), 1}
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.per, "per", string(o.Per), "What values are for: each second, the whole run, or as a part of all "+
+		"CPU time (second, run, cpu)")
+	flags.BoolVar(&f.total, "total", false, "Compare functions with all that they call; else themselves alone")
+	flags.Float64Var(&f.confidence, "confidence", o.Confidence, "Probability that all bounds hold, below 1")
+	flags.Float64Var(&f.atLeast, "at-least", o.AtLeast, "Least change that counts, as a part of the base: 0.05 is 5 %")
+	flags.IntVar(&f.top, "top", 20, "Functions shown at most")
+	flags.BoolVar(&f.all, "all", false, "Show functions too whose change is not certain, with a question mark")
+	flags.BoolVar(&f.json, "json", false, "Print all functions as JSON")
+	flags.BoolVar(&f.check, "check", false, "Exit with 1 if a function became more expensive for certain")
+	return cmd
+}
+
+func (f *diffFlags) report(cmd *cobra.Command, args []string) (*compare.Report, error) {
+	if f.top < 0 {
+		return nil, fmt.Errorf("--top must not be negative, got %d", f.top)
+	}
+	o := compare.Options{
+		Per: compare.Per(f.per), Total: f.total, Confidence: f.confidence, AtLeast: f.atLeast,
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if args[0] == "-" && args[1] == "-" {
+		return nil, errors.New("only one of the profiles can be read from standard input")
+	}
+	base, err := readProfiles(cmd, args[0])
+	if err != nil {
+		return nil, err
+	}
+	after, err := readProfiles(cmd, args[1])
+	if err != nil {
+		return nil, err
+	}
+	return compare.Profiles(base, after, o)
+}
+
+// readProfiles reads profiles with commas between them.
+func readProfiles(cmd *cobra.Command, names string) (profiles []*profile.Profile, err error) {
+	for name := range strings.SplitSeq(names, ",") {
+		p, err := profilefile.Read(cmd.Context(), name, cmd.InOrStdin())
+		if err != nil {
+			return nil, err
+		}
+		profiles = append(profiles, p)
+	}
+	return profiles, nil
+}
+
+// grown returns how many functions became more expensive.
+func grown(r *compare.Report) (n int) {
+	for _, c := range r.Changed {
+		if c.Low > 1 {
+			n++
+		}
+	}
+	return n
+}
+
+func (f *diffFlags) print(w io.Writer, r *compare.Report, names []string) error {
+	if f.json {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(r)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for i, s := range []compare.Side{r.Base, r.New} {
+		fmt.Fprintf(t, "%s\t%s\t%d samples\t%.6g %s\t%s\n", []string{"base", "new"}[i], names[i], s.Samples, s.Value,
+			r.Unit, tookOf(s))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	shown := r.Changed
+	if f.all {
+		shown = append(slices.Clone(shown), r.Others...)
+	}
+	shown = shown[:min(len(shown), f.top)]
+	if len(shown) > 0 {
+		fmt.Fprintf(t, "\nbase\tnew\tchange\tbetween\tfunction\n")
+	}
+	for i, c := range shown {
+		fmt.Fprintln(t, row(&c, i < len(r.Changed)))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", conclusion(r, f))
+	return err
+}
+
+func tookOf(s compare.Side) string {
+	if s.Seconds <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("in %.1f s", s.Seconds)
+}
+
+// row is what is said of a function.
+func row(c *compare.Change, certain bool) string {
+	change, between := "new", "at least "+percentMore(c.Low)
+	if c.Base > 0 {
+		change = percentMore(c.New / c.Base)
+	}
+	if c.High != nil {
+		between = percentMore(c.Low) + " and " + percentMore(*c.High)
+	}
+	if !certain {
+		change += " ?"
+	}
+	return fmt.Sprintf("%.4g\t%.4g\t%s\t%s\t%s", c.Base, c.New, change, between, functionOf(c))
+}
+
+func functionOf(c *compare.Change) string {
+	if c.Binary == "" {
+		return c.Name
+	}
+	return c.Name + "  (" + c.Binary + ")"
+}
+
+// percentMore says how much more a ratio is: "+20 %" for 1.2.
+func percentMore(ratio float64) string { return fmt.Sprintf("%+.0f %%", 100*(ratio-1)) }
+
+// conclusion says what the comparison found in a sentence or two.
+func conclusion(r *compare.Report, f *diffFlags) string {
+	of := map[compare.Per]string{
+		compare.PerSecond: " for each second", compare.PerCPU: " as a part of all",
+	}[r.Per]
+	what := "themselves alone"
+	if f.total {
+		what = "with all that they call"
+	}
+	text := fmt.Sprintf("Values are %s%s, of functions %s. %s\n", r.Unit, of, what, spread(r))
+	if len(r.Changed) == 0 {
+		return text + fmt.Sprintf("None of %s changed for certain by more than %g %%.",
+			plural(len(r.Others), "function", "functions"), 100*f.atLeast)
+	}
+	text += fmt.Sprintf("%s changed for certain by more than %g %%, of %d.",
+		plural(len(r.Changed), "function", "functions"), 100*f.atLeast, len(r.Changed)+len(r.Others))
+	if hidden := len(r.Changed) - f.top; hidden > 0 {
+		text += fmt.Sprintf(" %d of them are not shown; --top %d shows all.", hidden, len(r.Changed))
+	}
+	return text
+}
+
+// spread says by how much runs differ by themselves.
+func spread(r *compare.Report) string {
+	if r.Spread == nil {
+		return "How much runs differ by themselves is not known of one."
+	}
+	return fmt.Sprintf("Runs differ by %.1f %% by themselves.", 100**r.Spread)
+}
+
+// plural is a count of things.
+func plural(n int, one, many string) string {
+	if n == 1 {
+		many = one
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d %s", n, many))
+}

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func runDiff(args ...string) (out string, code int, err error) {
+	var b bytes.Buffer
+	cmd := Command()
+	cmd.SetArgs(append([]string{"diff"}, args...))
+	cmd.SetOut(&b)
+	cmd.SetErr(&b)
+	err = cmd.Execute()
+	return b.String(), exitCode(err), err
+}
+
+func TestDiff(t *testing.T) {
+	folder := t.TempDir()
+	write := func(name, text string) string {
+		name = filepath.Join(folder, name)
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+		return name
+	}
+	base := write("base", "main;work 1000\nmain;other 3000\n")
+	after := write("after", "main;work 1300\nmain;other 3010\nmain;fresh 60\n")
+
+	out, code, err := runDiff("--per", "run", base, after)
+	require.NoError(t, err)
+	require.Zero(t, code)
+	require.Contains(t, out, `
+base  new   change  between          function
+1000  1300  +30 %   +12 % and +51 %  work
+0     60    new     at least +541 %  fresh
+
+`)
+	require.Contains(t, out, "2 functions changed for certain by more than 5 %, of 3.")
+
+	out, _, _ = runDiff("--per", "run", "--top", "1", base, after)
+	require.Contains(t, out, "1 of them are not shown; --top 2 shows all.")
+	out, _, _ = runDiff("--per", "run", "--all", base, after)
+	require.Contains(t, out, "+0 % ?")
+	out, _, _ = runDiff("--per", "run", base, base)
+	require.Contains(t, out, "None of 2 functions changed for certain by more than 5 %.")
+	out, _, _ = runDiff("--per", "run", base+","+base, base+","+base)
+	require.Contains(t, out, "Runs differ by 0.0 % by themselves.")
+
+	_, code, err = runDiff("--per", "run", "--check", base, after)
+	require.Equal(t, 1, code)
+	require.ErrorContains(t, err, "2 functions became more expensive")
+	_, code, err = runDiff("--per", "run", "--check", after, base)
+	require.Zero(t, code)
+	require.NoError(t, err)
+}
+
+func TestDiffRefuses(t *testing.T) {
+	for want, args := range map[string][]string{
+		"/none: no such file":                   {"/none", "/none"},
+		"only one of the profiles can be read":  {"-", "-"},
+		`per "year" is unknown, valid values`:   {"--per", "year", "a", "b"},
+		"confidence must be between 0 and 1":    {"--confidence", "2", "a", "b"},
+		"--top must not be negative, got -1":    {"--top", "-1", "a", "b"},
+		"the least change must not be negative": {"--at-least", "-1", "a", "b"},
+	} {
+		_, code, err := runDiff(args...)
+		require.ErrorContains(t, err, want)
+		require.Equal(t, 2, code)
+	}
+}

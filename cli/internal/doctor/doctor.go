@@ -1,0 +1,87 @@
+// Package doctor looks at what a machine offers a profiler, and says what to do about what is missing.
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// State says how a finding is.
+type State string
+
+// The states, best first.
+const (
+	OK   State = "ok"
+	Warn State = "warning" // profiling works, and something is missing in profiles
+	Bad  State = "missing" // profiling does not work
+)
+
+// Finding is one thing that was looked at.
+type Finding struct {
+	Name  string `json:"name"`
+	State State  `json:"state"`
+	Found string `json:"found"`        // what there is, in a few words
+	Do    string `json:"do,omitempty"` // what to do, "" if all is well
+}
+
+// Report is all that was found.
+type Report struct {
+	Findings []Finding `json:"findings"`
+	Runtimes []Runtime `json:"runtimes"` // of languages, in running processes
+}
+
+// Examine looks at this machine until ctx is done, which shortens the list of runtimes.
+func Examine(ctx context.Context) *Report {
+	r := &Report{Runtimes: []Runtime{}}
+	for _, look := range []func() Finding{
+		kernelVersion, architecture, btf, pidNamespace, capabilities, lockdown, paranoid, sampleRate, kernelSymbols,
+		memlock, debugFiles,
+	} {
+		r.Findings = append(r.Findings, look())
+	}
+	r.Runtimes = append(r.Runtimes, runtimes(ctx)...)
+	return r
+}
+
+// Worst returns the worst state of all findings.
+func (r *Report) Worst() State {
+	worst := OK
+	for _, f := range r.Findings {
+		if f.State == Bad || f.State == Warn && worst == OK {
+			worst = f.State
+		}
+	}
+	return worst
+}
+
+// WriteJSON writes the report as JSON.
+func (r *Report) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+// WriteText writes the report for people.
+func (r *Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "%-8s %-18s %s\n", f.State, f.Name, f.Found)
+		if f.Do != "" {
+			fmt.Fprintf(&b, "%27s %s\n", "->", f.Do)
+		}
+	}
+	if len(r.Runtimes) > 0 {
+		b.WriteString("\nLanguage runtimes in running processes:\n")
+	}
+	for _, l := range r.Runtimes {
+		fmt.Fprintf(&b, "%-8s %-18s %s\n", l.State, l.Name, l.where())
+		if l.Hint != "" {
+			fmt.Fprintf(&b, "%27s %s\n", "->", l.Hint)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

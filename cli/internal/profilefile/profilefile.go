@@ -1,0 +1,153 @@
+// Package profilefile reads profiles that commands are given: files, standard input, and URLs.
+package profilefile
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/ebpf/export"
+)
+
+// Bounds of what is read.
+const (
+	maxBytes = 256 << 20
+	patience = 90 * time.Second // of a server, which may take a profile of 60 s first
+)
+
+// Read reads a profile: of a file, of standard input ("-"), or of an http or https URL. It is in pprof's format,
+// compressed or not, or has a line for each stack ("main;work 12", folded). Errors say what was read.
+func Read(ctx context.Context, name string, stdin io.Reader) (*profile.Profile, error) {
+	content, err := content(ctx, name, stdin)
+	if err != nil {
+		return nil, err
+	}
+	if len(content) == 0 {
+		return nil, fmt.Errorf("%s is empty", name)
+	}
+	if isFolded(content) {
+		p, err := parseFolded(content)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		return p, nil
+	}
+	p, err := export.Parse(bytes.NewReader(content))
+	if err != nil {
+		return nil, fmt.Errorf("%s is not a profile in pprof's format, nor folded stacks: %w", name, err)
+	}
+	return p, nil
+}
+
+func content(ctx context.Context, name string, stdin io.Reader) ([]byte, error) {
+	in := stdin
+	switch {
+	case strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "https://"):
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		body, err := get(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		defer body.Close()
+		in = body
+	case name != "-":
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	content, err := io.ReadAll(io.LimitReader(in, maxBytes+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	case len(content) > maxBytes:
+		return nil, fmt.Errorf("%s has more than %d MiB", name, maxBytes>>20)
+	}
+	return content, nil
+}
+
+func get(ctx context.Context, url string) (io.ReadCloser, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 200)) // what there is of it
+		answer.Body.Close()
+		return nil, fmt.Errorf("%s: the server answered %s: %s", url, answer.Status, bytes.TrimSpace(text))
+	}
+	return answer.Body, nil
+}
+
+// isFolded reports whether the first line looks like a stack and a count.
+func isFolded(content []byte) bool {
+	line, _, _ := bytes.Cut(content, []byte{'\n'})
+	_, _, err := cutCount(string(line))
+	return err == nil
+}
+
+// cutCount takes the count off the end of a line.
+func cutCount(line string) (stack string, count int64, err error) {
+	line = strings.TrimSuffix(line, "\r")
+	at := strings.LastIndexByte(line, ' ')
+	if at <= 0 {
+		return "", 0, fmt.Errorf("no stack and count, such as main;work 12")
+	}
+	count, err = strconv.ParseInt(line[at+1:], 10, 64)
+	if err != nil || count < 0 {
+		return "", 0, fmt.Errorf("%q is not a count of samples", line[at+1:])
+	}
+	return line[:at], count, nil
+}
+
+// parseFolded reads lines of stacks, root first, with their counts.
+func parseFolded(content []byte) (*profile.Profile, error) {
+	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}}}
+	known := map[string]*profile.Location{}
+	lines := bufio.NewScanner(bytes.NewReader(content))
+	lines.Buffer(nil, maxBytes+1)
+	for n := 1; lines.Scan(); n++ {
+		if strings.TrimSpace(lines.Text()) == "" {
+			continue
+		}
+		stack, count, err := cutCount(lines.Text())
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		names := strings.Split(stack, ";")
+		sample := &profile.Sample{Value: []int64{count}}
+		for i := len(names) - 1; i >= 0; i-- {
+			sample.Location = append(sample.Location, location(p, known, names[i]))
+		}
+		p.Sample = append(p.Sample, sample)
+	}
+	return p, lines.Err()
+}
+
+// location returns the location of a function without anything but a name.
+func location(p *profile.Profile, known map[string]*profile.Location, name string) *profile.Location {
+	if l := known[name]; l != nil {
+		return l
+	}
+	f := &profile.Function{ID: uint64(len(p.Function) + 1), Name: name}
+	l := &profile.Location{ID: f.ID, Line: []profile.Line{{Function: f}}}
+	p.Function, p.Location = append(p.Function, f), append(p.Location, l)
+	known[name] = l
+	return l
+}

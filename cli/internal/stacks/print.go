@@ -1,0 +1,126 @@
+package stacks
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+)
+
+// WriteJSON writes the report as JSON.
+func (r *Report) WriteJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(r)
+}
+
+// WriteText writes the report for people. With group, threads with the same stack are shown once.
+func (r *Report) WriteText(w io.Writer, group bool) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Process %d: %s   (%s)\n", r.PID, printable(r.Command), r.summary())
+	for _, g := range r.groups(group) {
+		g.write(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// summary says where the process is, and how much of it there is.
+func (r *Report) summary() string {
+	text := "1 thread"
+	if len(r.Threads) != 1 {
+		text = fmt.Sprintf("%d threads", len(r.Threads))
+	}
+	if r.Container != "" {
+		text = "container " + r.Container[:min(len(r.Container), 12)] + ", " + text
+	}
+	return text
+}
+
+// state is what is in parentheses after a thread's name.
+func (t *Thread) state() string {
+	text := t.State
+	if t.State == "running" {
+		return fmt.Sprintf("running, cpu %d", t.CPU)
+	}
+	if t.Wait != "" {
+		text += ": " + t.Wait
+	}
+	if t.OffSeconds != nil {
+		text += ", " + duration(*t.OffSeconds)
+	}
+	return text
+}
+
+// duration writes seconds as exactly as they are known: to within a tick of the kernel's timer.
+func duration(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	switch {
+	case d < 10*time.Millisecond:
+		return "less than 10 ms"
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s", d/time.Second)
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", d/time.Hour)
+	}
+	return fmt.Sprintf("%d days", d/(24*time.Hour))
+}
+
+// writeStack writes the frames, and how whole they are.
+func (t *Thread) writeStack(b *strings.Builder) {
+	for i := range t.Frames {
+		fmt.Fprintf(b, "    %s\n", t.Frames[i].String())
+	}
+	if t.Whole {
+		b.WriteString("  [whole]\n")
+	} else {
+		fmt.Fprintf(b, "  [not whole: %s]\n", t.Reason)
+	}
+}
+
+// String returns the frame as one line.
+func (f *Frame) String() string {
+	module := printable(path.Base(f.Module))
+	at := f.Address
+	if f.Kind == Native {
+		at = module + "+" + f.Address
+	}
+	if f.Function == "" {
+		if f.Kind == JIT || at == "" {
+			return strings.TrimSpace("[unknown] " + at)
+		}
+		return at
+	}
+	where := at
+	switch {
+	case f.File != "" && f.Line > 0:
+		where = fmt.Sprintf("%s:%d", printable(path.Base(f.File)), f.Line)
+	case f.File != "":
+		where = printable(path.Base(f.File))
+	case f.Kind == Kernel:
+		where = "kernel"
+	case f.Kind == Interpreted:
+		where = strings.Trim(module, "[]")
+	}
+	text := fmt.Sprintf("%s (%s)", printable(f.Function), where)
+	if f.Inlined {
+		text += " [inlined]"
+	}
+	return text
+}
+
+// printable replaces what would do something to a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, text)
+}

@@ -1,0 +1,244 @@
+// Package stacks takes the stacks of the threads of a process, names their frames and prints them.
+package stacks
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/profile"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/snapshot"
+	"github.com/headwater/headwater/ebpf/symbol"
+	"github.com/headwater/headwater/ebpf/target"
+)
+
+// namePatience is how long names are waited for: the debug info of the largest programs takes seconds.
+const namePatience = 20 * time.Second
+
+// Report is the stacks of a process.
+type Report struct {
+	PID       uint32   `json:"pid"`
+	Command   string   `json:"command"` // as the process shows it; the name in brackets of a kernel thread
+	Container string   `json:"container,omitempty"`
+	Threads   []Thread `json:"threads"`
+}
+
+// Thread is a thread and its stack.
+type Thread struct {
+	TID   uint32 `json:"tid"`
+	Name  string `json:"name"`
+	State string `json:"state"`
+	CPU   uint32 `json:"cpu"` // where it runs, or has run last
+	// Wait is what it waits for, "" if it does not or that is not known; see docs/reference/cli.md.
+	Wait string `json:"wait,omitempty"`
+	// OffSeconds is for how long it has been on no CPU; nil: it runs, or that is not known.
+	OffSeconds *float64 `json:"off_cpu_seconds,omitempty"`
+	Whole      bool     `json:"whole"`            // one moment's stack, from the leaf to the root
+	Reason     string   `json:"reason,omitempty"` // why it is not whole
+	Frames     []Frame  `json:"frames"`           // leaf first
+}
+
+// Frame is a function of a stack. Functions that were inlined have frames of their own.
+type Frame struct {
+	Function string `json:"function,omitempty"` // "" if it is not known
+	Kind     Kind   `json:"kind"`
+	Module   string `json:"module,omitempty"`  // path of the file, or what stands for one: "[python 3.11]"
+	Address  string `json:"address,omitempty"` // ELF virtual address in the module, or address in the process
+	File     string `json:"file,omitempty"`
+	Line     int64  `json:"line,omitempty"`
+	Inlined  bool   `json:"inlined,omitempty"` // into the next frame
+}
+
+// Kind is what a frame is.
+type Kind string
+
+// The kinds of frames.
+const (
+	Kernel      Kind = "kernel"
+	Native      Kind = "native"      // code of a file
+	Interpreted Kind = "interpreted" // a function that a language runtime runs
+	JIT         Kind = "jit"         // code that was made while the process runs
+)
+
+// Resolve returns the process that an ID is of, and the ID of the thread if it is one but the first of its process.
+func Resolve(text string) (pid, tid uint32, err error) {
+	id, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || id == 0 {
+		return 0, 0, fmt.Errorf("%q is no process or thread ID", text)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", id))
+	switch {
+	case procfs.Gone(err):
+		return 0, 0, fmt.Errorf("there is no process or thread %d", id)
+	case err != nil:
+		return 0, 0, err
+	}
+	for line := range bytes.Lines(status) {
+		if value, ok := bytes.CutPrefix(line, []byte("Tgid:")); ok {
+			group, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 32)
+			if err != nil {
+				return 0, 0, fmt.Errorf("read /proc/%d/status: %w", id, err)
+			}
+			if pid = uint32(group); pid != uint32(id) {
+				tid = uint32(id)
+			}
+			return pid, tid, nil
+		}
+	}
+	return 0, 0, fmt.Errorf("read /proc/%d/status: it names no process", id)
+}
+
+// Take takes the stacks of all threads of a process, or with a tid of that one. inline says whether functions that were
+// inlined have frames.
+func Take(ctx context.Context, pid, tid uint32, inline bool) (report *Report, err error) {
+	taker, err := snapshot.Open(pid)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, taker.Close()) }()
+	command, container := describe(pid)
+	taken, err := taker.Take(ctx, tid)
+	if errors.Is(err, snapshot.ErrGone) {
+		return nil, gone(pid, tid)
+	}
+	if err != nil {
+		return nil, err
+	}
+	report = &Report{PID: pid, Command: command, Container: container}
+	if err := report.name(taken, taker.Sampler(), inline); err != nil {
+		return nil, err
+	}
+	return report, nil
+}
+
+// gone says that the kernel has shown no thread.
+func gone(pid, tid uint32) error {
+	what, id := "process", pid
+	if tid != 0 {
+		what, id = "thread", tid
+	}
+	if _, _, err := Resolve(strconv.FormatUint(uint64(id), 10)); err == nil {
+		return fmt.Errorf("%s %d has no stack: it has ended, but its parent does not know yet, or it is hidden", what, id)
+	}
+	return fmt.Errorf("%s %d has ended", what, id)
+}
+
+// describe returns what a process runs, and in which container.
+func describe(pid uint32) (command, container string) {
+	command, _ = procfs.Default.Cmdline(pid) // of one that has ended, or of the kernel, its name
+	if command = strings.TrimSpace(command); command == "" {
+		comm, _ := procfs.Default.Comm(pid)
+		command = "[" + comm + "]"
+	}
+	cgroups := procfs.Default.Cgroups()
+	defer cgroups.Close()
+	lines, _ := cgroups.Cgroup(pid) // none: not known
+	return command, target.ContainerIDFromCgroup(lines)
+}
+
+// name adds threads with the names of their frames.
+func (r *Report) name(taken []*snapshot.Stack, from *sampler.Sampler, inline bool) error {
+	names, err := profile.New(profile.Options{
+		SampleRate: 1, Demangle: symbol.DemangleSimplified, InlineFrames: inline, Python: true, Hotspot: true, V8: true,
+	}, from, &filework.Pool{})
+	if err != nil {
+		return err
+	}
+	defer names.Close()
+	var samples []*sampler.Sample
+	for _, s := range taken {
+		if s.Sample != nil {
+			samples = append(samples, s.Sample)
+		}
+	}
+	named := names.Name(samples, namePatience)
+	for _, s := range taken {
+		t := newThread(s)
+		if s.Sample != nil {
+			t.addFrames(s, &named[0])
+			named = named[1:]
+		}
+		r.Threads = append(r.Threads, t)
+	}
+	return nil
+}
+
+func newThread(s *snapshot.Stack) Thread {
+	t := Thread{TID: s.TID, Name: s.Comm, State: s.State.String(), CPU: s.CPU, Whole: s.Whole(), Frames: []Frame{}}
+	if s.Off >= 0 && s.State != kernel.Running {
+		seconds := s.Off.Seconds()
+		t.OffSeconds = &seconds
+	}
+	switch {
+	case s.Sample == nil:
+		t.Reason = "it runs, and no timer met it"
+	case s.Torn:
+		t.Reason = fmt.Sprintf("it ran each of the %d times that its stack was read", s.Tries)
+	case !t.Whole:
+		t.Reason = s.Sample.Outcome.String()
+	}
+	return t
+}
+
+// addFrames sets the frames, and what the thread waits for.
+func (t *Thread) addFrames(s *snapshot.Stack, named *profile.Named) {
+	var functions []string
+	for _, l := range named.Kernel {
+		for _, line := range l.Lines {
+			functions = append(functions, line.Function)
+			t.Frames = append(t.Frames, Frame{Function: line.Function, Kind: Kernel})
+		}
+	}
+	t.Wait = snapshot.Wait(&s.Thread, functions)
+	for i, f := range s.Sample.Frames() {
+		t.addLocation(f, named.User[i])
+	}
+}
+
+// addLocation adds the functions of one user frame, the innermost first.
+func (t *Thread) addLocation(f kernel.Frame, l *pprof.Location) {
+	frame := Frame{Kind: kindOf(f)}
+	if l.Mapping != nil {
+		frame.Module = l.Mapping.File
+	}
+	switch frame.Kind {
+	case Native:
+		frame.Address = fmt.Sprintf("0x%x", f.Vaddr) // of a caller: where it goes on
+	case JIT:
+		frame.Address = fmt.Sprintf("0x%x", l.Address)
+	}
+	for i, line := range l.Lines {
+		one := frame
+		one.Function, one.File, one.Line, one.Inlined = line.Function, line.File, line.Line, i < len(l.Lines)-1
+		if unnamed(one.Function, frame.Module) {
+			one.Function = ""
+		}
+		t.Frames = append(t.Frames, one)
+	}
+}
+
+func kindOf(f kernel.Frame) Kind {
+	switch {
+	case f.Flags&kernel.Interpreted != 0:
+		return Interpreted
+	case f.Flags&kernel.Made != 0, f.Exe == 0, f.Code != 0:
+		return JIT
+	}
+	return Native
+}
+
+// unnamed reports whether the name of a function is what stands for one: [unknown], or the file and the address.
+func unnamed(function, module string) bool {
+	return function == "[unknown]" || module != "" && strings.HasPrefix(function, path.Base(module)+"+0x")
+}

@@ -1,0 +1,237 @@
+// Package summary says what a recording found.
+package summary
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/ebpf/profile"
+	"github.com/headwater/headwater/ebpf/record"
+)
+
+// Bounds of what a summary lists.
+const (
+	shownFunctions = 10
+	shownUnnamed   = 3
+	maxName        = 100 // characters of a function's name
+)
+
+// Summary is what is said of a recording.
+type Summary struct {
+	Recording *record.Recording // with a profile
+	Format    export.Format
+	Rate      int    // samples per second and CPU
+	File      string // "": it was written to standard output
+	Size      int64  // of the file, in bytes
+	Verbose   bool   // say what cost names and stacks, too
+}
+
+// Progress is the line that shows how far a recording is.
+func Progress(passed time.Duration, p record.Progress) string {
+	if p.Naming {
+		return fmt.Sprintf("%s samples  reading names", count(p.Samples))
+	}
+	return fmt.Sprintf("%d s  %s samples  %s whole  %s lost  Ctrl-C ends", int(passed.Seconds()), count(p.Samples),
+		share(p.Whole, p.WithUser), count(p.Lost))
+}
+
+// WriteText writes a summary for people.
+func (s *Summary) WriteText(w io.Writer) error {
+	functions, total, err := export.Functions(s.Recording.Profile)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	r := s.Recording
+	ended := ""
+	if r.Ended != "" {
+		ended = ", until " + r.Ended
+	}
+	fmt.Fprintf(&b, "%s samples in %.1f s at %d Hz%s\n", count(r.Samples), r.Duration.Seconds(), s.Rate, ended)
+	fmt.Fprintf(&b, "%8s %8s  function\n", "self", "total")
+	for _, f := range shown(functions) {
+		fmt.Fprintf(&b, "%8s %8s  %s\n", percent(float64(f.Self)/float64(total)), percent(float64(f.Total)/float64(total)),
+			described(f))
+	}
+	fmt.Fprintf(&b, "%s of stacks are whole, %s samples were lost, %s of frames have no name\n",
+		share(r.Whole, r.WithUser), count(r.LostSamples()), share(unnamedFrames(r), r.Frames))
+	s.writeUnnamed(&b)
+	if s.Verbose {
+		s.writeErrors(&b)
+	}
+	if s.File != "" {
+		fmt.Fprintf(&b, "%s (%s): %s\n", s.File, size(s.Size), s.next())
+	}
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+// shown returns the functions that a summary lists.
+func shown(functions []export.Function) []export.Function {
+	n := 0
+	for n < min(len(functions), shownFunctions) && functions[n].Self > 0 {
+		n++
+	}
+	return functions[:n]
+}
+
+// described is a function's name and where it is.
+func described(f export.Function) string {
+	name := f.Name
+	if runes := []rune(name); len(runes) > maxName {
+		name = string(runes[:maxName-1]) + "…"
+	}
+	if where := f.Where(); where != "" && !strings.HasPrefix(f.Name, where+"+") {
+		name += "  " + where
+	}
+	return name
+}
+
+func unnamedFrames(r *record.Recording) (sum uint64) {
+	for _, u := range r.Unnamed {
+		sum += u.Frames
+	}
+	return sum
+}
+
+// writeUnnamed says which binaries lack names, and what to do.
+func (s *Summary) writeUnnamed(b *strings.Builder) {
+	const small = 0.001 // of all frames
+	for i, u := range s.Recording.Unnamed {
+		part := float64(u.Frames) / float64(max(s.Recording.Frames, 1))
+		if part < small || i == shownUnnamed && !s.Verbose {
+			break
+		}
+		fmt.Fprintf(b, "  no names in %s (%s): %s\n", path.Base(u.File), percent(part), explain(u))
+	}
+}
+
+// explain says why a binary lacks names.
+func explain(u profile.UnnamedStats) string {
+	if u.Explain != nil {
+		if why := u.Explain(); why != "" {
+			return why
+		}
+	}
+	if u.Reason != "" {
+		return strings.ReplaceAll(u.Reason, "_", " ")
+	}
+	return "why is not known"
+}
+
+// writeErrors says what cost samples, stacks and names.
+func (s *Summary) writeErrors(b *strings.Builder) {
+	for _, reason := range slices.Sorted(maps.Keys(s.Recording.Lost)) {
+		if n := s.Recording.Lost[reason]; n > 0 {
+			fmt.Fprintf(b, "  lost, %s: %s\n", reason, count(n))
+		}
+	}
+	for _, text := range slices.Sorted(maps.Keys(s.Recording.Errors)) {
+		fmt.Fprintf(b, "  %s (%s times)\n", text, count(s.Recording.Errors[text]))
+	}
+}
+
+// next says what to do with the file.
+func (s *Summary) next() string {
+	switch s.Format.Name {
+	case "pprof":
+		return "headwater report " + s.File + ", or go tool pprof -http=: " + s.File
+	case "html", "svg":
+		return "open it in a browser"
+	default:
+		return "for " + s.Format.About
+	}
+}
+
+// WriteJSON writes a summary for programs.
+func (s *Summary) WriteJSON(w io.Writer) error {
+	functions, total, err := export.Functions(s.Recording.Profile)
+	if err != nil {
+		return err
+	}
+	r := s.Recording
+	out := summaryJSON{
+		File: s.File, Format: s.Format.Name, Begun: r.Begun, Seconds: r.Duration.Seconds(), Rate: s.Rate, Ended: r.Ended,
+		Samples: r.Samples, Whole: r.Whole, WithUser: r.WithUser, Lost: r.Lost, Frames: r.Frames,
+		Unnamed: []unnamedJSON{}, Errors: r.Errors,
+		Unit: r.Profile.SampleType[0].Unit, Total: total, Functions: shown(functions),
+	}
+	for _, u := range r.Unnamed {
+		out.Unnamed = append(out.Unnamed, unnamedJSON{u.File, u.BuildID, u.Reason, explain(u), u.Frames})
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(out)
+}
+
+type summaryJSON struct {
+	File      string            `json:"file,omitempty"`
+	Format    string            `json:"format"`
+	Begun     time.Time         `json:"begun"`
+	Seconds   float64           `json:"seconds"`
+	Rate      int               `json:"rate"`
+	Ended     string            `json:"ended,omitempty"`
+	Samples   uint64            `json:"samples"`
+	WithUser  uint64            `json:"with_user"`
+	Whole     uint64            `json:"whole"`
+	Lost      map[string]uint64 `json:"lost"`
+	Frames    uint64            `json:"frames"`
+	Unnamed   []unnamedJSON     `json:"unnamed"`
+	Errors    map[string]uint64 `json:"errors"`
+	Unit      string            `json:"unit"` // of the functions' values
+	Total     int64             `json:"total"`
+	Functions []export.Function `json:"functions"`
+}
+
+type unnamedJSON struct {
+	File    string `json:"file"`
+	BuildID string `json:"build_id,omitempty"`
+	Reason  string `json:"reason"`
+	Explain string `json:"explain"`
+	Frames  uint64 `json:"frames"`
+}
+
+// count writes 1234567 as 1,234,567.
+func count(n uint64) string {
+	text := strconv.FormatUint(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// share is a part in percent, "-" of nothing.
+func share(part, whole uint64) string {
+	if whole == 0 {
+		return "-"
+	}
+	return percent(float64(part) / float64(whole))
+}
+
+// percent rounds down near the end: only everything is 100 %.
+func percent(share float64) string {
+	p := share * 100
+	if p < 100 && p > 99.9 {
+		p = 99.9
+	}
+	return strconv.FormatFloat(p, 'f', 1, 64) + " %"
+}
+
+func size(n int64) string {
+	switch {
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.0f KiB", float64(n)/(1<<10))
+	default:
+		return fmt.Sprintf("%d bytes", n)
+	}
+}

@@ -1,0 +1,339 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"github.com/headwater/headwater/cli/internal/outfile"
+	"github.com/headwater/headwater/cli/internal/summary"
+	"github.com/headwater/headwater/component/pyroscope/write"
+	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/ebpf/record"
+)
+
+func recordCommand() *cobra.Command {
+	var f recordFlags
+	cmd := &cobra.Command{
+		Use:   "record [flags] [-- COMMAND ARGS...]",
+		Short: "Record what CPUs do, and write one file",
+		Long: `Samples CPUs for a while and writes one file: a pprof profile, or by the end of the
+file's name a flame graph and other formats. The stacks are those of headwater run:
+whole without frame pointers, with inlined functions and functions of languages.
+
+Choose a process (-p), a thread (-t), the whole host (-a), CPUs (-C), a control group
+(-G), a container, a systemd unit, or a COMMAND, which is recorded from its first
+instruction on together with all that it starts. The recording ends after --duration,
+with the process or command, or with Ctrl-C; the file is written in each case.
+
+At the end it prints the functions with most samples, how many stacks are whole, how
+many samples were lost, and which binaries have no names and what to install for them.
+
+The exit code is that of COMMAND if it ended by itself, 0 if all went well, 1 if there
+were no samples, 2 if nothing could be recorded, and 130 or 143 after SIGINT or SIGTERM.`,
+		Example: `  headwater record -p 4711 -d 10
+  headwater record -a -d 30 -o cpu.html
+  headwater record -F 999 -o - -f folded -- ./program arguments | sort -k2`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := newRecording(cmd, &f, args).run(cmd.Context())
+			cmd.SilenceErrors = errors.As(err, &silent{})
+			if e := (exitError{}); err == nil || errors.As(err, &e) {
+				return err
+			}
+			return exitError{explainRefusal(err), 2}
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{err, 2} })
+	f.register(cmd.Flags())
+	return cmd
+}
+
+// recording is one run of headwater record.
+type recording struct {
+	flags          *recordFlags
+	args           []string
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	named          bool // the output was named
+
+	format export.Format
+	file   *outfile.File // nil: standard output
+}
+
+func newRecording(cmd *cobra.Command, f *recordFlags, args []string) *recording {
+	return &recording{
+		flags: f, args: args, named: cmd.Flags().Changed("output"),
+		stdin: cmd.InOrStdin(), stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
+	}
+}
+
+// run records and writes. What can be refused is refused before anything is recorded.
+func (r *recording) run(ctx context.Context) (err error) {
+	options, err := r.flags.options(r.args)
+	if err != nil {
+		return err
+	}
+	if err := r.chooseFormat(); err != nil {
+		return err
+	}
+	if len(r.args) > 0 {
+		if _, err := exec.LookPath(r.args[0]); err != nil {
+			return err
+		}
+	}
+	if err := r.create(); err != nil {
+		return err
+	}
+	if r.file != nil {
+		defer func() { err = errors.Join(err, r.file.Discard()) }()
+	}
+	r.noteAccepted()
+	options.Threads = options.Threads || r.format.Times
+	options.Timestamps = options.Timestamps || r.format.Times
+
+	caught := catchSignals(ctx)
+	defer caught.stop()
+	recorder, err := record.Open(options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, recorder.Close()) }()
+	return r.record(caught, recorder)
+}
+
+// record makes the recording, and writes it.
+func (r *recording) record(caught *signals, recorder *record.Recorder) error {
+	if len(r.args) > 0 {
+		if err := recorder.Start(r.command()); err != nil {
+			return err
+		}
+	}
+	ctx := caught.ctx
+	if d := r.flags.duration; d > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d)
+		defer cancel()
+	}
+	stopProgress := r.showProgress(recorder)
+	recorded, err := recorder.Run(ctx)
+	stopProgress()
+	if err != nil {
+		return err
+	}
+	code, ended := 0, false
+	if len(r.args) > 0 {
+		if code, ended, err = recorder.EndCommand(); err != nil {
+			return err
+		}
+	}
+	written := r.write(recorded)
+	switch {
+	case ended && code != 0: // it speaks for itself
+		if written != nil {
+			fmt.Fprintln(r.stderr, "Error:", written)
+		}
+		return exitError{silent{}, code}
+	case ended && errors.Is(written, errNoSamples):
+		fmt.Fprintln(r.stderr, "headwater:", written)
+		return nil
+	case written != nil:
+		return written
+	}
+	return caught.exit()
+}
+
+// command is the program to record. Its output does not mix with ours.
+func (r *recording) command() *exec.Cmd {
+	cmd := exec.Command(r.args[0], r.args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = r.stdin, r.stdout, r.stderr
+	if r.flags.output == "-" {
+		cmd.Stdout = r.stderr
+	}
+	return cmd
+}
+
+// chooseFormat sets the format, and the name of the file if none was given.
+func (r *recording) chooseFormat() (err error) {
+	f := r.flags
+	switch {
+	case f.format != "":
+		if r.format, err = export.ByName(f.format); err != nil {
+			return err
+		}
+		if !r.named {
+			f.output = "headwater" + r.format.Suffixes[0]
+		}
+	case f.output == "-":
+		r.format, err = export.ByName("pprof")
+	default:
+		r.format, err = export.ByFile(f.output)
+	}
+	return err
+}
+
+// create begins the file.
+func (r *recording) create() (err error) {
+	if r.flags.output != "-" {
+		r.file, err = outfile.Create(r.flags.output)
+		return err
+	}
+	if r.format.Name == "pprof" && isTerminal(r.stdout) {
+		return errors.New("pprof is not for terminals: name a file with --output, or another --format")
+	}
+	return nil
+}
+
+// noteAccepted says which flags of perf have no effect here.
+func (r *recording) noteAccepted() {
+	if (r.flags.callGraph || r.flags.callGraphMode != "") && !r.flags.quiet {
+		fmt.Fprintln(r.stderr, "-g and --call-graph have no effect: whole stacks are always recorded")
+	}
+}
+
+// errNoSamples says that there is nothing to write.
+var errNoSamples = errors.New("no samples: nothing of what was selected used a CPU meanwhile, so no file was written")
+
+// write writes the file and the summary.
+func (r *recording) write(recorded *record.Recording) error {
+	if recorded.Profile == nil {
+		return exitError{errNoSamples, 1}
+	}
+	var out io.Writer = r.stdout
+	if r.file != nil {
+		out = r.file
+	}
+	if err := r.format.Write(out, recorded.Profile); err != nil {
+		return fmt.Errorf("write %s: %w", r.flags.output, err)
+	}
+	s := summary.Summary{Recording: recorded, Format: r.format, Rate: r.flags.rate, Verbose: r.flags.verbose}
+	if r.file != nil {
+		if err := r.file.Keep(); err != nil {
+			return fmt.Errorf("write %s: %w", r.flags.output, err)
+		}
+		s.File, s.Size = r.flags.output, r.file.Size()
+	}
+	if err := r.push(recorded); err != nil {
+		return err
+	}
+	switch {
+	case r.flags.json:
+		return s.WriteJSON(r.stdout)
+	case r.flags.quiet:
+		return nil
+	default:
+		return s.WriteText(r.stderr)
+	}
+}
+
+// push sends the profile to Pyroscope, if that is wanted. The service is named by what was
+// recorded.
+func (r *recording) push(recorded *record.Recording) error {
+	if r.flags.push == "" {
+		return nil
+	}
+	var data bytes.Buffer
+	if err := export.Pprof(&data, recorded.Profile); err != nil {
+		return err
+	}
+	return write.Once(context.Background(), r.flags.push, map[string]string{
+		"__name__": "process_cpu", "service_name": export.Title(recorded.Profile),
+	}, data.Bytes())
+}
+
+// showProgress writes how far the recording is, on a terminal, until the function that it
+// returns is called.
+func (r *recording) showProgress(recorder *record.Recorder) (stop func()) {
+	if r.flags.quiet || !isTerminal(r.stderr) || len(r.args) > 0 {
+		return func() {} // a command may use the terminal itself
+	}
+	done, shown := make(chan struct{}), make(chan struct{})
+	begun := time.Now()
+	go func() {
+		defer close(shown)
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				fmt.Fprint(r.stderr, "\r\x1b[K")
+				return
+			case <-ticker.C:
+				line := summary.Progress(time.Since(begun), recorder.Progress())
+				fmt.Fprintf(r.stderr, "\r%s\x1b[K", line)
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-shown
+	}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+// signals ends a context with the first SIGINT or SIGTERM; the second ends the process.
+type signals struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	caught chan os.Signal
+	first  chan os.Signal
+}
+
+func catchSignals(ctx context.Context) *signals {
+	s := &signals{caught: make(chan os.Signal, 1), first: make(chan os.Signal, 1)}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	signal.Notify(s.caught, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		select {
+		case sig := <-s.caught:
+			signal.Stop(s.caught)
+			s.first <- sig
+			s.cancel()
+		case <-s.ctx.Done():
+		}
+	}()
+	return s
+}
+
+func (s *signals) stop() {
+	signal.Stop(s.caught)
+	s.cancel()
+}
+
+// exit returns the error that ends the process as a signal does, nil without one.
+func (s *signals) exit() error {
+	select {
+	case sig := <-s.first:
+		if number, ok := sig.(syscall.Signal); ok {
+			return exitError{silent{}, 128 + int(number)}
+		}
+	default:
+	}
+	return nil
+}
+
+// silent is an error that needs no words.
+type silent struct{}
+
+func (silent) Error() string { return "" }
+
+// explainRefusal adds to an error what to do about it.
+func explainRefusal(err error) error {
+	if gone := (*record.NoProcessError)(nil); errors.As(err, &gone) && gone.Of != 0 {
+		return fmt.Errorf("%w: use -t %d for the thread, or -p %d", gone, gone.ID, gone.Of)
+	}
+	return err
+}

@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/headwater/headwater/component/pyroscope/write"
+	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/ebpf/record"
+	"github.com/headwater/headwater/ebpf/symbol"
+)
+
+// recordFlags are the flags of the command record.
+type recordFlags struct {
+	selection record.Selection
+	pids      []uint
+	tids      []uint
+	cpus      string
+	all       bool
+
+	rate     int
+	duration time.Duration
+	output   string
+	format   string
+	push     string
+
+	kernelOnly, userOnly bool
+	threads              bool
+	timestamps           bool
+	inline               yesNo
+	demangle             string
+
+	quiet, verbose, json, noColor bool
+	callGraph                     bool
+	callGraphMode                 string
+}
+
+func (f *recordFlags) register(flags *pflag.FlagSet) {
+	flags.UintSliceVarP(&f.pids, "pid", "p", nil, "record these processes, and those that they start meanwhile")
+	flags.UintSliceVarP(&f.tids, "tid", "t", nil, "record these threads")
+	flags.BoolVarP(&f.all, "all-cpus", "a", false, "record the whole host")
+	flags.StringVarP(&f.cpus, "cpu", "C", "", "record what runs on these CPUs, such as 0-3,5")
+	flags.StringVarP(&f.selection.Cgroup, "cgroup", "G", "", "record this control group and those below it")
+	flags.StringVar(&f.selection.Container, "container", "", "record this container: its ID, or how that begins")
+	flags.StringVar(&f.selection.Unit, "unit", "", "record this systemd unit")
+	flags.IntVarP(&f.rate, "freq", "F", 99, "samples per second and CPU")
+	flags.IntVarP(&f.rate, "rate", "r", 99, "the same as --freq, as in py-spy")
+	flags.VarP((*duration)(&f.duration), "duration", "d", "how long to record, such as 10, 10s or 5m; 0s: until Ctrl-C")
+	flags.StringVarP(&f.output, "output", "o", "headwater.pb.gz", "file to write, - for standard output")
+	flags.StringVarP(&f.format, "format", "f", "",
+		"format of the file, by default as its name ends: "+strings.Join(export.Names(), ", "))
+	flags.StringVar(&f.push, "push", "", "also push the profile to Pyroscope at this URL, such as http://127.0.0.1:4040")
+	flags.BoolVarP(&f.kernelOnly, "kernel", "K", false, "record only the kernel part of stacks")
+	flags.BoolVarP(&f.userOnly, "user", "U", false, "record only the user part of stacks")
+	flags.BoolVar(&f.threads, "threads", false, "tell threads apart")
+	flags.BoolVar(&f.timestamps, "timestamps", false, "keep when each sample was taken, in formats that can: pprof")
+	f.inline = true
+	flags.Var(&f.inline, "inline", "show functions that were inlined into others: yes or no")
+	flags.StringVar(&f.demangle, "demangle", symbol.DemangleTemplates.String(),
+		"how names of C++ and Rust are shown: none, simplified, templates or full")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "also print what costs names or stacks")
+	flags.BoolVar(&f.json, "json", false, "print the summary as JSON on standard output")
+	flags.BoolVar(&f.noColor, "no-color", false, "accepted: nothing is coloured")
+	flags.BoolVarP(&f.callGraph, "g", "g", false, "accepted: stacks are always recorded")
+	flags.StringVar(&f.callGraphMode, "call-graph", "", "accepted: stacks need neither a mode nor frame pointers")
+	flags.SetInterspersed(false) // what follows the command's name is the command's
+}
+
+// options checks the flags, and returns what they mean.
+func (f *recordFlags) options(args []string) (o record.Options, err error) {
+	demangle, err := symbol.ParseDemangle(f.demangle)
+	if err != nil {
+		return o, fmt.Errorf("--demangle: %w", err)
+	}
+	if f.selection.CPUs, err = parseCPUs(f.cpus); err != nil {
+		return o, fmt.Errorf("--cpu: %w", err)
+	}
+	f.selection.PIDs, f.selection.TIDs, f.selection.Command = ids(f.pids), ids(f.tids), len(args) > 0
+	if err := f.check(); err != nil {
+		return o, err
+	}
+	return record.Options{
+		Selection: f.selection, SampleRate: f.rate, UserStacks: !f.kernelOnly, KernelStacks: !f.userOnly,
+		Threads: f.threads, Timestamps: f.timestamps, InlineFrames: bool(f.inline), Demangle: demangle,
+		TableBytes: ebpf.DefaultOptions().TableBytes,
+	}, nil
+}
+
+// check returns an error for flags that make no sense.
+func (f *recordFlags) check() error {
+	s := &f.selection
+	groups := s.Cgroup + s.Unit + s.Container
+	chosen := 0
+	for _, is := range []bool{f.all, len(s.PIDs) > 0, len(s.TIDs) > 0, s.Command, groups != ""} {
+		if is {
+			chosen++
+		}
+	}
+	switch {
+	case chosen == 0 && len(s.CPUs) == 0:
+		return errors.New("say what to record: -a the whole host, -p PID a process, -- COMMAND a program (see --help)")
+	case chosen > 1:
+		return errors.New("--all-cpus, --pid, --tid, control groups and a command exclude each other")
+	case f.rate < ebpf.MinSampleRate || f.rate > ebpf.MaxSampleRate:
+		return fmt.Errorf("--freq must be between %d and %d samples per second, got %d",
+			ebpf.MinSampleRate, ebpf.MaxSampleRate, f.rate)
+	case f.duration < 0:
+		return fmt.Errorf("--duration must not be negative, got %v", f.duration)
+	case f.push != "" && write.CheckURL(f.push) != nil:
+		return fmt.Errorf("--push: %w", write.CheckURL(f.push))
+	case f.kernelOnly && f.userOnly:
+		return errors.New("--kernel and --user exclude each other")
+	case f.json && f.output == "-":
+		return errors.New("--json and --output - exclude each other: both write to standard output")
+	}
+	return nil
+}
+
+// ids returns numbers of processes or threads.
+func ids(all []uint) (out []uint32) {
+	for _, id := range all {
+		out = append(out, uint32(min(id, 1<<32-1))) // which no process has
+	}
+	return out
+}
+
+// parseCPUs reads a list as taskset has it: 0-3,5.
+func parseCPUs(list string) (cpus []uint32, err error) {
+	const most = 1 << 16
+	if list == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		from, err := strconv.ParseUint(first, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no list of CPUs such as 0-3,5", list)
+		}
+		to, err := strconv.ParseUint(last, 10, 32)
+		if err != nil || to < from || to >= most {
+			return nil, fmt.Errorf("%q is no list of CPUs such as 0-3,5", list)
+		}
+		for cpu := from; cpu <= to; cpu++ {
+			cpus = append(cpus, uint32(cpu))
+		}
+	}
+	return cpus, nil
+}
+
+// yesNo is a bool that understands yes and no, too.
+type yesNo bool
+
+func (y *yesNo) String() string {
+	if *y {
+		return "yes"
+	}
+	return "no"
+}
+
+func (y *yesNo) Type() string { return "yes|no" }
+
+func (y *yesNo) Set(text string) error {
+	switch text {
+	case "yes", "true", "on", "1":
+		*y = true
+	case "no", "false", "off", "0":
+		*y = false
+	default:
+		return errors.New("want yes or no")
+	}
+	return nil
+}

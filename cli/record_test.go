@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRecordRefuses: what cannot be recorded or written is refused before anything begins.
+func TestRecordRefuses(t *testing.T) {
+	tests := []struct {
+		args []string
+		want string
+	}{
+		{nil, "say what to record: -a the whole host, -p PID a process, -- COMMAND a program"},
+		{[]string{"-a", "-p", "1"}, "exclude each other"},
+		{[]string{"-p", "1", "--", "true"}, "exclude each other"},
+		{[]string{"-a", "--push", "server:4040"}, "--push: "},
+		{[]string{"-a", "-K", "-U"}, "--kernel and --user exclude each other"},
+		{[]string{"-a", "-F", "0"}, "--freq must be between 1 and 10000 samples per second, got 0"},
+		{[]string{"-a", "-F", "10001"}, "--freq must be between 1 and 10000 samples per second, got 10001"},
+		{[]string{"-a", "-d", "-1"}, "--duration must not be negative, got -1s"},
+		{[]string{"-a", "-d", "soon"}, `"soon" is no duration such as 10, 90s or 1m30s`},
+		{[]string{"-a", "--inline=maybe"}, "want yes or no"},
+		{[]string{"-a", "--demangle=some"}, `--demangle: invalid demangle mode "some", valid values are: none,`},
+		{[]string{"-C", "3-1"}, `--cpu: "3-1" is no list of CPUs such as 0-3,5`},
+		{[]string{"-C", "0-99999999"}, `is no list of CPUs`},
+		{[]string{"-a", "-o", "file.flames"}, `the name "file.flames" says no format; name one with --format, or`},
+		{[]string{"-a", "-f", "flames"}, `unknown format "flames", the formats are: pprof, html,`},
+		{[]string{"-a", "-o", "none/file.html"}, "none/file.html cannot be written: no such file or directory"},
+		{[]string{"-a", "-o", "."}, "says no format"},
+		{[]string{"-a", "-f", "html", "-o", "."}, ". is a folder"},
+		{[]string{"-a", "--json", "-o", "-"}, "--json and --output - exclude each other"},
+		{[]string{"-d", "1", "--", "no-such-command"}, `"no-such-command": executable file not found`},
+	}
+	for _, test := range tests {
+		cmd := headwater(t, append([]string{"record"}, test.args...)...)
+		_, stderr, code := result(t, cmd)
+		require.Equal(t, 2, code, "%q: %s", test.args, stderr)
+		require.Contains(t, stderr, test.want)
+		left, err := os.ReadDir(cmd.Dir)
+		require.NoError(t, err)
+		require.Empty(t, left)
+	}
+}
+
+// TestRecordFormat: the format comes from the name of the file, or the name from the format.
+func TestRecordFormat(t *testing.T) {
+	tests := []struct{ output, format, wantOutput, wantFormat string }{
+		{"", "", "headwater.pb.gz", "pprof"},
+		{"", "html", "headwater.html", "html"},
+		{"a.html", "", "a.html", "html"},
+		{"a.html", "folded", "a.html", "folded"},
+		{"-", "", "-", "pprof"},
+		{"-", "folded", "-", "folded"},
+	}
+	for _, test := range tests {
+		r := recording{flags: &recordFlags{output: "headwater.pb.gz", format: test.format}}
+		if test.output != "" {
+			r.flags.output, r.named = test.output, true
+		}
+		require.NoError(t, r.chooseFormat())
+		require.Equal(t, test.wantOutput, r.flags.output)
+		require.Equal(t, test.wantFormat, r.format.Name)
+	}
+}
+
+func TestParseCPUs(t *testing.T) {
+	for list, want := range map[string][]uint32{"": nil, "0": {0}, "0-2,5": {0, 1, 2, 5}} {
+		got, err := parseCPUs(list)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for _, list := range []string{",", "-", "1-", "-1", "a", "1,,2", "5000000000"} {
+		_, err := parseCPUs(list)
+		require.Error(t, err, list)
+	}
+}
+
+// TestRecordLeavesFiles: a recording that is refused leaves the file that was there.
+func TestRecordLeavesFiles(t *testing.T) {
+	cmd := headwater(t, "record", "-p", "4294967295", "-o", "old.html")
+	old := filepath.Join(cmd.Dir, "old.html")
+	require.NoError(t, os.WriteFile(old, []byte("old"), 0o644))
+	_, stderr, code := result(t, cmd)
+	require.Equal(t, 2, code)
+	require.Contains(t, stderr, "there is no process 4294967295")
+	text, err := os.ReadFile(old)
+	require.NoError(t, err)
+	require.Equal(t, "old", string(text))
+}

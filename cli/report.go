@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headwater/headwater/cli/internal/profilefile"
+	"github.com/headwater/headwater/ebpf/export"
+)
+
+// reportFlags are the flags of the command report.
+type reportFlags struct {
+	top           int
+	tree, folded  bool
+	focus, ignore string
+}
+
+func reportCommand() *cobra.Command {
+	var f reportFlags
+	cmd := &cobra.Command{
+		Use:   "report [flags] FILE",
+		Short: "Show a pprof file as text",
+		Long: `Shows where the time of a pprof file went, whoever made it: the functions with most
+samples, a tree of who calls whom, or folded stacks.`,
+		Example: `  headwater report headwater.pb.gz
+  headwater report --tree --focus '^Svc' headwater.pb.gz`,
+		Args: oneFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.print(cmd, args[0]); err != nil {
+				return exitError{err, 2}
+			}
+			return nil
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{err, 2} })
+	flags := cmd.Flags()
+	flags.IntVar(&f.top, "top", 20, "show as many functions, most self first")
+	flags.BoolVar(&f.tree, "tree", false, "show functions below their callers, from a two-hundredth of all on")
+	flags.BoolVar(&f.folded, "folded", false, "show a line for each stack, with its number of samples")
+	flags.StringVar(&f.focus, "focus", "", "only samples with a function, file or binary that fits this regexp")
+	flags.StringVar(&f.ignore, "ignore", "", "only samples with none that fits this one")
+	cmd.MarkFlagsMutuallyExclusive("top", "tree", "folded")
+	return cmd
+}
+
+// oneFile demands the name of one file.
+func oneFile(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return exitError{fmt.Errorf("name one file, got %d (see --help)", len(args)), 2}
+	}
+	return nil
+}
+
+func (f *reportFlags) print(cmd *cobra.Command, path string) error {
+	focus, err := expression("focus", f.focus)
+	if err != nil {
+		return err
+	}
+	ignore, err := expression("ignore", f.ignore)
+	if err != nil {
+		return err
+	}
+	if f.top < 1 {
+		return errors.New("--top must be positive")
+	}
+	p, err := profilefile.Read(cmd.Context(), path, cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	if err := export.Select(p, focus, ignore); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	switch {
+	case f.tree:
+		return export.Tree(cmd.OutOrStdout(), p)
+	case f.folded:
+		return export.Folded(cmd.OutOrStdout(), p)
+	default:
+		return export.Top(cmd.OutOrStdout(), p, f.top)
+	}
+}
+
+// expression compiles what a flag says, nothing to nil.
+func expression(flag, text string) (*regexp.Regexp, error) {
+	if text == "" {
+		return nil, nil
+	}
+	compiled, err := regexp.Compile(text)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, err)
+	}
+	return compiled, nil
+}

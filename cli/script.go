@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/headwater/headwater/cli/internal/profilefile"
+	"github.com/headwater/headwater/ebpf/export"
+)
+
+func scriptCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "script FILE",
+		Short: "Print the samples of a pprof file as perf script does",
+		Long: `Prints a line for each sample with process, thread and time, and its functions below,
+for programs that read the text of perf script. Times and threads are there if the file
+was recorded with --timestamps and --threads; they are 0 otherwise.`,
+		Example: `  headwater record -a -d 10 --threads --timestamps
+  headwater script headwater.pb.gz | stackcollapse-perf.pl`,
+		Args: oneFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := profilefile.Read(cmd.Context(), args[0], cmd.InOrStdin())
+			if err == nil {
+				err = export.PerfScript(cmd.OutOrStdout(), p)
+			}
+			if err != nil {
+				return exitError{err, 2}
+			}
+			return nil
+		},
+	}
+}

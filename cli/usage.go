@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// exitUsage is the exit code of a command that was called in a wrong way, or that could not do its work.
+const exitUsage = 2
+
+// explainUsage makes a command and those below it end with exitUsage where arguments or flags are wrong, and say how
+// the command is used.
+func explainUsage(cmd *cobra.Command) {
+	cmd.SetFlagErrorFunc(usageError)
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usageError(cmd, err)
+			}
+			return nil
+		}
+	}
+	for _, child := range cmd.Commands() {
+		explainUsage(child)
+	}
+}
+
+// usageError adds to an error how a command is used.
+func usageError(cmd *cobra.Command, err error) error {
+	return exitError{fmt.Errorf("%w\nUsage: %s\n%s --help says more", err, cmd.UseLine(), cmd.CommandPath()), exitUsage}
+}
+
+// knownCommand refuses arguments, which are a command that does not exist.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	meant := ""
+	if cmd.SuggestionsMinimumDistance <= 0 {
+		cmd.SuggestionsMinimumDistance = 2
+	}
+	if all := cmd.SuggestionsFor(args[0]); len(all) > 0 {
+		meant = fmt.Sprintf(", did you mean %q?", all[0])
+	}
+	return fmt.Errorf("unknown command %q%s", args[0], meant)
+}
+
+// duration is the value of a flag: 90s, 1m30s, or 90 for as many seconds.
+type duration time.Duration
+
+// durationVar declares a flag that takes a duration.
+func durationVar(flags *pflag.FlagSet, to *time.Duration, name string, standard time.Duration, usage string) {
+	*to = standard
+	flags.Var((*duration)(to), name, usage)
+}
+
+// Set implements pflag.Value.
+func (d *duration) Set(text string) error {
+	parsed, err := time.ParseDuration(text)
+	if seconds, plain := strconv.ParseFloat(text, 64); plain == nil {
+		parsed, err = time.Duration(seconds*float64(time.Second)), nil
+		if seconds != seconds || seconds > 1e9 || seconds < -1e9 {
+			return fmt.Errorf("%s seconds are no duration", text)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%q is no duration such as 10, 90s or 1m30s", text)
+	}
+	*d = duration(parsed)
+	return nil
+}
+
+// String implements pflag.Value.
+func (d *duration) String() string { return time.Duration(*d).String() }
+
+// Type implements pflag.Value.
+func (d *duration) Type() string { return "duration" }

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestUsage calls commands with too few and too many arguments, and with flags that they do not have.
+func TestUsage(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"run"}, "Error: accepts 1 arg(s), received 0\nUsage: headwater run [flags] PATH\n" +
+			"headwater run --help says more\n"},
+		{[]string{"run", "a", "b"}, "Error: accepts 1 arg(s), received 2\nUsage: headwater run [flags] PATH\n" +
+			"headwater run --help says more\n"},
+		{[]string{"validate"}, "Error: requires at least 1 arg(s), only received 0\n" +
+			"Usage: headwater validate PATH... [flags]\nheadwater validate --help says more\n"},
+		{[]string{"fmt", "--wirte"}, "Error: unknown flag: --wirte\nUsage: headwater fmt [flags] [FILE|-]\n" +
+			"headwater fmt --help says more\n"},
+		{[]string{"verify", "--duration", "soon"}, `Error: invalid argument "soon" for "--duration" flag: "soon" is no ` +
+			"duration such as 10, 90s or 1m30s\nUsage: headwater verify [flags] [-- COMMAND ARGS...]\n" +
+			"headwater verify --help says more\n"},
+		{[]string{"run", "--cluster.enabled=maybe", "c.river"}, `Error: invalid argument "maybe" for "--cluster.enabled" ` +
+			"flag: strconv.ParseBool: parsing \"maybe\": invalid syntax\nUsage: headwater run [flags] PATH\n" +
+			"headwater run --help says more\n"},
+		{[]string{"stop"}, "Error: unknown command \"stop\"\nUsage: headwater [flags]\n" +
+			"headwater --help says more\n"},
+		{[]string{"verify", "top"}, "Error: a command must follow --\n"},
+		{[]string{"verfy"}, "Error: unknown command \"verfy\", did you mean \"verify\"?\n" +
+			"Usage: headwater [flags]\nheadwater --help says more\n"},
+	} {
+		_, stderr, code := result(t, headwater(t, c.args...))
+		require.Equal(t, c.want, stderr, c.args)
+		require.Equal(t, 2, code, c.args)
+	}
+}
+
+func TestDuration(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"10": 10 * time.Second, "0.5": 500 * time.Millisecond, "10s": 10 * time.Second, "1m30s": 90 * time.Second,
+		"0": 0, "-1": -time.Second,
+	} {
+		var d duration
+		require.NoError(t, d.Set(text), text)
+		require.Equal(t, want, time.Duration(d), text)
+	}
+	for _, text := range []string{"", "x", "10 s", "NaN", "Inf", "1e300", "-1e10"} {
+		var d duration
+		require.Error(t, d.Set(text), text)
+	}
+}

@@ -1,0 +1,216 @@
+package compare
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/pprof/profile"
+	"github.com/stretchr/testify/require"
+)
+
+const period = 10_000_000 // ns
+
+// profileOf is a profile of a number of seconds whose functions have samples; all are called by main.
+func profileOf(seconds int64, samples map[string]int64) *profile.Profile {
+	cpu := &profile.ValueType{Type: "cpu", Unit: "nanoseconds"}
+	p := &profile.Profile{
+		SampleType: []*profile.ValueType{cpu}, PeriodType: cpu, Period: period, DurationNanos: seconds * 1e9,
+	}
+	m := &profile.Mapping{ID: 1, File: "/usr/bin/shopd"}
+	p.Mapping = []*profile.Mapping{m}
+	location := func(name string) *profile.Location {
+		f := &profile.Function{ID: uint64(len(p.Function) + 1), Name: name}
+		l := &profile.Location{ID: f.ID, Mapping: m, Line: []profile.Line{{Function: f}}}
+		p.Function, p.Location = append(p.Function, f), append(p.Location, l)
+		return l
+	}
+	main := location("main")
+	for name, n := range samples {
+		p.Sample = append(p.Sample, &profile.Sample{
+			Location: []*profile.Location{location(name), main}, Value: []int64{n * period},
+		})
+	}
+	return p
+}
+
+func changes(t testing.TB, base, after *profile.Profile, o Options) *Report {
+	r, err := Profiles([]*profile.Profile{base}, []*profile.Profile{after}, o)
+	require.NoError(t, err)
+	return r
+}
+
+func TestProfiles(t *testing.T) {
+	base := profileOf(40, map[string]int64{"work": 1000, "other": 3000, "gone": 90, "shopd+0x1240": 500})
+	after := profileOf(20, map[string]int64{"work": 650, "other": 1500, "fresh": 60, "shopd+0x1260": 250})
+	r := changes(t, base, after, DefaultOptions())
+	require.Equal(t, "seconds", r.Unit)
+	require.Equal(t, int64(4590), r.Base.Samples)
+	require.Equal(t, 40.0, r.Base.Seconds)
+	require.InDelta(t, 45.9, r.Base.Value, 1e-9)
+	require.Len(t, r.Changed, 3)
+
+	work := r.Changed[0]
+	require.Equal(t, "work", work.Name)
+	require.Equal(t, "shopd", work.Binary)
+	require.InDelta(t, 0.25, work.Base, 1e-9)
+	require.InDelta(t, 0.325, work.New, 1e-9)
+	require.Equal(t, []int64{1000, 650}, []int64{work.BaseSamples, work.NewSamples})
+	require.True(t, work.Low > 1.05 && work.Low < 1.3 && *work.High > 1.3, "%v", work)
+
+	require.Equal(t, "fresh", r.Changed[1].Name)
+	require.Nil(t, r.Changed[1].High)
+	require.Equal(t, "gone", r.Changed[2].Name)
+	require.Zero(t, r.Changed[2].Low)
+	require.Less(t, *r.Changed[2].High, 0.5)
+
+	names := []string{}
+	for _, c := range r.Others {
+		names = append(names, c.Name)
+	}
+	require.ElementsMatch(t, []string{"other", "(functions without a name)"}, names) // main has nothing of its own
+}
+
+// TestPer: what counts as equal depends on what values are for.
+func TestPer(t *testing.T) {
+	base := profileOf(10, map[string]int64{"work": 10_000, "other": 10_000})
+	after := profileOf(20, map[string]int64{"work": 20_000, "other": 20_000})
+	for per, changed := range map[Per]int{PerSecond: 0, PerRun: 2, PerCPU: 0} {
+		o := DefaultOptions()
+		o.Per = per
+		require.Len(t, changes(t, base, after, o).Changed, changed, per)
+	}
+	o := DefaultOptions()
+	o.Total = true
+	o.Per = PerRun
+	require.Equal(t, "main", changes(t, base, after, o).Changed[0].Name)
+}
+
+// TestRates: profiles of unequal rates compare by time.
+func TestRates(t *testing.T) {
+	base := profileOf(10, map[string]int64{"work": 10_000})
+	after := profileOf(10, map[string]int64{"work": 10_000})
+	after.Period /= 10 // the same time in ten times as many samples
+	r := changes(t, base, after, DefaultOptions())
+	require.Empty(t, r.Changed)
+	require.Equal(t, int64(100_000), r.Others[0].NewSamples)
+	require.True(t, r.Others[0].Low < 1 && *r.Others[0].High > 1, "%v", r.Others[0])
+}
+
+// TestShareBounds compares with bounds that textbooks print, of 95 %.
+func TestShareBounds(t *testing.T) {
+	for _, test := range []struct {
+		k, n      int64
+		low, high float64
+	}{
+		{0, 10, 0, 0.3085}, {1, 10, 0.0025, 0.4450}, {5, 20, 0.0866, 0.4910}, {10, 10, 0.6915, 1}, {50, 100, 0.3983, 0.6017},
+	} {
+		low, high := shareBounds(float64(test.k), float64(test.n-test.k), 0.05)
+		require.InDelta(t, test.low, low, 5e-5, "%d of %d", test.k, test.n)
+		require.InDelta(t, test.high, high, 5e-5, "%d of %d", test.k, test.n)
+	}
+}
+
+// TestChance: of profiles that differ by chance alone, hardly one is called changed, and a function that is a fifth
+// slower is the first.
+func TestChance(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	run := func(slower float64) *profile.Profile {
+		samples := map[string]int64{}
+		for i := range 200 { // from 3 samples to 30,000
+			mean := 30_000.0 / float64(i+1) / float64(i%50+1)
+			if i == 1 {
+				mean *= slower
+			}
+			samples[fmt.Sprint("f", i)] = max(0, int64(mean+random.NormFloat64()*math.Sqrt(mean)))
+		}
+		return profileOf(60, samples)
+	}
+	o := DefaultOptions()
+	o.AtLeast = 0
+	for range 20 {
+		require.Empty(t, changes(t, run(1), run(1), o).Changed)
+		r := changes(t, run(1), run(1.2), DefaultOptions())
+		require.Len(t, r.Changed, 1)
+		require.Equal(t, "f1", r.Changed[0].Name)
+	}
+}
+
+// TestSpread: runs that differ by 10 % each by themselves show nothing of 5 %, which single ones would.
+func TestSpread(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	runs := func(slower float64) (out []*profile.Profile) {
+		for range 8 {
+			samples := map[string]int64{"rest": 100_000}
+			for i := range 50 {
+				mean := 20_000 * (1 + 0.1*random.NormFloat64())
+				if i == 7 {
+					mean *= slower
+				}
+				samples[fmt.Sprint("f", i)] = int64(mean + random.NormFloat64()*math.Sqrt(mean))
+			}
+			out = append(out, profileOf(60, samples))
+		}
+		return out
+	}
+	base, after := runs(1), runs(1)
+	require.NotEmpty(t, changes(t, base[0], after[0], DefaultOptions()).Changed)
+	r, err := Profiles(base, after, DefaultOptions())
+	require.NoError(t, err)
+	require.InDelta(t, 0.1, *r.Spread, 0.05)
+	require.Empty(t, r.Changed)
+	r, err = Profiles(base, runs(1.6), DefaultOptions())
+	require.NoError(t, err)
+	require.Len(t, r.Changed, 1)
+	require.Equal(t, "f7", r.Changed[0].Name)
+}
+
+// TestInterrupts: what interrupts did is not compared.
+func TestInterrupts(t *testing.T) {
+	base := profileOf(10, map[string]int64{"work": 1000})
+	after := profileOf(10, map[string]int64{"work": 1000, "handle_softirqs": 300, "asm_sysvec_call_function": 300})
+	r := changes(t, base, after, DefaultOptions())
+	require.Empty(t, r.Changed)
+	require.Equal(t, int64(1000), r.New.Samples)
+}
+
+// TestRenamed: builds with two names are compared with each other.
+func TestRenamed(t *testing.T) {
+	base := profileOf(10, map[string]int64{"work": 1000})
+	after := profileOf(10, map[string]int64{"work": 1000, "strtol": 1})
+	after.Mapping[0].File = "/tmp/shopd.new"
+	after.Mapping = append(after.Mapping, &profile.Mapping{ID: 2, File: "/usr/lib/libc.so.6"})
+	for _, l := range after.Location {
+		if l.Line[0].Function.Name == "strtol" {
+			l.Mapping = after.Mapping[1]
+		}
+	}
+	r := changes(t, base, after, DefaultOptions())
+	require.Empty(t, r.Changed)
+	binaries := map[string]string{}
+	for _, c := range r.Others {
+		binaries[c.Name] = c.Binary
+	}
+	require.Equal(t, map[string]string{"work": "shopd.new", "strtol": "libc.so.6"}, binaries)
+}
+
+func TestRefused(t *testing.T) {
+	good := profileOf(1, map[string]int64{"work": 1})
+	other := profileOf(1, map[string]int64{"work": 1})
+	other.SampleType = []*profile.ValueType{{Type: "samples", Unit: "count"}}
+	for want, test := range map[string]struct {
+		base, after *profile.Profile
+		o           Options
+	}{
+		`per "day" is unknown, valid values are: second, run, cpu`: {good, good, Options{Per: "day"}},
+		"confidence must be between 0 and 1, got 1":                {good, good, Options{Per: PerRun, Confidence: 1}},
+		"new profile: it does not say how long it took":            {good, profileOf(0, nil), DefaultOptions()},
+		"base profile: it has no samples": {profileOf(1, nil), good,
+			Options{Per: PerCPU, Confidence: 0.9}},
+		"the base profile counts seconds and the new one count": {good, other, DefaultOptions()},
+	} {
+		_, err := Profiles([]*profile.Profile{test.base}, []*profile.Profile{test.after}, test.o)
+		require.ErrorContains(t, err, want)
+	}
+}

@@ -1,0 +1,80 @@
+package export
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/ebpf/flameview"
+	"github.com/headwater/headwater/ebpf/trie"
+)
+
+// HTML writes a flame graph as one file, which a browser opens from anywhere. Nodes with less
+// than a thousandth of all may be folded into one where there are too many.
+func HTML(w io.Writer, p *profile.Profile) error {
+	s, err := newStacks(p)
+	if err != nil {
+		return err
+	}
+	b := trie.NewBuilder(nil)
+	if err := b.Add(withThreads(p)); err != nil {
+		return err
+	}
+	about := flameview.About{Title: Title(p)}
+	if p.TimeNanos != 0 {
+		about.Notes = append(about.Notes, time.Unix(0, p.TimeNanos).Format("2 January 2006, 15:04:05"))
+	}
+	if p.DurationNanos > 0 {
+		about.Notes = append(about.Notes, fmt.Sprintf("%.1f s", time.Duration(p.DurationNanos).Seconds()))
+	}
+	var samples int64
+	for _, sample := range p.Sample {
+		samples += s.count(sample)
+	}
+	if s.unit() == "nanoseconds" && p.Period > 0 {
+		about.Notes = append(about.Notes, fmt.Sprintf("%d samples, %.0f a second and CPU", samples, 1e9/float64(p.Period)))
+	}
+	return flameview.Write(w, about, b.Tree(trie.Options{}))
+}
+
+// withThreads returns a profile whose stacks have their thread as a frame below the process.
+// What is in it belongs to p.
+func withThreads(p *profile.Profile) *profile.Profile {
+	out := withoutSamples(p)
+	frames := map[thread]*profile.Location{}
+	for _, sample := range p.Sample {
+		t, ok := threadOf(sample)
+		if !ok {
+			out.Sample = append(out.Sample, sample)
+			continue
+		}
+		l := frames[t]
+		if l == nil {
+			l = &profile.Location{Line: []profile.Line{{Function: &profile.Function{Name: t.String()}}}}
+			frames[t] = l
+		}
+		at := len(sample.Location)
+		if at > 0 && isNoCode(sample.Location[at-1]) {
+			at--
+		}
+		with := *sample
+		with.Location = append([]*profile.Location(nil), sample.Location[:at]...)
+		with.Location = append(append(with.Location, l), sample.Location[at:]...)
+		out.Sample = append(out.Sample, &with)
+	}
+	return out
+}
+
+// withoutSamples returns a profile that has all of p but samples.
+func withoutSamples(p *profile.Profile) *profile.Profile {
+	return &profile.Profile{
+		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, PeriodType: p.PeriodType, Period: p.Period,
+		TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos, Comments: p.Comments,
+		Mapping: p.Mapping, Location: p.Location, Function: p.Function,
+	}
+}
+
+// isNoCode reports whether a location is only a name, such as that of a process.
+func isNoCode(l *profile.Location) bool { return l.Mapping == nil || l.Mapping.File == "" }

@@ -1,0 +1,78 @@
+package export
+
+import (
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+// The structures of Headwater's own JSON, which is meant for scripts.
+type (
+	jsonFile struct {
+		Title   string       `json:"title"`
+		Begun   time.Time    `json:"begun"`
+		Seconds float64      `json:"seconds"`
+		Type    string       `json:"type"`   // what is counted, such as "cpu"
+		Unit    string       `json:"unit"`   // of values
+		Period  int64        `json:"period"` // value of one sample
+		Frames  []jsonFrame  `json:"frames"`
+		Samples []jsonSample `json:"samples"`
+	}
+	jsonFrame struct {
+		Name    string `json:"name"`
+		System  string `json:"system_name,omitempty"` // as the linker knows it, if that is another
+		File    string `json:"file,omitempty"`
+		Line    int64  `json:"line,omitempty"`
+		Start   int64  `json:"start_line,omitempty"` // where the function begins
+		Binary  string `json:"binary,omitempty"`
+		Inlined bool   `json:"inlined,omitempty"` // into the frame before it
+	}
+	jsonSample struct {
+		Stack  []int   `json:"stack"` // numbers of frames, root first
+		Value  int64   `json:"value"`
+		PID    int64   `json:"pid,omitempty"`
+		TID    int64   `json:"tid,omitempty"`
+		Thread string  `json:"thread,omitempty"`
+		Times  []int64 `json:"times,omitempty"` // ns since 1970, one for each sample that was taken
+	}
+)
+
+// JSON writes all there is in plain arrays.
+func JSON(w io.Writer, p *profile.Profile) error {
+	s, err := newStacks(p)
+	if err != nil {
+		return err
+	}
+	file := jsonFile{
+		Title: Title(p), Begun: time.Unix(0, p.TimeNanos).UTC(), Seconds: time.Duration(p.DurationNanos).Seconds(),
+		Type: p.SampleType[s.value].Type, Unit: s.unit(), Period: p.Period, Frames: []jsonFrame{}, Samples: []jsonSample{},
+	}
+	known := map[frame]int{}
+	for _, sample := range p.Sample {
+		t, _ := threadOf(sample)
+		out := jsonSample{Value: s.valueOf(sample), PID: t.pid, TID: t.tid, Thread: t.name, Times: times(sample)}
+		for _, f := range s.code(sample) {
+			id, ok := known[f]
+			if !ok {
+				id = len(file.Frames)
+				known[f] = id
+				file.Frames = append(file.Frames, newJSONFrame(f))
+			}
+			out.Stack = append(out.Stack, id)
+		}
+		file.Samples = append(file.Samples, out)
+	}
+	return json.NewEncoder(w).Encode(file)
+}
+
+func newJSONFrame(f frame) jsonFrame {
+	out := jsonFrame{
+		Name: f.name, System: f.system, File: f.file, Line: f.line, Start: f.startLine, Binary: f.binary, Inlined: f.inlined,
+	}
+	if f.system == f.name {
+		out.System = ""
+	}
+	return out
+}

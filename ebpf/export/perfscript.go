@@ -1,0 +1,89 @@
+package export
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/google/pprof/profile"
+)
+
+// PerfScript writes text as perf script prints it: a line for each sample with process, thread
+// and time, then its functions, leaf first. Samples are in order of time. Times that are not
+// known are 0, and so are numbers of threads. Addresses are those of the
+// file that the code is in.
+func PerfScript(w io.Writer, p *profile.Profile) error {
+	s, err := newStacks(p)
+	if err != nil {
+		return err
+	}
+	type event struct {
+		moment
+		*track
+	}
+	var events []event
+	for _, t := range s.tracks() {
+		for _, m := range t.moments {
+			events = append(events, event{m, t})
+		}
+	}
+	slices.SortStableFunc(events, func(a, b event) int {
+		switch {
+		case a.time < b.time:
+			return -1
+		case a.time > b.time:
+			return 1
+		default:
+			return 0
+		}
+	})
+	out := bufio.NewWriter(w)
+	for _, e := range events {
+		name := e.name
+		if name == "" {
+			name = "unknown"
+		}
+		fmt.Fprintf(out, "%s %d/%d %d.%06d: %10d cpu-clock: \n", oneLine(name), e.pid, e.tid,
+			e.time/1e9, e.time%1e9/1e3, e.value) // Flush reports errors
+		writePerfStack(out, e.of)
+		fmt.Fprintln(out)
+	}
+	return out.Flush()
+}
+
+// writePerfStack writes the functions of a sample, without the process.
+func writePerfStack(out io.Writer, s *profile.Sample) {
+	for i, l := range s.Location {
+		if i > 0 && i == len(s.Location)-1 && isNoCode(l) {
+			break
+		}
+		binary := unnamed
+		if l.Mapping != nil && l.Mapping.File != "" {
+			binary = l.Mapping.File
+		}
+		if len(l.Line) == 0 {
+			fmt.Fprintf(out, "\t%16x [unknown] (%s)\n", l.Address, oneLine(binary))
+		}
+		for j, line := range l.Line {
+			name, where := unnamed, binary
+			if line.Function != nil {
+				name = line.Function.Name
+			}
+			if j < len(l.Line)-1 {
+				where = "inlined"
+			}
+			if name == path.Base(binary)+fmt.Sprintf("+0x%x", l.Address) {
+				name = unnamed // as perf has it
+			}
+			fmt.Fprintf(out, "\t%16x %s (%s)\n", l.Address, oneLine(name), oneLine(where))
+		}
+	}
+}
+
+// oneLine is text without line ends.
+func oneLine(text string) string {
+	return strings.NewReplacer("\n", " ", "\r", " ").Replace(text)
+}

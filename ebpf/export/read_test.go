@@ -1,0 +1,31 @@
+package export
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// FuzzFormats: whatever a file holds, reading and writing it in every format ends without a
+// panic.
+func FuzzFormats(f *testing.F) {
+	var data bytes.Buffer
+	require.NoError(f, server(f).WriteUncompressed(&data))
+	f.Add(data.Bytes())
+	data.Reset()
+	require.NoError(f, withoutLabels(f).Write(&data))
+	f.Add(data.Bytes())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := Parse(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		for _, format := range Formats() {
+			var out bytes.Buffer
+			_ = format.Write(&out, p) // an error is fine
+		}
+		var out bytes.Buffer
+		_, _ = Top(&out, p, 20), Tree(&out, p)
+	})
+}

@@ -1,0 +1,91 @@
+package export
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/ebpf/trie"
+)
+
+// Top writes the functions with most self as a table.
+func Top(w io.Writer, p *profile.Profile, most int) error {
+	functions, total, err := Functions(p)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(w) // Flush reports errors
+	if err := writeHead(out, p); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%8s %8s  function\n", "self", "total")
+	for _, f := range functions[:min(len(functions), most)] {
+		fmt.Fprintf(out, "%8s %8s  %s", percent(f.Self, total), percent(f.Total, total), oneLine(f.Name))
+		if where := f.Where(); where != "" {
+			fmt.Fprintf(out, "  %s", oneLine(where))
+		}
+		fmt.Fprintln(out)
+	}
+	if more := len(functions) - most; more > 0 {
+		fmt.Fprintf(out, "and %d more\n", more)
+	}
+	return out.Flush()
+}
+
+// writeHead writes what a profile is of, and how much it has.
+func writeHead(out io.Writer, p *profile.Profile) error {
+	s, err := newStacks(p)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s: %s", Title(p), amount(s.total(), s.unit()))
+	if period := s.period(); period > 0 {
+		fmt.Fprintf(out, ", %d samples", (s.total()+period/2)/period)
+	}
+	if p.DurationNanos > 0 {
+		fmt.Fprintf(out, " in %.1f s", time.Duration(p.DurationNanos).Seconds())
+	}
+	_, err = fmt.Fprintln(out)
+	return err
+}
+
+// amount is a value in its unit.
+func amount(value int64, unit string) string {
+	if unit == "nanoseconds" {
+		return fmt.Sprintf("%.2f s", float64(value)/1e9)
+	}
+	return fmt.Sprintf("%d %s", value, unit)
+}
+
+func percent(part, whole int64) string {
+	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(max(whole, 1)))
+}
+
+// Tree writes functions below their callers, with their share of all. What has less than a
+// two-hundredth is left out.
+func Tree(w io.Writer, p *profile.Profile) error {
+	const small = 0.005
+	b := trie.NewBuilder(nil)
+	if err := b.Add(withThreads(p)); err != nil {
+		return err
+	}
+	tree := b.Tree(trie.Options{Share: small, Enough: 1})
+	out := bufio.NewWriter(w) // Flush reports errors
+	if err := writeHead(out, p); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%8s %8s\n", "total", "self")
+	n := &tree.Nodes
+	for i, frame := range n.Frame {
+		if frame < 0 { // the root, and what is small
+			continue
+		}
+		fmt.Fprintf(out, "%8s %8s  %s%s\n", percent(n.Total[i], n.Total[0]), percent(n.Self[i], n.Total[0]),
+			strings.Repeat("  ", n.Depth[i]-1), oneLine(tree.Strings[tree.Frames.Name[frame]]))
+	}
+	return out.Flush()
+}

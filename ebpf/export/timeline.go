@@ -1,0 +1,102 @@
+package export
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/google/pprof/profile"
+)
+
+// errNoTimes is returned by formats that cannot do without times.
+var errNoTimes = errors.New("the profile does not say when samples were taken: " +
+	"record this format at once, or pprof with --timestamps")
+
+// maxMoments bounds the moments of samples without times.
+const maxMoments = 1 << 24
+
+// moment is a sample when it was taken.
+type moment struct {
+	time  int64 // ns since 1970; 0 if that is not known
+	value int64
+	stack []frame
+	of    *profile.Sample
+}
+
+// track is what one thread did, in order of time.
+type track struct {
+	thread
+	process string // its name
+	moments []moment
+}
+
+// tracks returns the threads of a profile in order of process and number. Stacks are root
+// first, without the process. The moments of samples without times have the time 0; they are as
+// many as samples were taken, or one where that is not known or too many.
+func (s *stacks) tracks() []*track {
+	byThread := map[thread]*track{}
+	each := s.period() > 0 && s.total()/max(s.period(), 1) <= maxMoments
+	for _, sample := range s.profile.Sample {
+		id, ok := threadOf(sample)
+		stack := s.code(sample)
+		process := ""
+		if stack[0].binary == "" && len(stack) > 1 {
+			process, stack = stack[0].name, stack[1:]
+		}
+		if !ok {
+			id.name = process
+		}
+		t := byThread[id]
+		if t == nil {
+			t = &track{thread: id, process: process}
+			byThread[id] = t
+		}
+		m := moment{value: s.valueOf(sample), stack: stack, of: sample}
+		count := int64(1)
+		if each && len(times(sample)) == 0 {
+			count = max(1, s.count(sample))
+		}
+		if each {
+			m.value = s.period()
+		}
+		t.add(m, count)
+	}
+	var out []*track
+	for _, t := range byThread {
+		slices.SortStableFunc(t.moments, func(a, b moment) int { return cmp.Compare(a.time, b.time) })
+		out = append(out, t)
+	}
+	slices.SortFunc(out, func(a, b *track) int {
+		return cmp.Or(cmp.Compare(a.pid, b.pid), cmp.Compare(a.tid, b.tid), cmp.Compare(a.name, b.name))
+	})
+	return out
+}
+
+// add adds a moment for each of its sample's times, or as many as count says without a time.
+func (t *track) add(m moment, count int64) {
+	all := times(m.of)
+	for _, m.time = range all {
+		t.moments = append(t.moments, m)
+	}
+	for range count {
+		if len(all) > 0 {
+			break
+		}
+		t.moments = append(t.moments, m)
+	}
+}
+
+// timed returns tracks whose moments have times, and the first of these.
+func (s *stacks) timed() (all []*track, first int64, err error) {
+	all = s.tracks()
+	for _, t := range all {
+		begin := t.moments[0].time // every track has one, in order of time
+		if begin == 0 {
+			return nil, 0, errNoTimes
+		}
+		if first == 0 || begin < first {
+			first = begin
+		}
+	}
+	return all, first, nil
+}

@@ -1,0 +1,92 @@
+package record
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// notBegun is the time of samples of a command that has not begun.
+const notBegun = ^uint64(0)
+
+// command is a program that runs while it is recorded.
+type command struct {
+	cmd   *exec.Cmd
+	ended chan struct{} // closed once it has ended
+}
+
+// Start starts the program that is recorded, from its first instruction on: no sample is
+// judged until its PID is known, and those of before its exec are none of its own. The
+// Selection must have Command. Call it before Run. Standard streams are those of cmd.
+func (r *Recorder) Start(cmd *exec.Cmd) error {
+	s := r.selected
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	pid := uint32(cmd.Process.Pid)
+	s.add(pid)
+	s.since[pid] = notBegun
+	s.again = true
+	s.exe, _ = s.fs.ExePath(pid) // it may have ended
+	s.name = filepath.Base(cmd.Path)
+	c := &command{cmd: cmd, ended: make(chan struct{})}
+	s.command = c
+	go func() {
+		defer close(c.ended)
+		_ = cmd.Wait() // its ProcessState says how it ended
+	}()
+	return nil
+}
+
+func (c *command) hasEnded() bool {
+	select {
+	case <-c.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// end ends the program, if it still runs.
+func (c *command) end() {
+	const patience = 2 * time.Second
+	if c.hasEnded() {
+		return
+	}
+	_ = c.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	select {
+	case <-c.ended:
+	case <-time.After(patience):
+		_ = c.cmd.Process.Kill()
+		<-c.ended
+	}
+}
+
+// errNoCommand is returned by ExitCode where there is none.
+var errNoCommand = errors.New("no command was started")
+
+// EndCommand ends the command of Start if it still runs: with SIGTERM, and if that does not
+// help for two seconds with SIGKILL. ended says whether it had ended on its own, and code with
+// which exit code; 128+n stands for signal n.
+func (r *Recorder) EndCommand() (code int, ended bool, err error) {
+	c := r.selected.command
+	if c == nil {
+		return 0, false, errNoCommand
+	}
+	ended = c.hasEnded()
+	c.end()
+	return exitCode(c.cmd.ProcessState), ended, nil
+}
+
+// exitCode is the exit code that a shell gives a process.
+func exitCode(s *os.ProcessState) int {
+	if status, ok := s.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return s.ExitCode()
+}

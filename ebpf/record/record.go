@@ -1,0 +1,375 @@
+// Package record makes one recording of this host: it samples some processes or all for a
+// while, and returns what they did as one profile. It is for commands; what profiles for ever
+// is package ebpf.
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/ebpf/procfs"
+	builder "github.com/headwater/headwater/ebpf/profile"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/symbol"
+	"github.com/headwater/headwater/ebpf/target"
+)
+
+const (
+	// round is how often samples are named. Names of programs that ended long before are gone.
+	round = 10 * time.Second
+	// namesPatience is how long names are waited for: nobody looks again later.
+	namesPatience = 30 * time.Second
+	// idleExecutable is how long an executable that nobody has mapped keeps its tables.
+	idleExecutable = 3 * round
+	// MaxTimestamps is how many samples' times a recording keeps. Then it ends: they
+	// take some 20 bytes each.
+	MaxTimestamps = 16 << 20
+	// MaxFrames is how many frames the distinct stacks of a recording have. Then it ends: they
+	// take some 16 bytes each.
+	MaxFrames = 16 << 20
+	// maxBytes is how much memory stacks without names take before they are named.
+	maxBytes = 64 << 20
+)
+
+// Options say what is recorded.
+type Options struct {
+	Selection
+
+	SampleRate   int  // samples per second and CPU
+	UserStacks   bool // record the user part of stacks
+	KernelStacks bool // record the kernel part of stacks
+
+	Threads      bool                // tell threads and processes apart, by the labels of LabelPID and so on
+	Timestamps   bool                // keep when each sample was taken, see pprof.Timestamp
+	InlineFrames bool                // show functions that were inlined into others
+	Demangle     symbol.DemangleMode // how names of C++ and Rust are shown
+
+	TableBytes int // limit of the memory for unwind tables
+}
+
+// Labels of samples, with Options.Threads.
+const (
+	LabelPID      = "pid"
+	LabelThread   = "thread_name"
+	LabelThreadID = "thread_id"
+)
+
+// Recording is what was recorded.
+type Recording struct {
+	Profile  *profile.Profile // nil without samples; owned by the caller
+	Begun    time.Time
+	Duration time.Duration
+	Samples  uint64 // in the profile
+	WithUser uint64 // of these, samples that should have a user part
+	Whole    uint64 // of these, samples whose user part reaches the outermost frame
+	Ended    string // why the recording ended before it was told to, "" if it did not
+
+	// Lost counts the samples of this host, selected or not, that were due and not taken, by
+	// reason: sampler.LostToFullLogs and so on.
+	Lost map[string]uint64
+
+	Frames  uint64                 // user frames and kernel frames of distinct stacks
+	Unnamed []builder.UnnamedStats // of these, frames without a name, by binary; most first
+	Errors  map[string]uint64      // what cost names or stacks, and how often
+}
+
+// LostSamples is the sum of Lost.
+func (r *Recording) LostSamples() (sum uint64) {
+	for _, n := range r.Lost {
+		sum += n
+	}
+	return sum
+}
+
+// Recorder makes a recording. Progress may be called while Run runs; otherwise its methods are
+// for one goroutine.
+type Recorder struct {
+	options  Options
+	selected *selection
+	sampler  *sampler.Sampler
+	builder  *builder.Builder
+	files    *filework.Pool
+	target   *target.Target
+	parts    []builder.Profile
+
+	ending sync.Once // stops sampling
+	ended  atomic.Pointer[time.Time]
+	endErr error
+
+	samples, withUser, whole atomic.Uint64
+}
+
+// Open prepares a recording: it loads the programs, reads what runs already, and begins to
+// sample, so that nothing of what Start starts is missed. It returns a *NoProcessError if a
+// selected process does not exist, and a *kernel.PermissionError when this process lacks
+// capabilities. Close the Recorder after use.
+func Open(o Options) (*Recorder, error) {
+	selected, err := newSelection(o.Selection, procfs.Default)
+	if err != nil {
+		return nil, err
+	}
+	r := &Recorder{
+		options: o, selected: selected, files: &filework.Pool{},
+		target: target.Of(map[string]string{target.LabelServiceName: "headwater record"}),
+	}
+	if err := r.open(); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+func (r *Recorder) open() error {
+	var err error
+	r.sampler, err = sampler.Open(sampler.Options{
+		TableBytes: r.options.TableBytes,
+		Files:      r.files,
+		Target:     func(pid uint32) (*target.Target, bool) { return r.target, r.selected.has(pid) },
+		Observe:    r.observe,
+		Ended:      func(pid uint32) { r.selected.ended(pid); r.builder.Ended(pid) },
+		AfterRound: r.askAgain,
+	})
+	if err != nil {
+		return err
+	}
+	r.builder, err = builder.New(builder.Options{
+		SampleRate: r.options.SampleRate, Comm: builder.CommStackframe,
+		PIDLabel: r.options.Threads, ThreadNameLabel: r.options.Threads, ThreadIDLabel: r.options.Threads,
+		Timestamps: r.options.Timestamps, Demangle: r.options.Demangle, InlineFrames: r.options.InlineFrames,
+		Python: true, Hotspot: true, V8: true,
+	}, r.sampler, r.files)
+	if err != nil {
+		return err
+	}
+	return r.sampler.Configure(sampler.Config{
+		SampleRate: r.options.SampleRate, UserStacks: r.options.UserStacks, KernelStacks: r.options.KernelStacks,
+		TableBytes: r.options.TableBytes,
+	})
+}
+
+// observe passes a side-band record on.
+func (r *Recorder) observe(record *kernel.Record) {
+	r.selected.observe(record)
+	r.builder.Observe(record) // none comes before Run
+}
+
+// askAgain has processes judged again that may be selected by now.
+func (r *Recorder) askAgain(uint64) error {
+	if r.selected.changed(time.Now()) {
+		r.sampler.AskAgain()
+	}
+	return nil
+}
+
+// errFull ends a recording that has as many times as it may keep.
+var errFull = errors.New("full")
+
+// add counts one sample.
+func (r *Recorder) add(s *sampler.Sample) error {
+	if !r.selected.hasSample(s.Sample) {
+		return nil
+	}
+	r.builder.Add(s)
+	if s.Outcome.HasUserPart() {
+		r.withUser.Add(1)
+	}
+	if s.Outcome.Complete() {
+		r.whole.Add(1)
+	}
+	if n := r.samples.Add(1); r.options.Timestamps && n >= MaxTimestamps {
+		return errFull
+	}
+	return nil
+}
+
+// Progress is how far a recording is.
+type Progress struct {
+	Samples, WithUser, Whole uint64 // see Recording
+	Lost                     uint64
+	Naming                   bool // the recording has ended, and names are read
+}
+
+// Progress returns how far the recording is.
+func (r *Recorder) Progress() Progress {
+	p := Progress{Samples: r.samples.Load(), WithUser: r.withUser.Load(), Whole: r.whole.Load(),
+		Naming: r.ended.Load() != nil}
+	if stats, err := r.sampler.Stats(); err == nil {
+		p.Lost = (&Recording{Lost: stats.Lost}).LostSamples()
+	}
+	return p
+}
+
+// Run records until ctx is done, all selected processes have ended, or the command of Start
+// has. What it recorded until then it returns, named. It may be called once.
+func (r *Recorder) Run(ctx context.Context) (*Recording, error) {
+	out := &Recording{Begun: time.Now()}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	context.AfterFunc(ctx, r.stopSampling) // at once, while names are read too
+	sampled := make(chan error, 1)
+	go func() { sampled <- r.sampler.Run(ctx, r.add) }()
+	ended, err := r.wait(ctx, sampled)
+	r.stopSampling()
+	stop()
+	err = errors.Join(err, r.endErr, <-sampled)
+	out.Ended = ended
+	out.Duration = r.ended.Load().Sub(out.Begun)
+	if errors.Is(err, errFull) {
+		out.Ended, err = fmt.Sprintf("it has the times of %d samples", MaxTimestamps), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := r.collect(); err != nil {
+		return nil, err
+	}
+	return out, r.describe(out)
+}
+
+// stopSampling ends sampling, once.
+func (r *Recorder) stopSampling() {
+	r.ending.Do(func() {
+		now := time.Now()
+		r.ended.Store(&now)
+		r.endErr = r.sampler.StopSampling()
+	})
+}
+
+// wait collects now and then, until the recording ends. It returns why it ended on its own.
+// What sampling returns, if it fails, is put back.
+func (r *Recorder) wait(ctx context.Context, sampled chan error) (ended string, err error) {
+	const look = 100 * time.Millisecond
+	ticker := time.NewTicker(look)
+	defer ticker.Stop()
+	collected := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return "", nil
+		case err := <-sampled:
+			sampled <- err
+			return "", nil
+		case <-ticker.C:
+		}
+		if ended := r.selected.gone(); ended != "" {
+			return ended, nil
+		}
+		if time.Since(collected) < round && r.builder.Bytes() < maxBytes {
+			continue
+		}
+		if err := r.collect(); err != nil {
+			return "", err
+		}
+		if r.frames() >= MaxFrames {
+			return fmt.Sprintf("its stacks have %d frames", MaxFrames), nil
+		}
+		collected = time.Now()
+	}
+}
+
+// collect names what was sampled, and adds it to the parts.
+func (r *Recorder) collect() error {
+	const apart = 8 // parts that are kept before they are merged
+	r.parts = append(r.parts, r.builder.CollectWithin(namesPatience)...)
+	r.builder.Forget(r.sampler.Sweep(idleExecutable))
+	if len(r.parts) < apart {
+		return nil
+	}
+	merged, err := merge(r.parts)
+	if err != nil {
+		return err
+	}
+	r.parts = []builder.Profile{{Pprof: merged}}
+	return nil
+}
+
+// frames returns how many frames the stacks have.
+func (r *Recorder) frames() (sum int) {
+	for _, p := range r.parts {
+		for _, s := range p.Pprof.Sample {
+			sum += len(s.Location)
+		}
+	}
+	return sum
+}
+
+// merge adds up parts, none to nil.
+func merge(parts []builder.Profile) (*profile.Profile, error) {
+	var all []*profile.Profile
+	for _, p := range parts {
+		all = append(all, p.Pprof)
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	merged, err := profile.Merge(all)
+	if err != nil {
+		return nil, fmt.Errorf("add up profiles: %w", err)
+	}
+	return merged, nil
+}
+
+// describe sets what was recorded.
+func (r *Recorder) describe(out *Recording) error {
+	var err error
+	if out.Profile, err = merge(r.parts); err != nil {
+		return err
+	}
+	if out.Profile != nil {
+		out.Profile.Comments = []string{export.Recorded + r.selected.String()}
+		out.Profile.TimeNanos, out.Profile.DurationNanos = out.Begun.UnixNano(), out.Duration.Nanoseconds()
+		r.putFirst(out.Profile)
+	}
+	out.Samples, out.WithUser, out.Whole = r.samples.Load(), r.withUser.Load(), r.whole.Load()
+	stats, err := r.sampler.Stats()
+	if err != nil {
+		return err
+	}
+	names := r.builder.Stats()
+	out.Lost, out.Unnamed, out.Errors = stats.Lost, names.Unnamed, stats.Errors
+	for _, of := range []map[string]uint64{names.KnownSymbols, names.UnknownSymbols, names.UnknownModules} {
+		for _, n := range of {
+			out.Frames += n
+		}
+	}
+	return nil
+}
+
+// putFirst puts the mapping first that pprof shows as the file that a profile is of: the
+// executable of the one process that was recorded, and of several what they have in common.
+func (r *Recorder) putFirst(p *profile.Profile) {
+	exe := r.selected.executable()
+	at := slices.IndexFunc(p.Mapping, func(m *profile.Mapping) bool { return m.File == exe })
+	if at < 0 {
+		pprof.SetTitle(p, r.selected.String())
+		return
+	}
+	first := p.Mapping[at]
+	p.Mapping = slices.Insert(slices.Delete(p.Mapping, at, at+1), 0, first)
+	for i, m := range p.Mapping {
+		m.ID = uint64(i + 1)
+	}
+}
+
+// Close ends the command of Start if it still runs, and releases everything.
+func (r *Recorder) Close() error {
+	r.selected.close()
+	if r.builder != nil {
+		r.builder.Interrupt()
+		r.builder.Close()
+	}
+	if r.sampler != nil {
+		return r.sampler.Close()
+	}
+	return nil
+}

@@ -1,0 +1,344 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/target"
+)
+
+// Selection says what is recorded of this host: what fits all that is set. The zero value is
+// everything.
+type Selection struct {
+	PIDs      []uint32 // these processes, and those that they start from now on
+	TIDs      []uint32 // these threads
+	CPUs      []uint32 // what runs on these CPUs
+	Cgroup    string   // processes in this control group, as /proc/PID/cgroup has it, or in one below
+	Unit      string   // processes of this systemd unit
+	Container string   // processes of this container: its ID, or how that begins
+	Command   bool     // the command of Start, and what it starts
+}
+
+// everything reports whether no process is left out.
+func (s *Selection) everything() bool {
+	return len(s.PIDs) == 0 && len(s.TIDs) == 0 && !s.Command && !s.byCgroup()
+}
+
+func (s *Selection) byCgroup() bool { return s.Cgroup != "" || s.Unit != "" || s.Container != "" }
+
+// String says what is recorded: "process 4711 (java)".
+func (s *selection) String() string {
+	var parts []string
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	switch {
+	case s.Command:
+		add("%s", s.name)
+	case len(s.TIDs) > 0:
+		add("thread%s", numbers(s.TIDs))
+	case len(s.PIDs) > 0:
+		add("process%s", numbers(s.PIDs))
+	}
+	if s.name != "" && !s.Command {
+		parts[0] += " (" + s.name + ")"
+	}
+	if s.Container != "" {
+		add("container %s", s.Container)
+	}
+	if s.Unit != "" {
+		add("unit %s", s.Unit)
+	}
+	if s.Cgroup != "" {
+		add("control group %s", s.Cgroup)
+	}
+	if len(parts) == 0 {
+		add("this host")
+	}
+	if len(s.CPUs) > 0 {
+		add("CPU%s", numbers(s.CPUs))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// numbers returns " 1, 2".
+func numbers(ids []uint32) string {
+	var texts []string
+	for _, id := range ids {
+		texts = append(texts, strconv.FormatUint(uint64(id), 10))
+	}
+	return " " + strings.Join(texts, ", ")
+}
+
+// NoProcessError says that a process or thread that was to be recorded does not exist.
+type NoProcessError struct {
+	ID     uint32
+	Thread bool   // it is a thread
+	Of     uint32 // not 0: ID is a thread of this process, where a process was wanted
+}
+
+func (e *NoProcessError) Error() string {
+	switch {
+	case e.Of != 0:
+		return fmt.Sprintf("%d is a thread of process %d, not a process", e.ID, e.Of)
+	case e.Thread:
+		return fmt.Sprintf("there is no thread %d", e.ID)
+	default:
+		return fmt.Sprintf("there is no process %d", e.ID)
+	}
+}
+
+// cgroupReader reads the control groups of processes.
+type cgroupReader interface {
+	Cgroup(pid uint32) ([]string, error)
+}
+
+// selection decides which processes are recorded. Safe for concurrent use.
+type selection struct {
+	Selection
+	fs      procfs.FS
+	cgroups *procfs.Cgroups
+	command *command
+
+	mu     sync.Mutex
+	roots  []uint32          // selected by number; the recording ends with the last one
+	family map[uint32]bool   // those, and their descendants since
+	since  map[uint32]uint64 // when a command began, CLOCK_MONOTONIC
+	exe    string            // of the one root
+	name   string            // of the one root
+
+	member map[uint32]bool // by PID: whether its cgroup is selected
+	again  bool            // a process that was refused is selected by now
+	asked  time.Time       // when all were asked again
+}
+
+func newSelection(o Selection, fs procfs.FS) (*selection, error) {
+	s := &selection{
+		Selection: o, fs: fs, family: map[uint32]bool{}, since: map[uint32]uint64{}, member: map[uint32]bool{},
+	}
+	for _, pid := range o.PIDs {
+		if err := s.addProcess(pid); err != nil {
+			return nil, err
+		}
+	}
+	for _, tid := range o.TIDs {
+		pid, err := fs.Process(tid)
+		if procfs.Gone(err) {
+			return nil, &NoProcessError{ID: tid, Thread: true}
+		} else if err != nil {
+			return nil, fmt.Errorf("thread %d: %w", tid, err)
+		}
+		s.add(pid)
+	}
+	if s.byCgroup() {
+		s.cgroups = fs.Cgroups()
+		if err := s.checkCgroups(); err != nil {
+			return nil, errors.Join(err, s.cgroups.Close())
+		}
+	}
+	if len(s.roots) == 1 {
+		s.exe, _ = fs.ExePath(s.roots[0]) // kernel threads have none
+		s.name, _ = fs.Comm(s.roots[0])
+	}
+	return s, nil
+}
+
+// addProcess selects a process.
+func (s *selection) addProcess(pid uint32) error {
+	switch of, err := s.fs.Process(pid); {
+	case procfs.Gone(err):
+		return &NoProcessError{ID: pid}
+	case err != nil:
+		return fmt.Errorf("process %d: %w", pid, err)
+	case of != pid:
+		return &NoProcessError{ID: pid, Of: of}
+	}
+	s.add(pid)
+	return nil
+}
+
+func (s *selection) add(pid uint32) {
+	if !s.family[pid] {
+		s.roots = append(s.roots, pid)
+	}
+	s.family[pid] = true
+}
+
+// checkCgroups returns an error if no process is in the selected control group.
+func (s *selection) checkCgroups() error {
+	pids, err := s.fs.PIDs()
+	if err != nil {
+		return fmt.Errorf("list processes: %w", err)
+	}
+	if slices.ContainsFunc(pids, s.inCgroup) {
+		return nil
+	}
+	switch {
+	case s.Container != "":
+		return fmt.Errorf("no process is in a container whose ID begins with %q", s.Container)
+	case s.Unit != "":
+		return fmt.Errorf("no process is in a systemd unit %q", s.Unit)
+	default:
+		return fmt.Errorf("no process is in the control group %q", s.Cgroup)
+	}
+}
+
+// inCgroup reports whether a process is in the selected control group.
+func (s *selection) inCgroup(pid uint32) bool {
+	lines, err := s.cgroups.Cgroup(pid)
+	return err == nil && s.Selection.fitsCgroup(lines)
+}
+
+// fitsCgroup reports whether the lines of /proc/PID/cgroup are of what is selected.
+func (s *Selection) fitsCgroup(lines []string) bool {
+	if s.Container != "" && !strings.HasPrefix(target.ContainerIDFromCgroup(lines), s.Container) {
+		return false
+	}
+	return fitsAny(lines, s.Cgroup, func(at string) bool {
+		wanted := path.Clean("/" + strings.TrimPrefix(s.Cgroup, "/sys/fs/cgroup"))
+		return at == wanted || wanted == "/" || strings.HasPrefix(at, wanted+"/")
+	}) && fitsAny(lines, s.Unit, func(at string) bool {
+		return slices.Contains(strings.Split(at, "/"), s.Unit) || slices.Contains(strings.Split(at, "/"), s.Unit+".service")
+	})
+}
+
+// fitsAny reports whether the path of some line fits; everything fits if nothing is wanted.
+func fitsAny(lines []string, wanted string, fits func(path string) bool) bool {
+	return wanted == "" || slices.ContainsFunc(lines, func(line string) bool {
+		_, rest, _ := strings.Cut(line, ":")
+		_, at, found := strings.Cut(rest, ":")
+		return found && fits(at)
+	})
+}
+
+// has reports whether a process is selected.
+func (s *selection) has(pid uint32) bool {
+	if s.everything() {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.PIDs) > 0 || len(s.TIDs) > 0 || s.Command {
+		if !s.family[pid] {
+			return false
+		}
+	}
+	if !s.byCgroup() {
+		return true
+	}
+	member, known := s.member[pid]
+	if !known {
+		member = s.inCgroup(pid)
+		s.member[pid] = member
+	}
+	return member
+}
+
+// hasSample reports whether a sample of a selected process is selected.
+func (s *selection) hasSample(sample *kernel.Sample) bool {
+	if len(s.CPUs) > 0 && !slices.Contains(s.CPUs, sample.CPU) {
+		return false
+	}
+	if len(s.TIDs) > 0 && !slices.Contains(s.TIDs, sample.TID) {
+		return false
+	}
+	if !s.Command {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return sample.Time >= s.since[sample.PID]
+}
+
+// observe follows who starts whom.
+func (s *selection) observe(r *kernel.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch r.Kind {
+	case kernel.RecordFork:
+		if s.since[r.PID] != notBegun { // else this is how the command was made
+			delete(s.since, r.PID)
+		}
+		delete(s.member, r.PID)
+		switch {
+		case s.family[r.Parent]:
+			s.family[r.PID] = true
+			s.again = true
+		case !slices.Contains(s.roots, r.PID):
+			delete(s.family, r.PID) // an earlier process of that number
+		}
+	case kernel.RecordExec:
+		if s.Command && slices.Contains(s.roots, r.PID) && s.since[r.PID] == notBegun {
+			s.since[r.PID] = r.Time
+		}
+	case kernel.RecordLost:
+		clear(s.since) // the exec may be among them
+	}
+}
+
+// ended forgets a process.
+func (s *selection) ended(pid uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.member, pid)
+}
+
+// retryCgroups is how often processes that were in another control group are looked at again.
+const retryCgroups = time.Second
+
+// changed reports whether a process that was refused may be selected by now.
+func (s *selection) changed(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed := s.again
+	s.again = false
+	if s.byCgroup() && now.Sub(s.asked) >= retryCgroups {
+		s.asked, changed = now, true
+		clear(s.member)
+	}
+	return changed
+}
+
+// gone says that all selected processes have ended, or the command has; "" if not so.
+func (s *selection) gone() string {
+	if s.Command {
+		if s.command != nil && s.command.hasEnded() {
+			return "the command has ended"
+		}
+		return ""
+	}
+	if len(s.roots) == 0 {
+		return ""
+	}
+	for _, pid := range s.roots {
+		if s.fs.Lives(pid) {
+			return ""
+		}
+	}
+	if len(s.roots) == 1 {
+		return fmt.Sprintf("process %d has ended", s.roots[0])
+	}
+	return "all of the processes have ended"
+}
+
+// executable is the path of the executable that all samples are of, "" if there is none.
+func (s *selection) executable() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.exe
+}
+
+func (s *selection) close() {
+	if s.command != nil {
+		s.command.end()
+	}
+	if s.cgroups != nil {
+		s.cgroups.Close()
+	}
+}

@@ -1,0 +1,123 @@
+package record
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/procfs"
+)
+
+// TestNoProcess: a process that does not exist, and a thread instead of a process, are
+// refused.
+func TestNoProcess(t *testing.T) {
+	const none = 1<<32 - 1
+	_, err := newSelection(Selection{PIDs: []uint32{none}}, procfs.Default)
+	require.EqualError(t, err, "there is no process 4294967295")
+	_, err = newSelection(Selection{TIDs: []uint32{none}}, procfs.Default)
+	require.EqualError(t, err, "there is no thread 4294967295")
+
+	self := uint32(os.Getpid())
+	threads, err := procfs.Default.Threads(self)
+	require.NoError(t, err)
+	require.Greater(t, len(threads), 1)
+	_, err = newSelection(Selection{PIDs: threads[1:2]}, procfs.Default)
+	require.ErrorContains(t, err, "is a thread of process")
+	s, err := newSelection(Selection{TIDs: threads[1:2]}, procfs.Default)
+	require.NoError(t, err)
+	require.True(t, s.has(self))
+	require.True(t, s.hasSample(&kernel.Sample{PID: self, TID: threads[1]}))
+	require.False(t, s.hasSample(&kernel.Sample{PID: self, TID: threads[0]}))
+}
+
+// TestFamily: who a selected process starts is selected, and is not any more when its number
+// is another process's.
+func TestFamily(t *testing.T) {
+	self := uint32(os.Getpid())
+	s, err := newSelection(Selection{PIDs: []uint32{self}}, procfs.Default)
+	require.NoError(t, err)
+	fork := func(parent, pid uint32) { s.observe(&kernel.Record{Kind: kernel.RecordFork, Parent: parent, PID: pid}) }
+	const child, grandchild, other = 1 << 30, 1<<30 + 1, 1<<30 + 2
+	require.False(t, s.has(child))
+	fork(self, child)
+	require.True(t, s.changed(s.asked))
+	require.False(t, s.changed(s.asked))
+	fork(child, grandchild)
+	fork(1, other)
+	require.True(t, s.has(child))
+	require.True(t, s.has(grandchild))
+	require.False(t, s.has(other))
+	fork(other, child)
+	require.False(t, s.has(child))
+	require.Empty(t, s.gone())
+}
+
+// TestGone: the recording of processes ends when all of them have ended.
+func TestGone(t *testing.T) {
+	cmd := exec.Command("sleep", "60")
+	require.NoError(t, cmd.Start())
+	s, err := newSelection(Selection{PIDs: []uint32{uint32(cmd.Process.Pid)}}, procfs.Default)
+	require.NoError(t, err)
+	require.Regexp(t, `^process \d+ \(.+\)$`, s.String())
+	require.Empty(t, s.gone())
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait())
+	require.Regexp(t, `^process \d+ has ended$`, s.gone())
+}
+
+// TestCPUs: samples of other CPUs are left out.
+func TestCPUs(t *testing.T) {
+	s, err := newSelection(Selection{CPUs: []uint32{1, 3}}, procfs.Default)
+	require.NoError(t, err)
+	require.True(t, s.has(1))
+	require.True(t, s.hasSample(&kernel.Sample{CPU: 3}))
+	require.False(t, s.hasSample(&kernel.Sample{CPU: 2}))
+	require.Equal(t, "this host, CPU 1, 3", s.String())
+}
+
+// TestCommandBegins: samples of before a command's exec are none of its own.
+func TestCommandBegins(t *testing.T) {
+	const pid, child = 1 << 30, 1<<30 + 1
+	s, err := newSelection(Selection{Command: true}, procfs.Default)
+	require.NoError(t, err)
+	s.add(pid)
+	s.since[pid] = notBegun
+	at := func(pid uint32, time uint64) bool { return s.hasSample(&kernel.Sample{PID: pid, Time: time}) }
+	require.True(t, s.has(pid))
+	require.False(t, at(pid, 100))
+	s.observe(&kernel.Record{Kind: kernel.RecordFork, Parent: 1, PID: pid, Time: 40}) // Start knows already
+	require.True(t, s.has(pid))
+	require.False(t, at(pid, 100))
+	s.observe(&kernel.Record{Kind: kernel.RecordExec, PID: pid, Time: 50})
+	require.False(t, at(pid, 49))
+	require.True(t, at(pid, 50))
+	s.observe(&kernel.Record{Kind: kernel.RecordExec, PID: pid, Time: 80}) // a shell's
+	require.True(t, at(pid, 60))
+	s.observe(&kernel.Record{Kind: kernel.RecordFork, Parent: pid, PID: child, Time: 60})
+	require.True(t, s.has(child))
+	require.True(t, at(child, 61))
+}
+
+func TestFitsCgroup(t *testing.T) {
+	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	lines := []string{"1:name=systemd:/", "0::/system.slice/docker-" + id + ".scope"}
+	for _, fitting := range []Selection{
+		{}, {Cgroup: "/"}, {Cgroup: "/system.slice"}, {Cgroup: "system.slice/"}, {Cgroup: "/sys/fs/cgroup/system.slice"},
+		{Unit: "system.slice"}, {Container: id}, {Container: id[:8]}, {Unit: "docker-" + id + ".scope", Container: id},
+	} {
+		require.True(t, fitting.fitsCgroup(lines), "%+v", fitting)
+	}
+	for _, other := range []Selection{
+		{Cgroup: "/system"}, {Cgroup: "/user.slice"}, {Unit: "system"}, {Container: id[1:]},
+		{Unit: "system.slice", Container: "ff"},
+	} {
+		require.False(t, other.fitsCgroup(lines), "%+v", other)
+	}
+	service := []string{"0::/system.slice/ssh.service"}
+	require.True(t, (&Selection{Unit: "ssh"}).fitsCgroup(service))
+	require.True(t, (&Selection{Unit: "ssh.service"}).fitsCgroup(service))
+	require.False(t, (&Selection{Container: id}).fitsCgroup(service))
+}

@@ -1,0 +1,9 @@
+package tools
+
+import (
+	"testing"
+
+	"github.com/headwater/headwater/integration/lab"
+)
+
+func TestMain(m *testing.M) { lab.Main(m) }

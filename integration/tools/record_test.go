@@ -1,0 +1,172 @@
+package tools
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// record runs headwater record in a folder of its own.
+func record(t testing.TB, args ...string) (folder, stdout, stderr string, code int) {
+	t.Helper()
+	need.Root(t)
+	cmd := exec.Command(lab.Binary(t), append([]string{"record"}, args...)...)
+	cmd.Dir = t.TempDir()
+	var out, err bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &err
+	_ = cmd.Run() // the exit code says how it went
+	t.Logf("headwater record %s:\n%s", strings.Join(args, " "), err.String())
+	return cmd.Dir, out.String(), err.String(), cmd.ProcessState.ExitCode()
+}
+
+func readProfile(t testing.TB, path ...string) *profile.Profile {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(path...))
+	require.NoError(t, err)
+	p, err := profile.ParseData(data)
+	require.NoError(t, err)
+	require.NoError(t, p.CheckValid())
+	return p
+}
+
+// requireChain demands that nearly all time is in stacks of the chain program that are whole.
+func requireChain(t testing.TB, all []lab.Stack) {
+	t.Helper()
+	whole := int64(0)
+	for _, s := range all {
+		if last, err := lab.ChainDepth(s); err == nil && last == 59 {
+			whole += s.Value
+		}
+	}
+	if total := lab.Total(all); total == 0 || float64(whole) < 0.95*float64(total) {
+		t.Errorf("%d of %d ms are in whole stacks:\n%s", whole/1e6, total/1e6, lab.Show(all, 5))
+	}
+}
+
+// TestCommand: a command is recorded from its first instruction on, and its exit code is ours.
+// Two runs of a short program have as many samples as the CPU time that it used.
+func TestCommand(t *testing.T) {
+	program := lab.ChainProgram(t, "hwrecord")
+	folder, _, stderr, code := record(t, "-F", "499", "--", program, "3")
+	require.Equal(t, 0, code)
+	p := readProfile(t, folder, "headwater.pb.gz")
+	requireChain(t, lab.Stacks(p))
+	require.Equal(t, program, p.Mapping[0].File)
+	require.Contains(t, stderr, "until the command has ended")
+	require.Contains(t, stderr, "100.0 % of stacks are whole")
+
+	_, stdout, _, code := record(t, "-F", "999", "-o", "out.pb.gz", "--", "sh", "-c", "echo printed; exit 7")
+	require.Equal(t, 7, code)
+	require.Equal(t, "printed\n", stdout)
+	_, _, _, code = record(t, "-o", "out.pb.gz", "--", "sh", "-c", "kill -KILL $$")
+	require.Equal(t, 128+int(syscall.SIGKILL), code)
+}
+
+// TestCommandFromTheStart: the time of a program that ends soon is recorded nearly whole, with
+// what the dynamic linker does first.
+func TestCommandFromTheStart(t *testing.T) {
+	need.Tools(t, "python3")
+	folder, _, _, code := record(t, "-F", "5000", "--", "python3", "-c", "pass")
+	require.Equal(t, 0, code)
+	p := readProfile(t, folder, "headwater.pb.gz")
+	linker := int64(0)
+	for _, s := range lab.Stacks(p) {
+		for _, f := range s.Frames {
+			if strings.Contains(f.File, "/ld-linux") {
+				linker += s.Value
+				break
+			}
+		}
+		require.NotContains(t, s.Frames[0].Name, "headwater", "samples of before the exec")
+	}
+	require.Positive(t, linker, "no samples in the dynamic linker:\n%s", lab.Show(lab.Stacks(p), 10))
+}
+
+// TestProcess: a recording of a process has no other's samples, and ends with the process.
+func TestProcess(t *testing.T) {
+	need.Root(t)
+	lab.StartCopy(t) // another busy one
+	program := lab.StartChain(t, lab.ChainProgram(t, "hwrecord"), 6)
+	folder, stdout, _, code := record(t, "-p", fmt.Sprint(program.PID()), "-d", "60", "--json", "-f", "pprof")
+	require.Equal(t, 0, code)
+	require.Equal(t, 0, program.Wait(t, time.Second))
+	requireChain(t, lab.Stacks(readProfile(t, folder, "headwater.pb.gz")))
+	var summary struct {
+		File, Ended, Unit string
+		Samples, Whole    uint64
+		Seconds           float64
+		Functions         []struct {
+			Name        string
+			Self, Total int64
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(stdout), &summary))
+	require.Equal(t, "headwater.pb.gz", summary.File)
+	require.Equal(t, fmt.Sprintf("process %d has ended", program.PID()), summary.Ended)
+	require.Greater(t, summary.Samples, uint64(20))
+	require.GreaterOrEqual(t, float64(summary.Whole), 0.95*float64(summary.Samples))
+	require.NotEmpty(t, summary.Functions)
+}
+
+// TestInterrupt: the first SIGINT ends the recording, and the file is written.
+func TestInterrupt(t *testing.T) {
+	need.Root(t)
+	program := lab.StartChain(t, lab.ChainProgram(t, "hwrecord"), 60)
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		out := filepath.Join(t.TempDir(), "out.folded")
+		h := lab.Start(t, exec.Command(lab.Binary(t), "record", "-p", fmt.Sprint(program.PID()), "-o", out))
+		time.Sleep(3 * time.Second)
+		require.NoFileExists(t, out)
+		h.Signal(t, s)
+		require.Equal(t, 128+int(s), h.Wait(t, 30*time.Second), h.Output)
+		text, err := os.ReadFile(out)
+		require.NoError(t, err)
+		require.Contains(t, string(text), "hwrecord;")
+		left, err := os.ReadDir(filepath.Dir(out))
+		require.NoError(t, err)
+		require.Len(t, left, 1)
+	}
+}
+
+// TestIdle: a process that uses no CPU has no samples, which is said.
+func TestIdle(t *testing.T) {
+	need.Root(t)
+	idle := lab.Start(t, exec.Command("sleep", "60"))
+	time.Sleep(time.Second)
+	folder, _, stderr, code := record(t, "-p", fmt.Sprint(idle.PID()), "-d", "1")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "no samples")
+	left, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// TestParts: -K and -U leave out the other part of stacks, and --inline=no inlined functions.
+func TestParts(t *testing.T) {
+	need.Root(t)
+	copying := lab.StartCopy(t)
+	for flag, want := range map[string][2]bool{"-K": {true, false}, "-U": {false, true}, "-g": {true, true}} {
+		folder, _, stderr, code := record(t, "-p", fmt.Sprint(copying.PID()), "-d", "1", flag)
+		require.Equal(t, 0, code)
+		require.Equal(t, flag == "-g", strings.Contains(stderr, "have no effect"))
+		var kernel, user bool
+		for _, m := range readProfile(t, folder, "headwater.pb.gz").Mapping {
+			kernel = kernel || m.File == "[kernel.kallsyms]"
+			user = user || strings.HasSuffix(m.File, "/dd")
+		}
+		require.Equal(t, want, [2]bool{kernel, user}, flag)
+	}
+}
