@@ -14,6 +14,7 @@ import (
 
 	"github.com/headwater/headwater/cli/internal/profilefile"
 	"github.com/headwater/headwater/ebpf/compare"
+	"github.com/headwater/headwater/ebpf/export"
 )
 
 // diffFlags are the flags of the command diff.
@@ -24,8 +25,10 @@ type diffFlags struct {
 	confidence float64
 	atLeast    float64
 	top        int
+	maxLost    float64
 	json       bool
 	check      bool
+	output     string
 }
 
 func diffCommand() *cobra.Command {
@@ -47,17 +50,21 @@ functions that are called changed. Small changes need more samples: a longer rec
 or a higher rate (-F 999). Functions are the same if their names and binaries are; those
 without a name are one for each binary.
 
+Profiles of this tool say how many samples their host lost. Bounds allow for them, and
+a side that lost more than --max-lost is refused.
+
+With --output, the flame graph of both is written as one HTML file: colours show where
+they differ by more than chance, and a table has the bounds of each function.
+
 The exit code is 0, with --check 1 if a function became more expensive for certain, and
 2 if the profiles cannot be compared.`,
 		Example: `  headwater record -F 999 -d 30 -p 4711 -o before.pb.gz
   headwater diff before.pb.gz after.pb.gz
+  headwater diff before.pb.gz after.pb.gz -o diff.html
   headwater diff --per run one.pb.gz two.pb.gz   # a program that did the same work twice`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			report, err := f.report(cmd, args)
-			if err == nil {
-				err = f.print(cmd.OutOrStdout(), report, args)
-			}
+			report, err := f.run(cmd, args)
 			if err != nil {
 				return exitError{err, 2}
 			}
@@ -73,6 +80,8 @@ The exit code is 0, with --check 1 if a function became more expensive for certa
 	flags.BoolVar(&f.total, "total", false, "Compare functions with all that they call; else themselves alone")
 	flags.Float64Var(&f.confidence, "confidence", o.Confidence, "Probability that all bounds hold, below 1")
 	flags.Float64Var(&f.atLeast, "at-least", o.AtLeast, "Least change that counts, as a part of the base: 0.05 is 5 %")
+	flags.Float64Var(&f.maxLost, "max-lost", o.MaxLost, "Part of a side's samples that may be lost: 0.25 is 25 %")
+	flags.StringVarP(&f.output, "output", "o", "", "Write the flame graph of both to this file, as HTML")
 	flags.IntVar(&f.top, "top", 20, "Functions shown at most")
 	flags.BoolVar(&f.all, "all", false, "Show functions too whose change is not certain, with a question mark")
 	flags.BoolVar(&f.json, "json", false, "Print all functions as JSON")
@@ -80,18 +89,11 @@ The exit code is 0, with --check 1 if a function became more expensive for certa
 	return cmd
 }
 
-func (f *diffFlags) report(cmd *cobra.Command, args []string) (*compare.Report, error) {
-	if f.top < 0 {
-		return nil, fmt.Errorf("--top must not be negative, got %d", f.top)
-	}
-	o := compare.Options{
-		Per: compare.Per(f.per), Total: f.total, Confidence: f.confidence, AtLeast: f.atLeast,
-	}
-	if err := o.Validate(); err != nil {
+// run compares, prints the report and writes the flame graph.
+func (f *diffFlags) run(cmd *cobra.Command, args []string) (*compare.Report, error) {
+	o, err := f.options(args)
+	if err != nil {
 		return nil, err
-	}
-	if args[0] == "-" && args[1] == "-" {
-		return nil, errors.New("only one of the profiles can be read from standard input")
 	}
 	base, err := readProfiles(cmd, args[0])
 	if err != nil {
@@ -101,7 +103,34 @@ func (f *diffFlags) report(cmd *cobra.Command, args []string) (*compare.Report, 
 	if err != nil {
 		return nil, err
 	}
-	return compare.Profiles(base, after, o)
+	report, err := compare.Profiles(base, after, o)
+	if err != nil {
+		return nil, err
+	}
+	if f.output != "" {
+		if err := f.write(report, base, after, args); err != nil {
+			return nil, err
+		}
+	}
+	return report, f.print(cmd.OutOrStdout(), report, args)
+}
+
+// options checks the flags.
+func (f *diffFlags) options(args []string) (compare.Options, error) {
+	o := compare.Options{
+		Per: compare.Per(f.per), Total: f.total, Confidence: f.confidence, AtLeast: f.atLeast, MaxLost: f.maxLost,
+	}
+	switch format, err := export.ByFile(f.output); {
+	case f.top < 0:
+		return o, fmt.Errorf("--top must not be negative, got %d", f.top)
+	case f.output != "" && (err != nil || format.Name != "html"):
+		return o, fmt.Errorf("--output writes HTML: name a file that ends in .html, got %q", f.output)
+	case f.output != "" && f.total:
+		return o, errors.New("--output shows functions themselves and with what they call: leave --total out")
+	case args[0] == "-" && args[1] == "-":
+		return o, errors.New("only one of the profiles can be read from standard input")
+	}
+	return o, o.Validate()
 }
 
 // readProfiles reads profiles with commas between them.
@@ -133,9 +162,9 @@ func (f *diffFlags) print(w io.Writer, r *compare.Report, names []string) error 
 		return encoder.Encode(r)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for i, s := range []compare.Side{r.Base, r.New} {
-		fmt.Fprintf(t, "%s\t%s\t%d samples\t%.6g %s\t%s\n", []string{"base", "new"}[i], names[i], s.Samples, s.Value,
-			r.Unit, tookOf(s))
+	for i, s := range []*compare.Side{&r.Base, &r.New} {
+		fmt.Fprintln(t, strings.TrimRight(fmt.Sprintf("%s\t%s\t%d samples\t%.6g %s\t%s\t%s",
+			[]string{"base", "new"}[i], names[i], s.Samples, s.Value, r.Unit, tookOf(s), lostOf(s)), "\t"))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -158,7 +187,15 @@ func (f *diffFlags) print(w io.Writer, r *compare.Report, names []string) error 
 	return err
 }
 
-func tookOf(s compare.Side) string {
+// lostOf says what a side lost, from a thousandth on.
+func lostOf(s *compare.Side) string {
+	if s.Lost == nil || *s.Lost < 0.001 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f %% of samples lost", 100**s.Lost)
+}
+
+func tookOf(s *compare.Side) string {
 	if s.Seconds <= 0 {
 		return ""
 	}

@@ -2,11 +2,14 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/ebpf/trie"
 )
 
 func runDiff(args ...string) (out string, code int, err error) {
@@ -59,15 +62,49 @@ base  new   change  between          function
 
 func TestDiffRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
-		"/none: no such file":                   {"/none", "/none"},
-		"only one of the profiles can be read":  {"-", "-"},
-		`per "year" is unknown, valid values`:   {"--per", "year", "a", "b"},
-		"confidence must be between 0 and 1":    {"--confidence", "2", "a", "b"},
-		"--top must not be negative, got -1":    {"--top", "-1", "a", "b"},
-		"the least change must not be negative": {"--at-least", "-1", "a", "b"},
+		"/none: no such file":                    {"/none", "/none"},
+		"only one of the profiles can be read":   {"-", "-"},
+		`per "year" is unknown, valid values`:    {"--per", "year", "a", "b"},
+		"confidence must be between 0 and 1":     {"--confidence", "2", "a", "b"},
+		"--top must not be negative, got -1":     {"--top", "-1", "a", "b"},
+		"the least change must not be negative":  {"--at-least", "-1", "a", "b"},
+		"the part of lost samples must be":       {"--max-lost", "1", "a", "b"},
+		`a file that ends in .html, got "x.svg"`: {"-o", "x.svg", "a", "b"},
+		"leave --total out":                      {"-o", "x.html", "--total", "a", "b"},
 	} {
 		_, code, err := runDiff(args...)
 		require.ErrorContains(t, err, want)
 		require.Equal(t, 2, code)
+	}
+}
+
+// TestDiffHTML: the file has both values of each function, and what is certain.
+func TestDiffHTML(t *testing.T) {
+	folder := t.TempDir()
+	base, after := filepath.Join(folder, "base"), filepath.Join(folder, "after")
+	require.NoError(t, os.WriteFile(base, []byte("main;work 1000\nmain;other 3000\n"), 0o600))
+	require.NoError(t, os.WriteFile(after, []byte("main;work 1300\nmain;other 3000\n"), 0o600))
+	html := filepath.Join(folder, "diff.html")
+	out, _, err := runDiff("--per", "run", "-o", html, base, after)
+	require.NoError(t, err)
+	require.Contains(t, out, "+30 %")
+	text, err := os.ReadFile(html)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "1 function changed for certain by more than 5 %, of 2.")
+	_, data, _ := bytes.Cut(text, []byte(`id="flame-data">`))
+	data, _, found := bytes.Cut(data, []byte("</script>"))
+	require.True(t, found)
+	var tree trie.Tree
+	require.NoError(t, json.Unmarshal(data, &tree))
+	require.Equal(t, "run", tree.Diff.Per)
+	require.Equal(t, []int64{83, 83, 60, 23}, tree.Nodes.Total) // hundreds
+	require.Equal(t, []int64{40, 40, 30, 10}, tree.Nodes.BaseTotal)
+	for i, name := range tree.Frames.Name {
+		at := tree.Diff.Functions[i]
+		if tree.Strings[name] == "main" { // has nothing of its own
+			require.Equal(t, -1, at)
+			continue
+		}
+		require.Equal(t, tree.Strings[name] == "work", tree.Diff.Changes[at].Certain)
 	}
 }

@@ -10,6 +10,9 @@
 // has several profiles, that spread is measured, and the bounds allow for it.
 //
 // Samples in interrupts are left out: those come when they come, and are no work of the program.
+//
+// A profile may lack samples that the host lost. Which functions they were of is not known, so bounds allow for each
+// function to lack as large a part as all of them do, and a side that lost too much is refused.
 package compare
 
 import (
@@ -38,10 +41,13 @@ type Options struct {
 	Total      bool    // compare functions with what they call; else themselves alone
 	Confidence float64 // that all bounds hold, below 1
 	AtLeast    float64 // least change that counts, 0.05 is 5 %
+	MaxLost    float64 // part of the samples of a side that may be lost, up to 1
 }
 
 // DefaultOptions compares what functions cost per second themselves.
-func DefaultOptions() Options { return Options{Per: PerSecond, Confidence: 0.999, AtLeast: 0.05} }
+func DefaultOptions() Options {
+	return Options{Per: PerSecond, Confidence: 0.999, AtLeast: 0.05, MaxLost: 0.25}
+}
 
 // Validate returns an error that names the first option out of range.
 func (o Options) Validate() error {
@@ -52,15 +58,21 @@ func (o Options) Validate() error {
 		return fmt.Errorf("confidence must be between 0 and 1, got %v", o.Confidence)
 	case !(o.AtLeast >= 0):
 		return fmt.Errorf("the least change must not be negative, got %v", o.AtLeast)
+	case !(o.MaxLost >= 0 && o.MaxLost < 1):
+		return fmt.Errorf("the part of lost samples must be from 0 to below 1, got %v", o.MaxLost)
 	}
 	return nil
 }
 
 // Side is one of two profiles.
 type Side struct {
+	Runs    int     `json:"runs"` // profiles
 	Samples int64   `json:"samples"`
 	Seconds float64 `json:"seconds"` // that the profile took; 0: unknown
 	Value   float64 `json:"value"`   // of all samples, in Report.Unit
+
+	// Lost is the part of the host's samples that were due and lost meanwhile; nil: the profiles do not say.
+	Lost *float64 `json:"lost,omitempty"`
 }
 
 // Report is what differs between two profiles.
@@ -70,9 +82,15 @@ type Report struct {
 	Base Side   `json:"base"`
 	New  Side   `json:"new"`
 
+	// Renamed is what the program of the base is called, and what it is called in the new profiles, if that differs.
+	Renamed [2]string `json:"-"`
+
 	// Spread is how much functions differ between the profiles of a side, beyond the error of counting: 0.03 is 3 %. It is
 	// nil if there is one profile a side, which does not say.
 	Spread *float64 `json:"spread,omitempty"`
+
+	// All is the change of all functions together.
+	All Change `json:"all"`
 
 	// Changed are the functions that changed for certain, Others all others; the largest change of time comes first.
 	Changed []Change `json:"changed"`
@@ -96,8 +114,29 @@ type Change struct {
 // Change is the difference.
 func (c *Change) Change() float64 { return c.New - c.Base }
 
+// Certain reports whether the bounds lie beyond a change of that part.
+func (c *Change) Certain(atLeast float64) bool {
+	return c.Low > 1+atLeast || c.High != nil && *c.High < 1/(1+atLeast)
+}
+
 // Profiles compares profiles of CPU time: one for each run of a program, or for each interval of a service.
 func Profiles(base, after []*profile.Profile, o Options) (*Report, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	b, err := runsOf(base, o.Total)
+	if err != nil {
+		return nil, fmt.Errorf("base profile: %w", err)
+	}
+	n, err := runsOf(after, o.Total)
+	if err != nil {
+		return nil, fmt.Errorf("new profile: %w", err)
+	}
+	return Runs(b, n, o)
+}
+
+// Runs compares runs. Options.Total says nothing here: NewRun has counted.
+func Runs(base, after []*Run, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -112,11 +151,11 @@ func Profiles(base, after []*profile.Profile, o Options) (*Report, error) {
 	if b.unit != n.unit {
 		return nil, fmt.Errorf("the base profile counts %s and the new one %s", b.unit, n.unit)
 	}
-	b.rename(n)
-	r := &Report{Unit: b.unit, Per: o.Per, Base: b.Side, New: n.Side}
+	r := &Report{Unit: b.unit, Per: o.Per, Base: b.Side, New: n.Side, Renamed: b.rename(n)}
 	if spread, ok := spreadOf(b, n); ok {
 		r.Spread = &spread
 	}
+	r.All = r.between(sum(b.samples), sum(n.samples), b, n, 1-o.Confidence)
 	r.sort(b, n, o)
 	return r, nil
 }
@@ -132,8 +171,7 @@ func (r *Report) sort(b, n *side, o Options) {
 	}
 	alpha := (1 - o.Confidence) / float64(max(len(keys), 1))
 	for k := range keys {
-		c := r.change(k, b, n, alpha)
-		if c.Low > 1+o.AtLeast || c.High != nil && *c.High < 1/(1+o.AtLeast) {
+		if c := r.change(k, b, n, alpha); c.Certain(o.AtLeast) {
 			r.Changed = append(r.Changed, c)
 		} else {
 			r.Others = append(r.Others, c)
@@ -149,22 +187,26 @@ func (r *Report) sort(b, n *side, o Options) {
 
 func (r *Report) change(k key, b, n *side, alpha float64) Change {
 	was, is := b.samples[k], n.samples[k]
-	c := Change{
-		Name: k.name, Binary: k.binary, BaseSamples: int64(math.Round(was)), NewSamples: int64(math.Round(is)),
-		Base: was * b.worth(), New: is * n.worth(),
-	}
+	c := r.between(was, is, b, n, alpha)
+	c.Name, c.Binary = k.name, k.binary
+	return c
+}
+
+// between compares two numbers of samples.
+func (r *Report) between(was, is float64, b, n *side, alpha float64) Change {
+	c := Change{BaseSamples: round(was), NewSamples: round(is), Base: was * b.worth(), New: is * n.worth()}
 	spread := 0.0
 	if r.Spread != nil {
 		spread = *r.Spread
 	}
 	// samples that know as much as these, of which runs differ by themselves
-	wasScale := 1 + spread*spread*was/float64(b.profiles)
-	isScale := 1 + spread*spread*is/float64(n.profiles)
+	wasScale := 1 + spread*spread*was/float64(len(b.runs))
+	isScale := 1 + spread*spread*is/float64(len(n.runs))
 	low, high := shareBounds(is/isScale, was/wasScale, alpha)
 	weight := n.worth() * isScale / (b.worth() * wasScale)
-	c.Low = low / (1 - low) * weight
+	c.Low = low / (1 - low) * weight * (1 - b.lost())
 	if high < 1 {
-		ratio := high / (1 - high) * weight
+		ratio := high / (1 - high) * weight / (1 - n.lost())
 		c.High = &ratio
 	}
 	return c
@@ -181,4 +223,12 @@ func shareBounds(k, n, alpha float64) (low, high float64) {
 		high = mathext.InvRegIncBeta(k+1, n, 1-alpha/2)
 	}
 	return low, high
+}
+
+// sum is that of all functions' samples.
+func sum(samples map[key]float64) (all float64) {
+	for _, n := range samples {
+		all += n
+	}
+	return all
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/ebpf/pprof"
 )
 
 const period = 10_000_000 // ns
@@ -213,4 +215,48 @@ func TestRefused(t *testing.T) {
 		_, err := Profiles([]*profile.Profile{test.base}, []*profile.Profile{test.after}, test.o)
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// TestLost: bounds allow for what was lost, and a side that lost much is refused by name.
+func TestLost(t *testing.T) {
+	base := profileOf(10, map[string]int64{"work": 100_000, "other": 100_000})
+	after := profileOf(10, map[string]int64{"work": 110_000, "other": 100_000})
+	r := changes(t, base, after, DefaultOptions())
+	require.Nil(t, r.Base.Lost)
+	require.Len(t, r.Changed, 1)
+	require.InDelta(t, 1.05, r.All.New/r.All.Base, 1e-9)
+	require.True(t, r.All.Low < 1.05 && *r.All.High > 1.05, "%v", r.All)
+	low, high := r.Changed[0].Low, *r.Changed[0].High
+
+	pprof.SetLost(base, 1_000_000, 1) // no alarm, and nothing hidden
+	pprof.SetLost(after, 1_000_000, 1)
+	require.Len(t, changes(t, base, after, DefaultOptions()).Changed, 1)
+
+	pprof.SetLost(base, 1000, 100)
+	pprof.SetLost(after, 1000, 20)
+	r = changes(t, base, after, DefaultOptions())
+	require.Equal(t, []float64{0.1, 0.02}, []float64{*r.Base.Lost, *r.New.Lost})
+	require.Empty(t, r.Changed)
+	require.Equal(t, "work", r.Others[0].Name)
+	require.InDelta(t, low*0.9, r.Others[0].Low, 1e-9)
+	require.InDelta(t, high/0.98, *r.Others[0].High, 1e-9)
+
+	pprof.SetLost(after, 1000, 300)
+	_, err := Profiles([]*profile.Profile{base}, []*profile.Profile{after}, DefaultOptions())
+	require.ErrorContains(t, err, "new profile: 30.0 % of the samples that were due on its host were lost, more than 25 %")
+}
+
+// TestIdle: intervals without a sample count as time.
+func TestIdle(t *testing.T) {
+	busy := func() *Run {
+		r, err := NewRun(profileOf(10, map[string]int64{"work": 1000}), false)
+		require.NoError(t, err)
+		return r
+	}
+	r, err := Runs([]*Run{busy(), Idle(10, "seconds")}, []*Run{busy(), busy()}, DefaultOptions())
+	require.NoError(t, err)
+	require.InDelta(t, 2, r.Others[0].New/r.Others[0].Base, 1e-9)
+	require.Equal(t, 20.0, r.Base.Seconds)
+	_, err = Runs([]*Run{busy()}, nil, DefaultOptions())
+	require.ErrorContains(t, err, "new profile: there is none")
 }

@@ -2,89 +2,101 @@ package compare
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/google/pprof/profile"
-
-	"github.com/headwater/headwater/ebpf/export"
 )
 
-// key identifies a function in two builds of a program: by name, as addresses and build IDs differ.
-type key struct{ name, binary string }
-
-// side is all profiles of one side, and what functions have of them.
+// side is all runs of one side, and what functions have of them.
 type side struct {
 	Side
-	runs     []run
-	samples  map[key]float64 // of all runs
-	unit     string          // of values
-	per      float64         // what values are divided by
-	profiles int
+	runs    []run
+	samples map[key]float64 // of all runs
+	unit    string          // of values
+	per     float64         // what values are divided by
 }
 
-// run is one of the profiles.
+// run is a Run and what its values are divided by.
 type run struct {
 	samples map[key]float64
 	per     float64
 }
 
-func newSide(profiles []*profile.Profile, o Options) (*side, error) {
-	if len(profiles) == 0 {
+// runsOf counts the samples of profiles.
+func runsOf(profiles []*profile.Profile, total bool) (runs []*Run, err error) {
+	for _, p := range profiles {
+		r, err := NewRun(p, total)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, r)
+	}
+	return runs, nil
+}
+
+func newSide(runs []*Run, o Options) (*side, error) {
+	if len(runs) == 0 {
 		return nil, errors.New("there is none")
 	}
-	s := &side{samples: map[key]float64{}, profiles: len(profiles)}
-	for _, p := range profiles {
-		if err := s.add(p, o); err != nil {
+	s := &side{samples: map[key]float64{}, unit: runs[0].unit}
+	for _, r := range runs {
+		if err := s.add(r, o); err != nil {
 			return nil, err
 		}
 	}
-	return s, nil
+	return s, s.checkLost(runs, o)
 }
 
-// add counts a profile.
-func (s *side) add(p *profile.Profile, o Options) error {
-	index, err := p.SampleIndexByName("")
-	if err != nil {
-		return err
+// add counts a run.
+func (s *side) add(r *Run, o Options) error {
+	if s.unit != r.unit {
+		return errors.New("it counts " + s.unit + " and " + r.unit)
 	}
-	unit, scale, period := p.SampleType[index].Unit, 1.0, 1.0
-	if p.Period > 0 && p.PeriodType != nil && p.PeriodType.Unit == unit {
-		period = float64(p.Period)
+	for k, n := range r.samples {
+		s.samples[k] += n
 	}
-	if unit == "nanoseconds" {
-		unit, scale = "seconds", 1e-9
-	}
-	if s.unit != "" && s.unit != unit {
-		return errors.New("it counts " + s.unit + " and " + unit)
-	}
-	s.unit = unit
-	functions, total, err := export.Functions(withoutInterrupts(p))
-	if err != nil {
-		return err
-	}
-	r := run{samples: map[key]float64{}}
-	for _, f := range functions {
-		value := f.Self
-		if o.Total {
-			value = f.Total
-		}
-		if value > 0 {
-			r.samples[keyOf(&f)] += float64(value) / period
-			s.samples[keyOf(&f)] += float64(value) / period
-		}
-	}
-	seconds, value := float64(p.DurationNanos)*1e-9, float64(total)*scale
-	s.Samples += int64(math.Round(float64(total) / period))
-	s.Seconds += seconds
-	s.Value += value
-	r.per, err = o.Per.of(seconds, value)
-	s.per += r.per
-	s.runs = append(s.runs, r)
+	s.Runs++
+	s.Samples += round(r.counted)
+	s.Seconds += r.seconds
+	s.Value += r.value
+	per, err := o.Per.of(r.seconds, r.value)
+	s.per += per
+	s.runs = append(s.runs, run{r.samples, per})
 	return err
+}
+
+// checkLost sets which part of the samples were lost, if each run knows, and refuses more than o allows.
+func (s *side) checkLost(runs []*Run, o Options) error {
+	var due, lost float64
+	for _, r := range runs {
+		if r.due == 0 && r.counted > 0 {
+			return nil
+		}
+		due += float64(max(r.due, r.lost))
+		lost += float64(r.lost)
+	}
+	if due == 0 {
+		return nil
+	}
+	part := lost / due
+	s.Lost = &part
+	if part > o.MaxLost {
+		return fmt.Errorf("%.1f %% of the samples that were due on its host were lost, more than %.4g %%: what it says of "+
+			"functions is not certain enough to compare", 100*part, 100*o.MaxLost)
+	}
+	return nil
+}
+
+// lost is the part of its samples that a side may lack.
+func (s *Side) lost() float64 {
+	if s.Lost == nil {
+		return 0
+	}
+	return *s.Lost
 }
 
 // of is what values are divided by.
@@ -111,16 +123,17 @@ func (s *side) worth() float64 {
 }
 
 // rename takes the program that only s has to be the one that only other has: two builds to compare often have two
-// names.
-func (s *side) rename(other *side) {
+// names. It returns both, if there are two.
+func (s *side) rename(other *side) (names [2]string) {
 	was, is := s.program(other), other.program(s)
 	if was == "" || is == "" {
-		return
+		return names
 	}
 	s.samples = renamed(s.samples, was, is)
 	for i := range s.runs {
 		s.runs[i].samples = renamed(s.runs[i].samples, was, is)
 	}
+	return [2]string{was, is}
 }
 
 // program returns the file with most samples of those that only s has; "" if there is none, or if it is a library.
@@ -157,57 +170,16 @@ func renamed(samples map[key]float64, was, is string) map[key]float64 {
 	return out
 }
 
-// noSymbol are names of frames that have none: they hold an address, which says nothing about another build.
-var noSymbol = regexp.MustCompile(`\+0x[0-9a-f]+$|^0x[0-9a-f]+$`)
-
-// keyOf is the key of a function. All functions of a file that have no name are one.
-func keyOf(f *export.Function) key {
-	if noSymbol.MatchString(f.Name) {
-		return key{"(functions without a name)", f.Where()}
-	}
-	return key{f.Name, f.Where()}
-}
-
-// interrupt are functions of the kernel that an interrupt begins with.
-var interrupt = regexp.MustCompile(`^(asm_)?(sysvec_|common_interrupt)|^(handle|__do)_softirqs?$` +
-	`|^(el[01].*_irq|gic_handle_irq)`)
-
-// withoutInterrupts returns a profile without the samples that were taken in interrupts.
-func withoutInterrupts(p *profile.Profile) *profile.Profile {
-	in := map[*profile.Location]bool{}
-	for _, l := range p.Location {
-		for _, line := range l.Line {
-			if line.Function != nil && interrupt.MatchString(line.Function.Name) {
-				in[l] = true
-			}
-		}
-	}
-	if len(in) == 0 {
-		return p
-	}
-	out := &profile.Profile{SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType}
-	for _, s := range p.Sample {
-		interrupted := false
-		for _, l := range s.Location {
-			interrupted = interrupted || in[l]
-		}
-		if !interrupted {
-			out.Sample = append(out.Sample, s)
-		}
-	}
-	return out
-}
-
 // spreadOf is how much functions differ between runs of both sides, as a part of their time, beyond the error of
 // counting; false if no side has two runs. It is the moment estimator of the variance of a mixed Poisson distribution.
 func spreadOf(sides ...*side) (spread float64, ok bool) {
 	var beyond, squares float64
 	for _, s := range sides {
-		if s.profiles < 2 {
+		if len(s.runs) < 2 {
 			continue
 		}
 		ok = true
-		k := float64(s.profiles)
+		k := float64(len(s.runs))
 		for f, all := range s.samples {
 			for _, r := range s.runs {
 				want := all * r.per / s.per

@@ -335,6 +335,9 @@ func (r *Recorder) describe(out *Recording) error {
 	if err != nil {
 		return err
 	}
+	if out.Profile != nil {
+		pprof.SetLost(out.Profile, stats.Expected, (&Recording{Lost: stats.Lost}).LostSamples())
+	}
 	names := r.builder.Stats()
 	out.Lost, out.Unnamed, out.Errors = stats.Lost, names.Unnamed, stats.Errors
 	for _, of := range []map[string]uint64{names.KnownSymbols, names.UnknownSymbols, names.UnknownModules} {

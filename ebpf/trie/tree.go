@@ -21,6 +21,8 @@ type Tree struct {
 	Frames   Frames   `json:"frames"`
 	Nodes    Nodes    `json:"nodes"`
 	Omitted  Omitted  `json:"omitted"`
+
+	Diff *Diff `json:"diff,omitempty"` // nil unless two profiles are compared
 }
 
 // Kinds are the columns of the kinds of frames. Self is of the samples whose leaf is of a kind,
@@ -48,6 +50,10 @@ type Frames struct {
 	Inlined []int   `json:"inlined"` // 1 for a function inlined into its caller
 	Self    []int64 `json:"self"`
 	Total   []int64 `json:"total"`
+
+	// With Tree.Diff: what is of the base.
+	BaseSelf  []int64 `json:"base_self,omitempty"`
+	BaseTotal []int64 `json:"base_total,omitempty"`
 }
 
 // Nodes are the columns of the nodes in preorder: the children of a node follow it, the
@@ -58,6 +64,10 @@ type Nodes struct {
 	Line  []int64 `json:"line"` // where the frame was, 0 if that is several or unknown lines
 	Self  []int64 `json:"self"`
 	Total []int64 `json:"total"`
+
+	// With Tree.Diff: what is of the base.
+	BaseSelf  []int64 `json:"base_self,omitempty"`
+	BaseTotal []int64 `json:"base_total,omitempty"`
 }
 
 // Omitted says what the nodes do not show.
@@ -100,6 +110,7 @@ func (b *Builder) Tree(o Options) *Tree {
 		tree: &Tree{
 			Type: b.sampleType.Type, Unit: b.sampleType.Unit, Scale: scale, Kinds: Kinds{Name: kindNames()},
 			Strings: []string{}, Mappings: Mappings{File: []int{}, BuildID: []int{}}, Frames: noFrames(),
+			Diff: b.diff,
 		},
 	}
 	w.fold(o)
@@ -125,8 +136,10 @@ func noFrames() Frames {
 func (b *Builder) scale() int64 {
 	var scale int64
 	for i := range b.nodes {
-		for x := b.nodes[i].self; x != 0; {
-			scale, x = x, scale%x
+		for _, x := range []int64{b.nodes[i].self, b.nodes[i].was[0]} {
+			for x != 0 {
+				scale, x = x, scale%x
+			}
 		}
 		if scale == 1 {
 			break
@@ -167,6 +180,7 @@ type writer struct {
 	belowNear   int64 // and so are those with less than this
 	near        int   // that are not deeper than this
 	self, total []int64
+	was         [][2]int64 // of self and total, what is of the base
 
 	tree      *Tree
 	texts     map[string]int
@@ -255,7 +269,7 @@ func (w *writer) node(at uint32, depth int) {
 	if at != 0 {
 		id = w.frameID(n.frame)
 	}
-	w.write(id, depth, n.line, n.self, n.total)
+	w.write(id, depth, n)
 	large, small := w.shown(at, depth)
 	for _, child := range large {
 		w.node(child, depth+1)
@@ -263,15 +277,17 @@ func (w *writer) node(at uint32, depth int) {
 	if len(small) == 0 {
 		return
 	}
-	var total int64
+	var rest node
 	nodes := 0
 	for _, child := range small {
-		total += w.nodes[child].total
+		rest.total += w.nodes[child].total
+		rest.was[1] += w.nodes[child].was[1]
 		nodes += w.size(child)
 	}
-	w.write(-1-nodes, depth+1, 0, total, total)
+	rest.self, rest.was[0] = rest.total, rest.was[1]
+	w.write(-1-nodes, depth+1, &rest)
 	w.tree.Omitted.Nodes += nodes
-	w.tree.Omitted.Self += total
+	w.tree.Omitted.Self += rest.total
 }
 
 // size returns the number of nodes of a subtree.
@@ -283,18 +299,22 @@ func (w *writer) size(at uint32) int {
 	return n
 }
 
-func (w *writer) write(frame, depth int, line, self, total int64) {
-	n := &w.tree.Nodes
-	n.Frame = append(n.Frame, frame)
-	n.Depth = append(n.Depth, depth)
-	n.Line = append(n.Line, line)
-	n.Self = append(n.Self, self/w.tree.Scale)
-	n.Total = append(n.Total, total/w.tree.Scale)
+func (w *writer) write(frame, depth int, n *node) {
+	out, scale := &w.tree.Nodes, w.tree.Scale
+	out.Frame = append(out.Frame, frame)
+	out.Depth = append(out.Depth, depth)
+	out.Line = append(out.Line, n.line)
+	out.Self = append(out.Self, n.self/scale)
+	out.Total = append(out.Total, n.total/scale)
+	if w.tree.Diff != nil {
+		out.BaseSelf, out.BaseTotal = append(out.BaseSelf, n.was[0]/scale), append(out.BaseTotal, n.was[1]/scale)
+	}
 }
 
 // sum computes self and total of each frame and of each kind.
 func (w *writer) sum() {
 	w.self, w.total = make([]int64, len(w.frames)), make([]int64, len(w.frames))
+	w.was = make([][2]int64, len(w.frames))
 	kindSelf, kindTotal := make([]int64, kinds), make([]int64, kinds)
 	active := make([]bool, len(w.frames)) // on the way from the root
 	var activeKind [kinds]bool
@@ -304,9 +324,11 @@ func (w *writer) sum() {
 		kind := w.frames[n.frame].kind
 		outermost, first := !active[n.frame], !activeKind[kind]
 		w.self[n.frame] += n.self
+		w.was[n.frame][0] += n.was[0]
 		kindSelf[kind] += n.self / w.tree.Scale
 		if outermost {
 			w.total[n.frame] += n.total
+			w.was[n.frame][1] += n.was[1]
 		}
 		if first {
 			kindTotal[kind] += n.total / w.tree.Scale
@@ -360,6 +382,10 @@ func (w *writer) frameID(id uint32) int {
 	out.Inlined = append(out.Inlined, inlined)
 	out.Self = append(out.Self, w.self[id]/w.tree.Scale)
 	out.Total = append(out.Total, w.total[id]/w.tree.Scale)
+	if w.tree.Diff != nil {
+		out.BaseSelf = append(out.BaseSelf, w.was[id][0]/w.tree.Scale)
+		out.BaseTotal = append(out.BaseTotal, w.was[id][1]/w.tree.Scale)
+	}
 	return at
 }
 

@@ -4,6 +4,7 @@ package trie
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/google/pprof/profile"
 )
@@ -21,6 +22,11 @@ type Builder struct {
 	nodes   []node // the first is the root
 	byEdge  map[edge]uint32
 
+	diff  *Diff    // of a builder that compares, or nil
+	ratio float64  // of the value of samples, while those of the base are added
+	base  bool     // those of the base are added
+	was   string   // what the program of the base is called,
+	is    string   // and what the same one is called in the new profiles
 	stack []uint32 // the frames of a sample, root first; scratch of add
 }
 
@@ -42,7 +48,8 @@ type node struct {
 	frame       uint32
 	parent      uint32
 	self, total int64
-	line        int64 // where the frame was, 0 if at several lines or at unknown ones
+	was         [2]int64 // of self and total, what is of the base
+	line        int64    // where the frame was, 0 if at several lines or at unknown ones
 }
 
 // edge leads from a node to one of its children.
@@ -90,11 +97,14 @@ type position struct {
 
 // add adds a sample. known holds the positions of locations, root first.
 func (b *Builder) add(s *profile.Sample, value int64, known map[*profile.Location][]position) {
+	if b.base {
+		value = int64(math.Round(float64(value) * b.ratio))
+	}
 	if value == 0 {
 		return
 	}
 	b.total += value
-	b.nodes[0].total += value
+	b.count(0, 0, value)
 	at := uint32(0)
 	for i := len(s.Location) - 1; i >= 0; i-- {
 		l := s.Location[i]
@@ -105,10 +115,19 @@ func (b *Builder) add(s *profile.Sample, value int64, known map[*profile.Locatio
 		}
 		for _, p := range positions {
 			at = b.child(at, p)
-			b.nodes[at].total += value
+			b.count(at, 0, value)
 		}
 	}
-	b.nodes[at].self += value
+	b.count(at, value, 0)
+}
+
+// count adds to a node's self and total.
+func (b *Builder) count(at uint32, self, total int64) {
+	n := &b.nodes[at]
+	n.self, n.total = n.self+self, n.total+total
+	if b.base {
+		n.was[0], n.was[1] = n.was[0]+self, n.was[1]+total
+	}
 }
 
 // child returns the node of a position below at.
@@ -129,7 +148,7 @@ func (b *Builder) child(at uint32, p position) uint32 {
 func (b *Builder) positions(l *profile.Location) []position {
 	if len(l.Line) == 0 {
 		name := addressName(l)
-		return []position{{frame: b.frame(frame{name: name, mapping: mappingOf(l), kind: Unnamed})}}
+		return []position{{frame: b.frame(b.same(frame{name: name, mapping: mappingOf(l), kind: Unnamed}))}}
 	}
 	out := make([]position, 0, len(l.Line))
 	for i := len(l.Line) - 1; i >= 0; i-- {
@@ -141,7 +160,7 @@ func (b *Builder) positions(l *profile.Location) []position {
 			f.name = addressName(l)
 		}
 		f.kind = kindOf(l.Mapping, f.name, f.inlined)
-		out = append(out, position{frame: b.frame(f), line: l.Line[i].Line})
+		out = append(out, position{frame: b.frame(b.same(f)), line: b.lineOf(&l.Line[i])})
 	}
 	return out
 }

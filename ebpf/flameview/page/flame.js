@@ -13,6 +13,14 @@
   };
   const TABLE_ROWS = 100;
 
+  // The colours of a comparison, from much less to much more.
+  const SHADES = ['less3', 'less2', 'less1', 'same', 'more1', 'more2', 'more3'];
+  const SHADE_TEXTS = {
+    less3: 'less than −43 %', less2: 'to −43 %', less1: 'to −20 %', same: 'no certain difference', more1: 'to +25 %',
+    more2: 'to +75 %', more3: 'more than +75 %',
+  };
+  const CERTAIN = 4; // standard deviations from which on a difference is coloured
+
   // element makes an HTML element with attributes and children.
   function element(name, attributes, ...children) {
     const e = document.createElement(name);
@@ -223,20 +231,28 @@
         this.legend,
         element('nav', { 'aria-label': 'Zoomed to' }, this.crumbs),
         this.chart, this.tip, this.said,
-        element('p', { class: 'note', id: 'keys' }, 'Click or Enter zooms, Esc goes back, arrows move, / searches.'),
+        element('p', { class: 'note', id: 'keys' }, this.hint()),
         element('section', { 'aria-labelledby': 'top-heading' },
-          element('h2', { id: 'top-heading' }, 'Functions'),
+          element('h2', { id: 'top-heading' }, this.heading()),
           element('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-labelledby': 'top-heading' },
             element('table', { class: 'top' },
-              element('thead', {}, element('tr', {},
-                element('th', { scope: 'col' }, 'Function'),
-                this.sorter('self', 'Self'), this.sorter('total', 'Total'),
-                element('th', { scope: 'col', class: 'kind' }, 'Kind'),
-                element('th', { scope: 'col', class: 'binary' }, 'Binary'))),
+              element('thead', {}, element('tr', {}, ...this.columns())),
               this.body)),
           this.more = element('p', { class: 'note' })));
       this.fillLegend();
       this.fillTable();
+    }
+
+    hint() { return 'Click or Enter zooms, Esc goes back, arrows move, / searches.'; }
+
+    heading() { return 'Functions'; }
+
+    // columns are the heads of the table of functions.
+    columns() {
+      return [
+        element('th', { scope: 'col' }, 'Function'), this.sorter('self', 'Self'), this.sorter('total', 'Total'),
+        element('th', { scope: 'col', class: 'kind' }, 'Kind'), element('th', { scope: 'col', class: 'binary' }, 'Binary'),
+      ];
     }
 
     sorter(column, label) {
@@ -267,25 +283,15 @@
       }
     }
 
+    // rank is what the table is sorted by, the largest first.
+    rank(frame) { return this.tree.data.frames[this.sort][frame]; }
+
     // fillTable lists the functions with most self or total, of those searched for.
     fillTable() {
-      const { frames, kinds, strings } = this.tree.data;
+      const { frames } = this.tree.data;
       const order = Array.from(frames.name.keys()).filter((i) => !this.matching || this.matching[i]);
-      order.sort((a, b) => frames[this.sort][b] - frames[this.sort][a]);
-      const total = this.tree.total;
-      this.body.replaceChildren(...order.slice(0, TABLE_ROWS).map((i) => {
-        const kind = kinds.name[frames.kind[i]];
-        const name = strings[frames.name[i]];
-        const link = element('button', { type: 'button', class: 'function', title: 'Search for ' + name }, name);
-        link.addEventListener('click', () => this.searchFor(name));
-        const binary = this.tree.binary(i);
-        return element('tr', { 'data-kind': kind },
-          element('th', { scope: 'row' }, element('span', { class: 'swatch', 'data-kind': kind }), link),
-          element('td', { class: 'n', title: this.tree.value(frames.self[i]) }, percent(frames.self[i], total)),
-          element('td', { class: 'n', title: this.tree.value(frames.total[i]) }, percent(frames.total[i], total)),
-          element('td', { class: 'kind' }, this.kindText(kind, i)),
-          element('td', { class: 'binary', title: binary }, base(binary)));
-      }));
+      order.sort((a, b) => this.rank(b) - this.rank(a));
+      this.body.replaceChildren(...order.slice(0, TABLE_ROWS).map((i) => this.row(i)));
       this.more.textContent = order.length > TABLE_ROWS ?
         'The first ' + TABLE_ROWS + ' of ' + count(order.length) + ' functions.' : '';
       for (const cell of this.root.querySelectorAll('th[data-column]')) {
@@ -294,11 +300,37 @@
       }
     }
 
+    // row is a function's line in the table.
+    row(i) {
+      const { frames, kinds } = this.tree.data;
+      const kind = kinds.name[frames.kind[i]];
+      const total = this.tree.total;
+      return element('tr', { 'data-kind': kind },
+        element('th', { scope: 'row' }, element('span', { class: 'swatch', 'data-kind': kind }), this.link(i)),
+        element('td', { class: 'n', title: this.tree.value(frames.self[i]) }, percent(frames.self[i], total)),
+        element('td', { class: 'n', title: this.tree.value(frames.total[i]) }, percent(frames.total[i], total)),
+        element('td', { class: 'kind' }, this.kindText(kind, i)),
+        this.binaryCell(i));
+    }
+
+    // link is a function's name, which searches for it.
+    link(i) {
+      const name = this.tree.text(this.tree.data.frames.name[i]);
+      const link = element('button', { type: 'button', class: 'function', title: 'Search for ' + name }, name);
+      link.addEventListener('click', () => this.searchFor(name));
+      return link;
+    }
+
+    binaryCell(i) {
+      const binary = this.tree.binary(i);
+      return element('td', { class: 'binary', title: binary }, base(binary));
+    }
+
     // readColors takes the colours from the style sheet, which has two sets.
     readColors() {
       const style = getComputedStyle(document.documentElement);
       this.colors = {};
-      for (const name of [...Object.keys(LABELS), 'frame-text', 'text', 'hatch', 'pale']) {
+      for (const name of [...Object.keys(LABELS), ...SHADES, 'frame-text', 'text', 'hatch', 'pale']) {
         this.colors[name] = style.getPropertyValue('--' + name).trim();
       }
       const tile = element('canvas', { width: 8, height: 8 });
@@ -432,7 +464,7 @@
       const kind = this.tree.kind(node);
       const shown = this.highlighted(node, kind);
       pen.globalAlpha = shown ? (ancestor ? 0.6 : 1) : 0.22;
-      pen.fillStyle = kind === 'unnamed' ? this.hatched : this.colors[kind];
+      pen.fillStyle = this.fill(node, kind);
       const drawn = width > 2 ? width - 1 : Math.max(width, 0.7);
       pen.fillRect(x, y, drawn, ROW - 1);
       if (kind !== 'inlined' && this.tree.inlined(node)) { // of a language or its compiler: paler
@@ -446,6 +478,8 @@
       }
       pen.globalAlpha = 1;
     }
+
+    fill(node, kind) { return kind === 'unnamed' ? this.hatched : this.colors[kind]; }
 
     highlighted(node, kind) {
       if (this.kindOnly && kind !== this.kindOnly) return false;
@@ -663,6 +697,138 @@
     }
   }
 
+  // DiffView compares two profiles: a frame is as wide as both together, and its colour says how they differ.
+  class DiffView extends View {
+    // was and is are what a node, or a frame, has of the base and of the new profile.
+    was(node) { return this.tree.data.nodes.base_total[node]; }
+    is(node) { return this.tree.totalOf(node) - this.was(node); }
+
+    // amount says how much a value is, for each second or what it is for.
+    amount(value) {
+      const { diff, unit, scale } = this.tree.data;
+      const per = value * scale / diff.by;
+      if (diff.per === 'cpu') return percent(unit === 'nanoseconds' ? per / 1e9 : per, 1);
+      if (unit !== 'nanoseconds') return per.toPrecision(4) + (diff.per === 'second' ? '/s' : '');
+      const ms = per / 1e6;
+      return (ms >= 100 ? ms.toFixed(0) : ms.toPrecision(3)) + (diff.per === 'second' ? ' ms/s' : ' ms');
+    }
+
+    // shade is the colour of a difference, 'same' where chance explains it.
+    shade(was, is) {
+      const { diff } = this.tree.data;
+      const variance = was * diff.base_sample + was * was * diff.base_spread + is * diff.new_sample +
+        is * is * diff.new_spread;
+      if (Math.abs(is - was) < CERTAIN * Math.sqrt(variance)) return 'same';
+      const step = Math.abs(Math.log2(is / was));
+      return (is > was ? 'more' : 'less') + (step < Math.log2(1.25) ? 1 : step < Math.log2(1.75) ? 2 : 3);
+    }
+
+    shadeOf(node) { return this.shade(this.was(node), this.is(node)); }
+
+    fill(node, kind) { return this.colors[kind === 'small' ? 'small' : this.shadeOf(node)]; }
+
+    highlighted(node) {
+      if (this.kindOnly && this.shadeOf(node) !== this.kindOnly) return false;
+      const frame = this.tree.frame(node);
+      return !this.matching || frame >= 0 && this.matching[frame];
+    }
+
+    fillLegend() {
+      this.legend.setAttribute('aria-label', 'How frames differ');
+      for (const shade of SHADES) {
+        const button = element('button', { type: 'button', 'data-shade': shade, 'aria-pressed': 'false' },
+          element('span', { class: 'swatch', 'data-shade': shade }), SHADE_TEXTS[shade]);
+        button.addEventListener('click', () => {
+          this.kindOnly = this.kindOnly === shade ? '' : shade;
+          for (const b of this.legend.querySelectorAll('button')) {
+            b.setAttribute('aria-pressed', String(b.dataset.shade === this.kindOnly));
+          }
+          this.draw();
+        });
+        this.legend.append(element('li', {}, button));
+      }
+    }
+
+    hint() { return 'A frame is as wide as before and after together. ' + super.hint(); }
+
+    heading() { return 'Functions, themselves alone'; }
+
+    columns() {
+      this.sort = 'change';
+      return [
+        element('th', { scope: 'col' }, 'Function'), this.sorter('before', 'Before'), this.sorter('after', 'After'),
+        this.sorter('change', 'Change'), element('th', { scope: 'col', class: 'n' }, 'Between'),
+        element('th', { scope: 'col', class: 'binary' }, 'Binary'),
+      ];
+    }
+
+    rank(frame) {
+      const { self, base_self: was } = this.tree.data.frames;
+      switch (this.sort) {
+        case 'before': return was[frame];
+        case 'after': return self[frame] - was[frame];
+        default: { // what is certain comes first
+          const bound = this.bound(frame);
+          return Math.abs(self[frame] - 2 * was[frame]) + (bound && bound.certain ? 2 * this.tree.total : 0);
+        }
+      }
+    }
+
+    // bound is what is known of a function for certain, null if nothing is.
+    bound(frame) {
+      const { functions, changes } = this.tree.data.diff;
+      return frame < 0 || functions[frame] < 0 ? null : changes[functions[frame]];
+    }
+
+    row(i) {
+      const { self, base_self: base } = this.tree.data.frames;
+      const was = base[i];
+      const is = self[i] - was;
+      const bound = this.bound(i);
+      const shade = bound && !bound.certain ? 'same' : this.shade(was, is);
+      return element('tr', { 'data-shade': shade, 'data-certain': String(bound !== null && bound.certain) },
+        element('th', { scope: 'row' }, element('span', { class: 'swatch', 'data-shade': shade }), this.link(i)),
+        element('td', { class: 'n' }, this.amount(was)), element('td', { class: 'n' }, this.amount(is)),
+        element('td', { class: 'n' }, change(was, is)), element('td', { class: 'n' }, bound ? between(bound) : ''),
+        this.binaryCell(i));
+    }
+
+    describe(node) {
+      const { tree } = this;
+      const frame = tree.frame(node);
+      const both = (was, is) => this.amount(was) + ' before, ' + this.amount(is) + ' after: ' + change(was, is);
+      const out = [['', tree.name(node)]];
+      if (tree.binary(frame)) out.push(['binary', tree.binary(frame)]);
+      out.push(['with what it calls', both(this.was(node), this.is(node))]);
+      if (this.shadeOf(node) === 'same') out.push(['', 'no more than chance explains']);
+      const own = tree.data.nodes.base_self[node];
+      if (frame >= 0) out.push(['itself', both(own, tree.self(node) - own)]);
+      const bound = this.bound(frame);
+      if (bound) {
+        out.push(['the function itself, wherever it is called', between(bound) + (bound.certain ? '' : ': not certain')]);
+      }
+      return out;
+    }
+  }
+
+  // change says how much more is is than was.
+  function change(was, is) {
+    if (was === 0) return is === 0 ? '0 %' : 'new';
+    return is === 0 ? 'gone' : more(is / was);
+  }
+
+  function more(ratio) {
+    const p = Math.round(100 * (ratio - 1));
+    return (p < 0 ? '−' : '+') + count(Math.abs(p)) + ' %';
+  }
+
+  function between(bound) {
+    if (bound.high === undefined || bound.high > 100) {
+      return bound.low < 0.01 ? 'not known' : 'at least ' + more(bound.low);
+    }
+    return more(bound.low) + ' and ' + more(bound.high);
+  }
+
   const base = (path) => path.slice(path.lastIndexOf('/') + 1) || path;
 
   // start shows the data, which lies in the page or is asked for.
@@ -682,7 +848,7 @@
       root.replaceChildren(element('p', { class: 'status', role: 'alert' }, message));
       return;
     }
-    root.view = new View(root, data);
+    root.view = data.diff ? new DiffView(root, data) : new View(root, data);
   }
 
   start(document.getElementById('flame'));
