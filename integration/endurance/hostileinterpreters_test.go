@@ -182,7 +182,7 @@ func (r *hostileRuntime) check(t *testing.T, profiles []*profile.Profile) {
 		t.Logf("%s: %d stacks, such as\n%.400s", name, len(of), lab.Show(of, 1))
 	}
 	for _, s := range lab.OfCommand(all, r.good) {
-		for _, name := range s.Names() {
+		for _, name := range s.Functions {
 			if strings.HasPrefix(name, r.foreign) {
 				t.Errorf("the good program has names of another: %v", s)
 			}

@@ -10,15 +10,16 @@ import (
 
 // Frame is one function of a stack as a profile shows it.
 type Frame struct {
-	Name    string
+	Name    string // the function that the code lies in; what was inlined there is in Stack.Functions
 	File    string // of its mapping; "" where there is none
 	BuildID string
 }
 
 // Stack is a sample's stack trace, the outermost frame first.
 type Stack struct {
-	Frames []Frame
-	Value  int64 // nanoseconds of CPU
+	Frames    []Frame
+	Functions []string // the names of the frames, and of what was inlined there
+	Value     int64    // nanoseconds of CPU
 }
 
 // Stacks returns the samples of a profile, the most expensive first.
@@ -27,20 +28,36 @@ func Stacks(p *profile.Profile) []Stack {
 	for _, sample := range p.Sample {
 		s := Stack{Value: sample.Value[0]}
 		for _, location := range slices.Backward(sample.Location) {
-			f := Frame{Name: "(no function)"}
-			// The last line is the function that the code lies in; the others were inlined.
-			if lines := location.Line; len(lines) > 0 && lines[len(lines)-1].Function != nil {
-				f.Name = lines[len(lines)-1].Function.Name
-			}
-			if location.Mapping != nil {
-				f.File, f.BuildID = location.Mapping.File, location.Mapping.BuildID
-			}
+			f := frameOf(location)
 			s.Frames = append(s.Frames, f)
+			s.Functions = append(append(s.Functions, f.Name), inlinedAt(location)...)
 		}
 		found = append(found, s)
 	}
 	slices.SortStableFunc(found, func(a, b Stack) int { return int(b.Value - a.Value) })
 	return found
+}
+
+// frameOf returns the frame of a location, whose last line is the function that the code lies in.
+func frameOf(l *profile.Location) Frame {
+	f := Frame{Name: "(no function)"}
+	if last := len(l.Line) - 1; last >= 0 && l.Line[last].Function != nil {
+		f.Name = l.Line[last].Function.Name
+	}
+	if l.Mapping != nil {
+		f.File, f.BuildID = l.Mapping.File, l.Mapping.BuildID
+	}
+	return f
+}
+
+// inlinedAt returns what was inlined at a location, outermost first.
+func inlinedAt(l *profile.Location) (names []string) {
+	for _, line := range slices.Backward(l.Line[:max(len(l.Line)-1, 0)]) {
+		if line.Function != nil {
+			names = append(names, line.Function.Name)
+		}
+	}
+	return names
 }
 
 // OfCommand returns the stacks of the processes of one name, which is the root frame.
@@ -63,7 +80,7 @@ func Total(all []Stack) int64 {
 	return sum
 }
 
-// Names returns the names of the frames, outermost first.
+// Names returns the names of the frames, outermost first, without what was inlined.
 func (s Stack) Names() []string {
 	names := make([]string, 0, len(s.Frames))
 	for _, f := range s.Frames {
@@ -72,14 +89,12 @@ func (s Stack) Names() []string {
 	return names
 }
 
-// Has reports whether a frame has that name.
-func (s Stack) Has(name string) bool {
-	return slices.ContainsFunc(s.Frames, func(f Frame) bool { return f.Name == name })
-}
+// Has reports whether a function has that name, which may be one that was inlined.
+func (s Stack) Has(name string) bool { return slices.Contains(s.Functions, name) }
 
 // String implements fmt.Stringer.
 func (s Stack) String() string {
-	return fmt.Sprintf("%d ms: %s", s.Value/1_000_000, strings.Join(s.Names(), " > "))
+	return fmt.Sprintf("%d ms: %s", s.Value/1_000_000, strings.Join(s.Functions, " > "))
 }
 
 // Show renders the first stacks for a failed test.

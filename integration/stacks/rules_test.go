@@ -265,9 +265,9 @@ func brief(all []lab.Stack, most int) string {
 	const ends = 12
 	short := slices.Clone(all)
 	for i, s := range short {
-		if n := len(s.Frames); n > 2*ends {
-			short[i].Frames = slices.Concat(s.Frames[:ends], []lab.Frame{{Name: fmt.Sprintf("(%d more)", n-2*ends)}},
-				s.Frames[n-ends:])
+		if n := len(s.Functions); n > 2*ends {
+			short[i].Functions = slices.Concat(s.Functions[:ends], []string{fmt.Sprintf("(%d more)", n-2*ends)},
+				s.Functions[n-ends:])
 		}
 	}
 	return lab.Show(short, most)
