@@ -18,12 +18,14 @@ type stackFlags struct {
 	json   bool
 	group  bool
 	inline bool
+	core   string
+	exe    string
 }
 
 func stackCommand() *cobra.Command {
 	var f stackFlags
 	cmd := &cobra.Command{
-		Use:   "stack [flags] PID|TID",
+		Use:   "stack [flags] PID|TID|--core FILE",
 		Short: "Show the stacks of all threads of a process now, without stopping it",
 		Long: `Shows the stack of each thread of a process: the kernel's part, functions of files with
 their lines where debug info has them, those that were inlined, and functions of Python,
@@ -36,13 +38,26 @@ it is read again. A thread that runs is sampled by a timer, up to 300 ms. A stac
 marked [whole] if it is of one moment and reaches from the leaf to the root; else it says
 why not.
 
+With --core it shows the threads of a core file, of x86-64 or arm64. What the core does
+not have is read of the files that the process had mapped, if their build IDs are the
+same. No privileges are needed.
+
 The exit code is 0 if stacks were shown, and 2 if not.`,
 		Example: `  headwater stack 4711
   headwater stack --group $(pidof java)
+  headwater stack --core core.4711
   headwater stack --json 4711 | jq '.threads[] | select(.wait == "lock")'`,
-		Args: cobra.ExactArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.core != "" && len(args) > 0 {
+				return errors.New("--core FILE takes no process or thread ID: all threads of the core file are shown")
+			}
+			if f.core != "" {
+				return nil
+			}
+			return cobra.ExactArgs(1)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.run(cmd.Context(), args[0], cmd.OutOrStdout()); err != nil {
+			if err := f.run(cmd.Context(), args, cmd.OutOrStdout()); err != nil {
 				return exitError{err, exitUsage}
 			}
 			return nil
@@ -52,20 +67,19 @@ The exit code is 0 if stacks were shown, and 2 if not.`,
 	flags.BoolVar(&f.json, "json", false, "write JSON")
 	flags.BoolVar(&f.group, "group", false, "show threads with equal stacks once; not with --json")
 	flags.BoolVar(&f.inline, "inline", true, "show functions that were inlined into others")
+	flags.StringVar(&f.core, "core", "", "show the threads of this core file")
+	flags.StringVar(&f.exe, "exe", "", "with --core: the program, if it is not where the core says")
 	return cmd
 }
 
-func (f *stackFlags) run(ctx context.Context, id string, out io.Writer) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if f.json && f.group {
+func (f *stackFlags) run(ctx context.Context, args []string, out io.Writer) error {
+	switch {
+	case f.json && f.group:
 		return errors.New("--json and --group exclude each other")
+	case f.exe != "" && f.core == "":
+		return errors.New("--exe is for core files: add --core FILE")
 	}
-	pid, tid, err := stacks.Resolve(id)
-	if err != nil {
-		return err
-	}
-	report, err := stacks.Take(ctx, pid, tid, f.inline)
+	report, err := f.report(ctx, args)
 	switch {
 	case err != nil:
 		return err
@@ -73,4 +87,18 @@ func (f *stackFlags) run(ctx context.Context, id string, out io.Writer) error {
 		return report.WriteJSON(out)
 	}
 	return report.WriteText(out, f.group)
+}
+
+// report takes the stacks. Signals end the process when it only reads a core file.
+func (f *stackFlags) report(ctx context.Context, args []string) (*stacks.Report, error) {
+	if f.core != "" {
+		return stacks.OfCore(f.core, f.exe, f.inline)
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	pid, tid, err := stacks.Resolve(args[0])
+	if err != nil {
+		return nil, err
+	}
+	return stacks.Take(ctx, pid, tid, f.inline)
 }

@@ -42,7 +42,7 @@ func (s *state) scan(pid uint32, then Event) scan {
 func (c scan) run(t *Tracker) Event {
 	found := scanned{scan: c}
 	what := fmt.Sprintf("reading the mappings of process %d", c.pid)
-	maps, err := filework.Get(t.exes.work, memoryOf(t.fs, c.pid), what, openPatience,
+	maps, err := filework.Get(t.exes.work, memoryOf(t.fs, c.pid), what, t.exes.patience,
 		func() ([]procfs.Mapping, error) { return t.fs.ExecMappings(c.pid) }, nil)
 	if err != nil {
 		return found

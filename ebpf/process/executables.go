@@ -31,18 +31,19 @@ type executables struct {
 	interpreters interpreters
 	work         *filework.Pool
 	slow         slow
+	patience     time.Duration  // with which files are opened that are not known yet
 	copies       elffile.Copies // of files that may hang
 }
 
 func newExecutables(store Store, fs procfs.FS, work *filework.Pool, languages []runtime.Language) *executables {
 	return &executables{
-		store: store, fs: fs, languages: languages, work: work,
+		store: store, fs: fs, languages: languages, work: work, patience: openPatience,
 		byID: map[unwind.ExeID]*Executable{}, code: map[unwind.ExeID]*JITCode{},
 		byFile: map[fileKey]*Executable{}, byMapped: map[mappedFile]*knownFile{},
 		slow:    slow{byMapped: map[mappedFile]*Executable{}, tried: map[uint32]time.Time{}},
 		sharing: sharing{byShape: map[string][]*image{}},
 		interpreters: interpreters{
-			reads: newReads(), room: newRoom(),
+			reads: newReads(fs), room: newRoom(),
 			byID: map[uint32]*Interpreter{}, byExe: map[unwind.ExeID]*Interpreter{},
 			programs: map[unwind.Program]*Interpreter{},
 		},
@@ -74,7 +75,7 @@ func (x *executables) known(at uint64, m *procfs.Mapping) (*Executable, bool) {
 	if m.Path == procfs.VDSO {
 		fresh := x.vdso == nil
 		if fresh {
-			x.vdso = x.add(openVDSO())
+			x.vdso = x.add(openVDSO(x.fs, m))
 			x.vdso.refs++ // kept for ever
 		}
 		x.vdso.refs++

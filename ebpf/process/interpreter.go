@@ -422,9 +422,10 @@ type interpret struct {
 func (c interpret) run(t *Tracker) Event {
 	pid, i := c.process.PID, c.interpretation
 	what := fmt.Sprintf("reading the interpreter of process %d", pid)
-	runs, err := filework.Get(t.exes.work, memoryOf(t.fs, pid), what, openPatience, func() (runtime.Interpreter, error) {
-		return i.library.Interpret(runtime.Process{PID: pid, Bias: i.bias, Memory: procfs.Memory{PID: pid}})
-	}, nil)
+	read := func() (runtime.Interpreter, error) {
+		return i.library.Interpret(runtime.Process{PID: pid, Bias: i.bias, Memory: t.fs.Memory(pid)})
+	}
+	runs, err := filework.Get(t.exes.work, memoryOf(t.fs, pid), what, t.exes.patience, read, nil)
 	var unnamed *runtime.UnnamedError
 	var slow *filework.SlowError
 	switch {

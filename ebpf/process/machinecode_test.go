@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
@@ -85,7 +86,7 @@ func TestMachineCodeOfMovedFunction(t *testing.T) {
 	c := &compiler{moved: 1}
 	r := newRoom()
 	i := &Interpreter{runs: c, functions: newFunctions(r), machine: machineCodes{room: r}}
-	memory := newReads().memory(7)
+	memory := newReads(procfs.Default).memory(7)
 	for _, step := range []struct {
 		moved, of uint64
 		known     bool

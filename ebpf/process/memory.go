@@ -24,7 +24,7 @@ func (t *Tracker) Memory(pid uint32) runtime.Memory { return t.memory(pid) }
 
 func (t *Tracker) memory(pid uint32) memory {
 	return memory{
-		procfs.Memory{PID: pid}, t.fs, t.exes.work, mountOfMemory(pid), fmt.Sprintf("reading the memory of process %d", pid),
+		t.fs.Memory(pid), t.fs, t.exes.work, mountOfMemory(pid), fmt.Sprintf("reading the memory of process %d", pid),
 	}
 }
 

@@ -40,6 +40,7 @@ var errReads = errors.New("too many reads of functions")
 
 // reads bounds the reads of code objects. Safe for concurrent use.
 type reads struct {
+	fs  procfs.FS
 	all *rate.Limiter
 
 	mu sync.Mutex
@@ -104,8 +105,8 @@ func (t *turn) give(took, patience time.Duration, now time.Time) {
 	t.until = now.Add(t.rest)
 }
 
-func newReads() *reads {
-	return &reads{all: rate.NewLimiter(AllReadsPerSecond, MaxAllReadsAtOnce), of: map[uint32]*ownReads{}}
+func newReads(fs procfs.FS) *reads {
+	return &reads{fs: fs, all: rate.NewLimiter(AllReadsPerSecond, MaxAllReadsAtOnce), of: map[uint32]*ownReads{}}
 }
 
 // tooFew reports whether too few are left to begin anything, and lets them become fewer while that is so.
@@ -159,7 +160,7 @@ func (r *reads) memory(pid uint32) boundedMemory {
 		}
 		r.of[pid] = own
 	}
-	return boundedMemory{procfs.Memory{PID: pid}, own, r.all}
+	return boundedMemory{r.fs.Memory(pid), own, r.all}
 }
 
 // trim forgets processes that have all their reads again.

@@ -34,7 +34,7 @@ func (swarm) Function(m runtime.Memory, c *runtime.CodeObject) (f runtime.Functi
 // TestReads: what is read of a process that has ever new functions is bounded, what is left out is read later, and
 // others have reads of their own.
 func TestReads(t *testing.T) {
-	r, i := newReads(), &Interpreter{runs: swarm{}, functions: newFunctions(newRoom())}
+	r, i := newReads(procfs.Default), &Interpreter{runs: swarm{}, functions: newFunctions(newRoom())}
 	var word uint64
 	m := r.memory(uint32(os.Getpid()))
 	code := CodeAt{Address: uint64(uintptr(unsafe.Pointer(&word)))}
@@ -71,7 +71,7 @@ func TestReads(t *testing.T) {
 
 // TestSlowdown: a process that always uses up its reads has ever fewer, until it has enough for a while.
 func TestSlowdown(t *testing.T) {
-	r := newReads()
+	r := newReads(procfs.Default)
 	own := r.memory(1).own
 	now := time.Now()
 	use := func(period time.Duration, wanted int) (used int) {
@@ -100,7 +100,7 @@ func TestSlowdown(t *testing.T) {
 	if n := use(slowdownAfter, greedy); n < ReadsPerSecond*9 || own.Limit() < ReadsPerSecond {
 		t.Errorf("%d reads after ten quiet minutes, and %v a second", n, own.Limit())
 	}
-	m := newReads().memory(1)
+	m := newReads(procfs.Default).memory(1)
 	for range 2 * MaxReadsAtOnce / senselessReads {
 		m.senseless()
 	}
@@ -113,7 +113,7 @@ func TestSlowdown(t *testing.T) {
 // being read.
 func TestTurn(t *testing.T) {
 	tracker := &Tracker{exes: &executables{work: &filework.Pool{}}, fs: procfs.Default, patience: ReadPatience}
-	r := newReads()
+	r := newReads(procfs.Default)
 	late, other := r.memory(uint32(os.Getpid())), r.memory(uint32(os.Getppid()))
 	release, done := make(chan struct{}), make(chan struct{})
 	if tracker.readWithin(late, "functions", func() bool { <-release; defer close(done); return true }) {

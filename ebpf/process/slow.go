@@ -58,7 +58,7 @@ type openedFile struct {
 
 // openSlowly opens the file of a mapping, on a worker.
 func (x *executables) openSlowly(pid uint32, m procfs.Mapping) (*Executable, bool) {
-	o, err := filework.Get(x.work, x.origin(pid, &m), "opening "+m.Path, openPatience,
+	o, err := filework.Get(x.work, x.origin(pid, &m), "opening "+m.Path, x.patience,
 		func() (openedFile, error) { return x.find(pid, &m), nil },
 		func(late openedFile) {
 			x.release(late.e)

@@ -1,7 +1,9 @@
 package process
 
 import (
+	"debug/elf"
 	"fmt"
+	goruntime "runtime"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +23,7 @@ type Tracker struct {
 	exes  *executables
 	anon  anonCode
 
+	machine  elf.Machine
 	patience time.Duration // with which functions and frames of interpreters are read
 	errs     limit.Texts   // by text of the operation that failed
 	limits   limit.Counter
@@ -34,6 +37,10 @@ type Tracker struct {
 // runtimes it knows. Close it after use.
 func NewTracker(store Store, fs procfs.FS, work *filework.Pool, languages []runtime.Language) *Tracker {
 	t := &Tracker{store: store, fs: fs, exes: newExecutables(store, fs, work, languages), patience: ReadPatience}
+	t.machine = elf.EM_X86_64
+	if goruntime.GOARCH == "arm64" {
+		t.machine = elf.EM_AARCH64
+	}
 	t.state = newState(t.exes)
 	return t
 }
@@ -41,6 +48,14 @@ func NewTracker(store Store, fs procfs.FS, work *filework.Pool, languages []runt
 // SetReadPatience sets how long the memory of a process is waited for when functions and frames of its interpreter are
 // read, 20 ms if it is not called. Call it before the Tracker is used.
 func (t *Tracker) SetReadPatience(d time.Duration) { t.patience = d }
+
+// SetOpenPatience sets how long files that are not known yet are waited for, 200 ms if it is not called. Call it before
+// the Tracker is used.
+func (t *Tracker) SetOpenPatience(d time.Duration) { t.exes.patience = d }
+
+// SetMachine sets the instruction set of the processes, that of this host if it is not called. Call it before the
+// Tracker is used.
+func (t *Tracker) SetMachine(m elf.Machine) { t.machine = m }
 
 // Close closes all executables.
 func (t *Tracker) Close() { t.exes.close() }

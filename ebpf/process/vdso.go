@@ -10,11 +10,18 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// openVDSO reads the vdso from this process's own memory: it is the same one
-// everywhere.
-func openVDSO() (*Executable, *image) {
+// openVDSO reads the vdso from this process's own memory: it is the same one in all processes of this host. That of a
+// process that has ended, which may have run elsewhere, is read where m says.
+func openVDSO(fs procfs.FS, m *procfs.Mapping) (*Executable, *image) {
 	e := &Executable{Path: procfs.VDSO}
-	content, err := readVDSO()
+	var content []byte
+	var err error
+	if memory := fs.Memory(0); memory.OfEnded() {
+		content = make([]byte, min(m.End-m.Start, maxVDSO))
+		_, err = memory.ReadAt(content, int64(m.Start))
+	} else {
+		content, err = readVDSO()
+	}
 	if err != nil {
 		e.Err = fmt.Errorf("read vdso: %w", err)
 		return e, newImage(e, nil)
@@ -27,6 +34,9 @@ func openVDSO() (*Executable, *image) {
 	i.mapped = uint64(len(content)) // more than its segment: on arm64, two pages of which it fills half of one
 	return e, i
 }
+
+// maxVDSO is more than any vdso has.
+const maxVDSO = 1 << 20
 
 func readVDSO() ([]byte, error) {
 	mappings, err := procfs.Default.ExecMappings(uint32(os.Getpid()))

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"debug/elf"
 	"errors"
 	"slices"
 	"time"
@@ -53,6 +54,9 @@ func (t *Tracker) At(pid uint32, time uint64) View {
 
 // Comm returns the name that the process had, "" if that is not known.
 func (v *View) Comm() string { return v.comm }
+
+// Machine returns the instruction set of the process.
+func (v *View) Machine() elf.Machine { return v.tracker.machine }
 
 // Code returns the code that the process's language runtimes make.
 func (v *View) Code() []*JITCode { return v.code }

@@ -10,10 +10,22 @@ import (
 
 // Memory reads the memory of a process of this host, by address. It needs the right to
 // trace the process, and reads whatever program the process runs at the time.
-type Memory struct{ PID uint32 }
+type Memory struct {
+	PID  uint32
+	kept io.ReaderAt // of a process that has ended; nil: it is read of the process
+}
+
+// Memory returns the memory of a process. That of a process is always equal.
+func (f FS) Memory(pid uint32) Memory { return Memory{pid, f.kept} }
+
+// OfEnded reports whether it is the memory that was kept of a process.
+func (m Memory) OfEnded() bool { return m.kept != nil }
 
 // ReadAt implements io.ReaderAt.
 func (m Memory) ReadAt(b []byte, addr int64) (int, error) {
+	if m.kept != nil {
+		return m.kept.ReadAt(b, addr)
+	}
 	if len(b) == 0 {
 		return 0, nil
 	}
@@ -34,6 +46,14 @@ const maxPieces = 1024
 // has room for them. It returns how many of the addresses could be read: those behind
 // the first that could not are not read. There is never an error.
 func (m Memory) ReadEach(addrs []uint64, size int, b []byte) (done int, err error) {
+	if m.kept != nil {
+		for i, addr := range addrs {
+			if n, _ := m.kept.ReadAt(b[i*size:][:size], int64(addr)); n < size {
+				return i, nil
+			}
+		}
+		return len(addrs), nil
+	}
 	for piece := range slices.Chunk(addrs, maxPieces) {
 		remote := make([]unix.RemoteIovec, len(piece))
 		for i, addr := range piece {

@@ -10,6 +10,7 @@ package procfs
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,6 +26,15 @@ var Default = FS{}
 // FS is a proc file system. The zero value reads /proc.
 type FS struct {
 	Root string // where it is mounted; "" is /proc
+
+	kept io.ReaderAt // memory of the only process, which has ended; nil: this host's processes
+}
+
+// Ended stands for the file system of a host with one process that has ended. Its memory was kept, and its files are
+// those of this host.
+func Ended(memory io.ReaderAt) FS {
+	const nowhere = "/proc/0" // there is no process 0
+	return FS{Root: nowhere, kept: memory}
 }
 
 func (f FS) root() string {
@@ -96,5 +106,8 @@ func (f FS) MapFilePath(pid uint32, start, end uint64) string {
 // namespace and root directory. Symbolic links in path that begin with a slash
 // lead out of it, to this host's root; paths of mappings have none.
 func (f FS) RootPath(pid uint32, path string) string {
+	if f.kept != nil {
+		return path
+	}
 	return f.path(pid, "/root") + filepath.Clean("/"+path)
 }

@@ -23,7 +23,7 @@ type walker struct {
 }
 
 func newWalker(view *process.View, stack kernel.Stack) *walker {
-	w := &walker{view: view, stack: stack, number: machine(), sp: 7, fp: 6}
+	w := &walker{view: view, stack: stack, number: view.Machine(), sp: 7, fp: 6}
 	if w.number == elf.EM_AARCH64 {
 		w.sp, w.fp = 31, 29
 	}

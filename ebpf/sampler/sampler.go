@@ -54,18 +54,17 @@ type Config struct {
 // Sampler is the source of samples. Its methods may be called concurrently, from Open
 // to Close.
 type Sampler struct {
-	options    Options
-	kernel     *kernel.Profiler
-	tracker    *process.Tracker
-	sideBand   *sideBand
-	samples    *queue
-	sample     Sample        // the one that is being used
-	completer  completer     // of Run
-	threads    completer     // of CompleteThread
-	completing sync.Mutex    // guards threads
-	ignored    atomic.Uint64 // samples of processes that are not wanted
-	flushed    chan struct{} // all samples of before a call of Flush were used
-	ended      chan struct{} // closed when Run has returned
+	*Threads
+	options   Options
+	kernel    *kernel.Profiler
+	tracker   *process.Tracker
+	sideBand  *sideBand
+	samples   *queue
+	sample    Sample        // the one that is being used
+	completer completer     // of Run
+	ignored   atomic.Uint64 // samples of processes that are not wanted
+	flushed   chan struct{} // all samples of before a call of Flush were used
+	ended     chan struct{} // closed when Run has returned
 
 	mu      sync.Mutex
 	config  Config
@@ -104,8 +103,7 @@ func (s *Sampler) open() error {
 	if s.options.Patience != 0 {
 		s.tracker.SetReadPatience(s.options.Patience)
 	}
-	s.completer.tracker, s.threads.tracker = s.tracker, s.tracker
-	s.threads.interpreted.still = true
+	s.completer.tracker, s.Threads = s.tracker, newThreads(s.tracker)
 	if s.sideBand, err = openSideBand(s.tracker, s.options.Observe); err != nil {
 		return err
 	}
@@ -172,22 +170,6 @@ func (s *Sampler) Attach(event int) error { return s.kernel.Attach(event) }
 func (s *Sampler) ReadSnapshots(use func(*kernel.PerfSnapshot)) (lost uint64, err error) {
 	return s.kernel.ReadSnapshots(use)
 }
-
-// Executable returns an executable by the number that frames have, nil when it was swept.
-func (s *Sampler) Executable(id unwind.ExeID) *process.Executable { return s.tracker.Executable(id) }
-
-// JITCode returns the code of a language runtime that an executable stands for, and false
-// for a file.
-func (s *Sampler) JITCode(exe unwind.ExeID) (*process.JITCode, bool) { return s.tracker.JITCode(exe) }
-
-// Interpreter returns the interpreter whose functions an executable stands for, and false for
-// a file.
-func (s *Sampler) Interpreter(exe unwind.ExeID) (*process.Interpreter, bool) {
-	return s.tracker.Interpreter(exe)
-}
-
-// Source returns the file that has the names of e, most often its own.
-func (s *Sampler) Source(e *process.Executable) process.Source { return s.tracker.Source(e) }
 
 // Replaced reports whether the process of a sample runs another program by now, or has put
 // another file where there was one.

@@ -2,10 +2,12 @@ package sampler
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/runtime/chain"
 	"github.com/headwater/headwater/ebpf/unwind"
@@ -20,16 +22,47 @@ type ThreadMemory interface {
 // maxReadings is how often the functions of a stack are read: each time those of some frames, see process.MaxReads.
 const maxReadings = 24
 
+// Threads completes stacks of threads that stay where they are, and knows the executables of the frames. Safe for
+// concurrent use.
+type Threads struct {
+	tracker *process.Tracker
+
+	mu        sync.Mutex
+	completer completer
+}
+
+func newThreads(t *process.Tracker) *Threads {
+	out := &Threads{tracker: t, completer: completer{tracker: t}}
+	out.completer.interpreted.still = true
+	return out
+}
+
+// Executable returns an executable by the number that frames have, nil when it was swept.
+func (t *Threads) Executable(id unwind.ExeID) *process.Executable { return t.tracker.Executable(id) }
+
+// JITCode returns the code of a language runtime that an executable stands for, and false
+// for a file.
+func (t *Threads) JITCode(exe unwind.ExeID) (*process.JITCode, bool) { return t.tracker.JITCode(exe) }
+
+// Interpreter returns the interpreter whose functions an executable stands for, and false for
+// a file.
+func (t *Threads) Interpreter(exe unwind.ExeID) (*process.Interpreter, bool) {
+	return t.tracker.Interpreter(exe)
+}
+
+// Source returns the file that has the names of e, most often its own.
+func (t *Threads) Source(e *process.Executable) process.Source { return t.tracker.Source(e) }
+
 // CompleteThread makes a sample of a thread that is on no CPU: it walks the thread's stack from its registers, and
 // reads the frames that language runtimes keep. The sample is right if the thread has not run until this returns. It
 // has no Target, and is the caller's. Safe for concurrent use, also with Run.
-func (s *Sampler) CompleteThread(t *kernel.Thread, m ThreadMemory) *Sample {
-	s.completing.Lock()
-	defer s.completing.Unlock()
+func (c *Threads) CompleteThread(t *kernel.Thread, m ThreadMemory) *Sample {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var sample *Sample
 	unread := 0
 	for range maxReadings {
-		sample = s.threads.thread(t, m)
+		sample = c.completer.thread(t, m)
 		before := unread
 		unread = unreadFunctions(sample.Interpreted)
 		if unread == 0 || unread == before {
@@ -86,9 +119,9 @@ func (c *completer) readChain(s *kernel.Sample, threadPointer uint64, m ThreadMe
 }
 
 // AwaitRuntimes waits until the language runtimes of a process are known, or not to be had, or patience has passed.
-func (s *Sampler) AwaitRuntimes(pid uint32, patience time.Duration) {
-	s.tracker.AwaitRuntimes(pid, patience)
+func (t *Threads) AwaitRuntimes(pid uint32, patience time.Duration) {
+	t.tracker.AwaitRuntimes(pid, patience)
 }
 
 // Memory returns the memory of a process. Who reads it does not wait for it long, see runtime.ErrBusy.
-func (s *Sampler) Memory(pid uint32) runtime.Memory { return s.tracker.Memory(pid) }
+func (t *Threads) Memory(pid uint32) runtime.Memory { return t.tracker.Memory(pid) }

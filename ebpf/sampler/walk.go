@@ -1,8 +1,6 @@
 package sampler
 
 import (
-	"debug/elf"
-	"runtime"
 	"slices"
 
 	"github.com/headwater/headwater/ebpf/kernel"
@@ -99,7 +97,7 @@ func resume(t *process.Tracker, view *process.View, s *kernel.Sample) {
 func walkOn(view *process.View, s *kernel.Sample) (unwind.Outcome, kernel.Finish) {
 	by := kernel.ByRows
 	for {
-		outcome := unwind.Walk(machine(), view, &s.Regs, s.Stack, maxFrames-len(s.User), func(r *unwind.Regs) {
+		outcome := unwind.Walk(view.Machine(), view, &s.Regs, s.Stack, maxFrames-len(s.User), func(r *unwind.Regs) {
 			addFrame(view, s, r)
 		})
 		if outcome != unwind.NoRow || len(s.User) >= maxFrames || !stepByAnalysis(view, s) {
@@ -111,13 +109,13 @@ func walkOn(view *process.View, s *kernel.Sample) (unwind.Outcome, kernel.Finish
 
 // stepByAnalysis goes to the caller of s.Regs by what the code there does.
 func stepByAnalysis(view *process.View, s *kernel.Sample) bool {
-	rule, ok := view.RuleByAnalysis(machine(), s.Regs.PC)
+	rule, ok := view.RuleByAnalysis(view.Machine(), s.Regs.PC)
 	if !ok {
 		return false
 	}
 	caller := s.Regs
 	caller.ViaFP = false
-	if unwind.Step(machine(), rule, &caller, s.Stack) != unwind.Unset || !view.Called(machine(), caller.PC) {
+	if unwind.Step(view.Machine(), rule, &caller, s.Stack) != unwind.Unset || !view.Called(view.Machine(), caller.PC) {
 		return false
 	}
 	s.Regs = caller
@@ -160,12 +158,4 @@ func frameAt(view *process.View, r *unwind.Regs) kernel.Frame {
 		f.Flags |= kernel.FramePointer
 	}
 	return f
-}
-
-// machine is the instruction set of this host.
-func machine() elf.Machine {
-	if runtime.GOARCH == "arm64" {
-		return elf.EM_AARCH64
-	}
-	return elf.EM_X86_64
 }

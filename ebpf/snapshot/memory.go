@@ -20,11 +20,13 @@ const (
 type memory struct {
 	process runtime.Memory
 	thread  *kernel.Thread
-	pages   map[uint64][]byte // by address; nil: it cannot be read
+	// selfPointer says that what a thread pointer points to begins with its own address.
+	selfPointer bool
+	pages       map[uint64][]byte // by address; nil: it cannot be read
 }
 
 func newMemory(process runtime.Memory, t *kernel.Thread) *memory {
-	return &memory{process: process, thread: t, pages: map[uint64][]byte{}}
+	return &memory{process: process, thread: t, selfPointer: hasSelfPointer, pages: map[uint64][]byte{}}
 }
 
 // ReadU64 implements unwind.Memory.
@@ -91,7 +93,7 @@ func (m *memory) EndsAt(addr uint64) bool {
 		return addr >= end-startCodeFrame
 	}
 	end = m.thread.ThreadPointer
-	if self, ok := m.ReadU64(end); hasSelfPointer && (!ok || self != end) {
+	if self, ok := m.ReadU64(end); m.selfPointer && (!ok || self != end) {
 		return false
 	}
 	return end-addr < reach && addr >= end-threadDescriptor

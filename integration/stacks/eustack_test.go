@@ -22,13 +22,13 @@ import (
 // nativeFrame is a frame as eu-stack prints it.
 type nativeFrame struct {
 	symbol  string // without version; "" where elfutils knows none
-	module  string // path
+	module  string // path; of a library in a core the name that it has itself
 	buildID string
 	vaddr   uint64 // in the module; for all but the innermost frame inside the call instruction
 }
 
 var (
-	stackLine   = regexp.MustCompile(`^#\d+\s+0x[0-9a-f]+(?: - 1)?(?: (\S+))?(?: - (/.*))?$`)
+	stackLine   = regexp.MustCompile(`^#\d+\s+0x[0-9a-f]+(?: - 1)?(?: (\S+))?(?: - (\S.*))?$`)
 	stackModule = regexp.MustCompile(`^\[([0-9a-f]+)\]@0x([0-9a-f]+)\+0x([0-9a-f]+)$`)
 )
 
@@ -39,8 +39,13 @@ func nativeStack(t testing.TB, tid int) []nativeFrame {
 	need.Tools(t, "eu-stack")
 	// Exit code 1 says that not all was well, such as the vdso having no file.
 	out, _ := exec.Command("eu-stack", "-1", "--raw", "--module", "--build-id", "-n", "0", "-p", fmt.Sprint(tid)).Output()
-	var frames []nativeFrame
-	for line := range strings.Lines(string(out)) {
+	return parseNative(t, string(out))
+}
+
+// parseNative reads the stack of one thread as eu-stack prints it.
+func parseNative(t testing.TB, out string) (frames []nativeFrame) {
+	t.Helper()
+	for line := range strings.Lines(out) {
 		line = strings.TrimSpace(line)
 		if match := stackLine.FindStringSubmatch(line); match != nil {
 			symbol, _, _ := strings.Cut(match[1], "@")

@@ -88,7 +88,11 @@ func (s *snapshotThread) addresses(t testing.TB) (out []string) {
 // nativeAddresses is the same of eu-stack.
 func nativeAddresses(t testing.TB, tid int) (out []string) {
 	t.Helper()
-	for _, f := range nativeStack(t, tid) {
+	return namesOf(nativeStack(t, tid))
+}
+
+func namesOf(stack []nativeFrame) (out []string) {
+	for _, f := range stack {
 		out = append(out, fmt.Sprintf("%s+0x%x", filepath.Base(f.module), f.vaddr))
 	}
 	return out

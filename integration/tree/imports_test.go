@@ -30,7 +30,7 @@ var ranks = []struct {
 	{"ebpf/unwindtable", 3}, {"ebpf/tablestore", 3},
 	{"ebpf/runtime", 3}, {"ebpf/runtime/languages", 5}, {"ebpf/runtime/...", 4}, {"ebpf/symbol/debuginfod", 3},
 	{"ebpf/symbol/jit", 3},
-	{"ebpf/kernel", 5}, {"ebpf/process", 5}, {"ebpf/symbol", 4}, {"ebpf/target", 4},
+	{"ebpf/corefile", 3}, {"ebpf/kernel", 5}, {"ebpf/process", 5}, {"ebpf/symbol", 4}, {"ebpf/target", 4},
 	{"ebpf/pprof", 5}, {"ebpf/sampler", 6},
 	{"ebpf", 7}, {"ebpf/record", 8}, {"ebpf/profile", 7}, {"ebpf/snapshot", 7}, {"ebpf/verify", 7},
 	{"ebpf/verify/reference", 0},

@@ -18,7 +18,7 @@ func (r *Report) groups(equal bool) (out []group) {
 	at := map[string]int{}
 	for i := range r.Threads {
 		t := &r.Threads[i]
-		key := fmt.Sprint(t.State, t.Wait, t.Whole, t.Reason, t.Frames)
+		key := fmt.Sprint(t.State, t.Signal, t.Wait, t.Whole, t.Reason, t.Frames)
 		if n, ok := at[key]; ok && equal {
 			out[n] = append(out[n], t)
 			continue

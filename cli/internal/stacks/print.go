@@ -20,6 +20,9 @@ func (r *Report) WriteJSON(w io.Writer) error {
 func (r *Report) WriteText(w io.Writer, group bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Process %d: %s   (%s)\n", r.PID, printable(r.Command), r.summary())
+	if r.Core != nil {
+		r.Core.write(&b)
+	}
 	for _, g := range r.groups(group) {
 		g.write(&b)
 	}
@@ -36,12 +39,18 @@ func (r *Report) summary() string {
 	if r.Container != "" {
 		text = "container " + r.Container[:min(len(r.Container), 12)] + ", " + text
 	}
+	if r.Core != nil {
+		text = "core file, " + text
+	}
 	return text
 }
 
 // state is what is in parentheses after a thread's name.
 func (t *Thread) state() string {
 	text := t.State
+	if t.Signal != "" {
+		return t.Signal
+	}
 	if t.State == "running" {
 		return fmt.Sprintf("running, cpu %d", t.CPU)
 	}
@@ -92,7 +101,10 @@ func (f *Frame) String() string {
 		at = module + "+" + f.Address
 	}
 	if f.Function == "" {
-		if f.Kind == JIT || at == "" {
+		switch {
+		case f.Kind == JIT && f.Module != "":
+			return fmt.Sprintf("[unknown] %s (%s)", at, module)
+		case f.Kind == JIT || at == "":
 			return strings.TrimSpace("[unknown] " + at)
 		}
 		return at

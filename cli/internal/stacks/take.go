@@ -31,6 +31,7 @@ type Report struct {
 	PID       uint32   `json:"pid"`
 	Command   string   `json:"command"` // as the process shows it; the name in brackets of a kernel thread
 	Container string   `json:"container,omitempty"`
+	Core      *Core    `json:"core,omitempty"` // nil: the process runs
 	Threads   []Thread `json:"threads"`
 }
 
@@ -42,6 +43,8 @@ type Thread struct {
 	CPU   uint32 `json:"cpu"` // where it runs, or has run last
 	// Wait is what it waits for, "" if it does not or that is not known; see docs/reference/cli.md.
 	Wait string `json:"wait,omitempty"`
+	// Signal is the signal of a core file if it was this thread's.
+	Signal string `json:"signal,omitempty"`
 	// OffSeconds is for how long it has been on no CPU; nil: it runs, or that is not known.
 	OffSeconds *float64 `json:"off_cpu_seconds,omitempty"`
 	Whole      bool     `json:"whole"`            // one moment's stack, from the leaf to the root
@@ -148,7 +151,7 @@ func describe(pid uint32) (command, container string) {
 }
 
 // name adds threads with the names of their frames.
-func (r *Report) name(taken []*snapshot.Stack, from *sampler.Sampler, inline bool) error {
+func (r *Report) name(taken []*snapshot.Stack, from profile.Executables, inline bool) error {
 	names, err := profile.New(profile.Options{
 		SampleRate: 1, Demangle: symbol.DemangleSimplified, InlineFrames: inline, Python: true, Hotspot: true, V8: true,
 	}, from, &filework.Pool{})

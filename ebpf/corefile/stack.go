@@ -1,0 +1,73 @@
+package corefile
+
+import "bytes"
+
+// Bounds of the search for the beginning of the first thread's stack: what the kernel lets a program have of arguments
+// and environment by default is 2 MiB (execve(2)).
+const (
+	maxAboveVector = 4 << 20
+	maxArguments   = 1 << 20
+	vectorHead     = 32 // bytes of the vector that are looked for
+)
+
+// StartStack returns where the kernel began the stack of the program's first thread, 0 if that cannot be found: the
+// number of arguments is there, then come their addresses, 0, those of the environment, 0, and the auxiliary vector
+// (System V ABI, AMD64 supplement, figure 3.9).
+func (c *Core) StartStack() uint64 {
+	at := c.findVector()
+	if at == 0 {
+		return 0
+	}
+	environment := c.skipPointers(at, func(v, _ uint64) bool { return v == 0 })
+	if environment == 0 {
+		return 0
+	}
+	// No address is as small as the number of arguments.
+	return c.skipPointers(environment+8, func(v, count uint64) bool { return v == count })
+}
+
+// findVector returns the address of the auxiliary vector. What AT_RANDOM points to is above it.
+func (c *Core) findVector() uint64 {
+	top := c.auxiliar[auxRandom]
+	if top < maxAboveVector || len(c.vector) < vectorHead {
+		return 0
+	}
+	const page = 4096
+	b := make([]byte, page+vectorHead)
+	for down := uint64(0); down <= maxAboveVector; down += page {
+		start := top&^(page-1) - down
+		n, _ := c.memory.ReadAt(b, int64(start)) // what there is
+		if n == 0 {
+			return 0 // below the stack
+		}
+		if at := bytes.LastIndex(b[:n], c.vector[:vectorHead]); at >= 0 {
+			return start + uint64(at)
+		}
+	}
+	return 0
+}
+
+// skipPointers goes down from what follows a list of addresses and its 0. It returns where the word before the list is,
+// which ends says of its value and the number of addresses; 0 if there is no such list.
+func (c *Core) skipPointers(after uint64, ends func(v, count uint64) bool) (before uint64) {
+	if zero, ok := c.word(after - 8); !ok || zero != 0 {
+		return 0
+	}
+	for count := range uint64(maxArguments) {
+		at := after - 16 - 8*count
+		v, ok := c.word(at)
+		if !ok || at > after {
+			return 0
+		}
+		if ends(v, count) {
+			return at
+		}
+	}
+	return 0
+}
+
+func (c *Core) word(addr uint64) (uint64, bool) {
+	var b [8]byte
+	_, err := c.memory.ReadAt(b[:], int64(addr))
+	return order.Uint64(b[:]), err == nil
+}

@@ -1,0 +1,97 @@
+package process
+
+import (
+	"sync"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// localPages bounds the pages of a LocalStore: some 100 MiB.
+const localPages = 1 << 14
+
+// LocalStore is a Store for walks in this process alone: no kernel looks there. Safe for concurrent use.
+type LocalStore struct {
+	mu    sync.Mutex
+	next  uint32
+	pages map[localPage]*unwind.Page
+}
+
+type localPage struct {
+	directory unwind.Directory
+	page      uint64
+}
+
+// NewLocalStore returns an empty store.
+func NewLocalStore() *LocalStore { return &LocalStore{pages: map[localPage]*unwind.Page{}} }
+
+// AddDirectory implements Store.
+func (s *LocalStore) AddDirectory(first, pages uint32, shift uint8) (unwind.Directory, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next++
+	return unwind.Directory{Word: s.next, First: first, Pages: pages, Shift: shift}, nil
+}
+
+// SetPage implements Store. When there are too many, it begins with none again.
+func (s *LocalStore) SetPage(d unwind.Directory, page uint64, p *unwind.Page) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.pages) >= localPages {
+		clear(s.pages)
+	}
+	s.pages[localPage{d, page}] = p
+	return nil
+}
+
+// Rule implements Store.
+func (s *LocalStore) Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.pages[localPage{d, d.Page(vaddr)}]; p != nil {
+		return p.Rule(vaddr), true
+	}
+	return unwind.WideRule{}, false
+}
+
+// DropPage implements Store.
+func (s *LocalStore) DropPage(d unwind.Directory, page uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pages, localPage{d, page})
+}
+
+// RemoveDirectory implements Store.
+func (s *LocalStore) RemoveDirectory(d unwind.Directory) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at := range s.pages {
+		if at.directory == d {
+			delete(s.pages, at)
+		}
+	}
+}
+
+// AddInterpreter implements Store.
+func (s *LocalStore) AddInterpreter(*runtime.Spec) (number uint16, id uint32, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next++
+	return uint16(s.next), s.next, nil
+}
+
+// SetProcess implements Store: the Tracker knows the processes.
+func (*LocalStore) SetProcess(uint32, unwind.Process) error { return nil }
+
+// DeleteProcess implements Store.
+func (*LocalStore) DeleteProcess(uint32) error { return nil }
+
+// RemoveInterpreter implements Store.
+func (*LocalStore) RemoveInterpreter(uint16) {}
+
+// SetProgram implements Store.
+func (*LocalStore) SetProgram(unwind.Program, uint16) error { return nil }
+
+// EvictUnused implements Store: nobody looks pages up for long.
+func (*LocalStore) EvictUnused(time.Duration) {}
