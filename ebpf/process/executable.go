@@ -83,6 +83,18 @@ func (e *Executable) written() bool {
 	return ok && now.writtenSince(before)
 }
 
+// Version distinguishes builds of one program: it is the build ID or, of a file without, "file:" and its size and the
+// time when it was written last, which copies of an image of a container share. It is "" for what is no file.
+func (e *Executable) Version() string {
+	switch {
+	case e.BuildID != "":
+		return e.BuildID
+	case e.Err != nil || e.key.inode == 0:
+		return ""
+	}
+	return fmt.Sprintf("file:%x-%x", e.key.size, e.key.mtime.Nano())
+}
+
 // Segment returns the executable segment that holds vaddr.
 func (e *Executable) Segment(vaddr uint64) (elffile.Segment, bool) {
 	file := e.image.Load().elf

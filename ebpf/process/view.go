@@ -61,6 +61,17 @@ func (v *View) Machine() elf.Machine { return v.tracker.machine }
 // Code returns the code that the process's language runtimes make.
 func (v *View) Code() []*JITCode { return v.code }
 
+// Program returns the file that the process runs, 0 if that is not known: of the files that it has mapped, the one at
+// the lowest address (Linux, fs/binfmt_elf.c: programs are mapped below libraries, and their interpreter with those).
+func (v *View) Program() unwind.ExeID {
+	for _, m := range v.mappings {
+		if m.exe != nil {
+			return m.exe.ID
+		}
+	}
+	return 0
+}
+
 // Stale reports whether mappings of the given generation are not those that the process
 // had: it had started another program by then, or put another file where there was one.
 func (v *View) Stale(generation uint32) bool { return v.program.stale(v.time, generation) }

@@ -32,7 +32,13 @@ type targetCounts struct {
 	target    *target.Target
 	stacks    map[string]*uint64 // how often each was seen, by key, see stack.appendKey
 	times     map[string][]int64 // when, ns since 1970, if that is wanted
-	processes map[uint32]*Process
+	processes map[uint32]*countedProcess
+}
+
+// countedProcess is what one process did.
+type countedProcess struct {
+	Process
+	program unwind.ExeID // the file that it runs, 0 if not known
 }
 
 // stack is what makes two samples different.
@@ -65,7 +71,8 @@ func (a *aggregate) add(s *sampler.Sample) {
 	counts := a.targets[t.Fingerprint()]
 	if counts == nil {
 		counts = &targetCounts{
-			target: t, stacks: map[string]*uint64{}, times: map[string][]int64{}, processes: map[uint32]*Process{},
+			target: t, stacks: map[string]*uint64{}, times: map[string][]int64{},
+			processes: map[uint32]*countedProcess{},
 		}
 		a.targets[t.Fingerprint()] = counts
 	}
@@ -101,10 +108,13 @@ func (a *aggregate) add(s *sampler.Sample) {
 func (c *targetCounts) countProcess(s *sampler.Sample) {
 	p := c.processes[s.PID]
 	if p == nil {
-		p = &Process{PID: s.PID}
+		p = &countedProcess{Process: Process{PID: s.PID}}
 		c.processes[s.PID] = p
 	}
 	p.Comm = s.ProcessComm // the latest
+	if s.Program != 0 {
+		p.program = s.Program
+	}
 	p.Samples++
 	if s.Outcome.HasUserPart() {
 		p.WithUser++

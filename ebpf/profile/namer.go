@@ -160,7 +160,7 @@ func (n *namer) profiles(c *targetCounts, a *aggregate, clock *pprof.Clock) []Pr
 		locations = n.stack(locations[:0], s, a.options)
 		b.AddAt(s.times, locations, int64(count)*int64(a.period), labels(s, a.options))
 	}
-	return describe(b, c)
+	return n.describe(b, c)
 }
 
 // prefetch finds the addresses that are to be named, and what it takes: a piece of work for
@@ -209,22 +209,27 @@ func series(labels map[string]string) string {
 }
 
 // describe adds to the profile what the stacks do not say.
-func describe(b *pprof.Builder, c *targetCounts) []Profile {
+func (n *namer) describe(b *pprof.Builder, c *targetCounts) []Profile {
 	made := b.Profile()
 	if made == nil {
 		return nil
 	}
 	profile := Profile{Labels: c.target.Labels(), Pprof: made}
-	profile.count(c)
+	n.count(&profile, c)
 	return []Profile{profile}
 }
 
-func (p *Profile) count(c *targetCounts) {
-	for _, process := range c.processes {
+// count adds up processes.
+func (n *namer) count(p *Profile, c *targetCounts) {
+	for _, counted := range c.processes {
+		process := counted.Process
+		if e := n.names.executables.Executable(counted.program); e != nil {
+			process.Program, process.Build = e.Path, e.Version()
+		}
 		p.Samples += process.Samples
 		p.WithUser += process.WithUser
 		p.Complete += process.Complete
-		p.Processes = append(p.Processes, *process)
+		p.Processes = append(p.Processes, process)
 	}
 	order.Stable(p.Processes, func(a, b Process) int {
 		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.PID, b.PID))

@@ -97,6 +97,8 @@ type Profile struct {
 type Process struct {
 	PID      uint32
 	Comm     string
+	Program  string // path of the file that it runs, as the process sees it; "" if not known
+	Build    string // see process.Executable.Version
 	Samples  uint64
 	WithUser uint64
 	Complete uint64

@@ -23,6 +23,8 @@ type Sample struct {
 	Language    string // of those, "" if there are none
 	// Runtime is the file that runs functions of a language in the process, as far as known: python3.11, libjvm.so.
 	Runtime unwind.ExeID
+	// Program is the file that the process runs, 0 if that is not known.
+	Program unwind.ExeID
 }
 
 // Frames returns all user frames, those of interpreters too, leaf first.
@@ -51,6 +53,7 @@ func (c *completer) complete(sample *Sample) {
 	identify(view, sample.Sample)
 	c.interpreted.languages.addJITCode(view, sample.Sample)
 	sample.Interpreted = c.interpreted.frames(c.tracker, view, sample.Sample)
+	sample.Program = view.Program()
 	sample.Language, sample.Runtime = "", 0
 	if by, ok := view.Interpretation(); ok {
 		sample.Runtime = by.File()

@@ -80,11 +80,11 @@ func New(opts component.Options, args Arguments) (*Component, error) {
 		fanout:  pyroscope.NewFanout(args.ForwardTo, opts.ID, opts.Registerer),
 		updates: mailbox.New[Settings](),
 	}
-	c.page = flamegraph.New(flamegraph.Options{Name: opts.ID, Status: c.pageStatus})
+	c.page = flamegraph.New(flamegraph.Options{Name: opts.ID, Status: c.pageStatus, Started: started})
 	c.SetHealth(component.HealthTypeUnknown, "not started yet")
 
 	var err error
-	if c.metrics, err = newMetrics(opts.Registerer); err != nil {
+	if c.metrics, err = newMetrics(opts.Registerer, c.page.Changes); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	c.take(args.Settings)

@@ -20,6 +20,7 @@ type DebugInfo struct {
 	Unnamed []DebugUnnamed    `river:"unnamed,block,optional"`    // most frames first
 
 	Language []DebugLanguage `river:"language,block,optional"` // most frames first
+	Build    []DebugBuild    `river:"build,block,optional"`    // the newest first
 }
 
 // DebugSession are the profiler's figures as of the last round of collecting;
@@ -135,6 +136,8 @@ func (c *Component) DebugInfo() interface{} {
 	for _, l := range f.session.Languages {
 		info.Language = append(info.Language, DebugLanguage(l))
 	}
+	changes, _ := c.page.Changes()
+	info.Build = debugBuilds(changes)
 	return info
 }
 

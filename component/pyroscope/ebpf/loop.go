@@ -14,6 +14,7 @@ import (
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/counter"
+	"github.com/headwater/headwater/ebpf/pprof"
 )
 
 // A session that has failed is started again after minRetry, then after twice as
@@ -41,6 +42,9 @@ type loop struct {
 	logged  map[string]bool // errors that were logged
 	idle    bool            // the last round had no profile
 	overdue bool            // the last round was
+	builds  buildLog
+
+	dueBefore, lostBefore uint64 // samples of the session that were due, and lost, at the end of the last round
 
 	sessionErr, updateErr, collectErr error
 }
@@ -108,6 +112,7 @@ func (l *loop) startSession() error {
 	l.began = time.Now()
 	l.schedule(l.began.Add(l.args.CollectInterval))
 
+	l.dueBefore, l.lostBefore = 0, 0
 	l.c.metrics.newSession()
 	l.c.status.publish(func(s *status) { s.started = l.began })
 	l.reportHealth(0, 0)
@@ -222,7 +227,11 @@ func (l *loop) collect() {
 	l.idle = len(profiles) == 0
 	shown := make([]flamegraph.Profile, 0, len(profiles))
 	var withUser, complete uint64
+	due, lost := l.lostSamples()
 	for _, p := range profiles {
+		if due > 0 {
+			pprof.SetLost(p.Pprof, due, lost)
+		}
 		raw, err := l.c.encode(p.Pprof)
 		if err != nil {
 			level.Error(l.c.opts.Logger).Log("msg", "a profile is lost", "service_name", p.Labels["service_name"], "err", err)
@@ -239,10 +248,23 @@ func (l *loop) collect() {
 	level.Debug(l.c.opts.Logger).Log("msg", "collected", "profiles", len(shown), "of_time", now.Sub(began),
 		"took", time.Since(now))
 	l.c.page.Add(began, now, shown)
+	l.builds.log(l.c)
 	l.observe(now)
 	l.reportSending()
 	finished()
 	l.reportHealth(withUser, complete)
+}
+
+// lostSamples returns how many samples of this host were due in the round, and how many of them were lost.
+func (l *loop) lostSamples() (due, lost uint64) {
+	stats := l.session.Stats()
+	var sum uint64
+	for _, n := range stats.Lost {
+		sum += n
+	}
+	due, lost = stats.Expected-min(l.dueBefore, stats.Expected), sum-min(l.lostBefore, sum)
+	l.dueBefore, l.lostBefore = stats.Expected, sum
+	return due, lost
 }
 
 // observe publishes the session's figures.

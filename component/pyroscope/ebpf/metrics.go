@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/counter"
 )
@@ -21,10 +22,10 @@ type metrics struct {
 }
 
 // newMetrics registers the component's metrics.
-func newMetrics(r prometheus.Registerer) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, changes func() ([]flamegraph.Change, uint64)) (*metrics, error) {
 	m := &metrics{services: newServiceMetrics(), figures: figures{counts: counts{lost: map[string]uint64{}}}}
 	var errs []error
-	for _, c := range append(m.services.collectors(), newCollector(m.snapshot)) {
+	for _, c := range append(m.services.collectors(), newCollector(m.snapshot), newBuildCollector(changes)) {
 		errs = append(errs, r.Register(c))
 	}
 	return m, errors.Join(errs...)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/compare"
 	"github.com/headwater/headwater/ebpf/flameview"
 )
 
@@ -28,6 +29,9 @@ var templates = sync.OnceValue(func() *template.Template {
 		"iso":     func(t time.Time) string { return t.Format(time.RFC3339) },
 		"minutes": func(d time.Duration) string { return fmt.Sprintf("%g minutes", d.Minutes()) },
 		"dot":     haveDot,
+		"amount":  amount,
+		"change":  func(c compare.Change) string { return changeText(&c) },
+		"between": func(c compare.Change) string { return betweenText(&c) },
 	}).ParseFS(assets, "page/*.html"))
 })
 

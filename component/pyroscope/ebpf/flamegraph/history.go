@@ -35,6 +35,8 @@ type Profile struct {
 type Process struct {
 	PID      uint32
 	Comm     string
+	Program  string // path of the file that it runs, as it sees it; "" if not known
+	Build    string // distinguishes builds of it, as a rule the build ID; "" if not known
 	Samples  uint64
 	WithUser uint64
 	Complete uint64
@@ -50,10 +52,10 @@ type kept struct {
 
 // size returns about how many bytes k occupies.
 func (k *kept) size() int64 {
-	const perEntry, perProcess = 256, 64
+	const perEntry, perProcess = 256, 96
 	n := int64(perEntry + len(k.Data))
 	for _, p := range k.Processes {
-		n += perProcess + int64(len(p.Comm))
+		n += perProcess + int64(len(p.Comm)+len(p.Program)+len(p.Build))
 	}
 	for name, value := range k.Labels {
 		n += int64(len(name) + len(value))
@@ -61,13 +63,16 @@ func (k *kept) size() int64 {
 	return n
 }
 
-// of returns the samples of the processes of that name ("" for any) and ID (0 for any).
-func (k *kept) of(comm string, pid uint32) (samples, withUser, complete uint64) {
-	if comm == "" && pid == 0 {
+// of returns the samples of the processes that a selection names.
+func (k *kept) of(s selection) (samples, withUser, complete uint64) {
+	switch {
+	case s.build != "":
+		return k.samplesOf(build{s.exe, s.build})
+	case s.comm == "" && s.pid == 0:
 		return k.Samples, k.WithUser, k.Complete
 	}
 	for _, p := range k.Processes {
-		if (comm == "" || comm == p.Comm) && (pid == 0 || pid == p.PID) {
+		if (s.comm == "" || s.comm == p.Comm) && (s.pid == 0 || s.pid == p.PID) {
 			samples += p.Samples
 			withUser += p.WithUser
 			complete += p.Complete
@@ -81,6 +86,8 @@ type target struct {
 	id     string // short hash of the labels, fit for a URL
 	name   string // service_name, for people
 	labels string // all labels in River's notation, sorted
+
+	service string // stands in a URL for all targets of the name
 }
 
 func newTarget(labels map[string]string) target {
@@ -99,7 +106,14 @@ func newTarget(labels map[string]string) target {
 	if t.name == "" {
 		t.name = t.labels
 	}
+	t.service = serviceID(t.name)
 	return t
+}
+
+// serviceID stands in a URL for all targets of a name.
+func serviceID(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return "s" + hex.EncodeToString(sum[:6])
 }
 
 // history holds the newest profiles within an age and a number of bytes.
@@ -114,16 +128,18 @@ type history struct {
 }
 
 // add appends the profiles of the round from start to end, then forgets the
-// oldest ones beyond the limits.
-func (h *history) add(start, end time.Time, profiles []Profile) {
+// oldest ones beyond the limits. It returns what it appended.
+func (h *history) add(start, end time.Time, profiles []Profile) (added []*kept) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range profiles {
 		k := &kept{Profile: p, target: newTarget(p.Labels), start: start.UnixMilli(), end: end.UnixMilli()}
-		h.entries = append(h.entries, k)
+		added = append(added, k)
 		h.bytes += k.size()
 	}
+	h.entries = append(h.entries, added...)
 	h.forget(end.Add(-h.maxAge).UnixMilli())
+	return added
 }
 
 func (h *history) forget(before int64) {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/ebpf/pprof"
 )
 
 // Limits of one merged profile. They bound the memory of a view, and what a
@@ -50,6 +52,7 @@ func merge(entries []*kept, s selection, maxSamples int) (merged, error) {
 		if sum.profile != nil && len(next.Sample) > maxSamples {
 			break
 		}
+		addLost(next, parts)
 		sum.profile = next
 		sum.used += len(chunk)
 		for _, k := range chunk {
@@ -62,6 +65,18 @@ func merge(entries []*kept, s selection, maxSamples int) (merged, error) {
 	return sum, nil
 }
 
+// addLost writes into a sum how many samples were lost in all of its parts. (Merging leaves out equal comments.)
+func addLost(sum *profile.Profile, parts []*profile.Profile) {
+	var due, lost uint64
+	for _, p := range parts {
+		ofDue, ofLost := pprof.LostOf(p)
+		due, lost = due+ofDue, lost+ofLost
+	}
+	if due > 0 {
+		pprof.SetLost(sum, due, lost)
+	}
+}
+
 // decode parses the profiles and keeps the samples of the process that s names.
 func decode(entries []*kept, s selection) ([]*profile.Profile, error) {
 	parts := make([]*profile.Profile, 0, len(entries)+1)
@@ -69,6 +84,9 @@ func decode(entries []*kept, s selection) ([]*profile.Profile, error) {
 		p, err := profile.ParseData(k.Data)
 		if err != nil {
 			return nil, fmt.Errorf("reading a kept profile of %s: %w", k.target.name, err)
+		}
+		if s.build != "" {
+			build{s.exe, s.build}.only(p)
 		}
 		if s.comm != "" || s.pid != 0 {
 			p.Sample = slices.DeleteFunc(p.Sample, func(sample *profile.Sample) bool {

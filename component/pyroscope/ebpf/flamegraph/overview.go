@@ -2,8 +2,10 @@ package flamegraph
 
 import (
 	"cmp"
+	"fmt"
 	"html/template"
 	"maps"
+	"net/url"
 	"slices"
 	"time"
 
@@ -26,6 +28,7 @@ type overview struct {
 	Process  []processRow
 	MorePIDs int // process names beyond the table
 	Outcomes []outcomeRow
+	Builds   []buildRow
 
 	Samples, WithUser, Complete uint64 // of the selection
 	From, To                    time.Time
@@ -101,11 +104,51 @@ func newOverview(name string, status Status, h *history, q query) overview {
 	return o
 }
 
+// overview describes what q asks for, and the new builds.
+func (p *Page) overview(q query) overview {
+	o := newOverview(p.options.Name, p.options.Status(), &p.history, q)
+	changes, _ := p.Changes()
+	for i := range changes {
+		o.Builds = append(o.Builds, newBuildRow(&changes[i]))
+	}
+	return o
+}
+
+// buildRow is a program of which a new build came.
+type buildRow struct {
+	Change
+	OldBuild, NewBuild, CPU, Verdict string
+	Query                            template.URL
+}
+
+func newBuildRow(c *Change) buildRow {
+	row := buildRow{
+		Change: *c, OldBuild: shortBuild(c.Old), NewBuild: shortBuild(c.New), CPU: "–", Verdict: "too early to say",
+	}
+	row.Query = template.URL(url.Values{
+		"target": {serviceID(c.Service)}, "exe": {c.Program}, "build": {c.Old + "," + c.New},
+	}.Encode())
+	more, less := len(c.More()), len(c.Less())
+	switch {
+	case c.Problem != "":
+		row.Verdict = c.Problem
+	case c.Report == nil:
+	case more+less == 0:
+		row.Verdict = "no certain change"
+	default:
+		row.Verdict = fmt.Sprintf("%d more expensive, %d less", more, less)
+	}
+	if c.Report != nil && !c.Both {
+		row.CPU = changeText(&c.Report.All)
+	}
+	return row
+}
+
 // sum adds up the selected processes' samples.
 func (o *overview) sum(picked []*kept, q query) {
 	o.Profiles = len(picked)
 	for _, k := range picked {
-		samples, withUser, complete := k.of(q.comm, q.pid)
+		samples, withUser, complete := k.of(selection{comm: q.comm, pid: q.pid})
 		o.Samples += samples
 		o.WithUser += withUser
 		o.Complete += complete

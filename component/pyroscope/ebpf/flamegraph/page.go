@@ -22,7 +22,11 @@ type Options struct {
 	Status func() Status // must be safe for concurrent use and must not block
 
 	MaxAge   time.Duration // how long profiles are kept
-	MaxBytes int64         // how much memory the kept profiles may take
+	MaxBytes int64         // how much memory the kept profiles may take, and half as much those of builds that changed
+
+	// Started returns when a process began, false if it has ended. Without it, a build that was not seen lately is
+	// taken for a new one.
+	Started func(pid uint32) (time.Time, bool)
 }
 
 // Page keeps profiles and serves the overview and the views of them, below any
@@ -30,8 +34,11 @@ type Options struct {
 type Page struct {
 	options Options
 	history history
-	flames  viewCache[*flame]
-	views   viewCache[*view] // pprof's
+	changes changes
+
+	comparing chan struct{} // full while a comparison is made: one at a time bounds the memory
+	flames    viewCache[*flame]
+	views     viewCache[*view] // pprof's
 }
 
 // New returns an empty page.
@@ -42,18 +49,25 @@ func New(o Options) *Page {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultMaxBytes
 	}
-	return &Page{options: o, history: history{maxAge: o.MaxAge, maxBytes: o.MaxBytes}}
+	return &Page{
+		options: o, comparing: make(chan struct{}, 1), history: history{maxAge: o.MaxAge, maxBytes: o.MaxBytes},
+		changes: changes{room: o.MaxBytes / 2, started: o.Started, programs: map[programKey]*program{}},
+	}
 }
 
 // Add hands over the profiles of one round of collecting, from start to end.
 func (p *Page) Add(start, end time.Time, profiles []Profile) {
-	p.history.add(start, end, profiles)
+	added := p.history.add(start, end, profiles)
+	p.changes.add(start, end, added, p.history.all())
 	p.flames.expire(time.Now())
 	p.views.expire(time.Now())
 }
 
+// Changes returns the programs of which a new build came lately, the newest first, and how many there have been.
+func (p *Page) Changes() (changes []Change, seen uint64) { return p.changes.all() }
+
 // ServeHTTP implements http.Handler. The paths are / (the overview), its assets, /open,
-// /flame, /api/tree, /pprof and /download (of a selection given as parameters), and
+// /flame, /api/tree, /diff, /api/diff, /pprof and /download (of a selection given as parameters), and
 // /ui/SELECTION/VIEW for pprof's views.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
@@ -78,6 +92,10 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.serveFlame(w, r)
 	case where == "/api/tree":
 		p.serveTree(w, r)
+	case where == "/diff":
+		p.serveDiff(w, r)
+	case where == "/api/diff":
+		p.serveDiffData(w, r)
 	case where == "/pprof":
 		p.servePprof(w, r, "flamegraph")
 	case where == "/download":
@@ -102,7 +120,7 @@ func (p *Page) serveOverview(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, "./", http.StatusBadRequest, err.Error())
 		return
 	}
-	p.render(w, http.StatusOK, "overview.html", newOverview(p.options.Name, p.options.Status(), &p.history, q))
+	p.render(w, http.StatusOK, "overview.html", p.overview(q))
 }
 
 // askedPath returns the path as the client sent it, before any prefix was removed.
@@ -168,7 +186,7 @@ func (p *Page) serveView(w http.ResponseWriter, r *http.Request, rest string) {
 		return
 	}
 	v, err := p.views.get(r.Context(), s, func() (*view, error) {
-		picked := s.pick(p.history.all())
+		picked := p.pick(s)
 		if len(picked) == 0 {
 			return nil, errGone
 		}

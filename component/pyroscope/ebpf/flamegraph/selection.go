@@ -20,6 +20,8 @@ type selection struct {
 	comm     string // process name, "" for every process
 	pid      uint32 // 0 for every process
 	root     string // sample label whose values become root frames, "" for none
+
+	exe, build string // a build of a program, of a change that is kept; "" for all
 }
 
 // timeRange is a choice of how far to look back from the newest profile.
@@ -127,7 +129,7 @@ func fixedSelection(v url.Values) (selection, error) {
 	if err != nil {
 		return selection{}, err
 	}
-	s := selection{target: q.target, comm: q.comm, pid: q.pid, root: q.root}
+	s := selection{target: q.target, comm: q.comm, pid: q.pid, root: q.root, exe: v.Get("exe"), build: v.Get("build")}
 	for _, at := range []struct {
 		name string
 		to   *int64
@@ -148,6 +150,10 @@ func (s selection) values() url.Values {
 	v.Del("range")
 	v.Set("from", strconv.FormatInt(s.from, 10))
 	v.Set("to", strconv.FormatInt(s.to, 10))
+	if s.build != "" {
+		v.Set("exe", s.exe)
+		v.Set("build", s.build)
+	}
 	return v
 }
 
@@ -162,6 +168,10 @@ func (s selection) String() string {
 	}
 	if s.root != "" {
 		text += ".r" + base64.RawURLEncoding.EncodeToString([]byte(s.root))
+	}
+	if s.build != "" {
+		text += ".x" + base64.RawURLEncoding.EncodeToString([]byte(s.exe))
+		text += ".b" + base64.RawURLEncoding.EncodeToString([]byte(s.build))
 	}
 	return text
 }
@@ -203,16 +213,33 @@ func (s *selection) parseOption(part string) error {
 		root, err := base64.RawURLEncoding.DecodeString(part[1:])
 		s.root = string(root)
 		return err
+	case strings.HasPrefix(part, "x"):
+		exe, err := base64.RawURLEncoding.DecodeString(part[1:])
+		s.exe = string(exe)
+		return err
+	case strings.HasPrefix(part, "b"):
+		build, err := base64.RawURLEncoding.DecodeString(part[1:])
+		s.build = string(build)
+		return err
 	default:
 		return fmt.Errorf("unknown part %q", part)
 	}
 }
 
-// pick returns the profiles that s means, oldest first.
+// pick returns the profiles that s means, oldest first: those of a build are kept longer.
+func (p *Page) pick(s selection) []*kept {
+	if s.build != "" {
+		return p.changes.entries(s)
+	}
+	return s.pick(p.history.all())
+}
+
+// pick returns the profiles of a history that s means, oldest first.
 func (s selection) pick(entries []*kept) []*kept {
 	var picked []*kept
 	for _, k := range entries {
-		if k.end > s.from && k.end <= s.to && (s.target == allTargets || s.target == k.target.id) {
+		target := s.target == allTargets || s.target == k.target.id || s.target == k.target.service
+		if k.end > s.from && k.end <= s.to && target {
 			picked = append(picked, k)
 		}
 	}

@@ -76,7 +76,7 @@ func newFlameAbout(used []*kept, s selection) flameAbout {
 		From: time.UnixMilli(used[0].start), To: time.UnixMilli(used[len(used)-1].end),
 	}
 	for _, k := range used {
-		samples, _, _ := k.of(s.comm, s.pid)
+		samples, _, _ := k.of(s)
 		about.Samples += samples
 	}
 	return about
@@ -98,7 +98,7 @@ func compress(answer any) ([]byte, error) {
 // flame returns the flame graph of a selection.
 func (p *Page) flame(r *http.Request, s selection) (*flame, error) {
 	return p.flames.get(r.Context(), s, func() (*flame, error) {
-		picked := s.pick(p.history.all())
+		picked := p.pick(s)
 		if len(picked) == 0 {
 			return nil, errGone
 		}
@@ -154,16 +154,21 @@ func (p *Page) serveTree(w http.ResponseWriter, r *http.Request) {
 		failJSON(w, status, message)
 		return
 	}
+	sendJSON(w, r, f.data)
+}
+
+// sendJSON answers with JSON that compress has made.
+func sendJSON(w http.ResponseWriter, r *http.Request, data []byte) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Vary", "Accept-Encoding")
 	if acceptsGzip(r) {
 		header.Set("Content-Encoding", "gzip")
-		header.Set("Content-Length", strconv.Itoa(len(f.data)))
-		w.Write(f.data)
+		header.Set("Content-Length", strconv.Itoa(len(data)))
+		w.Write(data)
 		return
 	}
-	if text, err := gzip.NewReader(bytes.NewReader(f.data)); err == nil { // it is: f.data is ours
+	if text, err := gzip.NewReader(bytes.NewReader(data)); err == nil { // it is: data is ours
 		io.Copy(w, text)
 	}
 }

@@ -54,7 +54,7 @@ func newView(entries []*kept, s selection) (*view, error) {
 		Of:       sum.of,
 	}
 	for _, k := range used {
-		samples, _, _ := k.of(s.comm, s.pid)
+		samples, _, _ := k.of(s)
 		b.Samples += samples
 	}
 	var line bytes.Buffer
@@ -83,6 +83,8 @@ func targetName(entries []*kept, id string) string {
 
 func processName(s selection) string {
 	switch {
+	case s.build != "":
+		return s.exe + ", build " + shortBuild(s.build)
 	case s.comm == "" && s.pid == 0:
 		return ""
 	case s.pid == 0:
