@@ -72,7 +72,9 @@ enum limits {
 	MAX_TEXT_BYTES = 192,   /* ... of at most this many bytes each */
 	MAX_SAMPLE_CODES = 32,  /* code objects that a sample names, ... */
 	MAX_CODES = 4096,       /* ... and a CPU in a second */
-	KNOWN_CODES = 16384,    /* that have been named */
+	KNOWN_SHIFT = 8,        /* of each 256 bytes of memory, the last four that have been named */
+	KNOWN_BITS = 13,
+	KNOWN_WORDS = 1 << KNOWN_BITS,
 	RED_ZONE = 128, /* bytes below sp where a leaf of x86-64 may keep things, and epilogues have kept them */
 };
 

@@ -6,9 +6,11 @@
 #include "unwinder.h"
 
 enum {
-	ALL_BLOCK_WORDS = MAX_BLOCKS * BLOCK_WORDS,
-	FRAME_WINDOW_WORDS = 128, /* a power of two, of at most a page */
+	PLACE_BITS = 3,
+	BLOCK_PLACES = 1 << PLACE_BITS, /* of each block, that many are remembered in a sample */
+	FRAME_WINDOW_WORDS = BLOCK_PLACES * BLOCK_WORDS, /* a power of two, of at most a page */
 	FRAME_WINDOW_BYTES = FRAME_WINDOW_WORDS * 8,
+	ALL_BLOCK_WORDS = MAX_BLOCKS * FRAME_WINDOW_WORDS,
 };
 
 /* Where a number of bytes is handed to a helper: 5.10 forgets the bound that was checked before. */
@@ -18,22 +20,32 @@ enum {
 		(bytes) &= 255;                 \
 	} while (0)
 
-/* The blocks of one frame. What could not be read is 0. */
+/*
+ * The blocks of one frame, and those of frames before that may be met again. What could not be read is 0. Of each block,
+ * `words` has FRAME_WINDOW_WORDS: of block 0 those are frames that were read at once, of the others BLOCK_PLACES.
+ */
 struct blocks {
 	__u64 read; /* which of them could be read: a bit for each */
+	__u64 first[MAX_BLOCKS]; /* the word in which each begins */
 	__u64 words[ALL_BLOCK_WORDS];
-	__u64 pointers[MAX_BLOCKS]; /* what led to the blocks that could be read */
+	__u64 pointers[MAX_BLOCKS * BLOCK_PLACES]; /* what led to those that could be read */
 	__u64 last; /* address of the last frame's block 0 */
-	__u64 window_base; /* address of window[0] */
-	__u64 window[FRAME_WINDOW_WORDS]; /* frames that were read at once */
+	__u64 window_base; /* address of the window of block 0 */
 };
+
+/* 2^64 divided by the golden ratio: products with it have bits that depend on all lower ones. */
+#define GOLDEN 0x9e3779b97f4a7c15ULL
 
 /* In no process's memory: reading it fails, and leaves zeros. */
 #define NOWHERE (~0ULL)
 
 ALWAYS_INLINE __u64 word_at(const struct blocks *b, __u64 at)
 {
-	asm volatile("" : "+r"(at)); /* else clang drops the mask, which the verifier wants */
+	__u64 block = at / BLOCK_WORDS;
+
+	asm volatile("" : "+r"(block)); /* else clang drops the masks, which the verifier wants */
+	at = b->first[block & (MAX_BLOCKS - 1)] + at % BLOCK_WORDS;
+	asm volatile("" : "+r"(at));
 	return b->words[at & (ALL_BLOCK_WORDS - 1)];
 }
 
@@ -60,39 +72,43 @@ ALWAYS_INLINE int read_first_block(struct blocks *b, __u64 addr, __u32 bytes)
 	int near = addr - b->last + FRAME_WINDOW_BYTES < 2 * FRAME_WINDOW_BYTES;
 
 	b->last = addr;
-	if (at > FRAME_WINDOW_BYTES - bytes) {
+	b->first[0] = 0;
+	if (at > FRAME_WINDOW_BYTES - bytes || b->window_base == EMPTY_WINDOW) {
 		at = addr & (FRAME_WINDOW_BYTES - 1);
 		b->window_base = addr - at;
 		if (!near || at > FRAME_WINDOW_BYTES - bytes ||
-		    read_user(b->window, FRAME_WINDOW_BYTES, b->window_base)) {
+		    read_user(b->words, FRAME_WINDOW_BYTES, b->window_base)) {
 			b->window_base = EMPTY_WINDOW;
 			return read_user(b->words, bytes, addr);
 		}
 	}
-	if (at & 7)
+	if (at & 7) {
+		b->window_base = EMPTY_WINDOW;
 		return read_user(b->words, bytes, addr);
-	at /= 8;
-	for (__u32 i = 0; i < BLOCK_WORDS; i++) {
-		if (i * 8 >= bytes)
-			break;
-		asm volatile("" : "+r"(at)); /* else clang drops the mask, which the verifier wants */
-		b->words[i] = b->window[(at + i) & (FRAME_WINDOW_WORDS - 1)];
 	}
+	b->first[0] = at / 8;
 	return 0;
 }
 
-/* Reads another block, whose pointer is in one before. If it is that of the last frame, nothing has to be read. */
+/*
+ * Reads another block, whose pointer is in one before. If a frame of this sample had it, it may still be there: deep
+ * stacks are often a few functions that call each other.
+ */
 ALWAYS_INLINE int read_block(struct blocks *b, const struct block *block, int i)
 {
 	__u64 at = word_at(b, block->at) & block->mask;
+	__u64 place = i * BLOCK_PLACES + (at * GOLDEN >> (64 - PLACE_BITS));
 	__u32 bytes = block->bytes;
 
-	if (at && at == b->pointers[i])
+	asm volatile("" : "+r"(place)); /* else clang drops the mask, which the verifier wants */
+	place &= MAX_BLOCKS * BLOCK_PLACES - 1;
+	b->first[i] = place * BLOCK_WORDS;
+	if (at && at == b->pointers[place])
 		return 0;
 	BOUND_BYTES(bytes);
-	int end = read_user(&b->words[i * BLOCK_WORDS], bytes, at ? at + block->offset : NOWHERE);
+	int end = read_user(&b->words[place * BLOCK_WORDS], bytes, at ? at + block->offset : NOWHERE);
 
-	b->pointers[i] = end ? 0 : at;
+	b->pointers[place] = end ? 0 : at;
 	return end;
 }
 
@@ -102,13 +118,14 @@ ALWAYS_INLINE void read_blocks(struct blocks *b, const struct layout *l, __u64 f
 	__u32 bytes = l->blocks[0].bytes;
 
 	BOUND_BYTES(bytes);
-	b->read = !read_first_block(b, frame + l->blocks[0].offset, bytes);
+	__u64 read = !read_first_block(b, frame + l->blocks[0].offset, bytes);
 	for (int i = 1; i < MAX_BLOCKS; i++) {
 		if (i >= l->block_count)
 			break;
 		if (!read_block(b, &l->blocks[i], i))
-			b->read |= 1U << i;
+			read |= 1U << i;
 	}
+	b->read = read;
 }
 
 /* Folds the words that change when the address of a code object is used for another; 0 if one could not be read. */
@@ -121,7 +138,7 @@ ALWAYS_INLINE __u64 cookie_of(const struct blocks *b, const struct layout *l)
 	for (int i = 0; i < MAX_COOKIE_WORDS; i++) {
 		if (i >= l->cookie_count)
 			break;
-		cookie = (cookie ^ word_of(b, &l->cookie[i])) * 0x9e3779b97f4a7c15ULL;
+		cookie = (cookie ^ word_of(b, &l->cookie[i])) * GOLDEN;
 		cookie ^= cookie >> 32;
 	}
 	return cookie;

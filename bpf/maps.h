@@ -91,9 +91,12 @@ struct {
 	__type(value, struct program);
 } programs SEC(".maps");
 
-/* Code objects that samples have named, hashed with their process: each place has the last. Written by BPF. */
+/*
+ * Code objects that samples have named: the last four of each 1 << KNOWN_SHIFT bytes of memory, see known_near. Written by BPF. Two
+ * CPUs that write a word at once forget one of them, which is then named twice.
+ */
 struct known_codes {
-	__u64 keys[KNOWN_CODES];
+	__u64 tags[KNOWN_WORDS];
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

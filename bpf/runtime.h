@@ -68,27 +68,54 @@ __attribute__((noinline)) int find_thread(__u32 cpu)
 }
 
 /*
- * Notes a code object that has not been named yet, so that this sample does. Which have is
- * known of the last one only for each place in the table: what is named twice costs a little.
+ * Where the table has the code objects that have been named near an address: the last four, as tags of 16 bits. Those
+ * near each other in memory are so in the table, too: a chain meets few of its cache lines.
  */
+ALWAYS_INLINE __u64 *known_near(struct known_codes *known, __u64 code, __u32 pid)
+{
+	__u64 region = (code >> (KNOWN_SHIFT + KNOWN_BITS) ^ (__u64)pid << 32) * GOLDEN;
+	__u64 at = (code >> KNOWN_SHIFT) + (region >> 32);
+
+	asm volatile("" : "+r"(at)); /* else clang drops the mask, which the verifier wants */
+	return &known->tags[at & (KNOWN_WORDS - 1)];
+}
+
+/* The tag of a code object. 0 stands for none. */
+ALWAYS_INLINE __u64 tag_of(__u64 code, __u64 cookie, __u32 pid)
+{
+	__u64 tag = (code ^ cookie ^ (__u64)pid << 40) * GOLDEN >> 48;
+
+	return tag ? tag : 1;
+}
+
+/* Whether one of the four tags in a word is this one. */
+ALWAYS_INLINE int has_tag(__u64 tags, __u64 tag)
+{
+	__u64 ones = 0x0001000100010001ULL, differences = tags ^ tag * ones;
+
+	return ((differences - ones) & ~differences & ones << 15) != 0;
+}
+
+/* Notes a code object that has not been named yet, so that this sample does. What is named twice costs a little. */
 ALWAYS_INLINE void note_code(struct sample_ring *ring, const struct layout *l, const struct sample *s, __u64 cookie)
 {
 	struct chain *c = &ring->chain;
 	__u64 code = code_of(&c->blocks, l);
-	__u64 key = (code ^ cookie ^ (__u64)s->pid << 40) * 0x9e3779b97f4a7c15ULL;
 	__u32 zero = 0;
 
-	key ^= key >> 29;
 	if (!code || !l->text_count)
 		return;
 	struct known_codes *known = bpf_map_lookup_elem(&known_codes, &zero);
-	if (!known || known->keys[key & (KNOWN_CODES - 1)] == key)
+	if (!known)
+		return;
+	__u64 *tags = known_near(known, code, s->pid), tag = tag_of(code, cookie, s->pid);
+	if (has_tag(*tags, tag))
 		return;
 	if (ring->unknown_count >= MAX_SAMPLE_CODES || ring->codes >= MAX_CODES) {
 		ring->counters.unnamed_codes++;
 		return;
 	}
-	known->keys[key & (KNOWN_CODES - 1)] = key;
+	*tags = *tags << 16 | tag;
 	ring->codes++;
 	ring->unknown[ring->unknown_count & (MAX_SAMPLE_CODES - 1)] = c->at;
 	ring->unknown_count++;
@@ -101,19 +128,20 @@ ALWAYS_INLINE void note_code(struct sample_ring *ring, const struct layout *l, c
 ALWAYS_INLINE int add_frame(struct sample_ring *ring, const struct layout *l, const struct slot *slot, __u64 cookie)
 {
 	struct sample *s = next_sample(ring);
-	__u32 begin = runtime_end(s), words = l->word_count, to = begin + words;
+	__u32 begin = runtime_end(s), words = l->word_count;
+	__u64 *to = body(s, begin);
 
 	if (begin + MAX_LAYOUT_WORDS + 2 > RUNTIME_WORDS_END)
 		return CHAIN_TOO_LONG;
 	for (__u32 i = 0; i < MAX_LAYOUT_WORDS; i++) {
 		if (i >= words)
 			break;
-		*body(s, begin + i) = word_of(&ring->chain.blocks, &l->words[i]);
+		to[i] = word_of(&ring->chain.blocks, &l->words[i]);
 	}
 	if (slot)
-		*body(s, to++) = slot->frame;
-	*body(s, to++) = cookie;
-	s->runtime_words += to - begin;
+		*body(s, begin + words++) = slot->frame;
+	*body(s, begin + words++) = cookie;
+	s->runtime_words += words;
 	ring->counters.chain_frames++;
 	return CHAIN_NONE;
 }
@@ -333,7 +361,8 @@ __attribute__((noinline)) int find_program(__u32 cpu)
 /* Whether there was a walk. */
 ALWAYS_INLINE int has_user_part(int outcome)
 {
-	return outcome != OUTCOME_KERNEL_THREAD && outcome != OUTCOME_NO_USER_REGISTERS && outcome != OUTCOME_TASK_32BIT;
+	return outcome != OUTCOME_KERNEL_THREAD && outcome != OUTCOME_NO_USER_REGISTERS &&
+	       outcome != OUTCOME_TASK_32BIT;
 }
 
 /* Adds what a language runtime keeps of the current thread, if there is one. p may be of the program of before. */

@@ -195,7 +195,7 @@ type profilerInterpreter struct {
 
 type profilerKnownCodes struct {
 	_    structs.HostLayout
-	Keys [16384]uint64
+	Tags [8192]uint64
 }
 
 type profilerLimits uint32
@@ -249,7 +249,9 @@ const (
 	profilerLimitsMAX_TEXT_BYTES             profilerLimits = 192
 	profilerLimitsMAX_SAMPLE_CODES           profilerLimits = 32
 	profilerLimitsMAX_CODES                  profilerLimits = 4096
-	profilerLimitsKNOWN_CODES                profilerLimits = 16384
+	profilerLimitsKNOWN_SHIFT                profilerLimits = 8
+	profilerLimitsKNOWN_BITS                 profilerLimits = 13
+	profilerLimitsKNOWN_WORDS                profilerLimits = 8192
 	profilerLimitsRED_ZONE                   profilerLimits = 128
 )
 
@@ -438,11 +440,11 @@ type profilerSampleRing struct {
 		Blocks      struct {
 			_          structs.HostLayout
 			Read       uint64
-			Words      [128]uint64
-			Pointers   [8]uint64
+			First      [8]uint64
+			Words      [1024]uint64
+			Pointers   [64]uint64
 			Last       uint64
 			WindowBase uint64
-			Window     [128]uint64
 		}
 	}
 	SlotsWanted uint64
@@ -458,7 +460,7 @@ type profilerSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [520]byte
+	_            [2056]byte
 	Words        [82432]uint64
 }
 
