@@ -36,7 +36,7 @@ func pythonSpec(first uint64) *runtime.Spec {
 }
 
 // pythonFrames writes a chain of frames, one after the other as CPython has them, and returns the address of the
-// leaf. They have so many code objects, in turn.
+// leaf. They have that number of code objects, in turn.
 func pythonFrames(memory *arena, frames, codes int) (leaf uint64) {
 	code := make([]uint64, codes)
 	name := memory.text("function")

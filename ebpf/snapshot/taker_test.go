@@ -172,7 +172,8 @@ func TestOwnThread(t *testing.T) {
 			continue
 		}
 		if !s.Whole() || s.State != kernel.Sleeping || Wait(&s.Thread, nil) != WaitSleep {
-			t.Fatalf("the thread is %s in system call %d, %+v", s.State, s.Call, s.Sample)
+			t.Fatalf("the thread is %s in system call %d, torn %v after %d tries: %+v", s.State, s.Call, s.Torn, s.Tries,
+				s.Sample.Sample)
 		}
 		if len(s.Sample.Kernel) == 0 || len(s.Sample.User) < 4 {
 			t.Errorf("the stack has %d kernel and %d user frames", len(s.Sample.Kernel), len(s.Sample.User))
