@@ -15,15 +15,15 @@ import (
 )
 
 // Bounds of reading code objects: a process may have ever new ones, or seem to. What has not been read is read later,
-// if it is met again. Each read counts, and once more for each 4 KiB.
+// if it is met again. Each read counts, and once more for each KiB: line tables are not only copied, but decoded.
 const (
 	MaxReadsAtOnce    = 1 << 16 // of a process, ...
 	ReadsPerSecond    = 1 << 11 // ... in the long run
 	MaxAllReadsAtOnce = 1 << 19 // of all processes, ...
 	AllReadsPerSecond = 1 << 15 // ... in the long run
-	bytesOfRead       = 4 << 10
+	bytesOfRead       = 1 << 10
 	checksPerSecond   = 1 << 13 // reads that only find out whether machine code is still there; as many at once
-	fewReads          = 64      // nothing is begun with less: a function of Python takes some 20, with a long table 36
+	fewReads          = 96      // nothing is begun with less: a function of Python takes some 20, with a long table 84
 	senselessReads    = 16      // that what is not a code object counts in addition
 )
 

@@ -33,7 +33,7 @@ type Options struct {
 	Files      *filework.Pool     // opens files; nil: a pool of the Sampler's own
 	Languages  []runtime.Language // whose runtimes are known; nil: all
 	Only       uint32             // a PID: other processes that run already are not read; 0: all are
-	Patience   time.Duration      // with which functions and frames of interpreters are read; 0: the Tracker's own
+	Patience   time.Duration      // with which files are opened, and functions and frames read; 0: the Tracker's own
 
 	// Target says whom the samples of a process count for, and whether it is sampled at all.
 	// Without it all processes are sampled.
@@ -102,6 +102,7 @@ func (s *Sampler) open() error {
 	s.tracker = process.NewTracker(s.kernel.Tables(), procfs.Default, s.options.Files, s.options.Languages)
 	if s.options.Patience != 0 {
 		s.tracker.SetReadPatience(s.options.Patience)
+		s.tracker.SetOpenPatience(s.options.Patience)
 	}
 	s.completer.tracker, s.Threads = s.tracker, newThreads(s.tracker)
 	if s.sideBand, err = openSideBand(s.tracker, s.options.Observe); err != nil {

@@ -22,7 +22,7 @@ const (
 	tableBytes = 64 << 20
 	// runtimePatience is how long language runtimes are waited for that are just being read.
 	runtimePatience = 3 * time.Second
-	// readPatience is how long the memory of the process is waited for.
+	// readPatience is how long the memory of the process is waited for, and each of its files.
 	readPatience = time.Second
 	// clockPatience is how long threads that run are waited for.
 	clockPatience = 300 * time.Millisecond
