@@ -15,31 +15,40 @@ import (
 func TestTrace(t *testing.T) {
 	type event struct {
 		Name, Ph string
-		Ts, Dur  float64
+		Ts       float64
 		Pid, Tid int64
 		Args     map[string]string
 	}
+	type span struct {
+		name     string
+		tid      int64
+		from, to float64 // ms
+		depth    int
+	}
 	file := decoded[struct{ TraceEvents []event }](t, "trace", server(t))
-	var got []event
+	var got []span
+	open := map[int64][]span{}
 	names := map[int64]string{}
 	for _, e := range file.TraceEvents {
 		require.EqualValues(t, 7, e.Pid)
 		switch {
 		case e.Ph == "M" && e.Name == "thread_name":
 			names[e.Tid] = e.Args["name"]
-		case e.Ph == "X":
-			e.Args, e.Pid = nil, 0
-			got = append(got, e)
+		case e.Ph == "B":
+			open[e.Tid] = append(open[e.Tid], span{e.Name, e.Tid, e.Ts / 1e3, 0, len(open[e.Tid])})
+		case e.Ph == "E":
+			last := len(open[e.Tid]) - 1
+			ended := open[e.Tid][last]
+			ended.to = e.Ts / 1e3
+			got, open[e.Tid] = append(got, ended), open[e.Tid][:last]
 		}
 	}
+	require.Equal(t, map[int64][]span{7: {}, 8: {}}, open)
 	require.Equal(t, map[int64]string{7: "server", 8: "pool; 1"}, names)
-	x := func(name string, tid int64, from, to float64) event {
-		return event{name, "X", 1e3 * from, 1e3 * (to - from), 0, tid, nil}
-	}
-	require.ElementsMatch(t, []event{
-		x("main", 7, 0, 30), x("work", 7, 0, 20), x("step", 7, 0, 20), x("write", 7, 20, 30), x("do_syscall_64", 7, 20, 30),
-		x("main", 7, 40, 50), x("work", 7, 40, 50), x("step", 7, 40, 50),
-		x("start", 8, 10, 20), x("server+0x60", 8, 10, 20), x("start", 8, 30, 40), x("server+0x60", 8, 30, 40),
+	require.ElementsMatch(t, []span{
+		{"main", 7, 0, 30, 0}, {"work", 7, 0, 20, 1}, {"step", 7, 0, 20, 2}, {"write", 7, 20, 30, 1},
+		{"do_syscall_64", 7, 20, 30, 2}, {"main", 7, 40, 50, 0}, {"work", 7, 40, 50, 1}, {"step", 7, 40, 50, 2},
+		{"start", 8, 10, 20, 0}, {"server+0x60", 8, 10, 20, 1}, {"start", 8, 30, 40, 0}, {"server+0x60", 8, 30, 40, 1},
 	}, got)
 }
 

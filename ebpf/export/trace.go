@@ -10,13 +10,13 @@ import (
 )
 
 // traceEvent is an event of the Trace Event Format, which chrome://tracing and ui.perfetto.dev
-// read: "X" lasts from ts on, "M" names a process or thread.
+// read: at ts, "B" begins in what has begun last, and "E" ends that; "M" names a process or thread. Events that begin
+// and end at once are not in an order that says which of two is the caller when both take as long.
 type traceEvent struct {
 	Name  string         `json:"name"`
 	Cat   string         `json:"cat,omitempty"`
 	Phase string         `json:"ph"`
 	Time  float64        `json:"ts"` // µs after the first sample
-	Dur   *float64       `json:"dur,omitempty"`
 	PID   int64          `json:"pid"`
 	TID   int64          `json:"tid"`
 	Args  map[string]any `json:"args,omitempty"`
@@ -60,14 +60,8 @@ type traceWriter struct {
 	err    error
 
 	thread thread
-	open   []openFrame
-	until  int64 // when the last sample's time is over
-}
-
-// openFrame is a function that has not ended.
-type openFrame struct {
-	frame
-	since int64
+	open   []frame // functions that have not ended, root first
+	until  int64   // when the last sample's time is over
 }
 
 func (w *traceWriter) text(text string) {
@@ -104,37 +98,45 @@ func (w *traceWriter) track(t *track) {
 			w.close(0, w.until)
 		}
 		same := 0
-		for same < min(len(m.stack), len(w.open)) && w.open[same].same(m.stack[same]) {
+		for same < min(len(m.stack), len(w.open)) && sameFunction(w.open[same], m.stack[same]) {
 			same++
 		}
 		w.close(same, m.time)
 		for _, f := range m.stack[same:] {
-			w.open = append(w.open, openFrame{f, m.time})
+			w.begin(f, m.time)
 		}
 		w.until = m.time + w.period
 	}
 	w.close(0, w.until)
 }
 
-// same reports whether f is the function that has been open, at whatever line.
-func (f *openFrame) same(g frame) bool { return f.name == g.name && f.binary == g.binary }
+// sameFunction reports whether two frames are of the same function, at whatever line.
+func sameFunction(a, b frame) bool { return a.name == b.name && a.binary == b.binary }
+
+// begin begins a function, called by the one that began last.
+func (w *traceWriter) begin(f frame, at int64) {
+	args := map[string]any{}
+	if f.binary != "" {
+		args["binary"] = f.binary
+	}
+	if f.file != "" {
+		args["file"] = f.file
+	}
+	w.event(traceEvent{Name: cut(f.name, maxTraceName), Cat: "cpu", Phase: "B", Time: w.time(at), PID: w.thread.pid,
+		TID: w.thread.tid, Args: args})
+	w.open = append(w.open, f)
+}
 
 // close ends the functions from the given depth on, the innermost first.
 func (w *traceWriter) close(depth int, at int64) {
-	for i := len(w.open) - 1; i >= depth; i-- {
-		f := w.open[i]
-		dur := float64(at-f.since) / 1e3
-		args := map[string]any{}
-		if f.binary != "" {
-			args["binary"] = f.binary
-		}
-		if f.file != "" {
-			args["file"] = f.file
-		}
+	for len(w.open) > depth {
+		f := w.open[len(w.open)-1]
 		w.event(traceEvent{
-			Name: cut(f.name, maxTraceName), Cat: "cpu", Phase: "X", Time: float64(f.since-w.first) / 1e3, Dur: &dur,
-			PID: w.thread.pid, TID: w.thread.tid, Args: args,
+			Name: cut(f.name, maxTraceName), Phase: "E", Time: w.time(at), PID: w.thread.pid, TID: w.thread.tid,
 		})
+		w.open = w.open[:len(w.open)-1]
 	}
-	w.open = w.open[:min(depth, len(w.open))]
 }
+
+// time is when an event is, in µs.
+func (w *traceWriter) time(at int64) float64 { return float64(at-w.first) / 1e3 }
