@@ -4,6 +4,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,6 +57,19 @@ type Options struct {
 	Demangle     symbol.DemangleMode // how names of C++ and Rust are shown
 
 	TableBytes int // limit of the memory for unwind tables
+
+	// Each, if set, gets what was sampled, every Round and at the end. The Recorder keeps nothing of it then: the
+	// Recording has no Profile. It may call Progress and Threads. An error ends the recording.
+	Each  func(Part) error
+	Round time.Duration // how often; 0: 10 s
+}
+
+// Part is what was sampled between two rounds.
+type Part struct {
+	Profile  *profile.Profile // nil without samples; owned by the caller
+	Begun    time.Time
+	Duration time.Duration
+	Progress Progress // at its end
 }
 
 // Labels of samples, with Options.Threads.
@@ -92,8 +106,8 @@ func (r *Recording) LostSamples() (sum uint64) {
 	return sum
 }
 
-// Recorder makes a recording. Progress may be called while Run runs; otherwise its methods are
-// for one goroutine.
+// Recorder makes a recording. Progress and Threads may be called while Run runs; otherwise its
+// methods are for one goroutine.
 type Recorder struct {
 	options  Options
 	selected *selection
@@ -101,7 +115,10 @@ type Recorder struct {
 	builder  *builder.Builder
 	files    *filework.Pool
 	target   *target.Target
+	threads  threads
 	parts    []builder.Profile
+	parted   time.Time // when the last Part ended
+	swept    time.Time
 
 	ending sync.Once // stops sampling
 	ended  atomic.Pointer[time.Time]
@@ -171,6 +188,9 @@ func (r *Recorder) askAgain(uint64) error {
 	return nil
 }
 
+// errClosed is returned after Close.
+var errClosed = errors.New("the recorder is closed")
+
 // errFull ends a recording that has as many times as it may keep.
 var errFull = errors.New("full")
 
@@ -199,6 +219,9 @@ type Progress struct {
 	Naming                   bool // the recording has ended, and names are read
 }
 
+// String says what is recorded, such as "process 4711 (java)".
+func (r *Recorder) String() string { return r.selected.String() }
+
 // Progress returns how far the recording is.
 func (r *Recorder) Progress() Progress {
 	p := Progress{Samples: r.samples.Load(), WithUser: r.withUser.Load(), Whole: r.whole.Load(),
@@ -213,12 +236,16 @@ func (r *Recorder) Progress() Progress {
 // has. What it recorded until then it returns, named. It may be called once.
 func (r *Recorder) Run(ctx context.Context) (*Recording, error) {
 	out := &Recording{Begun: time.Now()}
+	r.parted = out.Begun
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	context.AfterFunc(ctx, r.stopSampling) // at once, while names are read too
 	sampled := make(chan error, 1)
 	go func() { sampled <- r.sampler.Run(ctx, r.add) }()
 	ended, err := r.wait(ctx, sampled)
+	if r.options.Each != nil && ctx.Err() != nil {
+		r.builder.Hurry() // nobody looks any more
+	}
 	r.stopSampling()
 	stop()
 	err = errors.Join(err, r.endErr, <-sampled)
@@ -230,7 +257,7 @@ func (r *Recorder) Run(ctx context.Context) (*Recording, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.collect(); err != nil {
+	if err := r.endRound(); err != nil {
 		return nil, err
 	}
 	return out, r.describe(out)
@@ -252,6 +279,7 @@ func (r *Recorder) wait(ctx context.Context, sampled chan error) (ended string, 
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
 	collected := time.Now()
+	round := cmp.Or(r.options.Round, round)
 	for {
 		select {
 		case <-ctx.Done():
@@ -267,7 +295,7 @@ func (r *Recorder) wait(ctx context.Context, sampled chan error) (ended string, 
 		if time.Since(collected) < round && r.builder.Bytes() < maxBytes {
 			continue
 		}
-		if err := r.collect(); err != nil {
+		if err := r.endRound(); err != nil {
 			return "", err
 		}
 		if r.frames() >= MaxFrames {
@@ -275,6 +303,37 @@ func (r *Recorder) wait(ctx context.Context, sampled chan error) (ended string, 
 		}
 		collected = time.Now()
 	}
+}
+
+// endRound collects, for Each or for the end.
+func (r *Recorder) endRound() error {
+	if r.options.Each == nil {
+		return r.collect()
+	}
+	r.sampler.Flush() // samples lie in the kernel for a while
+	now := time.Now()
+	collected := r.builder.Collect() // names that are late are there in the next round
+	if now.Sub(r.swept) >= round {
+		r.builder.Forget(r.sampler.Sweep(idleExecutable))
+		r.swept = now
+	}
+	merged, err := merge(collected)
+	if err != nil {
+		return err
+	}
+	part := Part{Profile: merged, Begun: r.parted, Duration: now.Sub(r.parted), Progress: r.Progress()}
+	r.parted = now
+	if merged != nil {
+		r.title(merged, part.Begun, part.Duration)
+	}
+	return r.options.Each(part)
+}
+
+// title says in a profile what it is of.
+func (r *Recorder) title(p *profile.Profile, begun time.Time, d time.Duration) {
+	p.Comments = []string{export.Recorded + r.selected.String()}
+	p.TimeNanos, p.DurationNanos = begun.UnixNano(), d.Nanoseconds()
+	r.putFirst(p)
 }
 
 // collect names what was sampled, and adds it to the parts.
@@ -326,9 +385,7 @@ func (r *Recorder) describe(out *Recording) error {
 		return err
 	}
 	if out.Profile != nil {
-		out.Profile.Comments = []string{export.Recorded + r.selected.String()}
-		out.Profile.TimeNanos, out.Profile.DurationNanos = out.Begun.UnixNano(), out.Duration.Nanoseconds()
-		r.putFirst(out.Profile)
+		r.title(out.Profile, out.Begun, out.Duration)
 	}
 	out.Samples, out.WithUser, out.Whole = r.samples.Load(), r.withUser.Load(), r.whole.Load()
 	stats, err := r.sampler.Stats()
@@ -367,12 +424,13 @@ func (r *Recorder) putFirst(p *profile.Profile) {
 // Close ends the command of Start if it still runs, and releases everything.
 func (r *Recorder) Close() error {
 	r.selected.close()
+	err := r.threads.close()
 	if r.builder != nil {
 		r.builder.Interrupt()
 		r.builder.Close()
 	}
 	if r.sampler != nil {
-		return r.sampler.Close()
+		err = errors.Join(err, r.sampler.Close())
 	}
-	return nil
+	return err
 }

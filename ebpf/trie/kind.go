@@ -41,8 +41,8 @@ func kindNames() (names []string) {
 // and remarks such as [unknown].
 var unnamed = regexp.MustCompile(`^(\[(unknown|incomplete\b.*)\]|(.*\+)?0x[0-9a-f]+)$`)
 
-// kindOf returns the kind of a function in a mapping, nil or without a file for none.
-func kindOf(m *profile.Mapping, function string, inlined bool) Kind {
+// KindOf returns the kind of a function in a mapping, nil or without a file for none.
+func KindOf(m *profile.Mapping, function string, inlined bool) Kind {
 	if function == "" || unnamed.MatchString(function) {
 		return Unnamed
 	}

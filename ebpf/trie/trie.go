@@ -159,7 +159,7 @@ func (b *Builder) positions(l *profile.Location) []position {
 		if f.name == "" {
 			f.name = addressName(l)
 		}
-		f.kind = kindOf(l.Mapping, f.name, f.inlined)
+		f.kind = KindOf(l.Mapping, f.name, f.inlined)
 		out = append(out, position{frame: b.frame(b.same(f)), line: b.lineOf(&l.Line[i])})
 	}
 	return out

@@ -199,11 +199,11 @@ func TestKinds(t *testing.T) {
 		if file != "" {
 			m = &profile.Mapping{File: file}
 		}
-		if got := kindOf(m, function, false); got != want {
+		if got := KindOf(m, function, false); got != want {
 			t.Errorf("%s is %s, not %s", text, got, want)
 		}
 	}
-	if got := kindOf(&profile.Mapping{}, "fio", false); got != Other {
+	if got := KindOf(&profile.Mapping{}, "fio", false); got != Other {
 		t.Errorf("what is in no file is %s", got)
 	}
 }
