@@ -54,6 +54,7 @@ func commands() []*cobra.Command {
 	return []*cobra.Command{
 		runCommand(),
 		recordCommand(),
+		topCommand(),
 		reportCommand(),
 		scriptCommand(),
 		fmtCommand(),

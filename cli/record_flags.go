@@ -16,25 +16,97 @@ import (
 	"github.com/headwater/headwater/ebpf/symbol"
 )
 
-// recordFlags are the flags of the command record.
-type recordFlags struct {
+// samplingFlags are the flags of commands that take samples: of what, and how.
+type samplingFlags struct {
 	selection record.Selection
 	pids      []uint
 	tids      []uint
 	cpus      string
 	all       bool
 
-	rate     int
+	rate                 int
+	kernelOnly, userOnly bool
+	inline               yesNo
+	demangle             string
+}
+
+func (f *samplingFlags) register(flags *pflag.FlagSet) {
+	flags.UintSliceVarP(&f.pids, "pid", "p", nil, "sample these processes, and those that they start meanwhile")
+	flags.UintSliceVarP(&f.tids, "tid", "t", nil, "sample these threads")
+	flags.BoolVarP(&f.all, "all-cpus", "a", false, "sample the whole host")
+	flags.StringVarP(&f.cpus, "cpu", "C", "", "sample what runs on these CPUs, such as 0-3,5")
+	flags.StringVarP(&f.selection.Cgroup, "cgroup", "G", "", "sample this control group and those below it")
+	flags.StringVar(&f.selection.Container, "container", "", "sample this container: its ID, or how that begins")
+	flags.StringVar(&f.selection.Unit, "unit", "", "sample this systemd unit")
+	flags.IntVarP(&f.rate, "freq", "F", 99, "samples per second and CPU")
+	flags.IntVarP(&f.rate, "rate", "r", 99, "the same as --freq, as in py-spy")
+	flags.BoolVarP(&f.kernelOnly, "kernel", "K", false, "sample only the kernel part of stacks")
+	flags.BoolVarP(&f.userOnly, "user", "U", false, "sample only the user part of stacks")
+	f.inline = true
+	flags.Var(&f.inline, "inline", "show functions that were inlined into others: yes or no")
+	flags.StringVar(&f.demangle, "demangle", symbol.DemangleTemplates.String(),
+		"how names of C++ and Rust are shown: none, simplified, templates or full")
+}
+
+// options checks the flags, and returns what they mean. At least one thing must be selected, and at most one.
+func (f *samplingFlags) options() (o record.Options, err error) {
+	demangle, err := symbol.ParseDemangle(f.demangle)
+	if err != nil {
+		return o, fmt.Errorf("--demangle: %w", err)
+	}
+	if f.selection.CPUs, err = parseCPUs(f.cpus); err != nil {
+		return o, fmt.Errorf("--cpu: %w", err)
+	}
+	f.selection.PIDs, f.selection.TIDs = ids(f.pids), ids(f.tids)
+	if err := f.check(); err != nil {
+		return o, err
+	}
+	return record.Options{
+		Selection: f.selection, SampleRate: f.rate, UserStacks: !f.kernelOnly, KernelStacks: !f.userOnly,
+		InlineFrames: bool(f.inline), Demangle: demangle, TableBytes: ebpf.DefaultOptions().TableBytes,
+	}, nil
+}
+
+// chosen returns in how many ways something is selected.
+func (f *samplingFlags) chosen() (n int) {
+	s := &f.selection
+	groups := s.Cgroup + s.Unit + s.Container
+	for _, is := range []bool{f.all, len(f.pids) > 0, len(f.tids) > 0, s.Command, groups != ""} {
+		if is {
+			n++
+		}
+	}
+	return n
+}
+
+// check returns an error for flags that make no sense.
+func (f *samplingFlags) check() error {
+	chosen := f.chosen()
+	switch {
+	case chosen == 0 && len(f.selection.CPUs) == 0:
+		return errors.New("say what to record: -a the whole host, -p PID a process, -- COMMAND a program (see --help)")
+	case chosen > 1:
+		return errors.New("--all-cpus, --pid, --tid, control groups and a command exclude each other")
+	case f.rate < ebpf.MinSampleRate || f.rate > ebpf.MaxSampleRate:
+		return fmt.Errorf("--freq must be between %d and %d samples per second, got %d",
+			ebpf.MinSampleRate, ebpf.MaxSampleRate, f.rate)
+	case f.kernelOnly && f.userOnly:
+		return errors.New("--kernel and --user exclude each other")
+	}
+	return nil
+}
+
+// recordFlags are the flags of the command record.
+type recordFlags struct {
+	samplingFlags
+
 	duration time.Duration
 	output   string
 	format   string
 	push     string
 
-	kernelOnly, userOnly bool
-	threads              bool
-	timestamps           bool
-	inline               yesNo
-	demangle             string
+	threads    bool
+	timestamps bool
 
 	quiet, verbose, json, noColor bool
 	callGraph                     bool
@@ -42,28 +114,14 @@ type recordFlags struct {
 }
 
 func (f *recordFlags) register(flags *pflag.FlagSet) {
-	flags.UintSliceVarP(&f.pids, "pid", "p", nil, "record these processes, and those that they start meanwhile")
-	flags.UintSliceVarP(&f.tids, "tid", "t", nil, "record these threads")
-	flags.BoolVarP(&f.all, "all-cpus", "a", false, "record the whole host")
-	flags.StringVarP(&f.cpus, "cpu", "C", "", "record what runs on these CPUs, such as 0-3,5")
-	flags.StringVarP(&f.selection.Cgroup, "cgroup", "G", "", "record this control group and those below it")
-	flags.StringVar(&f.selection.Container, "container", "", "record this container: its ID, or how that begins")
-	flags.StringVar(&f.selection.Unit, "unit", "", "record this systemd unit")
-	flags.IntVarP(&f.rate, "freq", "F", 99, "samples per second and CPU")
-	flags.IntVarP(&f.rate, "rate", "r", 99, "the same as --freq, as in py-spy")
+	f.samplingFlags.register(flags)
 	flags.VarP((*duration)(&f.duration), "duration", "d", "how long to record, such as 10, 10s or 5m; 0s: until Ctrl-C")
 	flags.StringVarP(&f.output, "output", "o", "headwater.pb.gz", "file to write, - for standard output")
 	flags.StringVarP(&f.format, "format", "f", "",
 		"format of the file, by default as its name ends: "+strings.Join(export.Names(), ", "))
 	flags.StringVar(&f.push, "push", "", "also push the profile to Pyroscope at this URL, such as http://127.0.0.1:4040")
-	flags.BoolVarP(&f.kernelOnly, "kernel", "K", false, "record only the kernel part of stacks")
-	flags.BoolVarP(&f.userOnly, "user", "U", false, "record only the user part of stacks")
 	flags.BoolVar(&f.threads, "threads", false, "tell threads apart")
 	flags.BoolVar(&f.timestamps, "timestamps", false, "keep when each sample was taken, in formats that can: pprof")
-	f.inline = true
-	flags.Var(&f.inline, "inline", "show functions that were inlined into others: yes or no")
-	flags.StringVar(&f.demangle, "demangle", symbol.DemangleTemplates.String(),
-		"how names of C++ and Rust are shown: none, simplified, templates or full")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "also print what costs names or stacks")
 	flags.BoolVar(&f.json, "json", false, "print the summary as JSON on standard output")
@@ -75,48 +133,21 @@ func (f *recordFlags) register(flags *pflag.FlagSet) {
 
 // options checks the flags, and returns what they mean.
 func (f *recordFlags) options(args []string) (o record.Options, err error) {
-	demangle, err := symbol.ParseDemangle(f.demangle)
-	if err != nil {
-		return o, fmt.Errorf("--demangle: %w", err)
-	}
-	if f.selection.CPUs, err = parseCPUs(f.cpus); err != nil {
-		return o, fmt.Errorf("--cpu: %w", err)
-	}
-	f.selection.PIDs, f.selection.TIDs, f.selection.Command = ids(f.pids), ids(f.tids), len(args) > 0
-	if err := f.check(); err != nil {
+	f.selection.Command = len(args) > 0
+	if o, err = f.samplingFlags.options(); err != nil {
 		return o, err
 	}
-	return record.Options{
-		Selection: f.selection, SampleRate: f.rate, UserStacks: !f.kernelOnly, KernelStacks: !f.userOnly,
-		Threads: f.threads, Timestamps: f.timestamps, InlineFrames: bool(f.inline), Demangle: demangle,
-		TableBytes: ebpf.DefaultOptions().TableBytes,
-	}, nil
+	o.Threads, o.Timestamps = f.threads, f.timestamps
+	return o, f.check()
 }
 
 // check returns an error for flags that make no sense.
 func (f *recordFlags) check() error {
-	s := &f.selection
-	groups := s.Cgroup + s.Unit + s.Container
-	chosen := 0
-	for _, is := range []bool{f.all, len(s.PIDs) > 0, len(s.TIDs) > 0, s.Command, groups != ""} {
-		if is {
-			chosen++
-		}
-	}
 	switch {
-	case chosen == 0 && len(s.CPUs) == 0:
-		return errors.New("say what to record: -a the whole host, -p PID a process, -- COMMAND a program (see --help)")
-	case chosen > 1:
-		return errors.New("--all-cpus, --pid, --tid, control groups and a command exclude each other")
-	case f.rate < ebpf.MinSampleRate || f.rate > ebpf.MaxSampleRate:
-		return fmt.Errorf("--freq must be between %d and %d samples per second, got %d",
-			ebpf.MinSampleRate, ebpf.MaxSampleRate, f.rate)
 	case f.duration < 0:
 		return fmt.Errorf("--duration must not be negative, got %v", f.duration)
 	case f.push != "" && write.CheckURL(f.push) != nil:
 		return fmt.Errorf("--push: %w", write.CheckURL(f.push))
-	case f.kernelOnly && f.userOnly:
-		return errors.New("--kernel and --user exclude each other")
 	case f.json && f.output == "-":
 		return errors.New("--json and --output - exclude each other: both write to standard output")
 	}

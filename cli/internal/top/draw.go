@@ -1,0 +1,283 @@
+package top
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/clipperhouse/displaywidth"
+
+	"github.com/headwater/headwater/ebpf/trie"
+)
+
+// Style is how a text looks.
+type Style struct {
+	Look Look
+	Kind trie.Kind // the color of the text, or with Box the one below it
+}
+
+// Look is a Style without color.
+type Look uint8
+
+// The looks.
+const (
+	Plain Look = iota
+	Faint
+	Title    // what the program is
+	Head     // of a table
+	Selected // the row or box of the cursor
+	Colored  // has the color of its kind
+	Box      // of a flame graph
+	Warning
+)
+
+// Span is a text of one style.
+type Span struct {
+	Text  string
+	Style Style
+}
+
+// Line is a line of the terminal.
+type Line []Span
+
+func say(look Look, format string, args ...any) Span {
+	return Span{fmt.Sprintf(format, args...), Style{Look: look}}
+}
+
+// Lines returns what is shown: as many lines as the terminal has, none wider than it is.
+func (v *View) Lines() []Line {
+	var out []Line
+	switch {
+	case v.help:
+		out = helpLines()
+	default:
+		out = append(v.headLines(), v.bodyLines(v.body())...)
+	}
+	for len(out) < v.height-1 {
+		out = append(out, nil)
+	}
+	out = append(out[:max(v.height-1, 0)], v.lastLine())
+	for i := range out {
+		out[i] = cut(out[i], v.columns)
+	}
+	return out
+}
+
+// headings is the number of lines above the body.
+const headings = 4
+
+// body is the number of lines of the body.
+func (v *View) body() int { return max(v.height-headings-1, 0) }
+
+func (v *View) headLines() []Line {
+	title := Line{say(Title, "headwater top"), say(Plain, "  %s  last %.0f s at %d Hz  by %s", v.about.What,
+		v.window.seconds(), v.about.Rate, v.by)}
+	if v.paused {
+		title = append(title, say(Plain, "  "), say(Warning, "paused"))
+	}
+	return []Line{title, {say(Plain, "%s", v.Honesty())}, v.scopeLine(), v.tableHead()}
+}
+
+// Honesty says how much of the truth is shown: of what is kept, the samples, how many stacks are whole, what was lost
+// of the whole host, how much of the time has no function's name; and what showing it costs.
+func (v *View) Honesty() string {
+	p := v.window.progress()
+	all := v.window.totals()
+	return fmt.Sprintf("%s samples  %s CPUs busy  %s of stacks whole  %s lost  %s without a name  own CPU %.1f %%",
+		count(p.Samples), v.busy(), percent(int64(p.Whole), int64(p.WithUser)), count(p.Lost),
+		percent(v.window.unnamed(all), sum(all)), 100*v.now.OwnCPU)
+}
+
+// busy is how many CPUs were busy with what is shown.
+func (v *View) busy() string {
+	return strconv.FormatFloat(float64(sum(v.window.totals()))/1e9/max(v.window.seconds(), 1e-9), 'f', 2, 64)
+}
+
+func (v *View) scopeLine() Line {
+	var out Line
+	if text := v.scopeText(); text != "" {
+		out = append(out, say(Plain, "in "), say(Title, "%s", text), say(Plain, "  "))
+	}
+	switch {
+	case v.typing:
+		out = append(out, say(Plain, "filter: "), say(Title, "%s", printable(v.filter)), say(Selected, " "))
+	case v.filter != "":
+		out = append(out, say(Plain, "filter: "), say(Title, "%s", printable(v.filter)))
+	}
+	return out
+}
+
+// tableHead is the line with the names of the columns. The one that rows are sorted by has an arrow.
+func (v *View) tableHead() Line {
+	if v.by == ByFlame {
+		return v.flameHead()
+	}
+	var b strings.Builder
+	for i, c := range v.table() {
+		title := c.title
+		if i == v.sorted[v.by] {
+			arrow := "▼"
+			if v.reverse {
+				arrow = "▲"
+			}
+			title = arrow + title
+		}
+		b.WriteString(align(title, c.width))
+		b.WriteByte(' ')
+	}
+	return Line{say(Head, "%s", pad(b.String(), v.columns))}
+}
+
+// bodyLines returns the rows or boxes that fit into that many lines.
+func (v *View) bodyLines(height int) []Line {
+	switch {
+	case v.by == ByFlame:
+		return v.flameLines(height)
+	case v.by == ByWaits && v.waits.Err != nil:
+		return []Line{{say(Warning, "%v", v.waits.Err)}}
+	case len(v.rows) == 0:
+		return []Line{{say(Faint, "%s", v.nothing())}}
+	}
+	if v.cursor < v.offset {
+		v.offset = v.cursor
+	}
+	if v.cursor >= v.offset+height {
+		v.offset = v.cursor - height + 1
+	}
+	v.offset = max(0, min(v.offset, len(v.rows)-height))
+	var out []Line
+	for i := v.offset; i < min(len(v.rows), v.offset+height); i++ {
+		out = append(out, v.rowLine(i))
+	}
+	return out
+}
+
+// nothing says why no row is shown.
+func (v *View) nothing() string {
+	switch {
+	case len(v.window.parts) == 0:
+		return "sampling ..."
+	case v.filter != "":
+		return "nothing fits the filter; Esc clears it"
+	case v.by == ByWaits:
+		return "no threads: the process has ended, or is being looked at"
+	}
+	return "no samples: nothing of this used a CPU meanwhile"
+}
+
+func (v *View) rowLine(i int) Line {
+	r := &v.rows[i]
+	var numbers strings.Builder
+	last := ""
+	for _, c := range v.table() {
+		if c.width == 0 {
+			last = printable(c.text(v, r))
+			continue
+		}
+		numbers.WriteString(align(c.text(v, r), c.width))
+		numbers.WriteByte(' ')
+	}
+	if i == v.cursor {
+		return Line{say(Selected, "%s", pad(numbers.String()+last, v.columns))}
+	}
+	name, rest, _ := strings.Cut(last, "  ")
+	out := Line{say(Plain, "%s", numbers.String()), Span{name, Style{Colored, r.Kind}}}
+	if rest != "" {
+		out = append(out, say(Faint, "  %s", rest))
+	}
+	return out
+}
+
+// lastLine is what has just happened, or what keys there are.
+func (v *View) lastLine() Line {
+	switch {
+	case v.message != "":
+		return Line{say(Title, "%s", v.message)}
+	case v.typing:
+		return Line{say(Faint, "Enter keeps the filter, Esc clears it")}
+	case v.help:
+		return Line{say(Faint, "any key goes back")}
+	case v.ended != "":
+		return Line{say(Warning, "%s", v.ended), say(Faint, "  r record to file  q quit")}
+	}
+	return Line{say(Faint, "q quit  ? help  p t f b g w views  Enter open  Esc back  / filter  s sort  "+
+		"Space pause  r record")}
+}
+
+func helpLines() []Line {
+	lines := []string{
+		"p t f b      by process, thread, function, binary; Tab goes through them",
+		"g            flame graph; i turns it over",
+		"w            what the threads of the selected process wait for, and since when",
+		"Enter        open: the functions of a process, thread or binary; who calls a function;",
+		"             in a flame graph, zoom to the box",
+		"Esc          back: clear the filter, zoom out, leave what was opened",
+		"Up Down      move; PgUp, PgDn, Home and End too; j and k as well",
+		"Left Right   move in a flame graph",
+		"/            filter by a regular expression",
+		"s S          sort by the next column; the other way round",
+		"Space        pause: nothing is added until it is pressed again",
+		"c            clear what was sampled until now",
+		"r            record: write what is kept to a pprof file in the current folder",
+		"q Ctrl-C     quit",
+		"",
+		"CPU% is of one CPU. SELF is of the samples that end in a function, TOTAL of those that have it.",
+		"The second line says how much of the truth this is: how many stacks are whole, samples of this host",
+		"that were lost, the share of time whose function has no name, and the CPU time of this program.",
+	}
+	var out []Line
+	for _, text := range lines {
+		key, rest, _ := strings.Cut(text, "  ")
+		if len(text) < 13 || text[0] == ' ' || text[12] != ' ' {
+			out = append(out, Line{say(Plain, "%s", text)})
+			continue
+		}
+		out = append(out, Line{say(Title, "%s", key), say(Plain, "  %s", rest)})
+	}
+	return out
+}
+
+// align puts a number to the right of so wide a column, and a text of a wide one to the left. Width 0 is as it is.
+func align(text string, width int) string {
+	const wide = 9 // columns of texts are wider
+	free := width - displaywidth.String(text)
+	switch {
+	case free <= 0:
+		return text
+	case width > wide:
+		return text + strings.Repeat(" ", free)
+	}
+	return strings.Repeat(" ", free) + text
+}
+
+// pad makes a text as wide as that.
+func pad(text string, width int) string {
+	text = displaywidth.TruncateString(text, width, "…")
+	return text + strings.Repeat(" ", max(0, width-displaywidth.String(text)))
+}
+
+// cut shortens a line to a width.
+func cut(line Line, width int) (out Line) {
+	for _, s := range line {
+		w := displaywidth.String(s.Text)
+		if w > width {
+			if width > 0 {
+				s.Text = displaywidth.TruncateString(s.Text, width, "…")
+				out = append(out, s)
+			}
+			return out
+		}
+		width -= w
+		out = append(out, s)
+	}
+	return out
+}
+
+// count writes 1234567 as 1,234,567.
+func count(n uint64) string {
+	text := strconv.FormatUint(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}

@@ -1,0 +1,105 @@
+package top
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/clipperhouse/displaywidth"
+
+	"github.com/headwater/headwater/ebpf/trie"
+)
+
+// flameHead says what the selected box is.
+func (v *View) flameHead() Line {
+	if len(v.boxes) == 0 {
+		return Line{say(Head, "%s", pad("", v.columns))}
+	}
+	b := &v.boxes[find(v.boxes, v.at)]
+	text := "all"
+	if b.frame != all {
+		f := v.window.names.all[b.frame]
+		text = f.Name
+		if f.Binary != "" {
+			text += "  " + path.Base(f.Binary) + "  " + f.Kind.String()
+		}
+	}
+	text = fmt.Sprintf("%s total  %s self  %s CPU%%  %s", percent(b.total, v.total), percent(b.self, v.total),
+		v.cpu(b.total), text)
+	return Line{say(Head, "%s", pad(text, v.columns))}
+}
+
+// flameLines draws the flame graph. Where it is too deep, it shows the part with the selected box.
+func (v *View) flameLines(height int) []Line {
+	if len(v.boxes) == 0 {
+		return []Line{{say(Faint, "%s", v.nothing())}}
+	}
+	selected := find(v.boxes, v.at)
+	deepest := 0
+	for _, b := range v.boxes {
+		deepest = max(deepest, b.depth)
+	}
+	depth := v.boxes[selected].depth
+	first := max(0, min(depth-height/2, deepest+1-height))
+	var out []Line
+	for d := first; d < min(deepest+1, first+height); d++ {
+		out = append(out, v.flameLine(d, selected))
+	}
+	if v.upside {
+		for i := range len(out) / 2 {
+			out[i], out[len(out)-1-i] = out[len(out)-1-i], out[i]
+		}
+		for len(out) < height {
+			out = append([]Line{nil}, out...)
+		}
+	}
+	return out
+}
+
+// flameLine draws the boxes of a depth.
+func (v *View) flameLine(depth, selected int) (out Line) {
+	at := 0
+	for i, b := range v.boxes {
+		if b.depth != depth {
+			continue
+		}
+		if b.x > at {
+			out = append(out, say(Plain, "%s", strings.Repeat(" ", b.x-at)))
+		}
+		out = append(out, v.boxSpan(&b, i == selected))
+		at = b.x + b.width
+	}
+	return out
+}
+
+// boxSpan is a box: an edge, and as much of the name as fits.
+func (v *View) boxSpan(b *box, selected bool) Span {
+	name, kind := "all", trie.Other
+	if b.frame != all {
+		name, kind = v.window.names.all[b.frame].Name, v.window.names.all[b.frame].Kind
+	}
+	style := Style{Box, kind}
+	if selected {
+		style.Look = Selected
+	}
+	const few = 4 // columns: no letter would say anything
+	switch {
+	case b.width < few:
+		name = ""
+	case displaywidth.String(name) >= b.width:
+		name = short(name)
+	}
+	return Span{pad("▏"+name, b.width), style}
+}
+
+// short leaves out the path of a package of Go: "jit.(*table).add" of "example.com/jit.(*table).add".
+func short(name string) string {
+	head := name
+	if end := strings.IndexAny(name, "(<[ "); end >= 0 {
+		head = name[:end]
+	}
+	if slash := strings.LastIndexByte(head, '/'); slash >= 0 && slash+1 < len(head) {
+		return name[slash+1:]
+	}
+	return name
+}

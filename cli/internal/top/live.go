@@ -1,0 +1,168 @@
+package top
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/record"
+)
+
+// live samples this host, and hands out what it did, round by round.
+type live struct {
+	recorder *record.Recorder
+	cancel   context.CancelFunc
+	running  chan struct{} // closed when nothing runs any more
+	commands map[int64]string
+
+	updates chan update
+	ended   chan end   // gets one value
+	wanted  chan int64 // processes whose threads are asked for
+	waits   chan Waits
+	used    time.Duration // CPU time of this process at the last round
+	at      time.Time     // of the last round
+}
+
+// update is what a round has brought.
+type update struct {
+	part record.Part
+	own  float64 // CPUs that this process has used
+}
+
+// end is how sampling ended.
+type end struct {
+	why string // of its own, "" if it was told to
+	err error
+}
+
+// start begins to sample. Close what it returns.
+func start(ctx context.Context, o record.Options) (*live, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	l := &live{
+		cancel: cancel, running: make(chan struct{}), commands: map[int64]string{},
+		updates: make(chan update), ended: make(chan end, 1), wanted: make(chan int64, 1), waits: make(chan Waits, 1),
+		used: ownCPU(), at: time.Now(),
+	}
+	o.Threads = true
+	o.Each = func(p record.Part) error {
+		select {
+		case l.updates <- update{p, l.ownShare()}:
+		case <-ctx.Done():
+		}
+		return nil
+	}
+	var err error
+	if l.recorder, err = record.Open(o); err != nil {
+		cancel()
+		return nil, err
+	}
+	go l.run(ctx)
+	return l, nil
+}
+
+// run samples until ctx is done or what is selected has ended.
+func (l *live) run(ctx context.Context) {
+	defer close(l.running)
+	looked := make(chan struct{})
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer close(looked)
+		l.lookAtThreads(ctx)
+	}()
+	why, err := l.record(ctx)
+	l.ended <- end{why, err}
+	if err != nil || why == "" {
+		cancel()
+	}
+	<-looked
+	cancel()
+}
+
+// record turns a panic into an error: the terminal has to be given back before it is shown.
+func (l *live) record(ctx context.Context) (why string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	recording, err := l.recorder.Run(ctx)
+	if err != nil {
+		return "", err
+	}
+	return recording.Ended, nil
+}
+
+// lookAtThreads answers who asks for the threads of a process, until ctx is done.
+func (l *live) lookAtThreads(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case pid := <-l.wanted:
+			w := Waits{PID: pid}
+			w.Threads, w.Err = l.recorder.Threads(uint32(pid))
+			select {
+			case l.waits <- w:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// askWaits asks for the threads of a process, 0 for none. The answer comes in waits.
+func (l *live) askWaits(pid int64) {
+	if pid == 0 {
+		return
+	}
+	select {
+	case l.wanted <- pid:
+	default: // it is being looked at
+	}
+}
+
+// close ends everything.
+func (l *live) close() error {
+	l.cancel()
+	<-l.running
+	return l.recorder.Close()
+}
+
+// now describes the present round.
+func (l *live) now(u update) Now { return Now{OwnCPU: u.own, Command: l.command} }
+
+// command returns the command line of a process, "" if it has none or has ended before it was looked at.
+func (l *live) command(pid int64) string {
+	const most = 4096
+	text, ok := l.commands[pid]
+	if !ok {
+		text, _ = procfs.Default.Cmdline(uint32(pid))
+		if len(l.commands) >= most {
+			clear(l.commands)
+		}
+		text = printable(strings.TrimSpace(text))
+		l.commands[pid] = text
+	}
+	return text
+}
+
+// ownShare returns how many CPUs this process has used since the last call.
+func (l *live) ownShare() float64 {
+	used, now := ownCPU(), time.Now()
+	share := (used - l.used).Seconds() / max(now.Sub(l.at).Seconds(), 1e-9)
+	l.used, l.at = used, now
+	return share
+}
+
+// ownCPU returns the CPU time that this process has used, 0 if that is not known.
+func ownCPU() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}

@@ -1,0 +1,218 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/clipperhouse/displaywidth"
+	"github.com/gdamore/tcell/v3"
+	"github.com/gdamore/tcell/v3/color"
+
+	"github.com/headwater/headwater/ebpf/trie"
+)
+
+// Show shows what CPUs do on the terminal of this process, until a key or ctx ends it. The terminal is then as it was,
+// whatever happened.
+func Show(ctx context.Context, o Options) (err error) {
+	l, v, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	options := noQuestions()
+	if o.NoColor {
+		options = append(options, tcell.OptColors(0))
+	}
+	s, err := tcell.NewScreen(options...)
+	if err != nil {
+		return fmt.Errorf("use the terminal: %w; --once prints one table without it", err)
+	}
+	if o.Duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.Duration)
+		defer cancel()
+	}
+	return show(ctx, screen{s, o.NoColor}, v, l)
+}
+
+// noQuestions keeps from asking the terminal what it can do. Nothing of it is used here, late answers would be typed
+// into the shell, and tmux 3.3 answers with width and height swapped.
+func noQuestions() []tcell.TerminfoScreenOption {
+	return []tcell.TerminfoScreenOption{tcell.OptNegotiation(false)}
+}
+
+// source is what a screen shows; *live is one.
+type source interface {
+	events() (updates <-chan update, waits <-chan Waits, ended <-chan end)
+	askWaits(pid int64)
+	now(update) Now
+}
+
+func (l *live) events() (<-chan update, <-chan Waits, <-chan end) { return l.updates, l.waits, l.ended }
+
+// show runs the screen. Fini gives the terminal back, also after a panic.
+func show(ctx context.Context, s screen, v *View, from source) error {
+	if err := s.Init(); err != nil {
+		return fmt.Errorf("use the terminal: %w", err)
+	}
+	defer s.Fini()
+	s.HideCursor()
+	v.Resize(s.Size())
+	updates, waits, ended := from.events()
+	for {
+		s.draw(v)
+		select {
+		case <-ctx.Done():
+			return nil
+		case u := <-updates:
+			v.Add(u.part, from.now(u))
+			from.askWaits(v.WaitsOf())
+		case w := <-waits:
+			v.SetWaits(w)
+		case e := <-ended:
+			if e.err != nil {
+				return e.err
+			}
+			v.SetEnded(e.why)
+		case event, ok := <-s.EventQ():
+			if done, err := s.handle(v, event, ok, from); done || err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// screen is a terminal.
+type screen struct {
+	tcell.Screen
+	noColor bool
+}
+
+// handle does what an event asks for. done says that the screen is to be left.
+func (s screen) handle(v *View, event tcell.Event, ok bool, from source) (done bool, err error) {
+	switch e := event.(type) {
+	case *tcell.EventResize:
+		v.Resize(s.Size())
+		s.Sync()
+	case *tcell.EventError:
+		return true, fmt.Errorf("read the terminal: %s", e.Error())
+	case *tcell.EventKey:
+		before := v.WaitsOf()
+		switch v.Key(keyName(e)) {
+		case Quit:
+			return true, nil
+		case Save:
+			v.Save()
+		case Suspend:
+			return false, s.suspend()
+		}
+		if pid := v.WaitsOf(); pid != before {
+			from.askWaits(pid)
+		}
+	}
+	return !ok, nil
+}
+
+// suspend stops this process, as Ctrl-Z does, until it is continued.
+func (s screen) suspend() error {
+	if err := s.Suspend(); err != nil {
+		return err
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+		return err
+	}
+	time.Sleep(time.Millisecond) // it takes effect before any return to this program
+	return s.Resume()
+}
+
+// keyName is how a View calls a key.
+func keyName(e *tcell.EventKey) string {
+	switch e.Key() {
+	case tcell.KeyRune:
+		return e.Str()
+	case tcell.KeyCtrlC:
+		return "Ctrl-C"
+	case tcell.KeyCtrlZ:
+		return "Ctrl-Z"
+	case tcell.KeyBackspace, tcell.KeyDelete:
+		return "Backspace"
+	}
+	return e.Name()
+}
+
+// draw shows the view.
+func (s screen) draw(v *View) {
+	s.Clear()
+	for y, line := range v.Lines() {
+		x := 0
+		for _, span := range line {
+			s.PutStrStyled(x, y, span.Text, s.style(span.Style))
+			x += displaywidth.String(span.Text)
+		}
+	}
+	s.Show()
+}
+
+func (s screen) style(of Style) tcell.Style {
+	style := tcell.StyleDefault
+	switch of.Look {
+	case Faint:
+		return style.Dim(true)
+	case Title:
+		return style.Bold(true)
+	case Head:
+		return style.Reverse(true)
+	case Selected:
+		return style.Reverse(true).Bold(true)
+	}
+	if s.noColor {
+		return style
+	}
+	switch of.Look {
+	case Warning:
+		return style.Foreground(color.PaletteColor(yellow)).Bold(true)
+	case Colored:
+		if c := textColor(of.Kind); c != 0 {
+			return style.Foreground(color.PaletteColor(c))
+		}
+	case Box:
+		return style.Foreground(color.PaletteColor(black)).Background(color.PaletteColor(boxColor(of.Kind)))
+	}
+	return style
+}
+
+// Numbers of colors in the palette of xterm.
+const (
+	black  = 16
+	yellow = 220
+)
+
+// boxColor is the color of a kind in a flame graph, as the page has it.
+func boxColor(k trie.Kind) int {
+	switch k {
+	case trie.Kernel:
+		return 215
+	case trie.Native:
+		return 117
+	case trie.Inlined:
+		return 153
+	case trie.Runtime:
+		return 79
+	case trie.JIT:
+		return 182
+	}
+	return 252
+}
+
+// textColor is the color of a kind in a table, 0 for that of other text.
+func textColor(k trie.Kind) int {
+	switch k {
+	case trie.Kernel, trie.Runtime, trie.JIT:
+		return boxColor(k)
+	}
+	return 0
+}

@@ -1,0 +1,143 @@
+// Package top shows where CPU time goes while it goes there: in a terminal, or as plain tables.
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/headwater/headwater/cli/internal/outfile"
+	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/ebpf/record"
+)
+
+// Options say what is shown, and how.
+type Options struct {
+	Record   record.Options
+	By       By
+	Interval time.Duration // between two rounds
+	Span     time.Duration // how far back what is shown reaches
+	Duration time.Duration // when it ends by itself; 0: it does not
+	NoColor  bool
+}
+
+// Tables says how tables are printed.
+type Tables struct {
+	Count   int // how many; 0: without end
+	Rows    int // of each at most; 0: all
+	Columns int // of a flame graph
+	JSON    bool
+}
+
+// ErrNothing says that nothing of what was selected used a CPU.
+var ErrNothing = errors.New("no samples: nothing of what was selected used a CPU meanwhile")
+
+// Print prints tables, one each Interval, until ctx is done. The error is ErrNothing if all of them were empty.
+func Print(ctx context.Context, o Options, p Tables, out io.Writer) (err error) {
+	l, v, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	samples := uint64(0)
+	for n := 0; p.Count == 0 || n < p.Count; n++ {
+		more, err := l.next(ctx, v)
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		samples += v.window.progress().Samples
+		if n > 0 && !p.JSON {
+			fmt.Fprintln(out)
+		}
+		if err := v.write(out, p); err != nil {
+			return err
+		}
+	}
+	if samples == 0 && ctx.Err() == nil && o.By != ByWaits {
+		return ErrNothing
+	}
+	return nil
+}
+
+// next waits for a round, and for threads where they are shown. more is false when there is none.
+func (l *live) next(ctx context.Context, v *View) (more bool, err error) {
+	select {
+	case <-ctx.Done():
+		return false, nil
+	case e := <-l.ended:
+		l.ended <- e
+		return false, e.err
+	case u := <-l.updates:
+		v.Add(u.part, l.now(u))
+	}
+	if v.WaitsOf() == 0 {
+		return true, nil
+	}
+	l.askWaits(v.WaitsOf())
+	select {
+	case <-ctx.Done():
+		return false, nil
+	case w := <-l.waits:
+		v.SetWaits(w)
+		return w.Err == nil, w.Err
+	}
+}
+
+// open begins to sample, and makes the view of it.
+func (o *Options) open(ctx context.Context) (*live, *View, error) {
+	o.Record.Round = o.Interval
+	l, err := start(ctx, o.Record)
+	if err != nil {
+		return nil, nil, err
+	}
+	about := About{What: l.recorder.String(), Rate: o.Record.SampleRate}
+	if pids := o.Record.PIDs; len(pids) == 1 {
+		about.PID = int64(pids[0])
+	}
+	return l, NewView(about, o.By, o.Span), nil
+}
+
+// save writes what is kept to a new file in the current folder, and returns its name and size.
+func (v *View) save(now time.Time) (name string, size int64, err error) {
+	p, err := v.window.Profile()
+	if err != nil {
+		return "", 0, err
+	}
+	if p == nil {
+		return "", 0, errors.New("there are no samples to write yet")
+	}
+	base := "headwater-top-" + now.Format("20060102-150405")
+	name = base + ".pb.gz"
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(name); errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		name = fmt.Sprintf("%s-%d.pb.gz", base, n)
+	}
+	file, err := outfile.Create(name)
+	if err != nil {
+		return "", 0, err
+	}
+	defer func() { err = errors.Join(err, file.Discard()) }()
+	if err := export.Pprof(file, p); err != nil {
+		return "", 0, fmt.Errorf("write %s: %w", name, err)
+	}
+	return name, file.Size(), file.Keep()
+}
+
+// Save writes what is kept to a file, and says in the view how that went.
+func (v *View) Save() {
+	name, size, err := v.save(time.Now())
+	if err != nil {
+		v.message = err.Error()
+		return
+	}
+	v.message = fmt.Sprintf("wrote %s (%d KiB, %.0f s); headwater report shows it", name, (size+1023)>>10,
+		v.window.seconds())
+}

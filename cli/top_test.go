@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestTopRefuses: what makes no sense is refused before anything begins.
+func TestTopRefuses(t *testing.T) {
+	tests := []struct {
+		args []string
+		want string
+	}{
+		{[]string{"4711"}, `unknown command "4711" for "headwater top"`},
+		{[]string{"-a", "-p", "1"}, "exclude each other"},
+		{[]string{"-K", "-U"}, "--kernel and --user exclude each other"},
+		{[]string{"-F", "0"}, "--freq must be between 1 and 10000 samples per second, got 0"},
+		{[]string{"--by", "color"}, `--by must be process, thread, function, binary, flame or waits, got "color"`},
+		{[]string{"--by", "waits"}, "--by waits shows one process: name it with --pid"},
+		{[]string{"--by", "flame", "--json"}, "--json has no flame graph: use headwater record -f json"},
+		{[]string{"--interval", "0.01"}, "--interval must be at least 100ms, got 10ms"},
+		{[]string{"--interval", "10", "--window", "5"}, "--window must not be shorter than --interval, got 5s and 10s"},
+		{[]string{"-d", "-1"}, "--duration must not be negative, got -1s"},
+		{[]string{"-n", "-1"}, "--tables and --rows must not be negative"},
+		{[]string{"--once", "-n", "2"}, "--once and --tables exclude each other"},
+		{[]string{"--demangle", "some"}, `--demangle: invalid demangle mode "some"`},
+		{[]string{"-p", "4294967295"}, "there is no process 4294967295"},
+	}
+	for _, test := range tests {
+		stdout, stderr, code := result(t, headwater(t, append([]string{"top"}, test.args...)...))
+		require.Equal(t, 2, code, "%q: %s", test.args, stderr)
+		require.Contains(t, stderr, test.want)
+		require.Empty(t, stdout)
+	}
+}

@@ -1,0 +1,229 @@
+package tools
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// terminal is a terminal of tmux in which a shell runs a command, and then says how the terminal was left.
+type terminal struct {
+	socket, folder string
+}
+
+// openTerminal runs headwater with arguments in a terminal.
+func openTerminal(t *testing.T, args ...string) *terminal {
+	t.Helper()
+	need.Root(t)
+	need.Tools(t, "tmux", "stty")
+	x := &terminal{folder: t.TempDir()}
+	x.socket = filepath.Join(x.folder, "tmux")
+	script := `echo earlier output; stty -g >before; "$@"; echo "exit code $?"; stty -g >after; exec sleep 600`
+	shell := append([]string{"sh", "-c", script, "sh", lab.Binary(t)}, args...)
+	session := []string{"-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "110", "-y", "30", "-c", x.folder}
+	x.tmux(t, append(session, shell...)...)
+	t.Cleanup(func() { x.tmux(t, "kill-server") })
+	return x
+}
+
+func (x *terminal) tmux(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("tmux", append([]string{"-S", x.socket}, args...)...)
+	cmd.Env = append(os.Environ(), "TERM=xterm-256color", "LC_ALL=C.UTF-8")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "tmux %q: %s", args, out)
+	return string(out)
+}
+
+func (x *terminal) shows(t *testing.T) string { return x.tmux(t, "capture-pane", "-p", "-t", "top") }
+
+// await waits until the terminal shows something.
+func (x *terminal) await(t *testing.T, what string) {
+	t.Helper()
+	last := ""
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if last = x.shows(t); strings.Contains(last, what) {
+			return
+		}
+	}
+	t.Fatalf("%q is not shown:\n%s", what, last)
+}
+
+func (x *terminal) press(t *testing.T, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		x.tmux(t, "send-keys", "-t", "top", key)
+	}
+}
+
+// resize changes the size of the terminal, and waits until it is filled from the first line to the last.
+func (x *terminal) resize(t *testing.T, columns, rows int) {
+	t.Helper()
+	x.tmux(t, "resize-window", "-t", "top", "-x", fmt.Sprint(columns), "-y", fmt.Sprint(rows))
+	lab.Eventually(t, 30*time.Second, "a picture of the new size", func() bool {
+		lines := strings.Split(strings.TrimSuffix(x.shows(t), "\n"), "\n")
+		return len(lines) == rows && strings.HasPrefix(lines[0], "headwater top  ") &&
+			strings.HasPrefix(lines[rows-1], "q quit  ")
+	})
+}
+
+// requireRestored demands that the terminal is as it was before the program began, and shows what it showed.
+func (x *terminal) requireRestored(t *testing.T, code int) {
+	t.Helper()
+	x.await(t, fmt.Sprintf("exit code %d", code))
+	require.True(t, strings.HasPrefix(x.shows(t), "earlier output\n"), x.shows(t))
+	lab.Eventually(t, 10*time.Second, "the state of the terminal", func() bool {
+		text, err := os.ReadFile(filepath.Join(x.folder, "after"))
+		return err == nil && len(text) > 0
+	})
+	before, err := os.ReadFile(filepath.Join(x.folder, "before"))
+	require.NoError(t, err)
+	after, err := os.ReadFile(filepath.Join(x.folder, "after"))
+	require.NoError(t, err)
+	require.Equal(t, string(before), string(after))
+	require.Equal(t, "0 0 1\n", x.tmux(t, "display-message", "-p", "-t", "top",
+		"#{alternate_on} #{mouse_any_flag} #{cursor_flag}"))
+}
+
+// TestTop: the terminal shows the function that a program spends its time in, key by key, and what the program does
+// while it waits; a key writes what is shown to a file; the terminal is left as it was.
+func TestTop(t *testing.T) {
+	program := lab.StartChain(t, lab.ChainProgram(t, "hwtop"), 120)
+	x := openTerminal(t, "top", "--interval", "0.5", "-F", "499")
+	x.await(t, "hwtop")
+	x.press(t, "/", "h", "w", "t", "o", "p", "Enter", "Enter") // the only process of that name is opened
+	x.await(t, fmt.Sprintf("in process %d hwtop", program.PID()))
+	x.await(t, "f59  hwtop")
+	x.resize(t, 70, 80)
+	x.press(t, "g")
+	x.await(t, "▏f59")
+	x.resize(t, 110, 30)
+	x.press(t, "w")
+	x.await(t, "WAITS FOR")
+	x.await(t, fmt.Sprintf(" %d r", program.PID())) // it is running, or runnable
+	x.press(t, "r")
+	x.await(t, "wrote headwater-top-")
+	require.Contains(t, x.shows(t), "of stacks whole")
+	x.press(t, "q")
+	x.requireRestored(t, 0)
+
+	files, err := filepath.Glob(filepath.Join(x.folder, "headwater-top-*.pb.gz"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	var ours []lab.Stack
+	for _, s := range lab.Stacks(readProfile(t, files[0])) {
+		if s.Frames[0].Name == "hwtop" {
+			ours = append(ours, s)
+		}
+	}
+	requireChain(t, ours)
+}
+
+// TestTopEnds: a signal and Ctrl-C leave the terminal as it was, and so does the end of the program that is looked at.
+func TestTopEnds(t *testing.T) {
+	busy := lab.StartCopy(t)
+	x := openTerminal(t, "top", "-p", fmt.Sprint(busy.PID()), "--interval", "0.5", "--no-color")
+	x.await(t, "CPU%")
+	require.NotRegexp(t, `\x1b\[[0-9;]*[34][0-7]`, x.tmux(t, "capture-pane", "-p", "-e", "-t", "top"))
+	busy.Kill(t)
+	x.await(t, fmt.Sprintf("process %d has ended", busy.PID()))
+	x.press(t, "C-c")
+	x.requireRestored(t, 0)
+
+	x = openTerminal(t, "top", "--interval", "0.5")
+	x.await(t, "CPU%")
+	for _, pid := range strings.Fields(x.tmux(t, "list-panes", "-t", "top", "-F", "#{pane_pid}")) {
+		out, err := exec.Command("pkill", "-TERM", "-P", pid).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	x.requireRestored(t, 128+int(syscall.SIGTERM))
+}
+
+// TestTopPlain: without a terminal, tables are printed, for people and for programs.
+func TestTopPlain(t *testing.T) {
+	need.Root(t)
+	program := lab.StartChain(t, lab.ChainProgram(t, "hwtop"), 60)
+	top := func(args ...string) string {
+		cmd := exec.Command(lab.Binary(t), append([]string{"top", "-p", fmt.Sprint(program.PID())}, args...)...)
+		out, err := cmd.Output()
+		require.NoError(t, err)
+		return string(out)
+	}
+	text := top("--by", "function", "--interval", "1")
+	require.Contains(t, text, fmt.Sprintf("headwater top  process %d (hwtop)  last ", program.PID()))
+	require.Contains(t, text, "f59  hwtop\n")
+	require.NotContains(t, text, "\x1b")
+	require.Contains(t, top("--by", "flame", "--interval", "1"), "▏f59")
+
+	lines := strings.Split(strings.TrimSpace(top("--by", "binary", "--interval", "1", "-n", "2", "--json")), "\n")
+	require.Len(t, lines, 2)
+	for _, line := range lines {
+		var table struct {
+			Samples uint64
+			CPU     int64 `json:"cpu_ns"`
+			Rows    []struct {
+				Binary string
+				Self   int64
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &table))
+		require.Positive(t, table.Samples)
+		sum := int64(0)
+		for _, r := range table.Rows {
+			sum += r.Self
+		}
+		require.Equal(t, table.CPU, sum)
+	}
+}
+
+// TestTopPlainWaits: the threads of a process are printed too.
+func TestTopPlainWaits(t *testing.T) {
+	need.Root(t)
+	idle := lab.Start(t, exec.Command("sleep", "60"))
+	args := []string{"top", "-p", fmt.Sprint(idle.PID()), "--by", "waits", "--interval", "1", "--json"}
+	out, err := exec.Command(lab.Binary(t), args...).Output()
+	require.NoError(t, err)
+	var waits struct {
+		Rows []struct {
+			TID         int
+			State, Wait string
+			OffSeconds  float64 `json:"off_cpu_seconds"`
+		}
+	}
+	require.NoError(t, json.Unmarshal(out, &waits))
+	require.Len(t, waits.Rows, 1)
+	require.Equal(t, idle.PID(), waits.Rows[0].TID)
+	require.Equal(t, "sleeping", waits.Rows[0].State)
+	require.Equal(t, "sleep", waits.Rows[0].Wait)
+	require.Positive(t, waits.Rows[0].OffSeconds)
+}
+
+// TestTopWithoutPrivileges says what is missing and what to do, before it touches the terminal.
+func TestTopWithoutPrivileges(t *testing.T) {
+	need.Root(t)
+	binary := filepath.Join(t.TempDir(), "headwater")
+	data, err := os.ReadFile(lab.Binary(t))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(binary, data, 0o755))
+	for folder := filepath.Dir(binary); strings.HasPrefix(folder, os.TempDir()+"/"); folder = filepath.Dir(folder) {
+		require.NoError(t, os.Chmod(folder, 0o755))
+	}
+	cmd := exec.Command(binary, "top", "--once")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	require.Equal(t, 2, cmd.ProcessState.ExitCode())
+	require.Contains(t, string(out), "profiling needs capabilities that this process lacks: CAP_BPF")
+	require.Contains(t, string(out), "setcap ")
+}
