@@ -27,7 +27,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "--cluster.enabled=maybe", "c.river"}, `Error: invalid argument "maybe" for "--cluster.enabled" ` +
 			"flag: strconv.ParseBool: parsing \"maybe\": invalid syntax\nUsage: headwater run [flags] PATH\n" +
 			"headwater run --help says more\n"},
-		{[]string{"stop"}, "Error: unknown command \"stop\"\nUsage: headwater [flags]\n" +
+		{[]string{"halt"}, "Error: unknown command \"halt\"\nUsage: headwater [flags]\n" +
 			"headwater --help says more\n"},
 		{[]string{"verify", "top"}, "Error: a command must follow --\n"},
 		{[]string{"verfy"}, "Error: unknown command \"verfy\", did you mean \"verify\"?\n" +

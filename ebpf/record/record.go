@@ -215,8 +215,8 @@ func (r *Recorder) add(s *sampler.Sample) error {
 // Progress is how far a recording is.
 type Progress struct {
 	Samples, WithUser, Whole uint64 // see Recording
-	Lost                     uint64
-	Naming                   bool // the recording has ended, and names are read
+	Expected, Lost           uint64 // samples of this host that were due, and of those the ones not taken
+	Naming                   bool   // the recording has ended, and names are read
 }
 
 // String says what is recorded, such as "process 4711 (java)".
@@ -227,7 +227,7 @@ func (r *Recorder) Progress() Progress {
 	p := Progress{Samples: r.samples.Load(), WithUser: r.withUser.Load(), Whole: r.whole.Load(),
 		Naming: r.ended.Load() != nil}
 	if stats, err := r.sampler.Stats(); err == nil {
-		p.Lost = (&Recording{Lost: stats.Lost}).LostSamples()
+		p.Expected, p.Lost = stats.Expected, (&Recording{Lost: stats.Lost}).LostSamples()
 	}
 	return p
 }

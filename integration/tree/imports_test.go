@@ -39,7 +39,7 @@ var ranks = []struct {
 	{"component/discovery/conformance", 12}, {"component/all", 12},
 	{"component/...", 11},
 	{"river", 12}, {"river/...", 12},
-	{"cli", 13}, {"cli/...", 13}, {".", 14},
+	{"cli", 13}, {"cli/internal/outfile", 12}, {"cli/...", 13}, {".", 14},
 	{"integration/record", 0}, {"integration/need", -1}, {"integration/walks", 13}, {"integration/lab", 13},
 	{"integration/...", 14},
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/record"
 )
 
@@ -98,6 +99,7 @@ func (p *parts) next(samples []sample) record.Part {
 	p.done.WithUser += n
 	p.done.Whole += n - n/50
 	p.done.Lost++
+	p.done.Expected += n + 1
 	out := record.Part{Begun: p.now, Duration: round, Progress: p.done}
 	if n > 0 {
 		out.Profile = profileOf(p.t, samples)
@@ -422,6 +424,8 @@ func TestSave(t *testing.T) {
 		}
 		require.Equal(t, int64(300*period), total)
 		require.Equal(t, (2 * round).Nanoseconds(), read.DurationNanos)
+		due, lost := pprof.LostOf(read)
+		require.Equal(t, [2]uint64{302, 2}, [2]uint64{due, lost})
 		names[name] = true
 	}
 	require.Len(t, names, 2)

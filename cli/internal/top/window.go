@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/record"
 	"github.com/headwater/headwater/ebpf/trie"
 )
@@ -111,6 +112,7 @@ func (w *Window) count(now record.Progress) record.Progress {
 	return record.Progress{
 		Samples: now.Samples - before.Samples, WithUser: now.WithUser - before.WithUser,
 		Whole: now.Whole - before.Whole, Lost: now.Lost - min(before.Lost, now.Lost),
+		Expected: now.Expected - min(before.Expected, now.Expected),
 	}
 }
 
@@ -252,6 +254,7 @@ func (w *Window) progress() (out record.Progress) {
 		out.WithUser += p.counts.WithUser
 		out.Whole += p.counts.Whole
 		out.Lost += p.counts.Lost
+		out.Expected += p.counts.Expected
 	}
 	return out
 }
@@ -274,6 +277,8 @@ func (w *Window) Profile() (*profile.Profile, error) {
 	merged.TimeNanos = w.parts[0].Begun.UnixNano()
 	merged.DurationNanos = int64(w.seconds() * 1e9)
 	merged.Comments = all[0].Comments
+	done := w.progress()
+	pprof.SetLost(merged, done.Expected, done.Lost)
 	return merged, nil
 }
 
