@@ -19,6 +19,7 @@ import (
 	"github.com/headwater/headwater/cli/internal/summary"
 	"github.com/headwater/headwater/component/pyroscope/write"
 	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/ebpf/footprint"
 	"github.com/headwater/headwater/ebpf/record"
 )
 
@@ -124,6 +125,7 @@ func (r *recording) record(caught *signals, recorder *record.Recorder) error {
 		ctx, cancel = context.WithTimeout(ctx, d)
 		defer cancel()
 	}
+	go footprint.ReleaseMemory(caught.ctx, func(error) {}) // without it there is more memory, and all else is the same
 	stopProgress := r.showProgress(recorder)
 	recorded, err := recorder.Run(ctx)
 	stopProgress()

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/headwater/headwater/component/pyroscope/write"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/ebpf/numa"
 	"github.com/headwater/headwater/ebpf/record"
 	"github.com/headwater/headwater/ebpf/symbol"
 )
@@ -54,7 +54,7 @@ func (f *samplingFlags) options() (o record.Options, err error) {
 	if err != nil {
 		return o, fmt.Errorf("--demangle: %w", err)
 	}
-	if f.selection.CPUs, err = parseCPUs(f.cpus); err != nil {
+	if f.selection.CPUs, err = numa.ParseCPUs(f.cpus); err != nil {
 		return o, fmt.Errorf("--cpu: %w", err)
 	}
 	f.selection.PIDs, f.selection.TIDs = ids(f.pids), ids(f.tids)
@@ -106,6 +106,7 @@ type recordFlags struct {
 	push     string
 
 	threads    bool
+	labels     []string
 	timestamps bool
 
 	quiet, verbose, json, noColor bool
@@ -121,6 +122,7 @@ func (f *recordFlags) register(flags *pflag.FlagSet) {
 		"format of the file, by default as its name ends: "+strings.Join(export.Names(), ", "))
 	flags.StringVar(&f.push, "push", "", "also push the profile to Pyroscope at this URL, such as http://127.0.0.1:4040")
 	flags.BoolVar(&f.threads, "threads", false, "tell threads apart")
+	flags.StringSliceVar(&f.labels, "label", nil, "tell samples apart by these: cpu, numa_node")
 	flags.BoolVar(&f.timestamps, "timestamps", false, "keep when each sample was taken, in formats that can: pprof")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "also print what costs names or stacks")
@@ -138,6 +140,9 @@ func (f *recordFlags) options(args []string) (o record.Options, err error) {
 		return o, err
 	}
 	o.Threads, o.Timestamps = f.threads, f.timestamps
+	if o.CPUs, o.NUMANodes, err = parseLabels(f.labels); err != nil {
+		return o, err
+	}
 	return o, f.check()
 }
 
@@ -162,30 +167,20 @@ func ids(all []uint) (out []uint32) {
 	return out
 }
 
-// parseCPUs reads a list as taskset has it: 0-3,5.
-func parseCPUs(list string) (cpus []uint32, err error) {
-	const most = 1 << 16
-	if list == "" {
-		return nil, nil
-	}
-	for part := range strings.SplitSeq(list, ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		if !isRange {
-			last = first
-		}
-		from, err := strconv.ParseUint(first, 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("%q is no list of CPUs such as 0-3,5", list)
-		}
-		to, err := strconv.ParseUint(last, 10, 32)
-		if err != nil || to < from || to >= most {
-			return nil, fmt.Errorf("%q is no list of CPUs such as 0-3,5", list)
-		}
-		for cpu := from; cpu <= to; cpu++ {
-			cpus = append(cpus, uint32(cpu))
+// parseLabels returns which labels samples get.
+func parseLabels(labels []string) (cpu, node bool, err error) {
+	for _, label := range labels {
+		switch label {
+		case record.LabelCPU:
+			cpu = true
+		case record.LabelNUMANode:
+			node = true
+		default:
+			return false, false, fmt.Errorf("--label: %q is neither %s nor %s",
+				label, record.LabelCPU, record.LabelNUMANode)
 		}
 	}
-	return cpus, nil
+	return cpu, node, nil
 }
 
 // yesNo is a bool that understands yes and no, too.

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/ebpf/numa"
 )
 
 // TestRecordRefuses: what cannot be recorded or written is refused before anything begins.
@@ -69,12 +71,12 @@ func TestRecordFormat(t *testing.T) {
 
 func TestParseCPUs(t *testing.T) {
 	for list, want := range map[string][]uint32{"": nil, "0": {0}, "0-2,5": {0, 1, 2, 5}} {
-		got, err := parseCPUs(list)
+		got, err := numa.ParseCPUs(list)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
 	for _, list := range []string{",", "-", "1-", "-1", "a", "1,,2", "5000000000"} {
-		_, err := parseCPUs(list)
+		_, err := numa.ParseCPUs(list)
 		require.Error(t, err, list)
 	}
 }

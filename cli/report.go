@@ -16,6 +16,7 @@ type reportFlags struct {
 	top           int
 	tree, folded  bool
 	focus, ignore string
+	by            string
 }
 
 func reportCommand() *cobra.Command {
@@ -24,7 +25,7 @@ func reportCommand() *cobra.Command {
 		Use:   "report [flags] FILE",
 		Short: "Show a pprof file as text",
 		Long: `Shows where the time of a pprof file went, whoever made it: the functions with most
-samples, a tree of who calls whom, or folded stacks.`,
+samples, a tree of who calls whom, folded stacks, or the shares of the values of a label.`,
 		Example: `  headwater report headwater.pb.gz
   headwater report --tree --focus '^Svc' headwater.pb.gz`,
 		Args: oneFile,
@@ -40,8 +41,10 @@ samples, a tree of who calls whom, or folded stacks.`,
 	flags.IntVar(&f.top, "top", 20, "show as many functions, most self first")
 	flags.BoolVar(&f.tree, "tree", false, "show functions below their callers, from a two-hundredth of all on")
 	flags.BoolVar(&f.folded, "folded", false, "show a line for each stack, with its number of samples")
+	flags.StringVar(&f.by, "by", "", "show the shares of the values of this label, such as cpu, numa_node or thread_name")
 	flags.StringVar(&f.focus, "focus", "", "only samples with a function, file or binary that fits this regexp")
 	flags.StringVar(&f.ignore, "ignore", "", "only samples with none that fits this one")
+	cmd.MarkFlagsMutuallyExclusive("by", "tree", "folded")
 	cmd.MarkFlagsMutuallyExclusive("top", "tree", "folded")
 	return cmd
 }
@@ -74,6 +77,8 @@ func (f *reportFlags) print(cmd *cobra.Command, path string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	switch {
+	case f.by != "":
+		return export.ByLabel(cmd.OutOrStdout(), p, f.by, f.top)
 	case f.tree:
 		return export.Tree(cmd.OutOrStdout(), p)
 	case f.folded:

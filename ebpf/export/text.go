@@ -2,8 +2,12 @@ package export
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,6 +38,47 @@ func Top(w io.Writer, p *profile.Profile, most int) error {
 		fmt.Fprintf(out, "and %d more\n", more)
 	}
 	return out.Flush()
+}
+
+// ByLabel writes the shares of the values of a label as a table, most first. Samples without it are a group, too.
+func ByLabel(w io.Writer, p *profile.Profile, label string, most int) error {
+	s, err := newStacks(p)
+	if err != nil {
+		return err
+	}
+	values, total := map[string]int64{}, int64(0)
+	for _, sample := range p.Sample {
+		value := s.valueOf(sample)
+		values[labelOf(sample, label)] += value
+		total += value
+	}
+	if _, without := values[""]; without && len(values) == 1 {
+		return fmt.Errorf("no sample has the label %q", label)
+	}
+	names := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
+		return cmp.Or(cmp.Compare(values[b], values[a]), cmp.Compare(a, b))
+	})
+	out := bufio.NewWriter(w) // Flush reports errors
+	if err := writeHead(out, p); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%8s  %s\n", "share", oneLine(label))
+	for _, name := range names[:min(len(names), most)] {
+		fmt.Fprintf(out, "%8s  %s\n", percent(values[name], total), oneLine(cmp.Or(name, "(none)")))
+	}
+	if more := len(names) - most; more > 0 {
+		fmt.Fprintf(out, "and %d more\n", more)
+	}
+	return out.Flush()
+}
+
+// labelOf returns the values of a sample's label, "" if it has none.
+func labelOf(s *profile.Sample, label string) string {
+	texts := slices.Clone(s.Label[label])
+	for _, n := range s.NumLabel[label] {
+		texts = append(texts, strconv.FormatInt(n, 10))
+	}
+	return strings.Join(texts, ", ")
 }
 
 // writeHead writes what a profile is of, and how much it has.

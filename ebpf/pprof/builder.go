@@ -26,6 +26,7 @@ type Builder struct {
 	known   map[*Location]*location    // every location added
 	same    map[locationKey]*location  // by content
 	count   int                        // of them
+	frames  int                        // of all samples
 	samples map[string]*profile.Sample // by stack and labels
 	out     *out
 
@@ -75,6 +76,7 @@ func (b *Builder) AddAt(times []int64, stack []*Location, value int64, labels []
 	if s == nil {
 		s = b.out.add(b.stack, 0, labels)
 		b.samples[string(b.key)] = s
+		b.frames += len(b.stack)
 	}
 	s.Value[0] += value
 	if len(times) > 0 {
@@ -84,6 +86,12 @@ func (b *Builder) AddAt(times []int64, stack []*Location, value int64, labels []
 		s.NumLabel[Timestamp] = append(s.NumLabel[Timestamp], times...)
 	}
 }
+
+// Frames returns how many frames the distinct samples have.
+func (b *Builder) Frames() int { return b.frames }
+
+// Forget gives up the Locations that were added, but not what was added of them: equal ones count as the same.
+func (b *Builder) Forget() { clear(b.known) }
 
 // resolve sets b.stack to the distinct locations of stack, and b.key to what
 // distinguishes a sample from others.

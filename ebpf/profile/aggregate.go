@@ -7,6 +7,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/numa"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
@@ -21,6 +22,7 @@ type aggregate struct {
 	period  time.Duration // between two samples of a CPU
 	epoch   int64         // what samples' times are after, ns since 1970
 	options Options
+	nodes   *numa.Nodes              // of CPUs
 	targets map[uint64]*targetCounts // by fingerprint
 	bytes   int                      // of the keys of stacks
 	key     []byte                   // scratch of add
@@ -47,6 +49,8 @@ type stack struct {
 	pid     uint32 // 0 unless PIDs are labels, or some frame is in code of no file
 	thread  string // its name, "" unless that is a label
 	tid     uint32 // 0 unless thread IDs are labels
+	cpu     uint32 // 0 unless CPUs are labels
+	node    int32  // 0 unless nodes of CPUs are labels; -1: not known
 	outcome unwind.Outcome
 	kernel  []uint64       // addresses, leaf first
 	user    []kernel.Frame // leaf first
@@ -54,13 +58,14 @@ type stack struct {
 }
 
 // newAggregate returns an empty aggregate. Samples' times are after epoch, in ns since 1970.
-func newAggregate(o Options, epoch int64) *aggregate {
+func newAggregate(o Options, epoch int64, nodes *numa.Nodes) *aggregate {
 	return &aggregate{
 		begun:   time.Now(),
 		epoch:   epoch,
 		from:    clock.Monotonic(),
 		period:  time.Second / time.Duration(o.SampleRate),
 		options: o,
+		nodes:   nodes,
 		targets: map[uint64]*targetCounts{},
 	}
 }
@@ -91,6 +96,12 @@ func (a *aggregate) add(s *sampler.Sample) {
 	}
 	if a.options.ThreadIDLabel {
 		st.tid = s.TID
+	}
+	if a.options.CPULabel {
+		st.cpu = s.CPU
+	}
+	if a.options.NUMANodeLabel {
+		st.node = a.nodes.Of(s.CPU)
 	}
 	a.key = st.appendKey(a.key[:0])
 	count := counts.stacks[string(a.key)]
@@ -124,6 +135,14 @@ func (c *targetCounts) countProcess(s *sampler.Sample) {
 	}
 }
 
+// samples returns how many were counted.
+func (c *targetCounts) samples() (sum uint64) {
+	for _, p := range c.processes {
+		sum += p.Samples
+	}
+	return sum
+}
+
 // all yields every stack and how often it was seen. The stack is valid until the next.
 func (c *targetCounts) all(yield func(*stack, uint64) bool) {
 	var s stack
@@ -148,6 +167,8 @@ func (s *stack) appendKey(b []byte) []byte {
 	b = append(b, 0, byte(s.outcome))
 	b = binary.NativeEndian.AppendUint32(b, s.pid)
 	b = binary.NativeEndian.AppendUint32(b, s.tid)
+	b = binary.NativeEndian.AppendUint32(b, s.cpu)
+	b = binary.NativeEndian.AppendUint32(b, uint32(s.node))
 	b = binary.NativeEndian.AppendUint32(b, uint32(len(s.kernel)))
 	for _, addr := range s.kernel {
 		b = binary.NativeEndian.AppendUint64(b, addr)
@@ -172,7 +193,7 @@ func (s *stack) decode(key string) {
 	b := keyReader(rest)
 	*s = stack{
 		comm: comm, thread: thread, outcome: unwind.Outcome(b.byte()), pid: b.uint32(), tid: b.uint32(),
-		kernel: s.kernel[:0], user: s.user[:0],
+		cpu: b.uint32(), node: int32(b.uint32()), kernel: s.kernel[:0], user: s.user[:0],
 	}
 	for range b.uint32() {
 		s.kernel = append(s.kernel, b.uint64())

@@ -7,6 +7,7 @@ import (
 	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/numa"
 	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/sampler"
@@ -26,6 +27,7 @@ type Executables interface {
 // be called concurrently.
 type Builder struct {
 	names *names
+	nodes *numa.Nodes
 	epoch int64 // when CLOCK_MONOTONIC was 0, ns since 1970
 
 	collecting sync.Mutex  // one Collect at a time; guards collected
@@ -44,9 +46,9 @@ func New(o Options, e Executables, work *filework.Pool) (*Builder, error) {
 	now := time.Now()
 	b := &Builder{
 		names: newNames(e, work), collected: now, epoch: now.UnixNano() - int64(clock.Monotonic()),
-		options: o, counts: newCounts(),
+		nodes: numa.New(numa.Sysfs), options: o, counts: newCounts(),
 	}
-	b.current = newAggregate(o, b.epoch)
+	b.current = newAggregate(o, b.epoch, b.nodes)
 	update, err := b.Prepare(o)
 	if err != nil {
 		b.Close()
@@ -92,7 +94,7 @@ func (u *Update) Apply() {
 func (b *Builder) startAggregate() {
 	b.current.ended = time.Now()
 	b.past = append(b.past, b.current)
-	b.current = newAggregate(b.options, b.epoch)
+	b.current = newAggregate(b.options, b.epoch, b.nodes)
 }
 
 // Add counts a sample for its target, which it must have.
@@ -165,8 +167,32 @@ func (b *Builder) CollectWithin(patience time.Duration) []Profile {
 	return b.collect(patience)
 }
 
+// CollectInto adds the samples that were added since the last call to one profile, whatever their targets, and waits
+// for names as long as CollectWithin. Who calls it again and again keeps equal stacks once.
+func (b *Builder) CollectInto(to *pprof.Builder, patience time.Duration) {
+	b.collecting.Lock()
+	defer b.collecting.Unlock()
+	b.each(patience, func(n *namer, c *targetCounts, a *aggregate) {
+		n.addAll(to, c, a)
+		b.countProfiled(c.samples())
+	})
+	to.Forget()
+}
+
 // collect names what was added. The caller holds b.collecting.
-func (b *Builder) collect(patience time.Duration) []Profile {
+func (b *Builder) collect(patience time.Duration) (out []Profile) {
+	b.each(patience, func(n *namer, c *targetCounts, a *aggregate) {
+		made := n.profiles(c, a, &b.clock)
+		for _, p := range made {
+			b.countProfiled(p.Samples)
+		}
+		out = append(out, made...)
+	})
+	return out
+}
+
+// each has use called with what each target has counted since the last call. The caller holds b.collecting.
+func (b *Builder) each(patience time.Duration, use func(*namer, *targetCounts, *aggregate)) {
 	past := b.take()
 	b.collected = time.Now()
 
@@ -174,17 +200,16 @@ func (b *Builder) collect(patience time.Duration) []Profile {
 	b.names.refreshDebugFiles()
 	namer := newNamer(b.names)
 	namer.read(stacksOf(past), patience)
-	var out []Profile
 	for _, a := range past {
-		for _, c := range a.targets {
+		for fingerprint, c := range a.targets {
 			namer.counts = symbolCounts{}
-			out = append(out, namer.profiles(c, a, &b.clock)...)
+			use(namer, c, a)
 			b.countNamed(c.target.ServiceName(), namer.counts)
+			delete(a.targets, fingerprint) // its stacks are needed no more
 		}
 	}
-	b.countCollected(out, namer.unnamed)
+	b.countUnnamed(namer.unnamed)
 	b.names.trim(ended, namer.unknownKernel)
-	return out
 }
 
 // take returns what was counted since the last call.

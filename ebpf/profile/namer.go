@@ -155,12 +155,17 @@ func (n *namer) profiles(c *targetCounts, a *aggregate, clock *pprof.Clock) []Pr
 		Period: int64(a.period), Time: a.ended, Duration: a.ended.Sub(a.begun),
 		Series: series(c.target.Labels()), Clock: clock,
 	})
+	n.addAll(b, c, a)
+	return n.describe(b, c)
+}
+
+// addAll names what a target did, and adds it to a profile.
+func (n *namer) addAll(b *pprof.Builder, c *targetCounts, a *aggregate) {
 	var locations []*pprof.Location
 	for s, count := range c.all {
 		locations = n.stack(locations[:0], s, a.options)
 		b.AddAt(s.times, locations, int64(count)*int64(a.period), labels(s, a.options))
 	}
-	return n.describe(b, c)
 }
 
 // prefetch finds the addresses that are to be named, and what it takes: a piece of work for
@@ -249,6 +254,12 @@ func labels(s *stack, o Options) []pprof.Label {
 	}
 	if o.ThreadIDLabel {
 		out = append(out, pprof.Label{Key: "thread_id", Text: strconv.FormatUint(uint64(s.tid), 10)})
+	}
+	if o.CPULabel {
+		out = append(out, pprof.Label{Key: "cpu", Text: strconv.FormatUint(uint64(s.cpu), 10)})
+	}
+	if o.NUMANodeLabel && s.node >= 0 {
+		out = append(out, pprof.Label{Key: "numa_node", Text: strconv.FormatInt(int64(s.node), 10)})
 	}
 	return out
 }

@@ -172,14 +172,17 @@ func (b *Builder) countNamed(service string, n symbolCounts) {
 	b.counts.addSymbols(service, n, time.Now())
 }
 
-// countCollected counts the samples of profiles that are handed out, and the frames without
-// a name in them.
-func (b *Builder) countCollected(profiles []Profile, unnamed map[unwind.ExeID]uint64) {
+// countProfiled counts the samples of a profile that is handed out.
+func (b *Builder) countProfiled(samples uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, p := range profiles {
-		b.counts.profiled += p.Samples
-	}
+	b.counts.profiled += samples
+}
+
+// countUnnamed counts the frames without a name in profiles that are handed out.
+func (b *Builder) countUnnamed(unnamed map[unwind.ExeID]uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for exe, n := range unnamed {
 		if _, ok := b.counts.unnamed[exe]; ok || len(b.counts.unnamed) < maxBinaries {
 			b.counts.unnamed[exe] += n

@@ -52,6 +52,8 @@ type Options struct {
 	KernelStacks bool // record the kernel part of stacks
 
 	Threads      bool                // tell threads and processes apart, by the labels of LabelPID and so on
+	CPUs         bool                // tell CPUs apart, by LabelCPU
+	NUMANodes    bool                // tell the nodes of CPUs apart, by LabelNUMANode
 	Timestamps   bool                // keep when each sample was taken, see pprof.Timestamp
 	InlineFrames bool                // show functions that were inlined into others
 	Demangle     symbol.DemangleMode // how names of C++ and Rust are shown
@@ -77,6 +79,12 @@ const (
 	LabelPID      = "pid"
 	LabelThread   = "thread_name"
 	LabelThreadID = "thread_id"
+)
+
+// Labels of samples, with Options.CPUs and Options.NUMANodes.
+const (
+	LabelCPU      = "cpu"
+	LabelNUMANode = "numa_node"
 )
 
 // Recording is what was recorded.
@@ -116,8 +124,8 @@ type Recorder struct {
 	files    *filework.Pool
 	target   *target.Target
 	threads  threads
-	parts    []builder.Profile
-	parted   time.Time // when the last Part ended
+	profile  *pprof.Builder // what was named; without Each
+	parted   time.Time      // when the last Part ended
 	swept    time.Time
 
 	ending sync.Once // stops sampling
@@ -138,7 +146,8 @@ func Open(o Options) (*Recorder, error) {
 	}
 	r := &Recorder{
 		options: o, selected: selected, files: &filework.Pool{},
-		target: target.Of(map[string]string{target.LabelServiceName: "headwater record"}),
+		profile: pprof.NewBuilder(pprof.Options{Period: int64(time.Second) / int64(o.SampleRate)}),
+		target:  target.Of(map[string]string{target.LabelServiceName: "headwater record"}),
 	}
 	if err := r.open(); err != nil {
 		return nil, errors.Join(err, r.Close())
@@ -162,6 +171,7 @@ func (r *Recorder) open() error {
 	r.builder, err = builder.New(builder.Options{
 		SampleRate: r.options.SampleRate, Comm: builder.CommStackframe,
 		PIDLabel: r.options.Threads, ThreadNameLabel: r.options.Threads, ThreadIDLabel: r.options.Threads,
+		CPULabel: r.options.CPUs, NUMANodeLabel: r.options.NUMANodes,
 		Timestamps: r.options.Timestamps, Demangle: r.options.Demangle, InlineFrames: r.options.InlineFrames,
 		Python: true, Hotspot: true, V8: true,
 	}, r.sampler, r.files)
@@ -298,7 +308,7 @@ func (r *Recorder) wait(ctx context.Context, sampled chan error) (ended string, 
 		if err := r.endRound(); err != nil {
 			return "", err
 		}
-		if r.frames() >= MaxFrames {
+		if r.profile.Frames() >= MaxFrames {
 			return fmt.Sprintf("its stacks have %d frames", MaxFrames), nil
 		}
 		collected = time.Now()
@@ -308,7 +318,8 @@ func (r *Recorder) wait(ctx context.Context, sampled chan error) (ended string, 
 // endRound collects, for Each or for the end.
 func (r *Recorder) endRound() error {
 	if r.options.Each == nil {
-		return r.collect()
+		r.collect()
+		return nil
 	}
 	r.sampler.Flush() // samples lie in the kernel for a while
 	now := time.Now()
@@ -336,30 +347,11 @@ func (r *Recorder) title(p *profile.Profile, begun time.Time, d time.Duration) {
 	r.putFirst(p)
 }
 
-// collect names what was sampled, and adds it to the parts.
-func (r *Recorder) collect() error {
-	const apart = 8 // parts that are kept before they are merged
-	r.parts = append(r.parts, r.builder.CollectWithin(namesPatience)...)
+// collect names what was sampled, and adds it to the profile. Equal stacks are kept once, so memory grows with the
+// distinct ones alone, and the end has no more to do than another round.
+func (r *Recorder) collect() {
+	r.builder.CollectInto(r.profile, namesPatience)
 	r.builder.Forget(r.sampler.Sweep(idleExecutable))
-	if len(r.parts) < apart {
-		return nil
-	}
-	merged, err := merge(r.parts)
-	if err != nil {
-		return err
-	}
-	r.parts = []builder.Profile{{Pprof: merged}}
-	return nil
-}
-
-// frames returns how many frames the stacks have.
-func (r *Recorder) frames() (sum int) {
-	for _, p := range r.parts {
-		for _, s := range p.Pprof.Sample {
-			sum += len(s.Location)
-		}
-	}
-	return sum
 }
 
 // merge adds up parts, none to nil.
@@ -380,10 +372,8 @@ func merge(parts []builder.Profile) (*profile.Profile, error) {
 
 // describe sets what was recorded.
 func (r *Recorder) describe(out *Recording) error {
-	var err error
-	if out.Profile, err = merge(r.parts); err != nil {
-		return err
-	}
+	out.Profile = r.profile.Profile()
+	r.profile = nil // to write the profile takes memory of its own
 	if out.Profile != nil {
 		r.title(out.Profile, out.Begun, out.Duration)
 	}

@@ -54,6 +54,8 @@ type Settings struct {
 
 	ThreadNameLabel bool `river:"thread_name_label,attr,optional"` // Headwater's own argument
 	ThreadIDLabel   bool `river:"thread_id_label,attr,optional"`   // Headwater's own argument
+	CPULabel        bool `river:"cpu_label,attr,optional"`         // Headwater's own argument
+	NUMANodeLabel   bool `river:"numa_node_label,attr,optional"`   // Headwater's own argument
 
 	PythonEnabled  bool `river:"python_enabled,attr,optional"`
 	HotspotEnabled bool `river:"hotspot_enabled,attr,optional"`
@@ -153,6 +155,7 @@ func (a *Settings) options() ebpf.Options {
 	o.Comm = a.commMode()
 	o.PIDLabel = a.PIDLabel
 	o.ThreadNameLabel, o.ThreadIDLabel = a.ThreadNameLabel, a.ThreadIDLabel
+	o.CPULabel, o.NUMANodeLabel = a.CPULabel, a.NUMANodeLabel
 	o.Demangle = demangle
 	o.TableBytes = int(a.UnwindTableMemory)
 	o.InlineFrames = a.InlineFrames

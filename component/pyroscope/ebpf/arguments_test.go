@@ -86,6 +86,10 @@ func TestArguments(t *testing.T) {
 		"thread_id_label": {`thread_id_label = true`, func(t *testing.T, o ebpf.Options) {
 			require.True(t, o.ThreadIDLabel)
 		}},
+		"cpu_label": {`cpu_label = true`, func(t *testing.T, o ebpf.Options) { require.True(t, o.CPULabel) }},
+		"numa_node_label": {`numa_node_label = true`, func(t *testing.T, o ebpf.Options) {
+			require.True(t, o.NUMANodeLabel)
+		}},
 		"unwind_table_memory": {`unwind_table_memory = "16MiB"`, func(t *testing.T, o ebpf.Options) {
 			require.Equal(t, 16<<20, o.TableBytes)
 		}},

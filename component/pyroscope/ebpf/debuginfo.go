@@ -159,6 +159,7 @@ func (c *Component) pageStatus() flamegraph.Status {
 	}{
 		{"comm", mode == ebpf.CommLabel || mode == ebpf.CommBoth}, {"pid", args.PIDLabel},
 		{"thread_name", args.ThreadNameLabel}, {"thread_id", args.ThreadIDLabel},
+		{"cpu", args.CPULabel}, {"numa_node", args.NUMANodeLabel},
 	} {
 		if label.is {
 			status.SampleLabels = append(status.SampleLabels, label.name)

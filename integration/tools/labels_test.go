@@ -1,0 +1,87 @@
+package tools
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// TestLabels: samples of a program that may run on one CPU alone have that CPU and its node as labels, and report
+// groups by them.
+func TestLabels(t *testing.T) {
+	need.Tools(t, "taskset")
+	nodes, err := filepath.Glob("/sys/devices/system/cpu/cpu0/node*")
+	require.NoError(t, err)
+	node := "0" // a kernel without nodes
+	if len(nodes) == 1 {
+		node = strings.TrimPrefix(filepath.Base(nodes[0]), "node")
+	}
+	program := lab.ChainProgram(t, "hwlabels")
+	folder, _, _, code := record(t, "-F", "499", "--label", "cpu,numa_node", "--", "taskset", "-c", "0", program, "2")
+	require.Equal(t, 0, code)
+	p := readProfile(t, folder, "headwater.pb.gz")
+	on := map[string]int64{}
+	for _, s := range p.Sample {
+		require.Equal(t, []string{node}, s.Label["numa_node"])
+		require.Len(t, s.Label["cpu"], 1)
+		on[s.Label["cpu"][0]] += s.Value[0]
+	}
+	total := int64(0)
+	for _, value := range on {
+		total += value
+	}
+	require.Greater(t, float64(on["0"]), 0.9*float64(total), "taskset itself may have begun elsewhere: %v", on)
+
+	file := filepath.Join(folder, "headwater.pb.gz")
+	out, err := exec.Command(lab.Binary(t), "report", "--by", "numa_node", file).Output()
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^ *100\.0 %  `+node+`$`, string(out))
+	_, errs, code := headwater(t, "report", "--by", "colour", file)
+	require.Equal(t, 2, code)
+	require.Contains(t, errs, `no sample has the label "colour"`)
+	_, errs, code = headwater(t, "record", "--label", "colour", "-a")
+	require.Equal(t, 2, code)
+	require.Contains(t, errs, `--label: "colour" is neither cpu nor numa_node`)
+}
+
+// headwater runs headwater.
+func headwater(t testing.TB, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, errs strings.Builder
+	cmd := exec.Command(lab.Binary(t), args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	_ = cmd.Run() // the exit code says how it went
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// TestHighRate: a recording of the whole host at the highest rate ends, says what was lost, and stays within what it
+// promises: what is kept of stacks is bounded, and names are waited for half a minute.
+func TestHighRate(t *testing.T) {
+	need.Root(t)
+	lab.StartCopy(t)
+	folder := t.TempDir()
+	cmd := exec.Command(lab.Binary(t), "record", "-F", "10000", "-a", "-d", "8", "--json")
+	cmd.Dir = folder
+	begun := time.Now()
+	out, err := cmd.Output()
+	took := time.Since(begun)
+	require.NoError(t, err)
+	require.Contains(t, string(out), `"lost"`)
+	require.Less(t, took, 2*time.Minute, "8 s, and half a minute for names, on a slow machine")
+	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	require.True(t, ok)
+	t.Logf("%v, %d MiB at most", took.Round(time.Second/10), usage.Maxrss>>10)
+	require.Less(t, usage.Maxrss, int64(1<<20), "KiB")
+	info, err := os.Stat(filepath.Join(folder, "headwater.pb.gz"))
+	require.NoError(t, err)
+	require.Positive(t, info.Size())
+}
