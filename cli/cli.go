@@ -56,6 +56,7 @@ func commands() []*cobra.Command {
 		recordCommand(),
 		topCommand(),
 		reportCommand(),
+		summaryCommand(),
 		scriptCommand(),
 		fmtCommand(),
 		validateCommand(),

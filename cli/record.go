@@ -15,6 +15,7 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
+	"github.com/headwater/headwater/cli/internal/digest"
 	"github.com/headwater/headwater/cli/internal/outfile"
 	"github.com/headwater/headwater/cli/internal/summary"
 	"github.com/headwater/headwater/component/pyroscope/write"
@@ -214,6 +215,7 @@ func (r *recording) write(recorded *record.Recording) error {
 	if r.file != nil {
 		out = r.file
 	}
+	digest.KeepReasons(recorded, func(i int) string { return summary.Explain(recorded.Unnamed[i]) })
 	if err := r.format.Write(out, recorded.Profile); err != nil {
 		return fmt.Errorf("write %s: %w", r.flags.output, err)
 	}

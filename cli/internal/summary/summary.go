@@ -110,12 +110,12 @@ func (s *Summary) writeUnnamed(b *strings.Builder) {
 		if part < small || i == shownUnnamed && !s.Verbose {
 			break
 		}
-		fmt.Fprintf(b, "  no names in %s (%s): %s\n", path.Base(u.File), percent(part), explain(u))
+		fmt.Fprintf(b, "  no names in %s (%s): %s\n", path.Base(u.File), percent(part), Explain(u))
 	}
 }
 
-// explain says why a binary lacks names.
-func explain(u profile.UnnamedStats) string {
+// Explain says why a binary lacks names.
+func Explain(u profile.UnnamedStats) string {
 	if u.Explain != nil {
 		if why := u.Explain(); why != "" {
 			return why
@@ -165,7 +165,7 @@ func (s *Summary) WriteJSON(w io.Writer) error {
 		Unit: r.Profile.SampleType[0].Unit, Total: total, Functions: shown(functions),
 	}
 	for _, u := range r.Unnamed {
-		out.Unnamed = append(out.Unnamed, unnamedJSON{u.File, u.BuildID, u.Reason, explain(u), u.Frames})
+		out.Unnamed = append(out.Unnamed, unnamedJSON{u.File, u.BuildID, u.Reason, Explain(u), u.Frames})
 	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")

@@ -1,0 +1,42 @@
+// Package fresh makes a short recording of this host that stays in memory.
+package fresh
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/headwater/headwater/cli/internal/digest"
+	"github.com/headwater/headwater/cli/internal/summary"
+	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/ebpf/record"
+	"github.com/headwater/headwater/ebpf/symbol"
+)
+
+// ErrNoSamples says that nothing of what was selected used a CPU.
+var ErrNoSamples = errors.New("no samples: nothing of what was selected used a CPU meanwhile")
+
+// Record records what a selection has, at rate samples per second and CPU, for a while or until ctx is done. The
+// profile has processes apart, and says how complete it is. The errors are those of record.Open, and ErrNoSamples.
+func Record(
+	ctx context.Context, what record.Selection, rate int, during time.Duration,
+) (r *record.Recording, err error) {
+	recorder, err := record.Open(record.Options{
+		Selection: what, SampleRate: rate, UserStacks: true, KernelStacks: true, Threads: true, InlineFrames: true,
+		Demangle: symbol.DemangleSimplified, TableBytes: ebpf.DefaultOptions().TableBytes,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, recorder.Close()) }()
+	ctx, cancel := context.WithTimeout(ctx, during)
+	defer cancel()
+	if r, err = recorder.Run(ctx); err != nil {
+		return nil, err
+	}
+	if r.Profile == nil {
+		return nil, ErrNoSamples
+	}
+	digest.KeepReasons(r, func(i int) string { return summary.Explain(r.Unnamed[i]) })
+	return r, nil
+}

@@ -1,0 +1,70 @@
+package export
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/google/pprof/profile"
+)
+
+// Frame is a function of a stack. It is equal for calls of the same function in the same binary.
+type Frame struct {
+	Name   string
+	Binary string // file that its code is in; "" for what is no code, or not known
+}
+
+// Named reports whether the function has a name of its own, not only an address.
+func (f Frame) Named() bool {
+	base := Function{Binary: f.Binary}.Where()
+	return f.Name != unnamed && !strings.HasPrefix(f.Name, "0x") && (base == "" || !strings.HasPrefix(f.Name, base+"+0x"))
+}
+
+// Stack is one of the stacks of a profile. Code that calls itself has several equal frames.
+type Stack struct {
+	Process string  // its name, and its PID if that is known; "" if neither is
+	Missing string  // why outer frames are missing; "" if none are, or that is not known
+	Frames  []Frame // of code, root first, never empty
+	Value   int64
+}
+
+// Stacks returns the stacks of a profile, with the unit of their values and the value of one sample
+// that was taken, 0 if that is not known.
+func Stacks(p *profile.Profile) (all []Stack, unit string, period int64, err error) {
+	s, err := newStacks(p)
+	if err != nil {
+		return nil, "", 0, err
+	}
+	hasBinaries := false // folded stacks have none: then a root is a function like others
+	for _, l := range p.Location {
+		hasBinaries = hasBinaries || !isNoCode(l)
+	}
+	for _, sample := range p.Sample {
+		if s.valueOf(sample) != 0 {
+			all = append(all, s.parts(sample, hasBinaries))
+		}
+	}
+	return all, s.unit(), s.period(), nil
+}
+
+// parts divides the frames of a sample into code and what stands before it.
+func (s *stacks) parts(sample *profile.Sample, hasBinaries bool) Stack {
+	out := Stack{Value: s.valueOf(sample)}
+	if t, ok := threadOf(sample); ok && t.pid != 0 {
+		out.Process = "(" + strconv.FormatInt(t.pid, 10) + ")"
+	}
+	for i, f := range s.code(sample) {
+		mark, incomplete := strings.CutPrefix(f.name, "[incomplete: ")
+		switch {
+		case incomplete && f.binary == "":
+			out.Missing = strings.TrimSuffix(mark, "]")
+		case i == 0 && hasBinaries && f.binary == "" && f.name != unnamed && !strings.HasPrefix(f.name, "0x"):
+			out.Process = strings.TrimSpace(f.name + " " + out.Process)
+		default:
+			out.Frames = append(out.Frames, Frame{f.name, f.binary})
+		}
+	}
+	if len(out.Frames) == 0 {
+		out.Frames = []Frame{{Name: unnamed}}
+	}
+	return out
+}
