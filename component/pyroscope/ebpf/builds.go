@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -74,26 +75,22 @@ func (c *buildCollector) Collect(ch chan<- prometheus.Metric) {
 type buildLog struct{ said map[string]bool }
 
 // log says which builds are new, and what they changed once that is certain.
-func (l *buildLog) log(c *Component) {
-	changes, _ := c.page.Changes()
+func (l *buildLog) log(logger log.Logger, changes []flamegraph.Change) {
 	said := map[string]bool{}
 	for i := range changes {
 		b := &changes[i]
 		key := strings.Join([]string{b.Service, b.Program, b.Old, b.New, fmt.Sprint(b.Began.UnixNano())}, "\x00")
 		about := []any{"service_name", b.Service, "executable", b.Program, "old_build", b.Old, "new_build", b.New}
 		if said[key] = true; !l.said[key] {
-			level.Info(c.opts.Logger).Log(append([]any{"msg", "a program has a new build"}, about...)...)
+			level.Info(logger).Log(append([]any{"msg", "a program has a new build"}, about...)...)
 		}
 		more, less := b.More(), b.Less()
-		if len(more)+len(less) == 0 {
-			continue
-		}
 		key += "\x00certain"
-		if said[key] = true; l.said[key] {
+		if said[key] = l.said[key] || len(more)+len(less) > 0; l.said[key] || !said[key] {
 			continue
 		}
 		about = append([]any{"msg", "a new build changed what functions cost"}, about...)
-		level.Warn(c.opts.Logger).Log(append(about, "more_expensive", len(more), "less_expensive", len(less),
+		level.Warn(logger).Log(append(about, "more_expensive", len(more), "less_expensive", len(less),
 			"first", firstOf(&b.Report.Changed[0]))...)
 	}
 	l.said = said

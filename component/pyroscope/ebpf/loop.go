@@ -248,7 +248,8 @@ func (l *loop) collect() {
 	level.Debug(l.c.opts.Logger).Log("msg", "collected", "profiles", len(shown), "of_time", now.Sub(began),
 		"took", time.Since(now))
 	l.c.page.Add(began, now, shown)
-	l.builds.log(l.c)
+	changes, _ := l.c.page.Changes()
+	l.builds.log(l.c.opts.Logger, changes)
 	l.observe(now)
 	l.reportSending()
 	finished()

@@ -234,11 +234,26 @@ func (p *Page) diffData(ctx context.Context, v url.Values) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	asked := v.Encode()
+	if c.change != nil && p.compared.report == c.change.Report && p.compared.asked == asked {
+		return p.compared.data, nil
+	}
 	answer, err := c.answer()
 	if err != nil {
 		return nil, err
 	}
-	return compress(answer)
+	data, err := compress(answer)
+	if err == nil {
+		p.compared = compared{asked, answer.Report, data}
+	}
+	return data, err
+}
+
+// compared is an answer of api/diff, which reading all profiles makes slow.
+type compared struct {
+	asked  string
+	report *compare.Report // that it is of
+	data   []byte
 }
 
 // compareAlone waits until nobody else compares. The caller calls done.

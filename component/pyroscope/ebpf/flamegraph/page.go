@@ -37,6 +37,7 @@ type Page struct {
 	changes changes
 
 	comparing chan struct{} // full while a comparison is made: one at a time bounds the memory
+	compared  compared      // the last one; for who has filled comparing
 	flames    viewCache[*flame]
 	views     viewCache[*view] // pprof's
 }
