@@ -50,8 +50,8 @@ functions that are called changed. Small changes need more samples: a longer rec
 or a higher rate (-F 999). Functions are the same if their names and binaries are; those
 without a name are one for each binary.
 
-Profiles of this tool say how many samples their host lost. Bounds allow for them, and
-a side that lost more than --max-lost is refused.
+Profiles of this tool say how many samples their host lost. Bounds allow for those
+beyond --at-least, and a side that lost more than --max-lost is refused.
 
 With --output, the flame graph of both is written as one HTML file: colours show where
 they differ by more than chance, and a table has the bounds of each function.

@@ -11,8 +11,9 @@
 //
 // Samples in interrupts are left out: those come when they come, and are no work of the program.
 //
-// A profile may lack samples that the host lost. Which functions they were of is not known, so bounds allow for each
-// function to lack as large a part as all of them do, and a side that lost too much is refused.
+// A profile may lack samples that the host lost. Which functions they were of is not known, so each may lack as large a
+// part as all of them do. A change as small as Options.AtLeast does not count anyway; bounds allow for what was lost
+// beyond that, and a side that lost too much is refused.
 package compare
 
 import (
@@ -204,9 +205,9 @@ func (r *Report) between(was, is float64, b, n *side, alpha float64) Change {
 	isScale := 1 + spread*spread*is/float64(len(n.runs))
 	low, high := shareBounds(is/isScale, was/wasScale, alpha)
 	weight := n.worth() * isScale / (b.worth() * wasScale)
-	c.Low = low / (1 - low) * weight * (1 - b.lost())
+	c.Low = low / (1 - low) * weight * (1 - b.lacking)
 	if high < 1 {
-		ratio := high / (1 - high) * weight / (1 - n.lost())
+		ratio := high / (1 - high) * weight / (1 - n.lacking)
 		c.High = &ratio
 	}
 	return c

@@ -18,6 +18,7 @@ type side struct {
 	samples map[key]float64 // of all runs
 	unit    string          // of values
 	per     float64         // what values are divided by
+	lacking float64         // part of its samples that a function may lack, beyond what counts as a change
 }
 
 // run is a Run and what its values are divided by.
@@ -83,20 +84,12 @@ func (s *side) checkLost(runs []*Run, o Options) error {
 		return nil
 	}
 	part := lost / due
-	s.Lost = &part
+	s.Lost, s.lacking = &part, max(0, part-o.AtLeast)
 	if part > o.MaxLost {
 		return fmt.Errorf("%.1f %% of the samples that were due on its host were lost, more than %.4g %%: what it says of "+
 			"functions is not certain enough to compare", 100*part, 100*o.MaxLost)
 	}
 	return nil
-}
-
-// lost is the part of its samples that a side may lack.
-func (s *Side) lost() float64 {
-	if s.Lost == nil {
-		return 0
-	}
-	return *s.Lost
 }
 
 // of is what values are divided by.
