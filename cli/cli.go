@@ -57,6 +57,7 @@ func commands() []*cobra.Command {
 		topCommand(),
 		reportCommand(),
 		summaryCommand(),
+		mcpCommand(),
 		scriptCommand(),
 		fmtCommand(),
 		validateCommand(),

@@ -22,7 +22,7 @@ const (
 
 // WriteText writes the digest in at most maxLines lines, which MinLines is the least of.
 func (d *Digest) WriteText(w io.Writer, maxLines int) error {
-	head := append([]string{"profile: " + oneLine(d.About), d.amount()}, d.Complete.lines(d.Total)...)
+	head := d.head()
 	left := max(maxLines, MinLines) - len(head)
 	parts := [][]string{d.table("functions by self", "self", d.Functions), d.totals(), d.paths(left / 4)}
 	if len(d.Processes) > 0 {
@@ -34,6 +34,17 @@ func (d *Digest) WriteText(w io.Writer, maxLines int) error {
 		out = append(out, lines...)
 	}
 	_, err := io.WriteString(w, strings.Join(out, "\n")+"\n")
+	return err
+}
+
+// head says what the profile is of, and how complete it is.
+func (d *Digest) head() []string {
+	return append([]string{"profile: " + short(d.About, maxWhy), d.amount()}, d.Complete.lines(d.Total)...)
+}
+
+// WriteCompleteness writes what the profile is of, and how complete it is, without what it shows.
+func (d *Digest) WriteCompleteness(w io.Writer) error {
+	_, err := io.WriteString(w, strings.Join(d.head(), "\n")+"\n")
 	return err
 }
 

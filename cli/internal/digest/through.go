@@ -62,7 +62,7 @@ func (d *Digest) WriteThrough(w io.Writer, name string, maxLines int) error {
 	for _, s := range d.stacks {
 		t.add(s, is)
 	}
-	out := append([]string{"profile: " + oneLine(d.About), d.amount()}, d.Complete.lines(d.Total)...)
+	out := d.head()
 	for _, e := range found[:min(len(found), shownOf)] {
 		out = append(out, fmt.Sprintf("function: %s; self %s, total %s", function(e), percent(e.Self, d.Total),
 			percent(e.Total, d.Total)))
@@ -140,7 +140,7 @@ func (d *Digest) WriteTop(w io.Writer, by string, most int) error {
 	default:
 		return fmt.Errorf("by must be function, process or binary, got %q", short(by, maxName))
 	}
-	out := append([]string{"profile: " + oneLine(d.About), d.amount()}, d.Complete.lines(d.Total)...)
+	out := d.head()
 	if more := len(list) - 1 - most; more > 0 {
 		list = append(list[:most+1], fmt.Sprintf("  and %d more", more))
 	}

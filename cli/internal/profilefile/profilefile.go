@@ -31,6 +31,11 @@ func Read(ctx context.Context, name string, stdin io.Reader) (*profile.Profile, 
 	if err != nil {
 		return nil, err
 	}
+	return Parse(name, content)
+}
+
+// Parse reads a profile as Read does, of its content. name is for errors.
+func Parse(name string, content []byte) (*profile.Profile, error) {
 	if len(content) == 0 {
 		return nil, fmt.Errorf("%s is empty", name)
 	}
@@ -54,7 +59,7 @@ func content(ctx context.Context, name string, stdin io.Reader) ([]byte, error) 
 	case strings.HasPrefix(name, "http://"), strings.HasPrefix(name, "https://"):
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		body, err := get(ctx, name)
+		body, err := Fetch(ctx, http.DefaultClient, name)
 		if err != nil {
 			return nil, err
 		}
@@ -78,12 +83,13 @@ func content(ctx context.Context, name string, stdin io.Reader) ([]byte, error) 
 	return content, nil
 }
 
-func get(ctx context.Context, url string) (io.ReadCloser, error) {
+// Fetch asks for a URL. The caller closes what it returns. Errors have what the server says, cut.
+func Fetch(ctx context.Context, client *http.Client, url string) (io.ReadCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}

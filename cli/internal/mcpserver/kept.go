@@ -1,0 +1,77 @@
+package mcpserver
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/google/pprof/profile"
+)
+
+// Bounds of the recordings that are kept.
+const (
+	maxKept  = 8
+	maxBytes = 32 << 20 // compressed
+)
+
+const namePrefix = "recording-"
+
+// recordings are profiles in memory, compressed, the newest last. The zero value has none.
+type recordings struct {
+	mu   sync.Mutex
+	made int
+	all  []recording
+}
+
+type recording struct {
+	name string
+	data []byte
+}
+
+// keep keeps a profile, and returns its name. Older ones go where there are too many.
+func (r *recordings) keep(p *profile.Profile) (name string, err error) {
+	var data bytes.Buffer
+	if err := p.Write(&data); err != nil {
+		return "", err
+	}
+	if data.Len() > maxBytes {
+		return "", fmt.Errorf("the recording has more than %d MiB; record for less time", maxBytes>>20)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.made++
+	name = fmt.Sprint(namePrefix, r.made)
+	r.all = append(r.all, recording{name, data.Bytes()})
+	for len(r.all) > maxKept || r.bytes() > maxBytes {
+		r.all = r.all[1:]
+	}
+	return name, nil
+}
+
+func (r *recordings) bytes() (sum int) {
+	for _, k := range r.all {
+		sum += len(k.data)
+	}
+	return sum
+}
+
+// get returns the profile of that name, nil if the name is none of a recording. An error says that it is gone.
+func (r *recordings) get(name string) (*profile.Profile, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var names []string
+	for _, k := range r.all {
+		if k.name == name {
+			return profile.ParseData(k.data)
+		}
+		names = append(names, k.name)
+	}
+	if !strings.HasPrefix(name, namePrefix) {
+		return nil, nil
+	}
+	if len(names) == 0 {
+		names = []string{"none"}
+	}
+	return nil, fmt.Errorf("%.100q is not kept; kept are: %s", name, strings.Join(names, ", "))
+}
