@@ -122,7 +122,7 @@ func positions(all ...position) (b []byte) {
 			b = append(b, byte(bits)|0x80)
 		}
 	}
-	last, before := 0, int64(0)
+	last, before := entry, int64(0)
 	for _, p := range all {
 		raw := int64(rawPosition(p))
 		number(int64(p.at - last))

@@ -280,10 +280,10 @@ func TestSourcePositions(t *testing.T) {
 		table []byte
 		want  []position
 	}{
-		"two":     {[]byte{0x03, 0x88, 0x07, 0x81, 0x02, 0x40}, []position{{1, 225, outermost}, {129, 241, outermost}}},
+		"two":     {[]byte{0x03, 0x88, 0x07, 0x81, 0x02, 0x40}, []position{{0, 225, outermost}, {128, 241, outermost}}},
 		"nothing": {nil, nil},
 		"no end":  {[]byte(strings.Repeat("\xff", 40)), nil},
-		"cut":     {[]byte{0x03, 0x88, 0x07, 0x81}, []position{{1, 225, outermost}}},
+		"cut":     {[]byte{0x03, 0x88, 0x07, 0x81}, []position{{0, 225, outermost}}},
 	} {
 		if got := decode(test.table); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)

@@ -119,13 +119,13 @@ func (m *reader) lineTable(f *function) (table []byte) {
 	if m.err != nil || !positions.object() {
 		return nil
 	}
-	at := 0
+	at := entry
 	each(m.bytes(positions, maxTable), func(p position) bool {
 		if p.at < at {
 			return false
 		}
 		at = p.at
-		table = runtime.AppendLine(table, uint64(at), f.script.line(p.source))
+		table = runtime.AppendLine(table, uint64(max(at, 0)), f.script.line(p.source))
 		return len(table) < runtime.MaxTable
 	})
 	return table

@@ -3,7 +3,7 @@ package v8
 // position is an entry of a source position table (V8, src/codegen/source-position-table.cc): from an offset of the
 // code on it belongs to a position of the source.
 type position struct {
-	at      int // offset in the code
+	at      int // offset in the code, or entry
 	source  int // character in the script, absent if unknown
 	inlined int // of which of the calls that were inlined it is, absent: of none
 }
@@ -11,9 +11,13 @@ type position struct {
 // maxTable bounds a table of positions, in bytes.
 const maxTable = 1 << 20
 
+// entry is the offset in bytecode of a function's entry, before the first instruction (kFunctionEntryBytecodeOffset).
+// Tables count from there, those of machine code too.
+const entry = -1
+
 // each calls yield for the entries of a table, in the order of the code, until yield returns false.
 func each(table []byte, yield func(position) bool) {
-	at, raw := 0, int64(0)
+	at, raw := entry, int64(0)
 	for len(table) > 0 {
 		var code, source int64
 		var ok bool

@@ -34,8 +34,20 @@ const object = {
   },
 };
 
+function start() {
+  object.method(1);
+  return [].values();
+}
+
+// The first instruction of the second line calls.
+function loop(items) {
+  let n = 1;
+  for (const x of items) n += x;
+  return n;
+}
+
 function* generate() {
-  yield object.method(1);
+  yield loop({ [Symbol.iterator]: start });
 }
 
 async function wait() {
