@@ -71,7 +71,7 @@ func TestSecurityTable(t *testing.T) {
 		fmt.Sprintf("| %s frames and ", thousands(chain.MaxFrames)),
 		fmt.Sprintf(", of %d bytes; %d functions read for a sample; %d MiB remembered of all processes together; ",
 			runtime.MaxTexts*runtime.MaxTextBytes, processes.MaxReads, processes.MaxRemembered>>20),
-		fmt.Sprintf("; %s reads of 4 KiB of a process at once and then %s a second, %d in the end, %s and %s of all; ",
+		fmt.Sprintf("; %s reads of 1 KiB of a process at once and then %s a second, %d in the end, %s and %s of all; ",
 			thousands(processes.MaxReadsAtOnce), thousands(processes.ReadsPerSecond), processes.LeastReadsPerSecond,
 			thousands(processes.MaxAllReadsAtOnce), thousands(processes.AllReadsPerSecond)),
 		fmt.Sprintf("; one thread of a process, which rests for up to %d times what it took if that was more than %d ms; "+
