@@ -66,7 +66,7 @@ The exit code is 0, with --check 1 if a function became more expensive for certa
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report, err := f.run(cmd, args)
 			if err != nil {
-				return exitError{err, 2}
+				return exitError{err, exitUsage}
 			}
 			if grew := grown(report); f.check && grew > 0 {
 				return exitError{fmt.Errorf("%s more expensive", plural(grew, "function became", "functions became")), 1}

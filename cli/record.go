@@ -52,10 +52,9 @@ were no samples, 2 if nothing could be recorded, and 130 or 143 after SIGINT or 
 			if e := (exitError{}); err == nil || errors.As(err, &e) {
 				return err
 			}
-			return exitError{explainRefusal(err), 2}
+			return exitError{explainRefusal(err), exitUsage}
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{err, 2} })
 	f.register(cmd.Flags())
 	return cmd
 }

@@ -28,15 +28,14 @@ func reportCommand() *cobra.Command {
 samples, a tree of who calls whom, folded stacks, or the shares of the values of a label.`,
 		Example: `  headwater report headwater.pb.gz
   headwater report --tree --focus '^Svc' headwater.pb.gz`,
-		Args: oneFile,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.print(cmd, args[0]); err != nil {
-				return exitError{err, 2}
+				return exitError{err, exitUsage}
 			}
 			return nil
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exitError{err, 2} })
 	flags := cmd.Flags()
 	flags.IntVar(&f.top, "top", 20, "show as many functions, most self first")
 	flags.BoolVar(&f.tree, "tree", false, "show functions below their callers, from a two-hundredth of all on")
@@ -47,14 +46,6 @@ samples, a tree of who calls whom, folded stacks, or the shares of the values of
 	cmd.MarkFlagsMutuallyExclusive("by", "tree", "folded")
 	cmd.MarkFlagsMutuallyExclusive("top", "tree", "folded")
 	return cmd
-}
-
-// oneFile demands the name of one file.
-func oneFile(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return exitError{fmt.Errorf("name one file, got %d (see --help)", len(args)), 2}
-	}
-	return nil
 }
 
 func (f *reportFlags) print(cmd *cobra.Command, path string) error {

@@ -16,14 +16,14 @@ for programs that read the text of perf script. Times and threads are there if t
 was recorded with --timestamps and --threads; they are 0 otherwise.`,
 		Example: `  headwater record -a -d 10 --threads --timestamps
   headwater script headwater.pb.gz | stackcollapse-perf.pl`,
-		Args: oneFile,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := profilefile.Read(cmd.Context(), args[0], cmd.InOrStdin())
 			if err == nil {
 				err = export.PerfScript(cmd.OutOrStdout(), p)
 			}
 			if err != nil {
-				return exitError{err, 2}
+				return exitError{err, exitUsage}
 			}
 			return nil
 		},

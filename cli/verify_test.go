@@ -48,5 +48,5 @@ func TestVerifyPrint(t *testing.T) {
 func TestExitCodes(t *testing.T) {
 	require.Equal(t, 1, exitCode((&verify.Report{}).Judge(verify.DefaultLimits())))
 	require.Equal(t, 1, exitCode(errors.New("any")))
-	require.Equal(t, 2, exitCode(fmt.Errorf("more: %w", exitError{errors.New("any"), 2})))
+	require.Equal(t, 2, exitCode(fmt.Errorf("more: %w", exitError{errors.New("any"), exitUsage})))
 }
