@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/spf13/cobra"
 
+	"github.com/headwater/headwater/cli/internal/jsonout"
 	"github.com/headwater/headwater/cli/internal/profilefile"
 	"github.com/headwater/headwater/ebpf/compare"
 	"github.com/headwater/headwater/ebpf/export"
@@ -157,9 +157,7 @@ func grown(r *compare.Report) (n int) {
 
 func (f *diffFlags) print(w io.Writer, r *compare.Report, names []string) error {
 	if f.json {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(r)
+		return jsonout.Write(w, r)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i, s := range []*compare.Side{&r.Base, &r.New} {
@@ -262,5 +260,5 @@ func plural(n int, one, many string) string {
 	if n == 1 {
 		many = one
 	}
-	return strings.TrimSpace(fmt.Sprintf("%d %s", n, many))
+	return fmt.Sprintf("%d %s", n, many)
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headwater/headwater/cli/internal/jsonout"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/verify"
 )
@@ -170,7 +170,5 @@ func (f *verifyFlags) print(w io.Writer, r *verify.Report) error {
 	if !f.json {
 		return r.WriteText(w)
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(r)
+	return jsonout.Write(w, r)
 }

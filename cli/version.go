@@ -1,12 +1,13 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/headwater/headwater/cli/internal/jsonout"
 )
 
 // versionInfo is what version --json writes.
@@ -30,9 +31,7 @@ func versionCommand() *cobra.Command {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "headwater", v.Version, v.Go, v.Platform)
 				return err
 			}
-			e := json.NewEncoder(cmd.OutOrStdout())
-			e.SetIndent("", "  ")
-			return e.Encode(v)
+			return jsonout.Write(cmd.OutOrStdout(), v)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write JSON")

@@ -3,10 +3,11 @@ package doctor
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/headwater/headwater/cli/internal/jsonout"
 )
 
 // State says how a finding is.
@@ -59,9 +60,7 @@ func (r *Report) Worst() State {
 
 // WriteJSON writes the report as JSON.
 func (r *Report) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
+	return jsonout.Write(w, r)
 }
 
 // WriteText writes the report for people.

@@ -1,19 +1,18 @@
 package stacks
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"path"
 	"strings"
 	"time"
+
+	"github.com/headwater/headwater/cli/internal/jsonout"
 )
 
 // WriteJSON writes the report as JSON.
 func (r *Report) WriteJSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(r)
+	return jsonout.Write(w, r)
 }
 
 // WriteText writes the report for people. With group, threads with the same stack are shown once.

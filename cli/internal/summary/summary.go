@@ -2,7 +2,6 @@
 package summary
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headwater/headwater/cli/internal/jsonout"
 	"github.com/headwater/headwater/ebpf/export"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/record"
@@ -167,9 +167,7 @@ func (s *Summary) WriteJSON(w io.Writer) error {
 	for _, u := range r.Unnamed {
 		out.Unnamed = append(out.Unnamed, unnamedJSON{u.File, u.BuildID, u.Reason, Explain(u), u.Frames})
 	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(out)
+	return jsonout.Write(w, out)
 }
 
 type summaryJSON struct {
