@@ -9,6 +9,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/ebpf/trie"
 )
 
 // Recorded begins the comment of a profile that says what was recorded.
@@ -133,19 +134,10 @@ func (s *stacks) frames(l *profile.Location) []frame {
 		out = append(out, f)
 	}
 	if len(out) == 0 {
-		out = []frame{{name: addressName(l), binary: binary}}
+		out = []frame{{name: trie.AddressName(l), binary: binary}}
 	}
 	s.known[l] = out
 	return out
-}
-
-// addressName names code of which only the address is known.
-func addressName(l *profile.Location) string {
-	address := "0x" + strconv.FormatUint(l.Address, 16)
-	if l.Mapping == nil || l.Mapping.File == "" {
-		return address
-	}
-	return path.Base(l.Mapping.File) + "+" + address
 }
 
 // thread is who a sample is of.

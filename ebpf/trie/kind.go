@@ -84,8 +84,9 @@ func hasAnyPrefix(s string, prefixes ...string) bool {
 	return false
 }
 
-// addressName names code of which only the address is known.
-func addressName(l *profile.Location) string {
+// AddressName names code of which only the address is known: the name of its file and the offset there, such as
+// libc.so.6+0x1f0, or the address if it is in no file.
+func AddressName(l *profile.Location) string {
 	if l.Mapping == nil || l.Mapping.File == "" {
 		return "0x" + strconv.FormatUint(l.Address, 16)
 	}

@@ -147,7 +147,7 @@ func (b *Builder) child(at uint32, p position) uint32 {
 // positions returns what a location stands for, outermost function first.
 func (b *Builder) positions(l *profile.Location) []position {
 	if len(l.Line) == 0 {
-		name := addressName(l)
+		name := AddressName(l)
 		return []position{{frame: b.frame(b.same(frame{name: name, mapping: mappingOf(l), kind: Unnamed}))}}
 	}
 	out := make([]position, 0, len(l.Line))
@@ -157,7 +157,7 @@ func (b *Builder) positions(l *profile.Location) []position {
 			f.name, f.file, f.startLine = b.shown(fn.Name), fn.Filename, fn.StartLine
 		}
 		if f.name == "" {
-			f.name = addressName(l)
+			f.name = AddressName(l)
 		}
 		f.kind = KindOf(l.Mapping, f.name, f.inlined)
 		out = append(out, position{frame: b.frame(b.same(f)), line: b.lineOf(&l.Line[i])})

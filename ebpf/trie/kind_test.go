@@ -1,0 +1,27 @@
+package trie
+
+import (
+	"testing"
+
+	"github.com/google/pprof/profile"
+)
+
+func TestAddressName(t *testing.T) {
+	// As readelf and /proc/PID/maps have it: 7f0000001000-7f0000003000 r-xp 00026000 ... /lib/libc.so.6
+	libc := &profile.Mapping{Start: 0x7f0000001000, Limit: 0x7f0000003000, Offset: 0x26000, File: "/lib/libc.so.6"}
+	for name, test := range map[string]struct {
+		location profile.Location
+		want     string
+	}{
+		"in a mapping":           {profile.Location{Address: 0x7f0000001010, Mapping: libc}, "libc.so.6+0x26010"},
+		"its first byte":         {profile.Location{Address: 0x7f0000001000, Mapping: libc}, "libc.so.6+0x26000"},
+		"of the file already":    {profile.Location{Address: 0x26010, Mapping: libc}, "libc.so.6+0x26010"},
+		"mapping without places": {profile.Location{Address: 0x10, Mapping: &profile.Mapping{File: "/bin/a"}}, "a+0x10"},
+		"mapping without a file": {profile.Location{Address: 0x10, Mapping: &profile.Mapping{Start: 8}}, "0x10"},
+		"no mapping":             {profile.Location{Address: 0x10}, "0x10"},
+	} {
+		if got := AddressName(&test.location); got != test.want {
+			t.Errorf("%s: got %s, want %s", name, got, test.want)
+		}
+	}
+}
