@@ -11,23 +11,19 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// maxFile bounds a profile that is read, decompressed.
+// maxFile bounds a profile that is read, as it is and decompressed.
 const maxFile = 1 << 30
 
 var errTooLarge = fmt.Errorf("it has more than %d MiB", maxFile>>20)
 
-// Parse reads a profile in pprof's format, gzip-compressed or not.
-func Parse(r io.Reader) (*profile.Profile, error) {
-	data, err := readAll(r)
-	if err != nil {
-		return nil, err
-	}
+// Parse decodes a profile in pprof's format, gzip-compressed or not. Decompressed it has 1 GiB at most.
+func Parse(data []byte) (*profile.Profile, error) {
 	if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
 		unzip, err := gzip.NewReader(bytes.NewReader(data))
 		if err != nil {
 			return nil, err
 		}
-		if data, err = readAll(unzip); err != nil {
+		if data, err = ReadAll(unzip); err != nil {
 			return nil, err
 		}
 	}
@@ -41,7 +37,8 @@ func Parse(r io.Reader) (*profile.Profile, error) {
 	return p, p.CheckValid()
 }
 
-func readAll(r io.Reader) ([]byte, error) {
+// ReadAll reads a profile to decode later, 1 GiB at most.
+func ReadAll(r io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err == nil && len(data) > maxFile {
 		err = errTooLarge

@@ -17,7 +17,7 @@ func FuzzFormats(f *testing.F) {
 	require.NoError(f, withoutLabels(f).Write(&data))
 	f.Add(data.Bytes())
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := Parse(bytes.NewReader(data))
+		p, err := Parse(data)
 		if err != nil {
 			return
 		}

@@ -18,11 +18,8 @@ import (
 	"github.com/headwater/headwater/ebpf/export"
 )
 
-// Bounds of what is read.
-const (
-	maxBytes = 256 << 20
-	patience = 90 * time.Second // of a server, which may take a profile of 60 s first
-)
+// patience bounds the wait for a server, which may take a profile of 60 s first.
+const patience = 90 * time.Second
 
 // Read reads a profile: of a file, of standard input ("-"), or of an http or https URL. It is in pprof's format,
 // compressed or not, or has a line for each stack ("main;work 12", folded). Errors say what was read.
@@ -46,7 +43,7 @@ func Parse(name string, content []byte) (*profile.Profile, error) {
 		}
 		return p, nil
 	}
-	p, err := export.Parse(bytes.NewReader(content))
+	p, err := export.Parse(content)
 	if err != nil {
 		return nil, fmt.Errorf("%s is not a profile in pprof's format, nor folded stacks: %w", name, err)
 	}
@@ -73,12 +70,9 @@ func content(ctx context.Context, name string, stdin io.Reader) ([]byte, error) 
 		defer f.Close()
 		in = f
 	}
-	content, err := io.ReadAll(io.LimitReader(in, maxBytes+1))
-	switch {
-	case err != nil:
+	content, err := export.ReadAll(in)
+	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
-	case len(content) > maxBytes:
-		return nil, fmt.Errorf("%s has more than %d MiB", name, maxBytes>>20)
 	}
 	return content, nil
 }
@@ -127,7 +121,7 @@ func parseFolded(content []byte) (*profile.Profile, error) {
 	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}}}
 	known := map[string]*profile.Location{}
 	lines := bufio.NewScanner(bytes.NewReader(content))
-	lines.Buffer(nil, maxBytes+1)
+	lines.Buffer(nil, len(content)+1)
 	for n := 1; lines.Scan(); n++ {
 		if strings.TrimSpace(lines.Text()) == "" {
 			continue
