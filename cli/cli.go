@@ -36,9 +36,11 @@ func exitCode(err error) int {
 // Command returns headwater with all its commands.
 func Command() *cobra.Command {
 	root := &cobra.Command{
-		Use:          "headwater",
-		Short:        "An eBPF profiler configured in River",
-		Version:      version(),
+		Use:     "headwater",
+		Short:   "An eBPF profiler configured in River",
+		Version: version(),
+		Example: `  sudo headwater record -p 4711 -d 10
+  sudo headwater run config.river`,
 		SilenceUsage: true,
 		Args:         knownCommand,
 		RunE:         func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -67,6 +69,8 @@ func commands() []*cobra.Command {
 		diffCommand(),
 		unwindTableCommand(),
 		doctorCommand(),
+		convertCommand(),
+		manCommand(),
 		versionCommand(),
 	}
 }

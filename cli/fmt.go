@@ -20,6 +20,8 @@ func fmtCommand() *cobra.Command {
 		Short:   "Format a River file",
 		Long: `Writes a River file in its standard form to standard output. Without FILE, or
 with -, it reads standard input.`,
+		Example: `  headwater fmt config.river
+  headwater fmt --write config.river`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := "-"

@@ -56,6 +56,8 @@ were no samples, 2 if nothing could be recorded, and 130 or 143 after SIGINT or 
 		},
 	}
 	f.register(cmd.Flags())
+	completeProcesses(cmd, "pid", "tid")
+	completeContainers(cmd)
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/headwater/headwater/cli/internal/containers"
 	"github.com/headwater/headwater/component/pyroscope/write"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/export"
@@ -36,7 +38,8 @@ func (f *samplingFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVarP(&f.all, "all-cpus", "a", false, "sample the whole host")
 	flags.StringVarP(&f.cpus, "cpu", "C", "", "sample what runs on these CPUs, such as 0-3,5")
 	flags.StringVarP(&f.selection.Cgroup, "cgroup", "G", "", "sample this control group and those below it")
-	flags.StringVar(&f.selection.Container, "container", "", "sample this container: its ID, or how that begins")
+	flags.StringVar(&f.selection.Container, "container", "",
+		"sample this container: its ID, how that begins, or its name for Docker or Podman")
 	flags.StringVar(&f.selection.Unit, "unit", "", "sample this systemd unit")
 	flags.IntVarP(&f.rate, "freq", "F", 99, "samples per second and CPU")
 	flags.IntVarP(&f.rate, "rate", "r", 99, "the same as --freq, as in py-spy")
@@ -61,8 +64,14 @@ func (f *samplingFlags) options() (o record.Options, err error) {
 	if err := f.check(); err != nil {
 		return o, err
 	}
+	selection := f.selection
+	if name := selection.Container; name != "" {
+		if selection.Container, err = containers.Resolve(context.Background(), name); err != nil {
+			return o, fmt.Errorf("--container: %w", err)
+		}
+	}
 	return record.Options{
-		Selection: f.selection, SampleRate: f.rate, UserStacks: !f.kernelOnly, KernelStacks: !f.userOnly,
+		Selection: selection, SampleRate: f.rate, UserStacks: !f.kernelOnly, KernelStacks: !f.userOnly,
 		InlineFrames: bool(f.inline), Demangle: demangle, TableBytes: ebpf.DefaultOptions().TableBytes,
 	}, nil
 }

@@ -34,6 +34,8 @@ folder, until it is interrupted.
 
 SIGHUP, and GET or POST /-/reload, load the configuration again. If it cannot be
 loaded, the previous one keeps running.`,
+		Example: `  sudo headwater run config.river
+  sudo headwater run --server.http.listen-addr 127.0.0.1:8080 /etc/headwater`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := flags.check(); err != nil {

@@ -56,6 +56,7 @@ The exit code is 0 if stacks were shown, and 2 if not.`,
 			}
 			return cobra.ExactArgs(1)(cmd, args)
 		},
+		ValidArgsFunction: completeProcess,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.run(cmd.Context(), args, cmd.OutOrStdout()); err != nil {
 				return exitError{err, exitUsage}

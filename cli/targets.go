@@ -26,6 +26,8 @@ func targetsCommand() *cobra.Command {
 		Long: `Loads a configuration, runs its discovery components until they have found their
 targets, and shows for each pyroscope.ebpf which processes it would profile under
 which labels, and why not the others. Nothing is profiled and nothing is sent.`,
+		Example: `  sudo headwater targets config.river
+  sudo headwater targets --all --wait 30 config.river`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.wait <= 0 {

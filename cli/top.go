@@ -64,6 +64,8 @@ The exit code is 0, 1 if tables were printed and nothing of what was selected us
 		},
 	}
 	f.register(cmd.Flags())
+	completeProcesses(cmd, "pid", "tid")
+	completeContainers(cmd)
 	return cmd
 }
 

@@ -25,6 +25,8 @@ Rules are written as "readelf --debug-dump=frames-interp" writes them: c-16 is t
 value stored 16 bytes below the CFA, s the same value as in the frame itself, u
 undefined. Text without a rule has "-": there the frame pointer is followed. A rule
 that cannot be executed is shown with the reason.`,
+		Example: `  headwater unwind-table --stats /usr/bin/bash
+  headwater unwind-table --pc 4011f0 ./program`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.show(cmd.OutOrStdout(), args[0])

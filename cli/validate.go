@@ -20,7 +20,8 @@ func validateCommand() *cobra.Command {
 		Short: "Check configurations without running them",
 		Long: `Loads each file or folder as run would, with all its checks, and stops before
 anything is started.`,
-		Args: cobra.MinimumNArgs(1),
+		Example: "  headwater validate config.river",
+		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			bad := 0
 			for _, path := range args {

@@ -50,6 +50,9 @@ program and its descendants are, until it ends or the duration is over.
 The exit code is 0 if stacks are good enough, 1 if they are not (--min-agreement,
 --min-complete, --min-coverage) or nothing could be compared, and 2 if verify could not
 run.`,
+		Example: `  sudo headwater verify --duration 30
+  sudo headwater verify --pid 4711
+  sudo headwater verify --json -- ./program arguments | jq .`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report, err := f.report(cmd, args)
 			if err != nil {
@@ -74,6 +77,7 @@ run.`,
 	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
 	flags.IntVar(&f.rate, "sample-rate", 97, "samples per second and CPU")
 	flags.IntVar(&f.examples, "examples", 1, "stacks shown in full of each kind that disagrees or is incomplete")
+	completeProcesses(cmd, "pid")
 	return cmd
 }
 

@@ -24,7 +24,9 @@ func versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version [flags]",
 		Short: "Show the version",
-		Args:  cobra.NoArgs,
+		Example: `  headwater version
+  headwater version --json`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := readVersion()
 			if !asJSON {

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headwater/headwater/cli/internal/containers"
+	"github.com/headwater/headwater/ebpf/procfs"
+)
+
+// completeProcesses lets the shell complete flags that take PIDs, with commas between them.
+func completeProcesses(cmd *cobra.Command, flags ...string) {
+	for _, name := range flags {
+		err := cmd.RegisterFlagCompletionFunc(name,
+			func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+				return processes(begun), cobra.ShellCompDirectiveNoFileComp
+			})
+		if err != nil {
+			panic(err) // there is no such flag: any test of the command line shows it
+		}
+	}
+}
+
+// completeProcess completes the one PID that a command takes.
+func completeProcess(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return processes(begun), cobra.ShellCompDirectiveNoFileComp
+}
+
+// processes lists the processes of this host that have a command line, the newest first, each as what follows the last
+// comma of what is begun.
+func processes(begun string) (found []string) {
+	const most = 60 // characters of a command
+	before := begun[:strings.LastIndexByte(begun, ',')+1]
+	pids, _ := procfs.Default.PIDs() // without a list there is nothing to offer
+	slices.Sort(pids)
+	for _, pid := range slices.Backward(pids) {
+		word := before + strconv.FormatUint(uint64(pid), 10)
+		if !strings.HasPrefix(word, begun) {
+			continue
+		}
+		command, err := procfs.Default.Cmdline(pid)
+		if command = strings.Join(strings.Fields(command), " "); err != nil || command == "" {
+			continue // it has ended, or is the kernel's
+		}
+		if letters := []rune(command); len(letters) > most {
+			command = string(letters[:most-1]) + "…"
+		}
+		found = append(found, cobra.CompletionWithDesc(word, command))
+	}
+	return found
+}
+
+// completeContainers lets the shell complete --container.
+func completeContainers(cmd *cobra.Command) {
+	err := cmd.RegisterFlagCompletionFunc("container",
+		func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			ctx := cmd.Context()
+			if ctx == nil {
+				ctx = context.Background()
+			}
+			all, _ := containers.Running(ctx) // without a list there is nothing to offer
+			return offered(all), cobra.ShellCompDirectiveNoFileComp
+		})
+	if err != nil {
+		panic(err) // as above
+	}
+}
+
+// offered are the names and IDs of containers.
+func offered(all []containers.Container) (found []string) {
+	const digits = 12 // that engines show of an ID
+	for _, c := range all {
+		id := c.ID[:min(len(c.ID), digits)]
+		for _, name := range c.Names {
+			found = append(found, cobra.CompletionWithDesc(name, "container "+id))
+		}
+		found = append(found, cobra.CompletionWithDesc(id, fmt.Sprintf("container %s", strings.Join(c.Names, ", "))))
+	}
+	return found
+}

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headwater/headwater/cli/internal/convert"
+	"github.com/headwater/headwater/component/pyroscope/write"
+	"github.com/headwater/headwater/river"
+)
+
+func convertCommand() *cobra.Command {
+	var server, output string
+	cmd := &cobra.Command{
+		Use:   "convert [flags] FILE | -- PROGRAM FLAGS...",
+		Short: "Make a configuration of what another profiler has",
+		Long: `Writes the configuration in River that does what the flags of ebpf-profiler (that of
+OpenTelemetry) or of parca-agent ask for. What has no equal here is said on standard
+error, a line for each flag.
+
+FILE is a configuration of Grafana Agent in flow mode, or of Alloy. Those that consist of
+components that Headwater has run as they are: it is checked and written unchanged. Else
+the error says where and what is not known here. headwater run has the flags of alloy run
+and grafana-agent-flow run.
+
+The exit code is 0 if all is converted or said, 1 if there were flags that are not known,
+or FILE does not run here, and 2 if nothing could be converted.`,
+		Example: `  headwater convert -- ebpf-profiler -collection-agent=otel:4317 -samples-per-second=99
+  headwater convert --server http://pyroscope:4040 -o h.river -- parca-agent --node=web1
+  headwater convert config.alloy`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() != 0 {
+				return convertFile(cmd, args, output)
+			}
+			return convertFlags(cmd, args, server, output)
+		},
+	}
+	cmd.Flags().StringVar(&server, "server", "http://127.0.0.1:4040", "URL of the Pyroscope server to push to")
+	cmd.Flags().StringVarP(&output, "output", "o", "-", "file to write, - for standard output")
+	return cmd
+}
+
+// convertFlags converts the command line of another profiler.
+func convertFlags(cmd *cobra.Command, args []string, server, output string) error {
+	if err := write.CheckURL(server); err != nil {
+		return exitError{fmt.Errorf("--server: %w", err), exitUsage}
+	}
+	made, err := convert.Flags(args[0], server, args[1:])
+	if err != nil {
+		return exitError{err, exitUsage}
+	}
+	text, err := river.Format("made", []byte(made.River))
+	if err != nil {
+		return exitError{err, exitUsage}
+	}
+	if err := writeConverted(cmd.OutOrStdout(), output, text); err != nil {
+		return err
+	}
+	for _, note := range made.Notes {
+		fmt.Fprintln(cmd.ErrOrStderr(), note)
+	}
+	for _, flag := range made.Unknown {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s has no such flag that is known here; it is left out\n", flag, args[0])
+	}
+	if n := len(made.Unknown); n > 0 {
+		return fmt.Errorf("%s not known", plural(n, "flag is", "flags are"))
+	}
+	return nil
+}
+
+// convertFile checks a configuration, which is River already.
+func convertFile(cmd *cobra.Command, args []string, output string) error {
+	if len(args) > 1 {
+		return exitError{errors.New("name one file, or a program and its flags behind --"), exitUsage}
+	}
+	text, err := os.ReadFile(args[0])
+	if err != nil {
+		return exitError{err, exitUsage}
+	}
+	if err := validate(args[0]); err != nil {
+		printLoadError(cmd.ErrOrStderr(), err)
+		return fmt.Errorf("%s does not run here as it is", args[0])
+	}
+	if err := writeConverted(cmd.OutOrStdout(), output, text); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s runs unchanged: headwater run %s\n", args[0], args[0])
+	return nil
+}
+
+func writeConverted(stdout io.Writer, output string, text []byte) (err error) {
+	if output == "-" {
+		_, err = stdout.Write(text)
+	} else {
+		err = os.WriteFile(output, text, 0o644)
+	}
+	if err != nil {
+		return exitError{err, exitUsage}
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestConvert: what is made of flags is a valid configuration that has their values.
+func TestConvert(t *testing.T) {
+	for name, test := range map[string]struct {
+		args, river, said []string
+		code              int
+	}{
+		"OpenTelemetry": {
+			args: []string{"/usr/bin/ebpf-profiler", "-collection-agent", "otel:4317", "-t=python,ruby", "-v",
+				"-samples-per-second=99", "-disable-tls"},
+			river: []string{"= 99\n", `= "5s"`, "hotspot_enabled ", "v8_enabled ", `level = "debug"`,
+				`url = "http://p:4040"`},
+			said: []string{"-collection-agent: profiles are pushed to Pyroscope", "-tracers: functions of ruby are not shown",
+				"-disable-tls: "},
+		},
+		"its defaults": {args: []string{"ebpf-profiler"}, river: []string{"= 20\n"}},
+		"Parca": {
+			args: []string{"parca-agent", "--node=web1", "--metadata-external-labels=region=eu;zone=a", "--log-level", "warn",
+				"--metadata-disable-thread-id-label", "--off-cpu-threshold=0.1", "--debuginfo-upload-disable"},
+			river: []string{`"node"   = "web1"`, `"region" = "eu"`, `"zone"   = "a"`, `level = "warn"`, "= 19\n",
+				"thread_name_label"},
+			said: []string{"-off-cpu-threshold: pyroscope.ebpf samples CPU time only"},
+		},
+		"its defaults, too": {args: []string{"parca-agent"}, river: []string{"constants.hostname", "thread_id_label"}},
+		"unknown": {
+			args: []string{"parca-agent", "--nodes=web1", "--new", "7", "--node=a"}, river: []string{`"node" = "a"`}, code: 1,
+			said: []string{"--nodes=web1: parca-agent has no such flag", "--new: parca-agent has no such flag",
+				"2 flags are not known"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "c.river")
+			args := append([]string{"convert", "--server", "http://p:4040", "--"}, test.args...)
+			stdout, stderr, code := result(t, headwater(t, args...))
+			require.Equal(t, test.code, code, stderr)
+			for _, want := range test.river {
+				require.Contains(t, stdout, want)
+			}
+			for _, want := range test.said {
+				require.Contains(t, stderr, want)
+			}
+			args = append([]string{"convert", "-o", path, "--"}, test.args...)
+			_, _, code = result(t, headwater(t, args...))
+			require.Equal(t, test.code, code)
+			_, stderr, code = result(t, headwater(t, "validate", path))
+			require.Equal(t, 0, code, stderr)
+			_, stderr, code = result(t, headwater(t, "fmt", "-t", path))
+			require.Equal(t, 0, code, stderr)
+		})
+	}
+}
+
+func TestConvertFile(t *testing.T) {
+	shared := "pyroscope.ebpf \"a\" {\n\tforward_to = []\n\tsample_rate = 19\n}\n"
+	path := writeConfig(t, shared)
+	stdout, stderr, code := result(t, headwater(t, "convert", path))
+	require.Equal(t, 0, code, stderr)
+	require.Equal(t, shared, stdout)
+	require.Contains(t, stderr, "runs unchanged")
+	path = writeConfig(t, shared+"loki.write \"b\" { }\n")
+	stdout, stderr, code = result(t, headwater(t, "convert", path))
+	require.Equal(t, 1, code)
+	require.Empty(t, stdout)
+	require.Contains(t, stderr, "loki.write")
+	require.Contains(t, stderr, "does not run here as it is")
+}
+
+func TestConvertRefuses(t *testing.T) {
+	for want, args := range map[string][]string{
+		"requires at least 1 arg":           {},
+		`the flags of "perf" are not known`: {"--", "perf"},
+		`"record" is no flag`:               {"--", "parca-agent", "record"},
+		"-samples-per-second takes a value": {"--", "ebpf-profiler", "-samples-per-second"},
+		"-samples-per-second: \"0\" is not": {"--", "ebpf-profiler", "-samples-per-second=0"},
+		"-reporter-interval: \"x\" is not":  {"--", "ebpf-profiler", "-reporter-interval=x"},
+		`-tracers: "cobol" is no tracer`:    {"--", "ebpf-profiler", "-tracers=cobol"},
+		`"region" is not a label`:           {"--", "parca-agent", "--metadata-external-labels=region"},
+		"--server: ":                        {"--server", "p:4040", "--", "parca-agent"},
+		"no such file":                      {"none.alloy"},
+	} {
+		_, stderr, code := result(t, headwater(t, append([]string{"convert"}, args...)...))
+		require.Equal(t, 2, code, args)
+		require.Contains(t, stderr, want)
+	}
+}

@@ -1,0 +1,189 @@
+package convert
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Notes on what several flags ask for.
+const (
+	noOTLP    = "profiles are pushed to Pyroscope, not sent over OTLP or to Parca; --server names it"
+	noOffCPU  = "pyroscope.ebpf samples CPU time only"
+	noProbes  = "there are no probes"
+	noChance  = "this host is profiled all the time; a lower sample_rate costs less"
+	ownServer = "say what the endpoint of pyroscope.write needs: it is another server"
+)
+
+// otel are the flags of opentelemetry-ebpf-profiler.
+func otel() program {
+	flags := map[string]rule{
+		"samples-per-second": {set: setRate}, "reporter-interval": {set: setInterval},
+		"tracers": {set: setTracers}, "t": {set: setTracers},
+		"collection-agent": {note: noOTLP}, "disable-tls": {bare: true, note: ownServer},
+		"verbose": {bare: true, set: setVerbose}, "v": {bare: true, set: setVerbose},
+		"off-cpu-threshold": {set: setOffCPU}, "probe-link": {note: noProbes},
+		"probabilistic-threshold": {note: noChance}, "probabilistic-interval": {note: noChance},
+		"env-vars":               {note: "profiles have no variables of the environment"},
+		"pprof":                  {note: "headwater run --server.http.listen-addr says where its own profiles are served"},
+		"filter-min-process-age": {note: "processes are profiled from their start on"},
+		"pin-cpu-ids":            {note: "all CPUs are profiled"},
+		"send-error-frames":      {bare: true, note: "a stack that ends early says so in its root frame, always"},
+		"send-idle-frames":       {bare: true, note: "idle CPUs are not sampled"},
+		"config":                 {note: "give the flags of that file to convert, too"},
+	}
+	ignore(flags, false, "bpf-log-level", "frame-cache-size", "map-scale-factor", "monitor-interval",
+		"clock-sync-interval", "reporter-jitter", "bpffs-root")
+	ignore(flags, true, "no-kernel-version-check", "obi-process-ctx", "copyright", "version")
+	return program{func() settings { return settings{rate: 20, interval: 5 * time.Second} }, flags}
+}
+
+// parca are the flags of parca-agent.
+func parca() program {
+	flags := map[string]rule{
+		"profiling-cpu-sampling-frequency": {set: setRate}, "profiling-duration": {set: setInterval},
+		"tracers": {set: setTracers}, "node": {set: setNode}, "metadata-external-labels": {set: setLabels},
+		"log-level": {set: setLogging("level")}, "log-format": {set: setLogging("format")},
+		"metadata-disable-thread-id-label":   {bare: true, set: dropThread("thread_id_label")},
+		"metadata-disable-thread-comm-label": {bare: true, set: dropThread("thread_name_label")},
+		"off-cpu-threshold":                  {set: setOffCPU},
+		"profiling-probabilistic-threshold":  {note: noChance}, "profiling-probabilistic-interval": {note: noChance},
+		"remote-store-address": {note: noOTLP}, "otlp-address": {note: noOTLP}, "otlp-exporter": {note: noOTLP},
+		"remote-store-bearer-token": {note: ownServer}, "remote-store-bearer-token-file": {note: ownServer},
+		"remote-store-insecure":             {bare: true, note: ownServer},
+		"remote-store-insecure-skip-verify": {bare: true, note: ownServer},
+		"remote-store-client-cert":          {note: ownServer}, "remote-store-client-key": {note: ownServer},
+		"remote-store-grpc-headers": {note: ownServer},
+		"http-address":              {note: "headwater run --server.http.listen-addr has the address"},
+		"config-path":               {note: "write relabel_configs as rules of discovery.relabel"},
+		"include-env-var":           {note: "profiles have no variables of the environment"},
+		"probe-config-file":         {note: noProbes},
+		"offline-mode-storage-path": {note: "nothing is kept for a later upload"},
+		"local-store-directory":     {note: "headwater record writes files"},
+		"debuginfo-directories":     {note: "debug files are looked for in /usr/lib/debug"},
+		"enable-oom-prof":           {bare: true, note: "memory is not profiled"},
+		"metadata-container-runtime-socket-path": {
+			note: "discovery.docker and discovery.kubernetes find containers",
+		},
+	}
+	ignore(flags, false, "memlock-rlimit", "clock-sync-interval", "profiling-label-ttl", "debuginfo-temp-dir",
+		"debuginfo-upload-max-parallel", "debuginfo-upload-timeout-duration", "debuginfo-upload-cache-duration",
+		"debuginfo-upload-queue-size", "bpf-map-scale-factor", "bpf-verifier-log-level", "bpf-events-buffer-size",
+		"mutex-profile-fraction", "block-profile-rate")
+	ignore(flags, true, "version", "debuginfo-upload-disable", "debuginfo-strip", "debuginfo-compress",
+		"analytics-opt-out", "bpf-verbose-logging", "metadata-disable-cpu-label", "metadata-disable-caching",
+		"telemetry-disable-panic-reporting", "use-v2-schema", "instrument-cuda-launch")
+	return program{func() settings {
+		return settings{
+			rate: 19, interval: 5 * time.Second, threads: []string{"thread_id_label", "thread_name_label"},
+			labels: map[string]string{"node": "constants.hostname"},
+		}
+	}, flags}
+}
+
+// ignore adds flags that ask for nothing that has to be said here.
+func ignore(flags map[string]rule, bare bool, names ...string) {
+	for _, name := range names {
+		flags[name] = rule{bare: bare}
+	}
+}
+
+func setRate(s *settings, value string) (err error) {
+	s.rate, err = strconv.Atoi(value)
+	if err != nil || s.rate < 1 || s.rate > 10_000 {
+		return fmt.Errorf("%q is not a rate from 1 to 10000", value)
+	}
+	return nil
+}
+
+func setInterval(s *settings, value string) (err error) {
+	s.interval, err = time.ParseDuration(value)
+	if err != nil || s.interval <= 0 {
+		return fmt.Errorf("%q is not a duration such as 5s", value)
+	}
+	return nil
+}
+
+// setTracers turns off languages that are not named.
+func setTracers(s *settings, value string) error {
+	here := map[string]string{"python": "python_enabled", "hotspot": "hotspot_enabled", "v8": "v8_enabled"}
+	elsewhere := []string{"perl", "php", "ruby", "dotnet", "beam"}
+	s.languages = map[string]bool{}
+	for _, argument := range here {
+		s.languages[argument] = true
+	}
+	for name := range strings.SplitSeq(value, ",") {
+		switch name = strings.ToLower(strings.TrimSpace(name)); {
+		case name == "all":
+			s.languages = nil
+			return nil
+		case here[name] != "":
+			delete(s.languages, here[name])
+		case strings.Contains(" "+strings.Join(elsewhere, " ")+" ", " "+name+" "):
+			s.notes = append(s.notes, "-tracers: functions of "+name+" are not shown")
+		case name == "native", name == "go", name == "labels", name == "": // always shown, or no stacks
+		default:
+			return fmt.Errorf("%q is no tracer", name)
+		}
+	}
+	return nil
+}
+
+func setOffCPU(s *settings, value string) error {
+	share, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		return fmt.Errorf("%q is not a number", value)
+	}
+	if share > 0 {
+		s.notes = append(s.notes, "-off-cpu-threshold: "+noOffCPU)
+	}
+	return nil
+}
+
+func setVerbose(s *settings, value string) error {
+	if value == "true" {
+		s.logging = map[string]string{"level": "debug"}
+	}
+	return nil
+}
+
+func setNode(s *settings, value string) error {
+	s.labels["node"] = strconv.Quote(value)
+	return nil
+}
+
+// setLabels reads a=b;c=d.
+func setLabels(s *settings, value string) error {
+	for pair := range strings.SplitSeq(value, ";") {
+		label, text, ok := strings.Cut(pair, "=")
+		if !ok || label == "" {
+			return fmt.Errorf("%q is not a label such as region=eu", pair)
+		}
+		s.labels[label] = strconv.Quote(text)
+	}
+	return nil
+}
+
+func setLogging(argument string) func(*settings, string) error {
+	return func(s *settings, value string) error {
+		if s.logging == nil {
+			s.logging = map[string]string{}
+		}
+		s.logging[argument] = value
+		return nil
+	}
+}
+
+func dropThread(argument string) func(*settings, string) error {
+	return func(s *settings, value string) error {
+		var kept []string
+		for _, other := range s.threads {
+			if other != argument || value == "false" {
+				kept = append(kept, other)
+			}
+		}
+		s.threads = kept
+		return nil
+	}
+}

@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+func manCommand() *cobra.Command {
+	var folder string
+	cmd := &cobra.Command{
+		Use:   "man [flags] [COMMAND]",
+		Short: "Write manual pages",
+		Long: `Writes the manual page of a command, or without COMMAND that of headwater itself, to
+standard output in man's own format. With --output, it writes the pages of all commands
+into a folder, which it makes if need be.`,
+		Example: `  headwater man record | man -l -
+  sudo headwater man -o /usr/local/share/man/man1`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := writeManual(cmd, folder, args); err != nil {
+				return exitError{err, exitUsage}
+			}
+			return nil
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return commandNames(cmd.Root()), cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	cmd.Flags().StringVarP(&folder, "output", "o", "", "folder to write the pages of all commands to")
+	return cmd
+}
+
+// commandNames lists the commands of a program, with what they do.
+func commandNames(root *cobra.Command) (names []string) {
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, cobra.CompletionWithDesc(c.Name(), c.Short))
+		}
+	}
+	return names
+}
+
+func writeManual(cmd *cobra.Command, folder string, args []string) error {
+	root := cmd.Root()
+	root.DisableAutoGenTag = true // it has the day
+	header := &doc.GenManHeader{Section: "1", Source: "headwater " + readVersion().Version, Manual: "Headwater"}
+	if folder == "" {
+		of, _, err := root.Find(args)
+		if err != nil || len(args) > 0 && of == root {
+			return fmt.Errorf("there is no command %q", args[0])
+		}
+		return doc.GenMan(of, header, cmd.OutOrStdout())
+	}
+	if len(args) > 0 {
+		return fmt.Errorf("--output writes the pages of all commands: leave %s out", args[0])
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	return doc.GenManTree(root, header, folder)
+}
