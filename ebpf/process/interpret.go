@@ -1,0 +1,171 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// interpretation is an interpreter in a process.
+type interpretation struct {
+	exe     *Executable // whose file has it, mapped by the process
+	library runtime.Interpreted
+	bias    uint64
+	dev     uint64 // of the file
+	inode   uint64
+
+	interpreter *Interpreter // nil: not known yet
+	busy        bool         // it is being asked for
+	failed      bool         // it will never be known
+	first       time.Time    // when it was asked for at first
+	tried       time.Time    // and at last
+
+	doubt *doubt // about its code objects
+}
+
+// interpret notes that a process has mapped an executable that may be an interpreter. It
+// reports whether that is to be asked.
+func (p *Process) interpret(e *Executable, m *mapping, file *procfs.Mapping) bool {
+	if m.exe == nil {
+		return false
+	}
+	library, ok := e.library.(runtime.Interpreted)
+	if ok = ok && (p.interpretation == nil || p.interpretation.yields(library)); ok {
+		p.interpretation = &interpretation{
+			exe: e, library: library, bias: m.bias, dev: file.Dev, inode: file.Inode, doubt: &doubt{},
+		}
+	}
+	return ok
+}
+
+// yields reports whether a process that has another library, too, has the frames of that.
+func (i *interpretation) yields(other runtime.Interpreted) bool {
+	_, never := i.library.(runtime.Unnamed)
+	_, neither := other.(runtime.Unnamed)
+	return never && !neither
+}
+
+// inherit returns what a child has of it.
+func (i *interpretation) inherit() *interpretation {
+	if i == nil {
+		return nil
+	}
+	child := *i
+	child.busy, child.first, child.tried, child.doubt = false, time.Time{}, time.Time{}, &doubt{}
+	return &child
+}
+
+// open reports whether the interpreter is still to be asked for.
+func (i *interpretation) open() bool { return i != nil && i.interpreter == nil && !i.failed }
+
+// pause is how long one that was not ready is not asked again.
+func (i *interpretation) pause(now time.Time) time.Duration {
+	return min(max(retryAttach, now.Sub(i.first)/4), maxPause)
+}
+
+// interpretations returns the commands that ask interpreters how their frames are found.
+func (s *state) interpretations(now time.Time) (commands []Command) {
+	waiting := s.interpreting[:0]
+	for _, p := range s.interpreting {
+		i := p.interpretation
+		if s.processes[p.PID] != p || p.ended != 0 || !i.open() {
+			continue
+		}
+		waiting = append(waiting, p)
+		if i.busy || now.Sub(i.tried) < i.pause(now) && !i.tried.IsZero() {
+			continue
+		}
+		if i.tried, i.busy = now, true; i.first.IsZero() {
+			i.first = now
+		}
+		commands = append(commands, interpret{p, i})
+	}
+	clear(s.interpreting[len(waiting):])
+	s.interpreting = waiting
+	return commands
+}
+
+// interpret asks an interpreter how its frames are found in a process.
+type interpret struct {
+	process        *Process
+	interpretation *interpretation
+}
+
+func (c interpret) run(t *Tracker) Event {
+	pid, i := c.process.PID, c.interpretation
+	what := fmt.Sprintf("reading the interpreter of process %d", pid)
+	read := func() (runtime.Interpreter, error) {
+		return i.library.Interpret(runtime.Process{PID: pid, Bias: i.bias, Memory: t.fs.Memory(pid)})
+	}
+	runs, err := filework.Get(t.exes.work, memoryOf(t.fs, pid), what, t.exes.patience, read, nil)
+	var unnamed *runtime.UnnamedError
+	var slow *filework.SlowError
+	switch {
+	case errors.Is(err, runtime.ErrNotReady), errors.As(err, &slow):
+		return interpreted{interpret: c, retry: true}
+	case errors.As(err, &unnamed):
+		made, err := t.exes.interpreter(i.library, nil, *unnamed)
+		t.failed(err)
+		return interpreted{interpret: c, made: made}
+	case err != nil:
+		if !procfs.Gone(err) && !errors.Is(err, runtime.ErrUnknown) {
+			t.note(err)
+		}
+		return interpreted{interpret: c}
+	}
+	made, err := t.exes.interpreter(i.library, runs, runtime.UnnamedError{})
+	if err == nil && runs.Spec().Everywhere {
+		err = t.setProgram(pid, i, made)
+	}
+	t.failed(err)
+	return interpreted{interpret: c, made: made}
+}
+
+// setProgram lets processes of the same program have the interpreter from their beginning on.
+func (t *Tracker) setProgram(pid uint32, i *interpretation, made *Interpreter) error {
+	var st unix.Stat_t
+	if unix.Stat(t.fs.Exe(pid), &st) != nil || st.Dev != i.dev || st.Ino != i.inode {
+		return nil // it is a library of the program
+	}
+	start, err := t.fs.StartCode(pid)
+	if err != nil || start == 0 {
+		return nil // it has gone, or may not be asked
+	}
+	p := unwind.Program{Major: unix.Major(i.dev), Minor: unix.Minor(i.dev), Inode: i.inode, StartCode: start - i.bias}
+	x := &t.exes.interpreters
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.programs[p] == made {
+		return nil
+	}
+	if err := t.store.SetProgram(p, made.number); err != nil {
+		return err
+	}
+	x.programs[p] = made
+	return nil
+}
+
+// interpreted says whether the interpreter of a process is known now.
+type interpreted struct {
+	interpret
+	made  *Interpreter
+	retry bool // it may be known later
+}
+
+func (e interpreted) apply(s *state) []Command {
+	p, i := e.process, e.interpretation
+	i.busy = false
+	if s.processes[p.PID] != p || p.interpretation != i || e.retry {
+		return nil
+	}
+	i.interpreter, i.failed = e.made, e.made == nil
+	s.touch(p)
+	return nil
+}

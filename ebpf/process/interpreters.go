@@ -1,0 +1,157 @@
+package process
+
+import (
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// interpreters is the registry of those. Safe for concurrent use.
+type interpreters struct {
+	mu       sync.Mutex
+	all      []*Interpreter
+	byID     map[uint32]*Interpreter         // by the number that samples carry
+	programs map[unwind.Program]*Interpreter // of all their processes
+	reads    *reads
+	room     *room
+
+	// Guarded by the registry of executables.
+	byExe map[unwind.ExeID]*Interpreter // by the executable that stands for the functions
+}
+
+// Times after which an interpreter is forgotten that no process has: one that new processes
+// will have, too, is worth more.
+const (
+	interpreterRest = 2 * time.Minute
+	everywhereRest  = time.Hour
+)
+
+// interpreter returns the one of a library that finds its frames as runs does, or that stands
+// for functions that cannot be named.
+func (x *executables) interpreter(
+	library runtime.Library, runs runtime.Interpreter, unnamed runtime.UnnamedError,
+) (*Interpreter, error) {
+	x.interpreters.mu.Lock()
+	defer x.interpreters.mu.Unlock()
+	for _, i := range x.interpreters.all {
+		same := i.library == library && i.unnamed.Frame == unnamed.Frame && i.unnamed.Made == unnamed.Made
+		if same && (runs == nil) == (i.runs == nil) &&
+			(runs == nil || reflect.DeepEqual(i.runs.Spec(), runs.Spec())) {
+			i.used = time.Now()
+			return i, nil
+		}
+	}
+	i := &Interpreter{
+		library: library, runs: runs, unnamed: unnamed, used: time.Now(),
+		functions: newFunctions(x.interpreters.room), machine: machineCodes{room: x.interpreters.room},
+	}
+	name := unnamed.Frame
+	if runs != nil {
+		var err error
+		if i.number, i.id, err = x.store.AddInterpreter(runs.Spec()); err != nil {
+			return nil, fmt.Errorf("%s: %w", runs.Name(), err)
+		}
+		name = runs.Name()
+	}
+	x.mu.Lock()
+	i.exe = &Executable{Path: name, Err: errNoFile}
+	x.add(i.exe, newImage(i.exe, nil)).refs++
+	x.interpreters.byExe[i.exe.ID] = i
+	x.mu.Unlock()
+	x.interpreters.all = append(x.interpreters.all, i)
+	x.interpreters.room.add(&i.functions, &i.machine)
+	if i.id != 0 {
+		x.interpreters.byID[i.id] = i
+	}
+	return i, nil
+}
+
+// sweepInterpreters forgets those that no process has had for a while, and functions that were
+// not met lately.
+func (t *Tracker) sweepInterpreters(now time.Time) {
+	had := map[*Interpreter]bool{}
+	t.mu.Lock()
+	for _, p := range t.state.processes {
+		if p.interpretation != nil {
+			had[p.interpretation.interpreter] = true
+		}
+		for _, old := range p.previous {
+			if old.interpretation != nil {
+				had[old.interpretation.interpreter] = true
+			}
+		}
+	}
+	t.mu.Unlock()
+	x := &t.exes.interpreters
+	x.reads.trim(now)
+	if x.room.refused() > 0 {
+		t.failed(limit.Hit(limit.Functions, errRoom))
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	kept := x.all[:0]
+	for _, i := range x.all {
+		i.functions.trim(now.Add(-interpreterRest))
+		i.machine.trim(now.Add(-interpreterRest))
+		if had[i] {
+			i.used = now
+		}
+		if now.Sub(i.used) < i.rest() {
+			kept = append(kept, i)
+			continue
+		}
+		t.forgetInterpreter(i)
+	}
+	clear(x.all[len(kept):])
+	x.all = kept
+}
+
+func (i *Interpreter) rest() time.Duration {
+	if i.runs != nil && i.runs.Spec().Everywhere {
+		return everywhereRest
+	}
+	return interpreterRest
+}
+
+// forgetInterpreter forgets one. The registry is locked.
+func (t *Tracker) forgetInterpreter(i *Interpreter) {
+	x := &t.exes.interpreters
+	for p, of := range x.programs {
+		if of == i {
+			t.failed(t.store.SetProgram(p, 0))
+			delete(x.programs, p)
+		}
+	}
+	if i.number != 0 {
+		t.store.RemoveInterpreter(i.number)
+	}
+	delete(x.byID, i.id)
+	x.room.remove(&i.functions, &i.machine)
+	t.exes.mu.Lock()
+	delete(x.byExe, i.exe.ID)
+	t.exes.mu.Unlock()
+	t.exes.release(i.exe)
+}
+
+// Interpreter returns the interpreter whose functions an executable stands for, and false for
+// a file.
+func (t *Tracker) Interpreter(exe unwind.ExeID) (*Interpreter, bool) {
+	t.exes.mu.Lock()
+	defer t.exes.mu.Unlock()
+	i, ok := t.exes.interpreters.byExe[exe]
+	return i, ok
+}
+
+// InterpreterOf returns the interpreter that a sample has the number of; nil if it is not known
+// any more.
+func (t *Tracker) InterpreterOf(id uint32) *Interpreter {
+	x := &t.exes.interpreters
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.byID[id]
+}

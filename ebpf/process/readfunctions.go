@@ -1,0 +1,167 @@
+package process
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// CodeAt is a code object of a process, as a sample has it. With Address 0 there is none.
+type CodeAt struct{ Address, Cookie uint64 }
+
+// MaxReads bounds the code objects that are read for one sample. The next has the others.
+const MaxReads = 64
+
+// Carried notes the code objects that a sample of a process has names of.
+func (i *Interpreter) Carried(pid uint32, codes []runtime.CodeObject) {
+	now := time.Now()
+	for n := range codes {
+		c := &codes[n]
+		if f, err := i.runs.Function(nil, c); err == nil {
+			i.functions.learn(codeKey{pid, c.Address, c.Cookie}, f, now)
+		}
+	}
+}
+
+// Functions appends the numbers of the functions of code objects to ids. It reads those that are not known from the
+// process, if that still is there. Places where frames are in them, and cannot be, become one: the end.
+func (i *Interpreter) Functions(
+	t *Tracker, pid uint32, codes []CodeAt, places []uint64, ids []unwind.CodeID,
+) []unwind.CodeID {
+	now := time.Now()
+	known, missing := i.functions.lookUpAll(pid, codes, places, ids, MaxReads, now)
+	if len(missing) == 0 || !i.read(t, pid, missing) {
+		return known
+	}
+	known, _ = i.functions.lookUpAll(pid, codes, places, ids, 0, now)
+	return known
+}
+
+// ReadPatience is how long the memory of a process is waited for, see Tracker.SetReadPatience.
+const ReadPatience = 20 * time.Millisecond
+
+// read reads code objects from the process. It reports whether anything was read.
+func (i *Interpreter) read(t *Tracker, pid uint32, codes []CodeAt) bool {
+	memory := t.exes.interpreters.reads.memory(pid)
+	if memory.few() {
+		t.failed(memory.tooMany())
+		return false
+	}
+	t.readWithin(memory, "functions", func() bool {
+		for _, c := range codes {
+			if !i.readOne(memory, c) {
+				return false
+			}
+		}
+		return true
+	})
+	return true
+}
+
+// readWithin runs work that reads the memory of a process, which returns false when it has used up the reads. It
+// reports whether the work is done; if not, it may still go on.
+func (t *Tracker) readWithin(memory boundedMemory, kind string, work func() bool) bool {
+	turn, began := &memory.own.turn, time.Now()
+	if !turn.take(began) {
+		t.failed(memory.tooLate())
+		return false
+	}
+	what := fmt.Sprintf("reading %s of process %d", kind, memory.PID)
+	_, err := filework.Get(t.exes.work, memoryOf(t.fs, memory.PID), what, t.patience, func() (struct{}, error) {
+		enough := work()
+		now := time.Now()
+		turn.give(now.Sub(began), t.patience, now)
+		if !enough {
+			return struct{}{}, memory.tooMany()
+		}
+		return struct{}{}, nil
+	}, nil)
+	if filework.Refused(err) {
+		turn.give(0, t.patience, began)
+	}
+	t.failed(err)
+	return err == nil
+}
+
+// readOne reads a code object. What is there now is the one of the sample only if its cookie
+// is, before and afterwards. It returns false if too few reads were left.
+func (i *Interpreter) readOne(m boundedMemory, c CodeAt) bool {
+	now, key, refused := time.Now(), codeKey{m.PID, c.Address, c.Cookie}, m.refused()
+	layout := i.runs.Spec().Layout()
+	cookie, ok := cookieAt(layout, m, c.Address)
+	same := !ok || cookie == c.Cookie
+	var f runtime.Function
+	if same {
+		var err error
+		f, err = i.runs.Function(m, &runtime.CodeObject{Address: c.Address, Cookie: c.Cookie})
+		cookie, ok = cookieAt(layout, m, c.Address)
+		same = err == nil && (!ok || cookie == c.Cookie)
+	}
+	switch {
+	case m.refused() != refused:
+		return false
+	case same:
+		f.Whole = true // there is no more
+		i.functions.learn(key, f, now)
+	default:
+		m.senseless()
+		i.functions.giveUp(key, now)
+	}
+	return true
+}
+
+// cookieAt returns the cookie of a code object now; false if it has words that are elsewhere.
+// One that cannot be read is 0.
+func cookieAt(l *runtime.Layout, m runtime.Memory, code uint64) (cookie uint64, ok bool) {
+	if l.Code < 0 {
+		return 0, false
+	}
+	b := blocksOf{layout: l, memory: m, code: code}
+	var words []uint64
+	for _, w := range l.Cookie {
+		if !l.FromCode(w.Block) {
+			return 0, false
+		}
+		v, ok := b.word(w)
+		if !ok {
+			return 0, true
+		}
+		words = append(words, v)
+	}
+	return runtime.Fold(words), true
+}
+
+// blocksOf are the blocks that the way to leads from a code object, read once each.
+type blocksOf struct {
+	layout *runtime.Layout
+	memory runtime.Memory
+	code   uint64
+	read   [runtime.MaxBlocks][]byte
+}
+
+// word returns a word of a block, and false if it cannot be read.
+func (b *blocksOf) word(w runtime.Word) (v uint64, ok bool) {
+	block := &b.layout.Blocks[w.Block]
+	if b.read[w.Block] == nil {
+		at := b.code
+		if !b.layout.IsCode(block.At) {
+			if at, ok = b.word(block.At); !ok || at == 0 {
+				return 0, false
+			}
+		}
+		bytes := make([]byte, block.Bytes)
+		if _, err := b.memory.ReadAt(bytes, int64(at+uint64(block.Offset))); err != nil {
+			return 0, false
+		}
+		b.read[w.Block] = bytes
+	}
+	v = binary.LittleEndian.Uint64(b.read[w.Block][w.Offset:])
+	if w.Mask != 0 {
+		v &= w.Mask
+	}
+	return v, true
+}
