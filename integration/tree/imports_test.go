@@ -39,7 +39,7 @@ var ranks = []struct {
 	{"component/discovery/conformance", 12}, {"component/all", 12},
 	{"component/...", 11},
 	{"river", 12}, {"river/...", 12},
-	{"cli/internal/jsonout", 11},
+	{"cli/internal/jsonout", 10},
 	{"cli", 13}, {"cli/internal/outfile", 12}, {"cli/internal/digest", 11}, {"cli/internal/summary", 11},
 	{"cli/internal/profilefile", 12}, {"cli/internal/fresh", 12}, {"cli/...", 13}, {".", 14},
 	{"integration/record", 0}, {"integration/need", -1}, {"integration/walks", 13}, {"integration/lab", 13},
