@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"errors"
 	"os"
 	"runtime"
 	"testing"
@@ -16,19 +15,7 @@ func load(t testing.TB) *Profiler {
 	t.Helper()
 	need.Root(t)
 	p, err := Load(Options{TableBytes: 64 << 20})
-	var denied *PermissionError
-	if errors.As(err, &denied) {
-		need.Missing(t, "%v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return p
+	return need.Opened[*PermissionError](t, p, err)
 }
 
 // burn keeps a CPU busy in user mode until stop is closed.

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"runtime"
 	"testing"
@@ -19,19 +18,7 @@ func openThreads(t testing.TB) *Threads {
 	t.Helper()
 	need.Root(t)
 	threads, err := OpenThreads()
-	var denied *PermissionError
-	if errors.As(err, &denied) {
-		need.Missing(t, "%v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := threads.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return threads
+	return need.Opened[*PermissionError](t, threads, err)
 }
 
 // readThreads returns the threads of a process by their IDs.

@@ -19,18 +19,7 @@ func open(t *testing.T, o Options) *Sampler {
 	t.Helper()
 	o.TableBytes = 16 << 20
 	s, err := Open(o)
-	var denied *kernel.PermissionError
-	if errors.As(err, &denied) {
-		need.Missing(t, "%v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	need.Opened[*kernel.PermissionError](t, s, err)
 	config := Config{SampleRate: 997, UserStacks: true, KernelStacks: true, TableBytes: o.TableBytes}
 	if err := s.Configure(config); err != nil {
 		t.Fatal(err)

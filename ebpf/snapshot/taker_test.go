@@ -25,19 +25,7 @@ func open(t testing.TB, pid int) *Taker {
 	t.Helper()
 	need.Root(t)
 	taker, err := Open(uint32(pid))
-	var denied *kernel.PermissionError
-	if errors.As(err, &denied) {
-		need.Missing(t, "%v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := taker.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return taker
+	return need.Opened[*kernel.PermissionError](t, taker, err)
 }
 
 // start starts a program that lives no longer than the test.

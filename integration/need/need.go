@@ -8,6 +8,8 @@ package need
 
 import (
 	_ "embed"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,6 +47,31 @@ func Root(t testing.TB) {
 	if os.Geteuid() != 0 {
 		Missing(t, "this needs root")
 	}
+}
+
+// Allowed fails the test for the error of opening something. For one of type Denied, which says that this process may
+// not, it leaves the test out as [Missing] does.
+func Allowed[Denied error](t testing.TB, err error) {
+	t.Helper()
+	var denied Denied
+	if errors.As(err, &denied) {
+		Missing(t, "%v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Opened returns what was opened, and closes it when the test ends. The error is as for [Allowed].
+func Opened[Denied error, T io.Closer](t testing.TB, opened T, err error) T {
+	t.Helper()
+	Allowed[Denied](t, err)
+	t.Cleanup(func() {
+		if err := opened.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return opened
 }
 
 // Tools is for tests that run commands, or read the files of packages by their
