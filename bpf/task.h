@@ -3,6 +3,7 @@
 #ifndef HEADWATER_TASK_H
 #define HEADWATER_TASK_H
 
+#include "thread_pointer.h"
 #include "unwinder.h"
 
 /* The few fields of the kernel's types that are read, relocated when loading. */
@@ -11,19 +12,6 @@ struct mm_struct {
 	unsigned long start_code;
 	struct file *exe_file;
 } __attribute__((preserve_access_index));
-#if defined(__TARGET_ARCH_arm64)
-struct thread_struct {
-	struct {
-		unsigned long tp_value;
-	} uw;
-} __attribute__((preserve_access_index));
-#define THREAD_POINTER thread.uw.tp_value
-#else
-struct thread_struct {
-	unsigned long fsbase;
-} __attribute__((preserve_access_index));
-#define THREAD_POINTER thread.fsbase
-#endif
 struct task_struct {
 	void *stack;
 	unsigned int flags;

@@ -8,6 +8,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
+#include "thread_pointer.h"
 #include "threads.h"
 #if defined(__TARGET_ARCH_x86)
 #include "regs_x86.h"
@@ -32,20 +33,10 @@ struct mm_struct {
 	unsigned long start_stack;
 } __attribute__((preserve_access_index));
 #if defined(__TARGET_ARCH_arm64)
-struct thread_struct {
-	struct {
-		unsigned long tp_value;
-	} uw;
-} __attribute__((preserve_access_index));
-#define THREAD_POINTER thread.uw.tp_value
 struct pt_regs___kernel {
 	int syscallno;
 } __attribute__((preserve_access_index));
 #else
-struct thread_struct {
-	unsigned long fsbase;
-} __attribute__((preserve_access_index));
-#define THREAD_POINTER thread.fsbase
 struct pt_regs___kernel {
 	unsigned long orig_ax;
 } __attribute__((preserve_access_index));

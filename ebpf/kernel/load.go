@@ -64,15 +64,8 @@ type Options struct {
 // Load loads the programs and maps. It returns a *PermissionError when the
 // process may not.
 func Load(o Options) (*Profiler, error) {
-	if err := checkPermissions(); err != nil {
+	if err := prepareToLoad(); err != nil {
 		return nil, err
-	}
-	if err := CheckNamespace(); err != nil {
-		return nil, err
-	}
-	// Kernels before 5.11 charge maps to RLIMIT_MEMLOCK.
-	if err := rlimit.RemoveMemlock(); err != nil {
-		return nil, fmt.Errorf("raise RLIMIT_MEMLOCK: %w", err)
 	}
 	spec, err := loadProfiler()
 	if err != nil {
@@ -91,6 +84,22 @@ func Load(o Options) (*Profiler, error) {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
+}
+
+// prepareToLoad checks that this process may load BPF programs and reads the PIDs that they write, and lets it have
+// maps.
+func prepareToLoad() error {
+	if err := checkPermissions(); err != nil {
+		return err
+	}
+	if err := CheckNamespace(); err != nil {
+		return err
+	}
+	// Kernels before 5.11 charge maps to RLIMIT_MEMLOCK.
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return fmt.Errorf("raise RLIMIT_MEMLOCK: %w", err)
+	}
+	return nil
 }
 
 // sizeMaps fits the maps to this machine and kernel, and returns the number of CPUs.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"github.com/cilium/ebpf/rlimit"
 
 	"github.com/headwater/headwater/ebpf/unwind"
 )
@@ -128,14 +127,8 @@ type Threads struct {
 // OpenThreads loads the program that looks at threads. It returns a *PermissionError when the process lacks
 // capabilities. Close it after use.
 func OpenThreads() (*Threads, error) {
-	if err := checkPermissions(); err != nil {
+	if err := prepareToLoad(); err != nil {
 		return nil, err
-	}
-	if err := CheckNamespace(); err != nil {
-		return nil, err
-	}
-	if err := rlimit.RemoveMemlock(); err != nil {
-		return nil, fmt.Errorf("raise RLIMIT_MEMLOCK: %w", err)
 	}
 	t := &Threads{buffer: make([]byte, threadsBuffer)}
 	if err := t.open(); err != nil {
