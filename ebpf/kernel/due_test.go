@@ -36,6 +36,27 @@ func bareClocks(t *testing.T, period time.Duration) (clocks []*perfRing) {
 	return clocks
 }
 
+// TestIdleCPUsLoseNothing: the kernel stops the clocks of idle CPUs, which have no ticks to start them again, and no
+// sample is lost by that.
+func TestIdleCPUsLoseNothing(t *testing.T) {
+	need.Root(t)
+	p := load(t)
+	if err := p.Start(10_000); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.ReadSamples(time.Now().Add(time.Second), func(*Sample) {}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := p.Counters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d samples due, %d throttled, %d skipped", c.Expected, c.Throttled, c.Skipped)
+	if c.Throttled+c.Skipped > c.Expected {
+		t.Errorf("%d samples throttled and %d skipped, of %d that were due", c.Throttled, c.Skipped, c.Expected)
+	}
+}
+
 // At 10 kHz, with more to run than there are CPUs, each sample that was due is taken, lost to
 // a full ring, or skipped by a timer that came too late. What is said to be skipped are samples that
 // the same clocks without a program miss as well, and the kernel throttled none of these.

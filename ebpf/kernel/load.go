@@ -30,6 +30,7 @@ type Profiler struct {
 	accounted map[int]cpuTime    // at the last change of the period
 	period    time.Duration
 	due       due    // until the last change of the period
+	throttled uint64 // Counters.Throttled of the last time
 	skipped   uint64 // Counters.Skipped of the last time
 }
 
@@ -242,13 +243,16 @@ func (p *Profiler) Counters() (Counters, error) {
 	}
 	c := p.rings.counters()
 	now := p.due.plus(p.dueSince(p.cpuTimes()))
-	c.Expected, c.Throttled = now.samples, now.throttled
+	c.Expected = now.samples
 	// The clocks themselves are right, which is how the samples are known that they did not
-	// take. Both sides are read one after the other, and idle times have steps.
-	if taken := c.Ticks - c.Idle + now.throttled; now.samples > taken {
-		p.skipped = max(p.skipped, now.samples-taken)
+	// take. Both sides are read one after the other, and idle times have steps. The kernel stops
+	// clocks of idle CPUs too, where nothing is due.
+	if taken := c.Ticks - c.Idle; now.samples > taken {
+		missing := now.samples - taken
+		p.throttled = max(p.throttled, min(now.throttled, missing))
+		p.skipped = max(p.skipped, missing-min(now.throttled, missing))
 	}
-	c.Skipped = p.skipped
+	c.Throttled, c.Skipped = p.throttled, p.skipped
 	return c, nil
 }
 
