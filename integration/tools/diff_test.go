@@ -16,7 +16,7 @@ import (
 	"github.com/headwater/headwater/integration/need"
 )
 
-// clocks are the seconds that each function of testdata/slower.c took by the program's own clock.
+// clocks are the parts of its time that each function of testdata/slower.c took by the program's own clock.
 type clocks map[string]float64
 
 // recording is a profile of one run of it.
@@ -35,17 +35,21 @@ func build(t testing.TB, name string, work int) string {
 
 // recorded records one run of a program.
 func recorded(t testing.TB, program string) recording {
-	folder, out, _, code := record(t, "-q", "-F", "4999", "--", program, "3000")
+	folder, out, _, code := record(t, "-q", "-F", "4999", "--", program, "6000")
 	require.Equal(t, 0, code)
-	took := clocks{}
+	took, all := clocks{}, 0.0
 	for line := range strings.Lines(out) {
 		var name string
 		var seconds float64
 		if n, _ := fmt.Sscan(line, &name, &seconds); n == 2 {
 			took[name] = seconds
+			all += seconds
 		}
 	}
 	require.Len(t, took, 3, out)
+	for name := range took {
+		took[name] /= all
+	}
 	return recording{filepath.Join(folder, "headwater.pb.gz"), took}
 }
 
@@ -60,16 +64,16 @@ func (s side) String() string {
 	return strings.Join(files, ",")
 }
 
-// took is the mean of what a function took by the program's own clock; false if it is not one of its functions.
+// took is the mean of a function's part by the program's own clock; false if it is not one of its functions.
 func (s side) took(function string) (mean float64, ok bool) {
 	for _, r := range s {
-		seconds, has := r.took[function]
-		mean, ok = mean+seconds/float64(len(s)), has
+		part, has := r.took[function]
+		mean, ok = mean+part/float64(len(s)), has
 	}
 	return mean, ok
 }
 
-// steady reports whether no function took another time in one run than in others.
+// steady reports whether no function took another part in one run than in others.
 func (s side) steady() bool {
 	for function := range s[0].took {
 		least, most := s[0].took[function], s[0].took[function]
@@ -94,8 +98,8 @@ func diff(t testing.TB, args ...string) (r compare.Report, code int) {
 }
 
 // TestDiff: a function that is a fifth slower is the first that diff names, in five comparisons of five, and of equal
-// builds none is named, in twenty of twenty. What is slower is what the program's own clock says is: machines are not
-// always as fast.
+// builds none is named, in twenty of twenty. Machines are not always as fast: compared are parts of the time that a run
+// took, and what is slower is what the program's own clock says is.
 func TestDiff(t *testing.T) { retrytest.Run(t, tryDiff) }
 
 func tryDiff(t *retrytest.T) {
@@ -112,12 +116,12 @@ func tryDiff(t *retrytest.T) {
 	sides := threeOf(base)
 	for i, one := range sides {
 		other := sides[len(sides)-1-i] // the three that one has not
-		r, code := diff(t, "--per", "run", one.String(), other.String())
+		r, code := diff(t, "--per", "cpu", one.String(), other.String())
 		for _, c := range r.Changed {
 			was, ok := one.took(c.Name)
 			is, _ := other.took(c.Name)
 			if !ok || is < 1.03*was && was < 1.03*is {
-				t.Errorf("of equal builds: %+v changed, from %.3f to %.3f s by their own clocks", c, was, is)
+				t.Errorf("of equal builds: %+v changed, from %.3f to %.3f by their own clocks", c, was, is)
 			}
 		}
 		require.Equal(t, len(r.Changed) > 0, code == 1)
@@ -132,7 +136,7 @@ func tryDiff(t *retrytest.T) {
 
 // requirePrice demands that price is what diff names first, with the right bounds.
 func requirePrice(t *retrytest.T, base, after side) {
-	r, code := diff(t, "--per", "run", base.String(), after.String())
+	r, code := diff(t, "--per", "cpu", "--at-least", "0.02", base.String(), after.String())
 	if len(r.Changed) == 0 {
 		t.Errorf("nothing has changed: %+v", r.Others[:3])
 		return
@@ -140,10 +144,10 @@ func requirePrice(t *retrytest.T, base, after side) {
 	c := r.Changed[0]
 	was, _ := base.took("price")
 	is, _ := after.took("price")
-	t.Logf("%s %.3f s, then %.3f s: %.2f to %.2f times as much; runs differ by %.1f %%; their own clocks: %.3f, %.3f s",
+	t.Logf("%s %.3f, then %.3f: %.2f to %.2f times as much; runs differ by %.1f %%; their own clocks: %.3f, %.3f",
 		c.Name, c.Base, c.New, c.Low, *c.High, 100**r.Spread, was, is)
 	if ratio := is / was; c.Name != "price" || code != 1 || c.Low > ratio || *c.High < ratio {
-		t.Errorf("%+v has changed, exit code %d; want price, %.2f times as much", c, code, ratio)
+		t.Errorf("%+v has changed, exit code %d; want price, %.3f times as much", c, code, ratio)
 	}
 }
 
