@@ -60,6 +60,7 @@ func commands() []*cobra.Command {
 		reportCommand(),
 		summaryCommand(),
 		mcpCommand(),
+		serveCommand(),
 		scriptCommand(),
 		fmtCommand(),
 		validateCommand(),

@@ -1,0 +1,247 @@
+// Package servepage serves the flame graphs of profile files: an index, a page for each file with downloads in all
+// formats, and pages that load again when a file changes.
+package servepage
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net"
+	"net/http"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/cli/internal/profilefile"
+	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/ebpf/flameview"
+	"github.com/headwater/headwater/ebpf/trie"
+)
+
+//go:embed page
+var assets embed.FS
+
+var pages = sync.OnceValue(func() *template.Template {
+	return template.Must(template.ParseFS(assets, "page/*.html"))
+})
+
+// Handler serves files. One of them is in memory at a time.
+type Handler struct {
+	files []string
+	host  string // what it is served at, without a port
+	mux   http.ServeMux
+
+	mu   sync.Mutex
+	last struct {
+		stamp   string
+		profile *profile.Profile
+	}
+}
+
+// New returns a handler of files. listen is the address that it is served at.
+func New(files []string, listen string) *Handler {
+	h := &Handler{files: files, host: hostOf(listen)}
+	h.mux.HandleFunc("GET /{$}", h.index)
+	h.mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, h.version()) })
+	h.mux.HandleFunc("GET /{name}", h.asset)
+	h.mux.HandleFunc("GET /{file}/{$}", h.flame)
+	h.mux.HandleFunc("GET /{file}/tree", h.tree)
+	h.mux.HandleFunc("GET /{file}/download", h.download)
+	return h
+}
+
+// ServeHTTP implements http.Handler. A page of another site may have its name point here: only addresses and the name
+// that it is served at are answered.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "+
+		"img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	if name := hostOf(r.Host); name != h.host && name != "localhost" && net.ParseIP(strings.Trim(name, "[]")) == nil {
+		http.Error(w, fmt.Sprintf("%.100q is no name of this server: use its address", name), http.StatusForbidden)
+		return
+	}
+	h.mux.ServeHTTP(w, r)
+}
+
+func hostOf(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return strings.ToLower(host)
+	}
+	return strings.ToLower(address)
+}
+
+// entry is what a page says of a file.
+type entry struct {
+	Number               int
+	Name, Title, Changed string
+	Error                string
+}
+
+func (h *Handler) index(w http.ResponseWriter, r *http.Request) {
+	version := h.version() // before the files: if one changes meanwhile, the page is loaded again
+	var all []entry
+	for i := range h.files {
+		all = append(all, h.about(r.Context(), i))
+	}
+	render(w, "index.html", map[string]any{"Files": all, "Formats": export.Formats(), "Version": version})
+}
+
+// about reads a file and says what it is of.
+func (h *Handler) about(ctx context.Context, i int) entry {
+	e := entry{Number: i + 1, Name: h.files[i]}
+	if info, err := os.Stat(e.Name); err == nil {
+		e.Changed = info.ModTime().Format("2006-01-02 15:04:05")
+	}
+	p, err := h.read(ctx, i)
+	if err != nil {
+		e.Error = err.Error()
+		return e
+	}
+	e.Title = export.Title(p)
+	if p.DurationNanos > 0 {
+		e.Title += fmt.Sprintf(", %.1f s", time.Duration(p.DurationNanos).Seconds())
+	}
+	return e
+}
+
+// read returns the profile of a file as it is now. It belongs to the caller.
+func (h *Handler) read(ctx context.Context, i int) (*profile.Profile, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	stamp := stampOf(h.files[i])
+	if h.last.profile == nil || h.last.stamp != stamp {
+		h.last.profile = nil
+		p, err := profilefile.Read(ctx, h.files[i], nil)
+		if err != nil {
+			return nil, err
+		}
+		h.last.profile, h.last.stamp = p, stamp
+	}
+	return h.last.profile.Copy(), nil
+}
+
+// stampOf changes when a file does.
+func stampOf(name string) string {
+	info, err := os.Stat(name)
+	if err != nil {
+		return name + " " + err.Error()
+	}
+	return fmt.Sprint(name, " ", info.Size(), " ", info.ModTime().UnixNano())
+}
+
+// version changes when one of the files does.
+func (h *Handler) version() string {
+	sum := sha256.New()
+	for _, name := range h.files {
+		fmt.Fprintln(sum, stampOf(name))
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil)[:8])
+}
+
+func (h *Handler) asset(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	body, err := flameview.Asset(name)
+	if name == "reload.js" {
+		body, err = assets.ReadFile("page/reload.js")
+	}
+	kinds := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
+	kind := kinds[path.Ext(name)]
+	if err != nil || kind == "" {
+		http.Error(w, "there is no such page", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Write(body)
+}
+
+// number returns which file a request is for, or answers it.
+func (h *Handler) number(w http.ResponseWriter, r *http.Request) (int, bool) {
+	n, err := strconv.Atoi(r.PathValue("file"))
+	if err != nil || n < 1 || n > len(h.files) {
+		http.Error(w, "there is no such file", http.StatusNotFound)
+		return 0, false
+	}
+	return n - 1, true
+}
+
+func (h *Handler) flame(w http.ResponseWriter, r *http.Request) {
+	i, ok := h.number(w, r)
+	if !ok {
+		return
+	}
+	version := h.version()
+	e := h.about(r.Context(), i)
+	if e.Error != "" {
+		http.Error(w, e.Error, http.StatusInternalServerError)
+		return
+	}
+	render(w, "flame.html", map[string]any{"File": e, "Formats": export.Formats(), "Version": version})
+}
+
+// tree answers with the data of a flame graph.
+func (h *Handler) tree(w http.ResponseWriter, r *http.Request) {
+	i, ok := h.number(w, r)
+	if !ok {
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	p, err := h.read(r.Context(), i)
+	b := trie.NewBuilder(nil)
+	if err == nil {
+		err = b.Add(p)
+	}
+	if err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+		_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()}) // the client may be gone
+		return
+	}
+	_ = json.NewEncoder(w).Encode(b.Tree(trie.Options{}))
+}
+
+func (h *Handler) download(w http.ResponseWriter, r *http.Request) {
+	i, ok := h.number(w, r)
+	if !ok {
+		return
+	}
+	format, err := export.ByName(r.URL.Query().Get("format"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	p, err := h.read(r.Context(), i)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	var body bytes.Buffer
+	if err := format.Write(&body, p); err != nil { // not all profiles have what all formats need
+		http.Error(w, fmt.Sprintf("%s as %s: %v", h.files[i], format.Name, err), http.StatusUnprocessableEntity)
+		return
+	}
+	base, _, _ := strings.Cut(path.Base(h.files[i]), ".")
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", base+format.Suffixes[0]))
+	w.Write(body.Bytes())
+}
+
+func render(w http.ResponseWriter, name string, data any) {
+	var body bytes.Buffer
+	if err := pages().ExecuteTemplate(&body, name, data); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Write(body.Bytes())
+}

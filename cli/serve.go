@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headwater/headwater/cli/internal/profilefile"
+	"github.com/headwater/headwater/cli/internal/servepage"
+)
+
+// serveFlags are the flags of the command serve.
+type serveFlags struct {
+	listen string
+	public bool
+}
+
+func serveCommand() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve [flags] FILE...",
+		Short: "Show profile files as flame graphs in a browser",
+		Long: `Serves a web page with the flame graph of each file, and downloads in every format that
+record writes. The files are in pprof's format, whoever made them, or folded stacks. A page
+loads itself again when its file changes.
+
+The page has no password. It is served to this host alone, unless --listen names another
+address and --public allows that. Ctrl-C ends it at once.`,
+		Example: `  headwater serve headwater.pb.gz
+  headwater serve --listen 127.0.0.1:8080 before.pb.gz after.pb.gz`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.run(cmd, args); err != nil {
+				return exitError{err, exitUsage}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:4041", "address and port to serve at; port 0 takes a free one")
+	cmd.Flags().BoolVar(&f.public, "public", false, "allow an address that other hosts reach")
+	return cmd
+}
+
+func (f *serveFlags) run(cmd *cobra.Command, files []string) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	for _, name := range files { // later they may come and go
+		if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+			return fmt.Errorf("%s is no regular file", name)
+		}
+		if _, err := profilefile.Read(cmd.Context(), name, nil); err != nil {
+			return err
+		}
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	listener, err := net.Listen("tcp", f.listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("another program listens at %s: choose another address with --listen", f.listen)
+	}
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	server := &http.Server{
+		Handler: servepage.New(files, f.listen), ReadHeaderTimeout: 10 * time.Second,
+	}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // there is nothing to save
+	fmt.Fprintf(cmd.ErrOrStderr(), "http://%s/    (Ctrl-C ends)\n", listener.Addr())
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// check refuses addresses that other hosts reach, unless that is allowed.
+func (f *serveFlags) check() error {
+	host, _, err := net.SplitHostPort(f.listen)
+	if err != nil {
+		return fmt.Errorf("--listen: want an address and a port such as 127.0.0.1:4041, got %q", f.listen)
+	}
+	ip := net.ParseIP(host)
+	if !f.public && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("--listen %s: other hosts reach that, and the page has no password; --public allows it", f.listen)
+	}
+	return nil
+}
