@@ -61,7 +61,7 @@ func TestServe(t *testing.T) {
 		body, status := get(t, url+"1/download?format="+format.Name)
 		switch {
 		case format.Name == "trace": // which needs the times of samples
-			require.Equal(t, http.StatusInternalServerError, status)
+			require.Equal(t, http.StatusUnprocessableEntity, status)
 			require.Contains(t, body, "one.folded as trace: ")
 		case format.Name == "autofdo": // which has functions with lines alone
 			require.Equal(t, http.StatusOK, status)
