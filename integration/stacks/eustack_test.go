@@ -42,6 +42,24 @@ func nativeStack(t testing.TB, tid int) []nativeFrame {
 	return parseNative(t, string(out))
 }
 
+// nativeThreads returns the stack of each thread of a process (-p PID) or core (--core FILE).
+func nativeThreads(t testing.TB, of ...string) map[int][]nativeFrame {
+	t.Helper()
+	need.Tools(t, "eu-stack")
+	// Exit code 1 says that not all was well, such as the vdso having no file.
+	out, _ := exec.Command("eu-stack", append([]string{"--raw", "--module", "--build-id", "-n", "0"}, of...)...).Output()
+	stacks := map[int][]nativeFrame{}
+	for _, part := range strings.Split("\n"+string(out), "\nTID ")[1:] {
+		id, stack, _ := strings.Cut(part, ":\n")
+		tid, err := strconv.Atoi(id)
+		if err != nil {
+			t.Fatalf("eu-stack: %q: %v", id, err)
+		}
+		stacks[tid] = parseNative(t, stack)
+	}
+	return stacks
+}
+
 // parseNative reads the stack of one thread as eu-stack prints it.
 func parseNative(t testing.TB, out string) (frames []nativeFrame) {
 	t.Helper()

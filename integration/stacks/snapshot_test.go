@@ -119,6 +119,7 @@ func TestSnapshotOfServer(t *testing.T) {
 	need.Tools(t, "eu-stack", "gdb", "g++")
 	server := startServer(t)
 	s := takeSnapshot(t, server.PID())
+	native := nativeThreads(t, "-p", fmt.Sprint(server.PID()))
 	debugger := gdbStacks(t, server.PID())
 	waits := map[string]int{}
 	frames := 0
@@ -129,7 +130,7 @@ func TestSnapshotOfServer(t *testing.T) {
 		}
 		ours := thread.addresses(t)
 		frames += len(ours)
-		if want := nativeAddresses(t, thread.TID); !slices.Equal(ours, want) {
+		if want := namesOf(native[thread.TID]); !slices.Equal(ours, want) {
 			t.Errorf("thread %d: frames\n%v, eu-stack has\n%v", thread.TID, ours, want)
 		}
 		lines := thread.lines()
@@ -141,6 +142,7 @@ func TestSnapshotOfServer(t *testing.T) {
 		t.Errorf("threads wait for %v, want %v", waits, want)
 	}
 	t.Logf("%d threads, %d frames", len(s.Threads), frames)
+	compareDebuggers(t, server.PID())
 }
 
 // lines returns "file:line" of the frames that have a line.
@@ -258,6 +260,10 @@ func TestSnapshotOfFio(t *testing.T) {
 	t.Logf("%d of %d stacks whole, %d below frames that eu-stack saw", whole, count, known)
 	if whole < count-2 || known < count/2 {
 		t.Errorf("of %d stacks only %d are whole, and %d as eu-stack has them", count, whole, known)
+	}
+	compareDebuggers(t, fio.PID())
+	for range 3 { // where a signal finds the worker
+		compareDebuggers(t, workers[0])
 	}
 }
 

@@ -55,17 +55,9 @@ func dumpCore(t testing.TB, pid int) (core string) {
 // nativeCore returns "module+address" of the frames of each thread of a core, as eu-stack has them.
 func nativeCore(t testing.TB, core string) map[int][]string {
 	t.Helper()
-	need.Tools(t, "eu-stack")
-	// Exit code 1 says that not all was well, such as the vdso having no file.
-	out, _ := exec.Command("eu-stack", "--raw", "--module", "--build-id", "-n", "0", "--core", core).Output()
 	stacks := map[int][]string{}
-	for _, part := range strings.Split("\n"+string(out), "\nTID ")[1:] {
-		id, stack, _ := strings.Cut(part, ":\n")
-		var tid int
-		if _, err := fmt.Sscan(id, &tid); err != nil {
-			t.Fatalf("eu-stack: %q: %v", id, err)
-		}
-		stacks[tid] = withoutVersions(namesOf(parseNative(t, stack)))
+	for tid, frames := range nativeThreads(t, "--core", core) {
+		stacks[tid] = withoutVersions(namesOf(frames))
 	}
 	return stacks
 }

@@ -65,6 +65,7 @@ func TestSnapshotOfGo(t *testing.T) {
 			ours = append(ours, fmt.Sprint(frames))
 		}
 	}
+	compareDebuggers(t, server.PID())
 	server.Signal(t, syscall.SIGQUIT)
 	lab.Eventually(t, 20*time.Second, "the server has ended", server.Ended)
 	want := quitStacks(server.Output.String(), from)

@@ -75,6 +75,7 @@ func TestSnapshotOfPython(t *testing.T) {
 	if !slices.Equal(ours, want) {
 		t.Errorf("functions\n%s\nfaulthandler has\n%s", strings.Join(ours, "\n"), strings.Join(want, "\n"))
 	}
+	compareDebuggers(t, python.PID())
 }
 
 var (
@@ -112,6 +113,7 @@ func TestSnapshotOfJava(t *testing.T) {
 	if compared < 4 {
 		t.Errorf("%d threads were compared", compared)
 	}
+	compareDebuggers(t, java.PID())
 }
 
 // method is a method and its line, without a line that is not known: native ones have none.
@@ -174,4 +176,5 @@ func TestSnapshotOfNode(t *testing.T) {
 	if len(want) != 8 || len(ours) != len(want) || !slices.Equal(ours[1:], want[1:]) {
 		t.Errorf("functions at %v, V8 has %v", ours, want)
 	}
+	compareDebuggers(t, node.PID())
 }
