@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +17,6 @@ import (
 	"github.com/headwater/headwater/cli/internal/digest"
 	"github.com/headwater/headwater/cli/internal/outfile"
 	"github.com/headwater/headwater/cli/internal/summary"
-	"github.com/headwater/headwater/component/pyroscope/write"
 	"github.com/headwater/headwater/ebpf/export"
 	"github.com/headwater/headwater/ebpf/footprint"
 	"github.com/headwater/headwater/ebpf/record"
@@ -227,9 +225,13 @@ func (r *recording) write(recorded *record.Recording) error {
 		}
 		s.File, s.Size = r.flags.output, r.file.Size()
 	}
-	if err := r.push(recorded); err != nil {
-		return err
-	}
+	service, failed := r.flags.push.push(context.Background(), recorded.Profile)
+	s.Service = service
+	return errors.Join(r.summarize(&s), failed)
+}
+
+// summarize says what was recorded, as the flags want it.
+func (r *recording) summarize(s *summary.Summary) error {
 	switch {
 	case r.flags.json:
 		return s.WriteJSON(r.stdout)
@@ -238,21 +240,6 @@ func (r *recording) write(recorded *record.Recording) error {
 	default:
 		return s.WriteText(r.stderr)
 	}
-}
-
-// push sends the profile to Pyroscope, if that is wanted. The service is named by what was
-// recorded.
-func (r *recording) push(recorded *record.Recording) error {
-	if r.flags.push == "" {
-		return nil
-	}
-	var data bytes.Buffer
-	if err := export.Pprof(&data, recorded.Profile); err != nil {
-		return err
-	}
-	return write.Once(context.Background(), r.flags.push, map[string]string{
-		"__name__": "process_cpu", "service_name": export.Title(recorded.Profile),
-	}, data.Bytes())
 }
 
 // showProgress writes how far the recording is, on a terminal, until the function that it

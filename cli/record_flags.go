@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headwater/headwater/cli/internal/containers"
-	"github.com/headwater/headwater/component/pyroscope/write"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/export"
 	"github.com/headwater/headwater/ebpf/numa"
@@ -112,7 +111,7 @@ type recordFlags struct {
 	duration time.Duration
 	output   string
 	format   string
-	push     string
+	push     pushFlags
 
 	threads    bool
 	labels     []string
@@ -129,7 +128,7 @@ func (f *recordFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.output, "output", "o", "headwater.pb.gz", "file to write, - for standard output")
 	flags.StringVarP(&f.format, "format", "f", "",
 		"format of the file, by default as its name ends: "+strings.Join(export.Names(), ", "))
-	flags.StringVar(&f.push, "push", "", "also push the profile to Pyroscope at this URL, such as http://127.0.0.1:4040")
+	f.push.register(flags)
 	flags.BoolVar(&f.threads, "threads", false, "tell threads apart")
 	flags.StringSliceVar(&f.labels, "label", nil, "tell samples apart by these: cpu, numa_node")
 	flags.BoolVar(&f.timestamps, "timestamps", false, "keep when each sample was taken, in formats that can: pprof")
@@ -160,12 +159,10 @@ func (f *recordFlags) check() error {
 	switch {
 	case f.duration < 0:
 		return fmt.Errorf("--duration must not be negative, got %v", f.duration)
-	case f.push != "" && write.CheckURL(f.push) != nil:
-		return fmt.Errorf("--push: %w", write.CheckURL(f.push))
 	case f.json && f.output == "-":
 		return errors.New("--json and --output - exclude each other: both write to standard output")
 	}
-	return nil
+	return f.push.check()
 }
 
 // ids returns numbers of processes or threads.

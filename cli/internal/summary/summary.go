@@ -31,6 +31,7 @@ type Summary struct {
 	Rate      int    // samples per second and CPU
 	File      string // "": it was written to standard output
 	Size      int64  // of the file, in bytes
+	Service   string // of Pyroscope that it was pushed as; "": it was not
 	Verbose   bool   // say what cost names and stacks, too
 }
 
@@ -69,6 +70,9 @@ func (s *Summary) WriteText(w io.Writer) error {
 	}
 	if s.File != "" {
 		fmt.Fprintf(&b, "%s (%s): %s\n", s.File, size(s.Size), s.next())
+	}
+	if s.Service != "" {
+		fmt.Fprintf(&b, "pushed to Pyroscope as service %q\n", s.Service)
 	}
 	_, err = io.WriteString(w, b.String())
 	return err
@@ -159,7 +163,8 @@ func (s *Summary) WriteJSON(w io.Writer) error {
 	}
 	r := s.Recording
 	out := summaryJSON{
-		File: s.File, Format: s.Format.Name, Begun: r.Begun, Seconds: r.Duration.Seconds(), Rate: s.Rate, Ended: r.Ended,
+		File: s.File, Service: s.Service, Format: s.Format.Name,
+		Begun: r.Begun, Seconds: r.Duration.Seconds(), Rate: s.Rate, Ended: r.Ended,
 		Samples: r.Samples, Whole: r.Whole, WithUser: r.WithUser, Lost: r.Lost, Frames: r.Frames,
 		Unnamed: []unnamedJSON{}, Errors: r.Errors,
 		Unit: r.Profile.SampleType[0].Unit, Total: total, Functions: shown(functions),
@@ -172,6 +177,7 @@ func (s *Summary) WriteJSON(w io.Writer) error {
 
 type summaryJSON struct {
 	File      string            `json:"file,omitempty"`
+	Service   string            `json:"service,omitempty"` // that it was pushed as
 	Format    string            `json:"format"`
 	Begun     time.Time         `json:"begun"`
 	Seconds   float64           `json:"seconds"`

@@ -18,6 +18,12 @@ func CheckURL(url string) error {
 	return o.check()
 }
 
+// CheckLabels returns an error for labels that [Once] cannot push with.
+func CheckLabels(of map[string]string) error {
+	_, err := pushLabels(labels.FromMap(of), nil)
+	return err
+}
+
 func onceOptions(url string) EndpointOptions {
 	var o EndpointOptions
 	o.SetToDefault()

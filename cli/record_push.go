@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/google/pprof/profile"
+	"github.com/spf13/pflag"
+
+	"github.com/headwater/headwater/component/pyroscope/write"
+	"github.com/headwater/headwater/ebpf/export"
+)
+
+const serviceName = "service_name"
+
+// pushFlags say where a recording is sent to besides its file.
+type pushFlags struct {
+	url    string
+	labels map[string]string
+}
+
+func (f *pushFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.url, "push", "", "also push the profile to Pyroscope at this URL, such as http://127.0.0.1:4040")
+	flags.StringToStringVar(&f.labels, "push-label", nil,
+		"labels that it has there, such as service_name=shop,env=test; by default a service_name that says what was recorded")
+}
+
+// check returns an error for what can never be pushed.
+func (f *pushFlags) check() error {
+	if f.url == "" && len(f.labels) > 0 {
+		return errors.New("--push-label is for what --push URL sends")
+	}
+	if f.url == "" {
+		return nil
+	}
+	if err := write.CheckURL(f.url); err != nil {
+		return fmt.Errorf("--push: %w", err)
+	}
+	if err := write.CheckLabels(f.of("title")); err != nil {
+		return fmt.Errorf("--push-label: %w", err)
+	}
+	return nil
+}
+
+// of returns the labels of a profile with this title.
+func (f *pushFlags) of(title string) map[string]string {
+	all := map[string]string{"__name__": "process_cpu", serviceName: title}
+	maps.Copy(all, f.labels)
+	return all
+}
+
+// push sends a profile to Pyroscope, if that is wanted, and returns the service that it is of there, "" if nothing was
+// sent.
+func (f *pushFlags) push(ctx context.Context, p *profile.Profile) (service string, err error) {
+	if f.url == "" {
+		return "", nil
+	}
+	all := f.of(export.Title(p))
+	var data bytes.Buffer
+	if err := export.Pprof(&data, p); err != nil {
+		return "", err
+	}
+	if err := write.Once(ctx, f.url, all, data.Bytes()); err != nil {
+		return "", err
+	}
+	return all[serviceName], nil
+}
