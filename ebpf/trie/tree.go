@@ -15,12 +15,13 @@ type Tree struct {
 	Scale int64  `json:"scale"` // all values are in multiples of it
 	Total int64  `json:"total"` // of all samples
 
-	Kinds    Kinds    `json:"kinds"`
-	Strings  []string `json:"strings"`
-	Mappings Mappings `json:"mappings"`
-	Frames   Frames   `json:"frames"`
-	Nodes    Nodes    `json:"nodes"`
-	Omitted  Omitted  `json:"omitted"`
+	Kinds     Kinds     `json:"kinds"`
+	Strings   []string  `json:"strings"`
+	Mappings  Mappings  `json:"mappings"`
+	Frames    Frames    `json:"frames"`
+	Functions Functions `json:"functions"`
+	Nodes     Nodes     `json:"nodes"`
+	Omitted   Omitted   `json:"omitted"`
 
 	Diff *Diff `json:"diff,omitempty"` // nil unless two profiles are compared
 }
@@ -39,8 +40,19 @@ type Mappings struct {
 	BuildID []int `json:"build"`
 }
 
-// Frames are the columns of the functions. Self and Total are of the whole profile, with what
-// is omitted from the nodes. A function that calls itself counts once in Total.
+// Functions are the columns of what people call a function: all frames of one name and file, inlined or not, of
+// whatever build. Self and Total are of the whole profile.
+type Functions struct {
+	Self  []int64 `json:"self"`
+	Total []int64 `json:"total"`
+
+	// With Tree.Diff: what is of the base.
+	BaseSelf  []int64 `json:"base_self,omitempty"`
+	BaseTotal []int64 `json:"base_total,omitempty"`
+}
+
+// Frames are the columns of the frames. Self and Total are of the whole profile, with what
+// is omitted from the nodes. A frame that is below itself counts once in Total.
 type Frames struct {
 	Name    []int   `json:"name"`
 	File    []int   `json:"file"`
@@ -48,6 +60,7 @@ type Frames struct {
 	Mapping []int   `json:"mapping"` // -1 for none
 	Kind    []int   `json:"kind"`    // into Kinds
 	Inlined []int   `json:"inlined"` // 1 for a function inlined into its caller
+	Of      []int   `json:"of"`      // into Functions
 	Self    []int64 `json:"self"`
 	Total   []int64 `json:"total"`
 
@@ -106,11 +119,12 @@ func (b *Builder) Tree(o Options) *Tree {
 	scale := b.scale()
 	w := writer{
 		Builder: b, children: b.children(), texts: map[string]int{}, byMapping: map[mapping]int{},
-		frameIDs: map[uint32]int{},
+		frameIDs: map[uint32]int{}, functionIDs: map[int]int{},
 		tree: &Tree{
 			Type: b.sampleType.Type, Unit: b.sampleType.Unit, Scale: scale, Kinds: Kinds{Name: kindNames()},
 			Strings: []string{}, Mappings: Mappings{File: []int{}, BuildID: []int{}}, Frames: noFrames(),
-			Diff: b.diff,
+			Functions: Functions{Self: []int64{}, Total: []int64{}},
+			Diff:      b.diff,
 		},
 	}
 	w.fold(o)
@@ -127,7 +141,7 @@ func (b *Builder) Tree(o Options) *Tree {
 // noFrames are empty columns: [] in JSON, not null.
 func noFrames() Frames {
 	return Frames{
-		Name: []int{}, File: []int{}, Start: []int64{}, Mapping: []int{}, Kind: []int{}, Inlined: []int{},
+		Name: []int{}, File: []int{}, Start: []int64{}, Mapping: []int{}, Kind: []int{}, Inlined: []int{}, Of: []int{},
 		Self: []int64{}, Total: []int64{},
 	}
 }
@@ -175,17 +189,18 @@ func (b *Builder) children() [][]uint32 {
 // writer writes a Builder's sum as a Tree.
 type writer struct {
 	*Builder
-	children    [][]uint32
-	below       int64 // nodes with less are folded,
-	belowNear   int64 // and so are those with less than this
-	near        int   // that are not deeper than this
-	self, total []int64
-	was         [][2]int64 // of self and total, what is of the base
+	children   [][]uint32
+	below      int64 // nodes with less are folded,
+	belowNear  int64 // and so are those with less than this
+	near       int   // that are not deeper than this
+	byFrame    *tally
+	byFunction *tally
 
-	tree      *Tree
-	texts     map[string]int
-	byMapping map[mapping]int
-	frameIDs  map[uint32]int
+	tree        *Tree
+	texts       map[string]int
+	byMapping   map[mapping]int
+	frameIDs    map[uint32]int
+	functionIDs map[int]int
 }
 
 // fold decides what is too small to show: the smallest nodes, and of those that are equal the
@@ -311,40 +326,6 @@ func (w *writer) write(frame, depth int, n *node) {
 	}
 }
 
-// sum computes self and total of each frame and of each kind.
-func (w *writer) sum() {
-	w.self, w.total = make([]int64, len(w.frames)), make([]int64, len(w.frames))
-	w.was = make([][2]int64, len(w.frames))
-	kindSelf, kindTotal := make([]int64, kinds), make([]int64, kinds)
-	active := make([]bool, len(w.frames)) // on the way from the root
-	var activeKind [kinds]bool
-	var visit func(at uint32)
-	visit = func(at uint32) {
-		n := &w.nodes[at]
-		kind := w.frames[n.frame].kind
-		outermost, first := !active[n.frame], !activeKind[kind]
-		w.self[n.frame] += n.self
-		w.was[n.frame][0] += n.was[0]
-		kindSelf[kind] += n.self / w.tree.Scale
-		if outermost {
-			w.total[n.frame] += n.total
-			w.was[n.frame][1] += n.was[1]
-		}
-		if first {
-			kindTotal[kind] += n.total / w.tree.Scale
-		}
-		active[n.frame], activeKind[kind] = true, true
-		for _, child := range w.children[at] {
-			visit(child)
-		}
-		active[n.frame], activeKind[kind] = !outermost, !first
-	}
-	for _, child := range w.children[0] {
-		visit(child)
-	}
-	w.tree.Kinds.Self, w.tree.Kinds.Total = kindSelf, kindTotal
-}
-
 // top writes the functions with most self that no node shows.
 func (w *writer) top() {
 	ids := make([]uint32, len(w.frames))
@@ -352,10 +333,10 @@ func (w *writer) top() {
 		ids[i] = uint32(i)
 	}
 	slices.SortFunc(ids, func(x, y uint32) int {
-		return cmp.Or(cmp.Compare(w.self[y], w.self[x]), cmp.Compare(x, y))
+		return cmp.Or(cmp.Compare(w.byFrame.self[y], w.byFrame.self[x]), cmp.Compare(x, y))
 	})
 	for _, id := range ids[:min(len(ids), maxTopFrames)] {
-		if w.self[id] > 0 {
+		if w.byFrame.self[id] > 0 {
 			w.frameID(id)
 		}
 	}
@@ -380,11 +361,26 @@ func (w *writer) frameID(id uint32) int {
 		inlined = 1
 	}
 	out.Inlined = append(out.Inlined, inlined)
-	out.Self = append(out.Self, w.self[id]/w.tree.Scale)
-	out.Total = append(out.Total, w.total[id]/w.tree.Scale)
+	out.Of = append(out.Of, w.functionID(w.byFunction.of[id]))
+	out.Self, out.Total = w.byFrame.appendTo(out.Self, out.Total, int(id), w.tree.Scale)
 	if w.tree.Diff != nil {
-		out.BaseSelf = append(out.BaseSelf, w.was[id][0]/w.tree.Scale)
-		out.BaseTotal = append(out.BaseTotal, w.was[id][1]/w.tree.Scale)
+		out.BaseSelf, out.BaseTotal = w.byFrame.appendBaseTo(out.BaseSelf, out.BaseTotal, int(id), w.tree.Scale)
+	}
+	return at
+}
+
+// functionID returns the place of a function in the tree.
+func (w *writer) functionID(id int) int {
+	at, ok := w.functionIDs[id]
+	if ok {
+		return at
+	}
+	out := &w.tree.Functions
+	at = len(out.Self)
+	w.functionIDs[id] = at
+	out.Self, out.Total = w.byFunction.appendTo(out.Self, out.Total, id, w.tree.Scale)
+	if w.tree.Diff != nil {
+		out.BaseSelf, out.BaseTotal = w.byFunction.appendBaseTo(out.BaseSelf, out.BaseTotal, id, w.tree.Scale)
 	}
 	return at
 }

@@ -165,6 +165,27 @@ func TestKindTotals(t *testing.T) {
 	}
 }
 
+// A function has the frames of its name and file, inlined or not; one that calls itself counts once in its total.
+func TestFunctions(t *testing.T) {
+	m := newMaker()
+	m.sample(5, "/bin/a:main", "/bin/a:visit|visit", "/bin/a:visit")
+	m.sample(3, "/bin/a:main", "/bin/b:visit")
+	tree := treeOf(t, Options{}, m.Profile)
+	got := map[string][]int64{}
+	for i, name := range tree.Frames.Name {
+		file := tree.Strings[tree.Mappings.File[tree.Frames.Mapping[i]]]
+		of := tree.Frames.Of[i]
+		got[file+":"+tree.Strings[name]] = []int64{tree.Functions.Self[of], tree.Functions.Total[of]}
+	}
+	want := map[string][]int64{"/bin/a:main": {0, 8}, "/bin/a:visit": {5, 5}, "/bin/b:visit": {3, 3}}
+	if !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if n := len(tree.Functions.Self); n != len(want) {
+		t.Errorf("%d functions, not %d", n, len(want))
+	}
+}
+
 func TestShownNames(t *testing.T) {
 	m := newMaker()
 	m.sample(1, "/a:_Zf", "/a:_Zg")
