@@ -19,9 +19,36 @@ import (
 //go:embed page
 var assets embed.FS
 
+// scripts are the files that make flame.js, in their order: a file uses those before it, and classes of any.
+var scripts = []string{
+	"text", "profile", "tree", "path", "derive", "colors", "plain", "comparison", "chart", "state", "rows", "table",
+	"treegrid", "menu", "tip", "input", "controls", "view", "start",
+}
+
+// script returns flame.js: one function, so that it adds no names to a page.
+var script = sync.OnceValues(func() ([]byte, error) {
+	var out bytes.Buffer
+	out.WriteString("'use strict';\n\n(function () {\n")
+	for _, name := range scripts {
+		part, err := assets.ReadFile("page/scripts/" + name + ".js")
+		if err != nil {
+			return nil, err
+		}
+		out.Write(part)
+		out.WriteByte('\n')
+	}
+	out.WriteString("})();\n")
+	return out.Bytes(), nil
+})
+
 // Asset returns a file of the page: flame.js, flame.css, or style.css, which has what all pages
 // share. An error says that there is no such file.
-func Asset(name string) ([]byte, error) { return assets.ReadFile("page/" + name) }
+func Asset(name string) ([]byte, error) {
+	if name == "flame.js" {
+		return script()
+	}
+	return assets.ReadFile("page/" + name)
+}
 
 // About says what a file shows.
 type About struct {

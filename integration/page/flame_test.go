@@ -80,6 +80,19 @@ func pixel(t testing.TB, b *browser, name string) string {
 	})()`, at.X+2, at.Y+3)))
 }
 
+// press presses a key as a keyboard does: KeyEvent sends the key and its text apart, and a page cannot stop the second
+// by stopping the first.
+func press(t testing.TB, b *browser, key, text string) {
+	t.Helper()
+	for _, event := range []input.DispatchKeyEventParams{
+		{Type: "keyDown", Key: key, Text: text}, {Type: "keyUp", Key: key},
+	} {
+		if _, err := chromedp.Call(b.ctx, input.DispatchKeyEvent, event); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func text(t testing.TB, b *browser, selector string) string {
 	t.Helper()
 	return result(t, b, chromedp.Evaluate[string](fmt.Sprintf(`document.querySelector(%q).textContent`, selector)))
@@ -194,6 +207,11 @@ func TestFlame(t *testing.T) {
 	painted(t, b)
 	b.screenshot(t, "flame-phone")
 	page.checkNames()
+	if row := text(t, b, ".top tbody tr"); !strings.Contains(row, "group0") {
+		t.Errorf("on a phone the first row is %q", row)
+	}
+	b.do(t, chromedp.Click(chromedp.CSS("[data-mode=flame]")))
+	painted(t, b)
 	if at := flameBox(t, b, "main"); at.Width < 150 || at.X+at.Width > 400 {
 		t.Errorf("on a phone main is at %+v", at)
 	}
@@ -253,11 +271,11 @@ func checkTotals(t *testing.T, b *browser, server *httptest.Server) {
 	rows := result(t, b, chromedp.Evaluate[[]string](`[...document.querySelectorAll(".top tbody tr")].map(row =>
 		[...row.cells].map(cell => cell.textContent).join(" | "))`))
 	for _, want := range []string{
-		"handle | 14.7 % | 24.5 % | language runtime | [python 3.11]",
-		"do_syscall_64 | 9.8 % | 9.8 % | kernel | [kernel.kallsyms]",
-		"compare | 7.4 % | 7.4 % | inlined | service",
-		"main | 3.9 % | 51.0 % | native | service",
-		"tiny7 | <0.1 % | <0.1 % | native | service",
+		"handle | 14.7 % | 10.50 s | 24.5 % | 17.50 s | language runtime | [python 3.11]",
+		"do_syscall_64 | 9.8 % | 7.00 s | 9.8 % | 7.00 s | kernel | [kernel.kallsyms]",
+		"compare | 7.4 % | 5.25 s | 7.4 % | 5.25 s | inlined | service",
+		"main | 3.9 % | 2.80 s | 51.0 % | 36.40 s | native | service",
+		"tiny1 | <0.1 % | 100 µs | <0.1 % | 100 µs | native | service",
 	} {
 		if !slices.Contains(rows, want) {
 			t.Errorf("the list of functions has no row %q, but %q", want, rows)
@@ -275,10 +293,7 @@ func checkTotals(t *testing.T, b *browser, server *httptest.Server) {
 
 func checkSearch(t *testing.T, b *browser) {
 	main := pixel(t, b, "main")
-	slash := input.DispatchKeyEventParams{Type: "keyDown", Key: "/", Text: "/"} // one event, unlike KeyEvent's
-	if _, err := chromedp.Call(b.ctx, input.DispatchKeyEvent, slash); err != nil {
-		t.Fatal(err)
-	}
+	press(t, b, "/", "/")
 	b.do(t, chromedp.KeyEvent("SYSCALL"))
 	painted(t, b)
 	if found := text(t, b, "#found"); found != "1 frame, 9.8 %" {
@@ -358,7 +373,12 @@ func checkKeys(t *testing.T, b *browser) {
 			t.Fatalf("%q says %q, not %s", step.key, said, step.name)
 		}
 	}
-	b.do(t, chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.Enter))
+	b.do(t, chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowDown))
+	press(t, b, "Enter", "\r")
+	if first := result(t, b, chromedp.Evaluate[string](`document.activeElement.textContent`)); first != "Zoom" {
+		t.Fatalf("after Enter %q has the focus, not Zoom", first)
+	}
+	press(t, b, "Enter", "\r")
 	painted(t, b)
 	if got, whole := flameBox(t, b, "main").Width, flameBox(t, b, "all").Width; got != whole {
 		t.Errorf("after Enter main is %f wide, of %f", got, whole)

@@ -1,0 +1,45 @@
+package flameview
+
+import (
+	"bytes"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/ebpf/trie"
+)
+
+// Every file of scripts is in flame.js, once.
+func TestScripts(t *testing.T) {
+	files, err := fs.Glob(assets, "page/scripts/*.js")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	var names []string
+	for _, file := range files {
+		names = append(names, strings.TrimSuffix(strings.TrimPrefix(file, "page/scripts/"), ".js"))
+	}
+	require.ElementsMatch(t, names, scripts)
+	script, err := Asset("flame.js")
+	require.NoError(t, err)
+	for _, file := range files {
+		part, err := assets.ReadFile(file)
+		require.NoError(t, err)
+		require.Equal(t, 1, bytes.Count(script, part), file)
+	}
+	_, err = Asset("nothing.js")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+// What is in a file cannot end its script early, and its policy allows neither other scripts nor addresses.
+func TestWrite(t *testing.T) {
+	tree := &trie.Tree{Strings: []string{"</script><script>alert(1)</script>"}}
+	var out bytes.Buffer
+	require.NoError(t, Write(&out, About{Title: "<b>"}, tree))
+	require.Equal(t, 2, strings.Count(out.String(), "</script>"), "the data's and the page's")
+	require.NotContains(t, out.String(), "<b>")
+	require.True(t, slices.Contains(strings.Fields(out.String()), "'none';"))
+	require.NotContains(t, out.String(), "unsafe")
+}

@@ -1,0 +1,126 @@
+// The colours of a comparison, from much less to much more.
+const SHADES = {
+  less3: 'less than −43 %', less2: 'to −43 %', less1: 'to −20 %', same: 'no certain difference', more1: 'to +25 %',
+  more2: 'to +75 %', more3: 'more than +75 %',
+};
+const CERTAIN = 4; // standard deviations from which on a difference is coloured
+
+// Comparison is what the view says of two profiles: a frame is as wide as both together, and its colour says how they
+// differ.
+class Comparison {
+  constructor(profile) {
+    this.profile = profile;
+    this.diff = profile.data.diff;
+    this.colourings = { change: () => this.byChange() };
+    this.hint = 'A frame is as wide as before and after together. ' + new Plain(profile).hint;
+    this.heading = 'Functions, themselves alone';
+    this.sort = '-change';
+    const before = (fn, sums) => sums.base_self[fn];
+    const after = (fn, sums) => sums.self[fn] - sums.base_self[fn];
+    const binary = (fn) => base(profile.binary(profile.first[fn]));
+    this.columns = [
+      { id: 'name', label: 'Function', rank: (fn) => profile.name(fn) },
+      { id: 'before', label: 'Before', class: 'n amount', cell: (fn, sums) => this.amount(before(fn, sums)), rank: before },
+      { id: 'after', label: 'After', class: 'n amount', cell: (fn, sums) => this.amount(after(fn, sums)), rank: after },
+      { id: 'change', label: 'Change', class: 'n', cell: (fn, sums) => change(before(fn, sums), after(fn, sums)),
+        rank: (fn, sums) => this.weight(fn, before(fn, sums), after(fn, sums)) },
+      { id: 'between', label: 'Between', class: 'n between', cell: (fn) => { const b = this.bound(fn); return b ? between(b) : ''; } },
+      { id: 'binary', label: 'Binary', class: 'binary', cell: binary, rank: binary,
+        title: (fn) => profile.binary(profile.first[fn]) },
+    ];
+  }
+
+  // weight is what functions are sorted by: what is certain comes first.
+  weight(fn, before, after) {
+    const bound = this.bound(fn);
+    return Math.abs(after - before) + (bound && bound.certain ? 2 * this.profile.total : 0);
+  }
+
+  // bound is what is known of a function for certain, null if nothing is.
+  bound(fn) {
+    if (fn < 0) return null;
+    const { functions, changes } = this.diff;
+    const at = functions[this.profile.first[fn]];
+    return at < 0 ? null : changes[at];
+  }
+
+  // amount says how much a value is, for each second or what it is for.
+  amount(value) {
+    const { unit, scale } = this.profile.data;
+    const { per: unitOfTime, by } = this.diff;
+    const per = value * scale / by;
+    if (unitOfTime === 'cpu') return percent(unit === 'nanoseconds' ? per / 1e9 : per, 1);
+    if (unit !== 'nanoseconds') return per.toPrecision(4) + (unitOfTime === 'second' ? '/s' : '');
+    const ms = per / 1e6;
+    return (ms >= 100 ? ms.toFixed(0) : ms.toPrecision(3)) + (unitOfTime === 'second' ? ' ms/s' : ' ms');
+  }
+
+  // shade is the colour of a difference, 'same' where chance explains it.
+  shade(was, is) {
+    const { diff } = this;
+    const variance = was * diff.base_sample + was * was * diff.base_spread + is * diff.new_sample +
+      is * is * diff.new_spread;
+    if (Math.abs(is - was) < CERTAIN * Math.sqrt(variance)) return 'same';
+    const step = Math.abs(Math.log2(is / was));
+    return (is > was ? 'more' : 'less') + (step < Math.log2(1.25) ? 1 : step < Math.log2(1.75) ? 2 : 3);
+  }
+
+  was(tree, node) { return tree.nodes.base_total[node]; }
+  is(tree, node) { return tree.totalOf(node) - this.was(tree, node); }
+  shadeOf(tree, node) { return this.shade(this.was(tree, node), this.is(tree, node)); }
+
+  byChange() {
+    const keys = Object.keys(SHADES);
+    const groups = keys.map((key) => ({ key, label: SHADES[key], color: key, listed: true, bare: true }));
+    const small = groups.push({ key: 'small', label: KINDS.small, color: 'small', listed: false }) - 1;
+    return {
+      title: 'How frames differ', groups,
+      of: (tree, node) => tree.frame(node) < -1 ? small : keys.indexOf(this.shadeOf(tree, node)),
+    };
+  }
+
+  mark(fn, sums) {
+    const bound = this.bound(fn);
+    const was = sums.base_self[fn];
+    const shade = bound && !bound.certain ? 'same' : this.shade(was, sums.self[fn] - was);
+    return {
+      row: { 'data-shade': shade, 'data-certain': String(bound !== null && bound.certain) }, swatch: { 'data-shade': shade },
+    };
+  }
+
+  describe(tree, node) {
+    const frame = tree.frame(node);
+    const both = (was, is) => this.amount(was) + ' before, ' + this.amount(is) + ' after: ' + change(was, is);
+    const out = [['', tree.name(node)]];
+    if (this.profile.binary(frame)) out.push(['binary', this.profile.binary(frame)]);
+    out.push(['with what it calls', both(this.was(tree, node), this.is(tree, node))]);
+    if (this.shadeOf(tree, node) === 'same') out.push(['', 'no more than chance explains']);
+    const own = tree.nodes.base_self[node];
+    if (frame >= 0) out.push(['itself', both(own, tree.self(node) - own)]);
+    const bound = this.bound(tree.functionOf(node));
+    if (bound) {
+      out.push(['the function itself, wherever it is called', between(bound) + (bound.certain ? '' : ': not certain')]);
+    }
+    return out;
+  }
+
+  share(tree, node) { return change(this.was(tree, node), this.is(tree, node)); }
+}
+
+// change says how much more is is than was.
+function change(was, is) {
+  if (was === 0) return is === 0 ? '0 %' : 'new';
+  return is === 0 ? 'gone' : more(is / was);
+}
+
+function more(ratio) {
+  const p = Math.round(100 * (ratio - 1));
+  return (p < 0 ? '−' : '+') + count(Math.abs(p)) + ' %';
+}
+
+function between(bound) {
+  if (bound.high === undefined || bound.high > 100) {
+    return bound.low < 0.01 ? 'not known' : 'at least ' + more(bound.low);
+  }
+  return more(bound.low) + ' and ' + more(bound.high);
+}

@@ -1,0 +1,106 @@
+const ROW_HEIGHT = 28; // of a table, in CSS pixels; the style sheet has it too
+const SPARE_ROWS = 8; // that are made above and below those in sight
+
+// Rows shows those rows of a table that are in sight, however many there are. One of them takes the focus, and the keys
+// for moving it.
+class Rows {
+  // table lies in scroller, which scrolls. make(i) returns a row; act(i, event) is called for Enter, and returns
+  // nothing; key(i, event) may handle other keys, and then returns true.
+  constructor(scroller, table, { make, act, key }) {
+    this.scroller = scroller;
+    this.table = table;
+    this.body = element('tbody');
+    table.append(this.body);
+    this.make = make;
+    this.act = act;
+    this.otherKey = key || (() => false);
+    this.count = 0;
+    this.active = 0;
+    this.above = this.spacer();
+    this.below = this.spacer();
+    scroller.addEventListener('scroll', () => this.render());
+    scroller.addEventListener('keydown', (event) => this.key(event));
+    new ResizeObserver(() => this.render()).observe(scroller);
+  }
+
+  spacer() {
+    const cell = element('td'); // of the first column alone: on a phone there are fewer
+    const row = element('tr', { 'aria-hidden': 'true', class: 'space' }, cell);
+    return { row, set: (rows) => { cell.style.height = rows * ROW_HEIGHT + 'px'; } };
+  }
+
+  // show makes the rows again: there are count now, and this one is active.
+  show(count, active) {
+    this.count = count;
+    this.active = Math.max(0, Math.min(active, count - 1));
+    this.made = null;
+    this.table.setAttribute('aria-rowcount', String(count + 1));
+    this.render();
+  }
+
+  render() {
+    const height = this.scroller.clientHeight;
+    if (height === 0) return;
+    const first = Math.max(0, Math.min(Math.floor(this.scroller.scrollTop / ROW_HEIGHT) - SPARE_ROWS, this.count));
+    const end = Math.min(this.count, Math.ceil((this.scroller.scrollTop + height) / ROW_HEIGHT) + SPARE_ROWS);
+    const range = first + ' ' + end;
+    if (this.made === range) return;
+    this.made = range;
+    const focused = this.body.contains(document.activeElement);
+    const rows = [];
+    for (let i = first; i < end; i++) rows.push(this.row(i));
+    this.above.set(first);
+    this.below.set(this.count - end);
+    this.body.replaceChildren(...(first > 0 ? [this.above.row] : []), ...rows, ...(end < this.count ? [this.below.row] : []));
+    const active = this.rowOf(this.active);
+    (active || rows[0] || this.scroller).tabIndex = 0;
+    this.scroller.tabIndex = active || rows[0] ? -1 : 0;
+    if (focused) (active || this.scroller).focus({ preventScroll: true });
+  }
+
+  row(i) {
+    const row = this.make(i);
+    row.setAttribute('aria-rowindex', String(i + 2));
+    row.tabIndex = -1;
+    row.at = i;
+    row.addEventListener('focus', () => { this.active = i; });
+    return row;
+  }
+
+  rowOf(i) { return Array.from(this.body.rows).find((row) => row.at === i); }
+
+  // focus gives a row the focus, and scrolls to it.
+  focus(i) {
+    this.activate(i);
+    const row = this.rowOf(i);
+    if (row) row.focus({ preventScroll: true });
+  }
+
+  // activate scrolls to a row, which has the focus when one of the table gets it.
+  activate(i) {
+    const { scroller } = this;
+    this.active = i;
+    const head = this.table.tHead.offsetHeight;
+    const top = i * ROW_HEIGHT;
+    if (top < scroller.scrollTop) scroller.scrollTop = top;
+    const hidden = top + ROW_HEIGHT + head - scroller.scrollTop - scroller.clientHeight;
+    if (hidden > 0) scroller.scrollTop += hidden;
+    this.made = null;
+    this.render();
+  }
+
+  key(event) {
+    if (event.target.closest('thead') || event.ctrlKey || event.metaKey || event.altKey) return;
+    const page = Math.max(1, Math.floor(this.scroller.clientHeight / ROW_HEIGHT) - 2);
+    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -this.count, End: this.count };
+    if (this.count === 0) return;
+    if (steps[event.key]) {
+      this.focus(Math.max(0, Math.min(this.active + steps[event.key], this.count - 1)));
+    } else if (event.key === 'Enter' && !event.target.closest('button')) {
+      this.act(this.active, event);
+    } else if (!this.otherKey(this.active, event)) {
+      return;
+    }
+    event.preventDefault();
+  }
+}

@@ -1,0 +1,385 @@
+// View is all of a flame graph's page below its heading. Its state is one object; apply changes it, and refresh shows
+// what has changed.
+class View {
+  constructor(root, data) {
+    this.root = root;
+    this.profile = new Profile(data);
+    this.subject = data.diff ? new Comparison(this.profile) : new Plain(this.profile);
+    this.full = new Tree(this.profile, data.nodes);
+    this.state = readState(location.hash);
+    this.shown = {}; // what was shown last, by subject
+    this.back = []; // states before
+    this.narrow = matchMedia('(max-width: 600px)');
+    this.build();
+    this.listen();
+    this.refresh();
+  }
+
+  // What a test, or somebody at the browser's console, asks for.
+  get chart() { return this.main.element; }
+  get tree() { return this.main.tree; }
+  box(node) { return this.main.box(node); }
+  zoom(node) { this.zoomTo(this.main, node); }
+  shorten(name) { return shorten(name); }
+  searchFor(text) { this.apply({ search: text }); }
+
+  // mode is what is shown: on a phone the table, unless something was chosen.
+  get mode() { return this.state.mode || (this.narrow.matches ? 'table' : 'both'); }
+  get color() { return this.subject.colourings[this.state.color] ? this.state.color : Object.keys(this.subject.colourings)[0]; }
+
+  build() {
+    this.theme = new Theme();
+    this.menu = new Menu();
+    this.tip = new Tip();
+    this.help = helpDialog();
+    this.palette = new Palette(document.body);
+    this.controls = new Controls(this);
+    this.search = this.controls.search;
+    this.said = element('p', { class: 'hidden', role: 'status', id: 'said' });
+    this.notice = element('p', { class: 'notice', role: 'status', id: 'notice' });
+    this.main = new Chart(this, 'chart', 'Flame graph');
+    this.above = new Chart(this, 'callers', 'Callers');
+    this.below = new Chart(this, 'callees', 'Callees');
+    this.stateKeys = new Map([[this.main, 'zoom'], [this.above, 'callers'], [this.below, 'callees']]);
+    for (const chart of this.stateKeys.keys()) new ChartInput(this, chart);
+    this.sandwichTitle = element('h2', { id: 'sandwich-heading' });
+    this.sandwich = element('section', { class: 'sandwich', 'aria-labelledby': 'sandwich-heading' },
+      this.sandwichTitle, element('h3', {}, 'Callers'), this.above.element, element('h3', {}, 'Callees'), this.below.element);
+    this.table = new FunctionTable(this.subject, {
+      open: (fn, at) => this.openFunction(fn, at), menu: (fn, at, event) => this.functionMenu(fn, at, event),
+      sorted: (sort) => this.apply({ sort }),
+    });
+    this.calls = new TreeGrid(this.subject, { menu: (node, at, event) => this.rowMenu(node, at, event) });
+    this.root.replaceChildren(...this.controls.elements(), this.notice, this.main.element, this.sandwich,
+      element('p', { class: 'note', id: 'keys' }, this.subject.hint), this.calls.element, this.table.element, this.said,
+      this.tip.element, this.menu.element, this.help);
+  }
+
+  listen() {
+    const recolor = () => {
+      this.palette.forget();
+      this.draw();
+    };
+    this.recolor = recolor;
+    this.theme.media.addEventListener('change', recolor);
+    this.narrow.addEventListener('change', () => this.refresh());
+    window.addEventListener('hashchange', () => {
+      if (location.hash.slice(1) === this.written) return;
+      this.state = readState(location.hash);
+      this.refresh();
+    });
+    document.addEventListener('keydown', (event) => this.key(event));
+  }
+
+  draw() { for (const chart of this.stateKeys.keys()) chart.draw(); }
+
+  // apply changes the state. With undo, Esc leads back.
+  apply(changes, undo) {
+    if (undo) this.back.push(this.state);
+    this.state = { ...this.state, ...changes };
+    this.refresh();
+  }
+
+  goBack() {
+    if (!this.back.length) return;
+    this.state = { ...this.back.pop(), search: this.state.search };
+    this.refresh();
+  }
+
+  showAll() { this.apply({ zoom: '', focus: [], hide: [] }, true); }
+  turnUp() { this.apply({ up: this.state.up ? '' : '1' }); }
+
+  turnTheme() {
+    this.theme.turn();
+    this.recolor();
+  }
+
+  async copyLink() {
+    this.writeState();
+    await copy(location.href);
+    this.notice.textContent = 'The link is copied.';
+  }
+
+  // changed says whether something is not as it was shown last.
+  changed(subject, ...values) {
+    const key = JSON.stringify(values);
+    if (this.shown[subject] === key) return false;
+    this.shown[subject] = key;
+    return true;
+  }
+
+  // functions returns those of labels, and notes which are not in the profile.
+  functions(labels) {
+    return labels.map((label) => {
+      const fn = this.profile.find(label);
+      if (fn < 0) this.missing.push(label);
+      return fn;
+    }).filter((fn) => fn >= 0);
+  }
+
+  refresh() {
+    const { state } = this;
+    this.missing = [];
+    const focus = this.functions(state.focus);
+    const hide = this.functions(state.hide);
+    const newTree = this.changed('tree', focus, hide, state.order);
+    if (newTree) this.makeTree(focus, hide);
+    const newColors = this.changed('color', this.color) || newTree;
+    if (newColors) this.makeGroups();
+    this.only = state.only ? this.colouring.groups.findIndex((group) => group.key === state.only) : -1;
+    const newSearch = this.changed('search', state.search) || newTree;
+    if (newSearch) this.find();
+    const { mode } = this;
+    const has = (...modes) => modes.includes(mode);
+    this.main.element.hidden = !has('both', 'flame');
+    this.sandwich.hidden = !has('sandwich');
+    this.calls.element.hidden = !has('tree');
+    this.table.element.hidden = !has('both', 'table', 'sandwich');
+    this.root.dataset.mode = mode;
+    this.showMain(newTree, newColors);
+    if (has('sandwich')) this.showSandwich(newTree, newColors);
+    this.showTable(newTree, newSearch);
+    if (has('tree') && this.changed('calls', mode, this.color, state.search, state.zoom, focus, hide, state.order)) {
+      this.calls.show(this.current, this.groups, this.colouring, this.main.zoomed, this.matching);
+    }
+    if (this.changed('legend', this.color, state.only, focus, hide)) this.showLegend();
+    this.controls.fillFilters(this.current.total, this.profile.total);
+    this.controls.update();
+    this.notice.textContent = this.missing.length ? 'Not in this profile: ' + this.missing.join(', ') : '';
+    this.draw();
+    this.writeSoon();
+  }
+
+  makeTree(focus, hide) {
+    const order = this.state.order === 'name' ? 'name' : 'size';
+    this.current = filtered(this.full, focus, hide, order);
+    this.sums = focus.length || hide.length ? this.current.sums() : this.profile.sums;
+    this.paths = new Map(); // by chart, when they are needed
+  }
+
+  makeGroups() {
+    this.colouring = this.subject.colourings[this.color](this.profile);
+    this.groups = groupsOf(this.colouring, this.current);
+  }
+
+  // pale reports whether a frame is drawn paler: one that is inlined, unless its colour says so.
+  pale(frame) {
+    return frame >= 0 && this.profile.data.frames.inlined[frame] === 1 && this.color !== 'change' &&
+      !(this.color === 'origin' && this.profile.kind(frame) === 'inlined');
+  }
+
+  showLegend() {
+    const whole = this.current.total === this.profile.total && this.color === 'origin' && this.current === this.full;
+    const sums = whole ? this.profile.data.kinds : groupSums(this.current, this.groups, this.colouring.groups.length);
+    this.controls.fillLegend(this.colouring, sums, this.current.total);
+  }
+
+  showMain(newTree, newColors) {
+    const again = this.changed('up', this.state.up);
+    if (newTree || newColors || again) {
+      this.main.show(this.current, this.groups, this.state.up !== '');
+      this.shown.zoom = undefined;
+    }
+    this.showZoom(this.main);
+    this.controls.fillCrumbs(this.main);
+  }
+
+  // showZoom zooms a chart to where the state says.
+  showZoom(chart) {
+    const key = this.stateKeys.get(chart);
+    if (!this.changed(key, this.state[key])) return;
+    const node = this.pathsOf(chart).find(this.state[key]);
+    if (node < 0) {
+      this.missing.push('the frame that was zoomed to');
+      this.state = { ...this.state, [key]: '' };
+    }
+    chart.zoom(Math.max(0, node));
+  }
+
+  pathsOf(chart) {
+    if (!this.paths.has(chart) || this.paths.get(chart).tree !== chart.tree) this.paths.set(chart, new Paths(chart.tree));
+    return this.paths.get(chart);
+  }
+
+  // showSandwich shows callers and callees of the chosen function, or of that with most self time.
+  showSandwich(newTree, newColors) {
+    const chosen = this.state.function ? this.functions([this.state.function])[0] : undefined;
+    const fn = chosen === undefined ? this.sums.self.indexOf(Math.max(...this.sums.self)) : chosen;
+    if (!this.changed('sandwich', fn, this.color) && !newTree && !newColors) {
+      this.showZoom(this.above);
+      this.showZoom(this.below);
+      return;
+    }
+    const order = this.state.order === 'name' ? 'name' : 'size';
+    this.function = fn;
+    this.sandwichTitle.replaceChildren(shorten(this.profile.name(fn)), ' ', element('span', { class: 'share' },
+      'total ' + percent(this.sums.total[fn], this.profile.total) + ', self ' + percent(this.sums.self[fn], this.profile.total)));
+    for (const [chart, make, up] of [[this.above, callers, true], [this.below, callees, false]]) {
+      const tree = make(this.current, fn, order);
+      chart.show(tree, groupsOf(this.colouring, tree), up);
+      this.shown[this.stateKeys.get(chart)] = undefined;
+      this.showZoom(chart);
+    }
+  }
+
+  showTable(newTree, newSearch) {
+    if (this.table.element.hidden) {
+      this.shown.table = undefined;
+      return;
+    }
+    if (!this.changed('table', this.state.sort) && !newTree && !newSearch) return;
+    const has = new Uint8Array(this.profile.functions).fill(this.matching ? 0 : 1);
+    if (this.matching) this.profile.of.forEach((fn, frame) => { has[fn] |= this.matching[frame]; });
+    this.table.show(this.sums, this.current.total, this.state.sort || this.subject.sort, (fn) => has[fn] === 1);
+  }
+
+  // find marks the frames that are searched for, and says how much they have.
+  find() {
+    const { search } = this.state;
+    this.matching = search ? this.profile.matches(search) : null;
+    let text = '';
+    if (search) {
+      const tree = this.current;
+      const matches = (node) => tree.frame(node) >= 0 && this.matching[tree.frame(node)] === 1;
+      let nodes = 0;
+      let value = 0;
+      for (let i = 0; i < tree.length; i++) nodes += Number(matches(i));
+      tree.outermost(matches, (node) => { value += tree.totalOf(node); });
+      text = count(nodes) + (nodes === 1 ? ' frame, ' : ' frames, ') + percent(value, tree.total);
+    }
+    this.controls.found.textContent = text;
+  }
+
+  zoomTo(chart, node) {
+    const key = this.stateKeys.get(chart);
+    const path = this.pathsOf(chart).of(node);
+    if (node !== chart.zoomed) this.back.push(this.state);
+    this.state = { ...this.state, [key]: path };
+    this.changed(key, path);
+    this.tip.hide();
+    chart.zoom(node);
+    if (chart === this.main) this.controls.fillCrumbs(chart);
+    this.controls.update();
+    this.writeSoon();
+  }
+
+  describe(chart, node) { return this.subject.describe(chart.tree, node, chart.zoomed); }
+
+  // functionItems are the entries of a menu that concern a function.
+  functionItems(fn) {
+    const label = this.profile.label(fn);
+    const name = this.profile.name(fn);
+    const { focus, hide } = this.state;
+    return [
+      ['Callers and callees', () => this.apply({ mode: 'sandwich', function: label, callers: '', callees: '' }, true)],
+      ['Focus: only stacks through it', () => this.apply({ focus: [...new Set([...focus, label])], zoom: '' }, true)],
+      ['Hide: leave its frames out', () => this.apply({ hide: [...new Set([...hide, label])] }, true)],
+      ['Search for it', () => this.apply({ search: name })],
+      ['Copy name', () => copy(name)],
+    ];
+  }
+
+  openMenu(chart, node, x, y) {
+    const { tree } = chart;
+    const fn = tree.functionOf(node);
+    this.tip.hide();
+    this.menu.open(tree.name(node), [
+      ['Zoom', () => {
+        this.zoomTo(chart, node);
+        if (chart.element === document.activeElement) chart.choose(node);
+      }],
+      ...(fn >= 0 ? this.functionItems(fn) : []), ['Copy stack', () => copy(this.stack(chart, node))],
+    ], x, y);
+  }
+
+  // stack is the way to a node, one function a line, the outermost first.
+  stack(chart, node) {
+    const names = chart.tree.ancestors(node).filter((i) => chart.tree.frame(i) !== -1).map((i) => chart.tree.name(i));
+    return (chart === this.above ? names.reverse() : names).join('\n');
+  }
+
+  // openFunction is what a click on a function of the table does.
+  openFunction(fn, at) {
+    if (this.mode !== 'sandwich') this.functionMenu(fn, at);
+    else this.apply({ function: this.profile.label(fn), callers: '', callees: '' }, true);
+  }
+
+  functionMenu(fn, at, event) { this.menuAt(this.profile.name(fn), this.functionItems(fn), at, event); }
+
+  rowMenu(node, at, event) {
+    const { current } = this;
+    const fn = current.functionOf(node);
+    this.menuAt(current.name(node), [
+      ['Zoom', () => {
+        this.zoomTo(this.main, node);
+        this.refresh();
+      }], ...(fn >= 0 ? this.functionItems(fn) : []),
+      ['Copy stack', () => copy(this.stack(this.main, node))],
+    ], at, event);
+  }
+
+  menuAt(title, items, at, event) {
+    const box = at.getBoundingClientRect();
+    this.menu.open(title, items, event ? event.clientX : box.left + 24, event ? event.clientY : box.bottom);
+  }
+
+  // next goes to the next node that is searched for, or the one before.
+  next(step) {
+    if (!this.matching) return;
+    const tree = this.current;
+    const inTree = this.mode === 'tree';
+    let from = this.main.chosen < 0 ? this.main.zoomed : this.main.chosen;
+    if (inTree) from = this.calls.shown[this.calls.rows.active];
+    for (let k = 1; k <= tree.length; k++) {
+      const i = (from + step * k % tree.length + tree.length) % tree.length;
+      if (tree.frame(i) < 0 || !this.matching[tree.frame(i)]) continue;
+      if (inTree) this.calls.reveal(i);
+      else this.goTo(i);
+      return;
+    }
+  }
+
+  // goTo chooses a node of the flame graph. It zooms if it would not be seen.
+  goTo(node) {
+    if (this.main.element.hidden) this.apply({ mode: 'both' }, true);
+    const box = this.main.box(node);
+    if (!box || box.width < 4) this.zoomTo(this.main, box ? node : 0);
+    this.main.element.focus();
+    this.main.input.choose(node);
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || this.help.open || this.menu.isOpen) return;
+    const typing = event.target.closest('input, select, textarea');
+    if (event.key === 'Escape') {
+      if (this.state.search && (typing || !this.back.length)) this.searchFor('');
+      else if (typing) typing.blur();
+      else this.goBack();
+      return;
+    }
+    if (typing) {
+      if (event.key === 'Enter' && typing === this.search) this.next(1);
+      return;
+    }
+    const acts = {
+      '/': () => this.search.select(), n: () => this.next(1), N: () => this.next(-1), i: () => this.turnUp(),
+      t: () => this.apply({ mode: this.mode === 'table' ? 'both' : 'table' }), d: () => this.turnTheme(),
+      '?': () => this.help.showModal(),
+    };
+    if (!acts[event.key]) return;
+    event.preventDefault();
+    acts[event.key]();
+  }
+
+  // writeSoon puts the state into the address, which browsers do not let a page do all the time.
+  writeSoon() {
+    clearTimeout(this.writing);
+    this.writing = setTimeout(() => this.writeState(), 150);
+  }
+
+  writeState() {
+    this.written = stateText(this.state);
+    const { pathname, search, hash } = location;
+    if (hash.slice(1) !== this.written) history.replaceState(null, '', this.written ? '#' + this.written : pathname + search);
+  }
+}
