@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -29,13 +30,14 @@ type diffFlags struct {
 	json       bool
 	check      bool
 	output     string
+	by         string
 }
 
 func diffCommand() *cobra.Command {
 	o := compare.DefaultOptions()
 	f := diffFlags{}
 	cmd := &cobra.Command{
-		Use:   "diff BASE[,BASE...] NEW[,NEW...]",
+		Use:   "diff [flags] BASE[,BASE...] NEW[,NEW...]",
 		Short: "Show which functions became more expensive between two profiles",
 		Long: `Compares two profiles function by function, and says which changed by more than chance
 explains: a profile counts samples, so every figure has an error, which is printed.
@@ -53,6 +55,9 @@ without a name are one for each binary.
 Profiles of this tool say how many samples their host lost. Bounds allow for those
 beyond --at-least, and a side that lost more than --max-lost is refused.
 
+With --by, the values of a label are compared in place of functions: where a program runs, by
+cpu or numa_node of profiles that record --label wrote, or which of its threads.
+
 With --output, the flame graph of both is written as one HTML file: colours show where
 they differ by more than chance, and a table has the bounds of each function.
 
@@ -61,7 +66,8 @@ The exit code is 0, with --check 1 if a function became more expensive for certa
 		Example: `  headwater record -F 999 -d 30 -p 4711 -o before.pb.gz
   headwater diff before.pb.gz after.pb.gz
   headwater diff before.pb.gz after.pb.gz -o diff.html
-  headwater diff --per run one.pb.gz two.pb.gz   # a program that did the same work twice`,
+  headwater diff --per run one.pb.gz two.pb.gz   # a program that did the same work twice
+  headwater diff --by numa_node before.pb.gz after.pb.gz`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report, err := f.run(cmd, args)
@@ -69,7 +75,8 @@ The exit code is 0, with --check 1 if a function became more expensive for certa
 				return exitError{err, exitUsage}
 			}
 			if grew := grown(report); f.check && grew > 0 {
-				return exitError{fmt.Errorf("%s more expensive", plural(grew, "function became", "functions became")), 1}
+				one, many := f.things()
+				return exitError{fmt.Errorf("%s more expensive", plural(grew, one+" became", many+" became")), 1}
 			}
 			return nil
 		},
@@ -82,6 +89,7 @@ The exit code is 0, with --check 1 if a function became more expensive for certa
 	flags.Float64Var(&f.atLeast, "at-least", o.AtLeast, "Least change that counts, as a part of the base: 0.05 is 5 %")
 	flags.Float64Var(&f.maxLost, "max-lost", o.MaxLost, "Part of a side's samples that may be lost: 0.25 is 25 %")
 	flags.StringVarP(&f.output, "output", "o", "", "Write the flame graph of both to this file, as HTML")
+	flags.StringVar(&f.by, "by", "", "Compare values of this label, such as cpu, numa_node or thread_name")
 	flags.IntVar(&f.top, "top", 20, "Functions shown at most")
 	flags.BoolVar(&f.all, "all", false, "Show functions too whose change is not certain, with a question mark")
 	flags.BoolVar(&f.json, "json", false, "Print all functions as JSON")
@@ -95,11 +103,11 @@ func (f *diffFlags) run(cmd *cobra.Command, args []string) (*compare.Report, err
 	if err != nil {
 		return nil, err
 	}
-	base, err := readProfiles(cmd, args[0])
+	base, err := f.read(cmd, args[0])
 	if err != nil {
 		return nil, err
 	}
-	after, err := readProfiles(cmd, args[1])
+	after, err := f.read(cmd, args[1])
 	if err != nil {
 		return nil, err
 	}
@@ -125,6 +133,8 @@ func (f *diffFlags) options(args []string) (compare.Options, error) {
 		return o, fmt.Errorf("--top must not be negative, got %d", f.top)
 	case f.output != "" && (err != nil || format.Name != "html"):
 		return o, fmt.Errorf("--output writes HTML: name a file that ends in .html, got %q", f.output)
+	case f.by != "" && (f.output != "" || f.total):
+		return o, errors.New("--by compares no functions: leave --output and --total out")
 	case f.output != "" && f.total:
 		return o, errors.New("--output shows functions themselves and with what they call: leave --total out")
 	case args[0] == "-" && args[1] == "-":
@@ -133,16 +143,29 @@ func (f *diffFlags) options(args []string) (compare.Options, error) {
 	return o, o.Validate()
 }
 
-// readProfiles reads profiles with commas between them.
-func readProfiles(cmd *cobra.Command, names string) (profiles []*profile.Profile, err error) {
+// read reads profiles with commas between them, and groups them if that is wanted.
+func (f *diffFlags) read(cmd *cobra.Command, names string) (profiles []*profile.Profile, err error) {
 	for name := range strings.SplitSeq(names, ",") {
 		p, err := profilefile.Read(cmd.Context(), name, cmd.InOrStdin())
 		if err != nil {
 			return nil, err
 		}
+		if f.by != "" {
+			if p, err = compare.ByLabel(p, f.by); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
 		profiles = append(profiles, p)
 	}
 	return profiles, nil
+}
+
+// things are what is compared, one and many.
+func (f *diffFlags) things() (one, many string) {
+	if f.by != "" {
+		return "value of " + f.by, "values of " + f.by
+	}
+	return "function", "functions"
 }
 
 // grown returns how many functions became more expensive.
@@ -173,7 +196,7 @@ func (f *diffFlags) print(w io.Writer, r *compare.Report, names []string) error 
 	}
 	shown = shown[:min(len(shown), f.top)]
 	if len(shown) > 0 {
-		fmt.Fprintf(t, "\nbase\tnew\tchange\tbetween\tfunction\n")
+		fmt.Fprintf(t, "\nbase\tnew\tchange\tbetween\t%s\n", cmp.Or(f.by, "function"))
 	}
 	for i, c := range shown {
 		fmt.Fprintln(t, row(&c, i < len(r.Changed)))
@@ -230,17 +253,21 @@ func conclusion(r *compare.Report, f *diffFlags) string {
 	of := map[compare.Per]string{
 		compare.PerSecond: " for each second", compare.PerCPU: " as a part of all",
 	}[r.Per]
-	what := "themselves alone"
-	if f.total {
-		what = "with all that they call"
+	what := "of functions themselves alone"
+	switch {
+	case f.by != "":
+		what = "of all functions"
+	case f.total:
+		what = "of functions with all that they call"
 	}
-	text := fmt.Sprintf("Values are %s%s, of functions %s. %s\n", r.Unit, of, what, spread(r))
+	one, many := f.things()
+	text := fmt.Sprintf("Values are %s%s, %s. %s\n", r.Unit, of, what, spread(r))
 	if len(r.Changed) == 0 {
 		return text + fmt.Sprintf("None of %s changed for certain by more than %g %%.",
-			plural(len(r.Others), "function", "functions"), 100*f.atLeast)
+			plural(len(r.Others), one, many), 100*f.atLeast)
 	}
 	text += fmt.Sprintf("%s changed for certain by more than %g %%, of %d.",
-		plural(len(r.Changed), "function", "functions"), 100*f.atLeast, len(r.Changed)+len(r.Others))
+		plural(len(r.Changed), one, many), 100*f.atLeast, len(r.Changed)+len(r.Others))
 	if hidden := len(r.Changed) - f.top; hidden > 0 {
 		text += fmt.Sprintf(" %d of them are not shown; --top %d shows all.", hidden, len(r.Changed))
 	}

@@ -3,10 +3,13 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/ebpf/trie"
@@ -71,11 +74,50 @@ func TestDiffRefuses(t *testing.T) {
 		"the part of lost samples must be":       {"--max-lost", "1", "a", "b"},
 		`a file that ends in .html, got "x.svg"`: {"-o", "x.svg", "a", "b"},
 		"leave --total out":                      {"-o", "x.html", "--total", "a", "b"},
+		"leave --output and --total out":         {"--by", "cpu", "--total", "a", "b"},
 	} {
 		_, code, err := runDiff(args...)
 		require.ErrorContains(t, err, want)
 		require.Equal(t, 2, code)
 	}
+}
+
+// TestDiffByLabel: the values of a label are compared in place of functions.
+func TestDiffByLabel(t *testing.T) {
+	write := func(values ...int64) string {
+		f := &profile.Function{ID: 1, Name: "work"}
+		l := &profile.Location{ID: 1, Line: []profile.Line{{Function: f}}}
+		p := &profile.Profile{
+			SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}}, DurationNanos: 10e9,
+			Function: []*profile.Function{f}, Location: []*profile.Location{l},
+		}
+		for node, n := range values {
+			p.Sample = append(p.Sample, &profile.Sample{
+				Location: []*profile.Location{l}, Value: []int64{n}, Label: map[string][]string{"numa_node": {fmt.Sprint(node)}},
+			})
+		}
+		name := filepath.Join(t.TempDir(), "p.pb.gz")
+		file, err := os.Create(name)
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(p.Write(file), file.Close()))
+		return name
+	}
+	base, after := write(2000, 2000), write(1000, 3000)
+	out, _, err := runDiff("--by", "numa_node", base, after)
+	require.NoError(t, err)
+	require.Contains(t, out, `
+base  new  change  between          numa_node
+200   100  -50 %   -56 % and -43 %  0
+200   300  +50 %   +36 % and +66 %  1
+
+Values are count for each second, of all functions.`)
+	require.Contains(t, out, "2 values of numa_node changed for certain by more than 5 %, of 2.")
+	_, code, err := runDiff("--by", "numa_node", "--check", base, after)
+	require.Equal(t, 1, code)
+	require.ErrorContains(t, err, "1 value of numa_node became more expensive")
+	_, code, err = runDiff("--by", "cpu", base, after)
+	require.Equal(t, 2, code)
+	require.ErrorContains(t, err, base+`: no sample has the label "cpu": headwater record --label cpu writes it`)
 }
 
 // TestDiffHTML: the file has both values of each function, and what is certain.

@@ -54,8 +54,8 @@ func (f *serveFlags) run(cmd *cobra.Command, files []string) error {
 		return err
 	}
 	for _, name := range files { // later they may come and go
-		if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
-			return fmt.Errorf("%s is no regular file", name)
+		if err := servepage.CheckFile(name); err != nil {
+			return err
 		}
 		if _, err := profilefile.Read(cmd.Context(), name, nil); err != nil {
 			return err

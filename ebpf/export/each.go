@@ -13,6 +13,9 @@ type Frame struct {
 	Binary string // file that its code is in; "" for what is no code, or not known
 }
 
+// incompleteMark begins the name of a frame that stands for outer frames that are missing.
+const incompleteMark = "[incomplete: "
+
 // Named reports whether the function has a name of its own, not only an address.
 func (f Frame) Named() bool {
 	base := Function{Binary: f.Binary}.Where()
@@ -34,30 +37,26 @@ func Stacks(p *profile.Profile) (all []Stack, unit string, period int64, err err
 	if err != nil {
 		return nil, "", 0, err
 	}
-	hasBinaries := false // folded stacks have none: then a root is a function like others
-	for _, l := range p.Location {
-		hasBinaries = hasBinaries || !isNoCode(l)
-	}
 	for _, sample := range p.Sample {
 		if s.valueOf(sample) != 0 {
-			all = append(all, s.parts(sample, hasBinaries))
+			all = append(all, s.parts(sample))
 		}
 	}
 	return all, s.unit(), s.period(), nil
 }
 
 // parts divides the frames of a sample into code and what stands before it.
-func (s *stacks) parts(sample *profile.Sample, hasBinaries bool) Stack {
+func (s *stacks) parts(sample *profile.Sample) Stack {
 	out := Stack{Value: s.valueOf(sample)}
 	if t, ok := threadOf(sample); ok && t.pid != 0 {
 		out.Process = "(" + strconv.FormatInt(t.pid, 10) + ")"
 	}
 	for i, f := range s.code(sample) {
-		mark, incomplete := strings.CutPrefix(f.name, "[incomplete: ")
+		mark, incomplete := strings.CutPrefix(f.name, incompleteMark)
 		switch {
 		case incomplete && f.binary == "":
 			out.Missing = strings.TrimSuffix(mark, "]")
-		case i == 0 && hasBinaries && f.binary == "" && f.name != unnamed && !strings.HasPrefix(f.name, "0x"):
+		case i == 0 && s.processes && len(sample.Location) > 0:
 			out.Process = strings.TrimSpace(f.name + " " + out.Process)
 		default:
 			out.Frames = append(out.Frames, Frame{f.name, f.binary})

@@ -61,11 +61,12 @@ func (m *maker) location(text string) *profile.Location {
 		}
 		f := &profile.Function{ID: uint64(len(m.Function) + 1), Name: name, SystemName: "_Z" + name}
 		f.StartLine = int64(10 * (i + 1))
-		if file != "" {
-			f.Filename = "server.c"
+		line := f.StartLine + 3
+		if f.Filename = "server.c"; file == "" {
+			f.Filename, f.StartLine, line, l.Address = "", 0, 0, 0
 		}
 		m.Function = append(m.Function, f)
-		l.Line = append([]profile.Line{{Function: f, Line: f.StartLine + 3}}, l.Line...)
+		l.Line = append([]profile.Line{{Function: f, Line: line}}, l.Line...)
 	}
 	m.Location = append(m.Location, l)
 	m.locations[text] = l
@@ -114,6 +115,35 @@ func written(t testing.TB, format string, p *profile.Profile) string {
 	var out bytes.Buffer
 	require.NoError(t, f.Write(&out, p))
 	return out.String()
+}
+
+// TestProcesses: root frames are names of processes in profiles of this tool alone.
+func TestProcesses(t *testing.T) {
+	require.True(t, rootsAreProcesses(server(t)))
+	for name, change := range map[string]func(m *maker){
+		"a root with a binary": func(m *maker) { m.sample(1, "/bin/server:start") },
+		"a root with a line": func(m *maker) {
+			m.sample(1, ":run")
+			m.locations[":run"].Line[0].Function.Filename = "shop.py"
+		},
+		"a root with an address": func(m *maker) {
+			m.sample(1, ":")
+		},
+		"a stack without its root": func(m *maker) { m.sample(1, ":[incomplete: no rows]", "/bin/server:work") },
+	} {
+		m := newMaker()
+		m.sample(1, ":server", "/bin/server:main")
+		require.True(t, rootsAreProcesses(m.Profile))
+		change(m)
+		require.False(t, rootsAreProcesses(m.Profile), name)
+		all, _, _, err := Stacks(m.Profile)
+		require.NoError(t, err)
+		require.Equal(t, Frame{Name: "server"}, all[0].Frames[0], name)
+		require.Empty(t, all[0].Process)
+	}
+	m := newMaker()
+	m.sample(1, ":main", ":work") // no binaries at all: a folded stack
+	require.False(t, rootsAreProcesses(m.Profile))
 }
 
 // TestFormats: each format is found by its name and by the ends of files' names, and writes

@@ -44,6 +44,7 @@ func HTML(w io.Writer, p *profile.Profile) error {
 func withThreads(p *profile.Profile) *profile.Profile {
 	out := withoutSamples(p)
 	frames := map[thread]*profile.Location{}
+	processes := rootsAreProcesses(p)
 	for _, sample := range p.Sample {
 		t, ok := threadOf(sample)
 		if !ok {
@@ -56,7 +57,7 @@ func withThreads(p *profile.Profile) *profile.Profile {
 			frames[t] = l
 		}
 		at := len(sample.Location)
-		if at > 0 && isNoCode(sample.Location[at-1]) {
+		if at > 0 && processes {
 			at--
 		}
 		with := *sample

@@ -47,6 +47,8 @@ type stacks struct {
 	profile *profile.Profile
 	value   int // which of the samples' values counts
 	known   map[*profile.Location][]frame
+
+	processes bool // root frames are names of processes
 }
 
 func newStacks(p *profile.Profile) (*stacks, error) {
@@ -54,7 +56,9 @@ func newStacks(p *profile.Profile) (*stacks, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stacks{profile: p, value: value, known: map[*profile.Location][]frame{}}, nil
+	return &stacks{
+		profile: p, value: value, known: map[*profile.Location][]frame{}, processes: rootsAreProcesses(p),
+	}, nil
 }
 
 // unit is what values are counted in.
@@ -99,7 +103,7 @@ func (s *stacks) stack(sample *profile.Sample) []frame {
 		return out
 	}
 	at := 0
-	if len(out) > 0 && out[0].binary == "" {
+	if s.processes && len(sample.Location) > 0 {
 		at = 1
 	}
 	return append(append(append([]frame(nil), out[:at]...), frame{name: thread.String()}), out[at:]...)

@@ -53,7 +53,7 @@ func ByLabel(w io.Writer, p *profile.Profile, label string, most int) error {
 		total += value
 	}
 	if _, without := values[""]; without && len(values) == 1 {
-		return fmt.Errorf("no sample has the label %q", label)
+		return &LabelError{label}
 	}
 	names := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
 		return cmp.Or(cmp.Compare(values[b], values[a]), cmp.Compare(a, b))

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"mime"
 	"net"
 	"net/http"
 	"os"
@@ -123,6 +124,9 @@ func (h *Handler) read(ctx context.Context, i int) (*profile.Profile, error) {
 	stamp := stampOf(h.files[i])
 	if h.last.profile == nil || h.last.stamp != stamp {
 		h.last.profile = nil
+		if err := CheckFile(h.files[i]); err != nil {
+			return nil, err
+		}
 		p, err := profilefile.Read(ctx, h.files[i], nil)
 		if err != nil {
 			return nil, err
@@ -130,6 +134,15 @@ func (h *Handler) read(ctx context.Context, i int) (*profile.Profile, error) {
 		h.last.profile, h.last.stamp = p, stamp
 	}
 	return h.last.profile.Copy(), nil
+}
+
+// CheckFile returns an error for what is no regular file: reading a pipe could wait for ever.
+func CheckFile(name string) error {
+	info, err := os.Stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", name)
+	}
+	return err
 }
 
 // stampOf changes when a file does.
@@ -230,10 +243,27 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("%s as %s: %v", h.files[i], format.Name, err), http.StatusUnprocessableEntity)
 		return
 	}
-	base, _, _ := strings.Cut(path.Base(h.files[i]), ".")
 	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", base+format.Suffixes[0]))
+	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{
+		"filename": withoutSuffix(path.Base(h.files[i])) + format.Suffixes[0],
+	}))
 	w.Write(body.Bytes())
+}
+
+// withoutSuffix cuts off of a file's name what says its format.
+func withoutSuffix(name string) string {
+	cut := strings.TrimSuffix(name, path.Ext(name))
+	for _, format := range export.Formats() {
+		for _, suffix := range format.Suffixes {
+			if short := strings.TrimSuffix(name, suffix); len(short) < len(cut) {
+				cut = short
+			}
+		}
+	}
+	if cut == "" {
+		return name
+	}
+	return cut
 }
 
 func render(w http.ResponseWriter, name string, data any) {

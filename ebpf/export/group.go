@@ -1,0 +1,50 @@
+package export
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/google/pprof/profile"
+)
+
+// LabelError says that no sample of a profile has a label.
+type LabelError struct{ Label string }
+
+// Error says what would have written the label, too.
+func (e *LabelError) Error() string {
+	text := fmt.Sprintf("no sample has the label %q", e.Label)
+	switch e.Label {
+	case "cpu", "numa_node":
+		return text + ": headwater record --label " + e.Label + " writes it"
+	case "thread_name", "thread_id", "pid":
+		return text + ": headwater record --threads writes it"
+	}
+	return text
+}
+
+// Group returns a profile of the shares of the values of a label: each stack of p is a frame with the name of its
+// sample's value, "(none)" without one. Its error is a *LabelError.
+func Group(p *profile.Profile, label string) (*profile.Profile, error) {
+	out := &profile.Profile{
+		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, PeriodType: p.PeriodType, Period: p.Period,
+		TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos, Comments: p.Comments,
+	}
+	known, found := map[string]*profile.Location{}, false
+	for _, sample := range p.Sample {
+		value := labelOf(sample, label)
+		found = found || value != ""
+		name := cmp.Or(value, "(none)")
+		l := known[name]
+		if l == nil {
+			f := &profile.Function{ID: uint64(len(known) + 1), Name: name}
+			l = &profile.Location{ID: f.ID, Line: []profile.Line{{Function: f}}}
+			known[name] = l
+			out.Function, out.Location = append(out.Function, f), append(out.Location, l)
+		}
+		out.Sample = append(out.Sample, &profile.Sample{Value: sample.Value, Location: []*profile.Location{l}})
+	}
+	if !found {
+		return nil, &LabelError{label}
+	}
+	return out, nil
+}
