@@ -12,9 +12,18 @@ class Chart {
     this.hoverBox = element('div', { class: 'outline', hidden: true });
     this.chosenBox = element('div', { class: 'outline', hidden: true });
     this.space = element('div', { class: 'space' }, this.canvas, this.hoverBox, this.chosenBox);
-    this.element = element('div', {
-      id, class: 'chart', tabindex: '0', role: 'application', 'aria-label': label, 'aria-describedby': 'keys',
-    }, this.space);
+    this.element = element(
+      'div',
+      {
+        id,
+        class: 'chart',
+        tabindex: '0',
+        role: 'application',
+        'aria-label': label,
+        'aria-describedby': 'keys',
+      },
+      this.space,
+    );
     this.texts = new Map(); // by name: its shorter forms and their widths
     this.up = false;
     this.zoomed = 0;
@@ -38,16 +47,21 @@ class Chart {
   }
 
   // top returns where a row of frames begins, in pixels of the chart's content.
-  top(depth) { return (this.up ? this.tree.rows - 1 - depth : depth) * ROW; }
+  top(depth) {
+    return (this.up ? this.tree.rows - 1 - depth : depth) * ROW;
+  }
 
   // scale returns how many pixels a unit of the zoomed range has.
-  scale() { return this.element.clientWidth / (this.tree.totalOf(this.zoomed) || 1); }
+  scale() {
+    return this.element.clientWidth / (this.tree.totalOf(this.zoomed) || 1);
+  }
 
   // box returns where a node is drawn, in pixels of the chart's content; null if it is not.
   box(node) {
     const { tree, zoomed } = this;
     const y = this.top(tree.depth(node));
-    if (node <= zoomed && tree.end[node] >= tree.end[zoomed]) { // it, or an ancestor
+    if (node <= zoomed && tree.end[node] >= tree.end[zoomed]) {
+      // it, or an ancestor
       return { x: 0, y, width: this.element.clientWidth, height: ROW };
     }
     if (node < zoomed || node >= tree.end[zoomed]) return null;
@@ -125,7 +139,12 @@ class Chart {
     const height = this.element.clientHeight;
     const labels = [];
     for (const node of tree.ancestors(zoomed)) {
-      this.fillRects(pen, this.bin(node), [0, this.top(tree.depth(node)) - top, this.element.clientWidth], node !== zoomed);
+      this.fillRects(
+        pen,
+        this.bin(node),
+        [0, this.top(tree.depth(node)) - top, this.element.clientWidth],
+        node !== zoomed,
+      );
       labels.push(node, 0, this.top(tree.depth(node)) - top, this.element.clientWidth);
     }
     const bins = this.visible(top, height, labels);
@@ -188,7 +207,7 @@ class Chart {
     const { only, matching } = this.owner;
     if (only >= 0 && this.groups[node] !== only) return false;
     const frame = this.tree.frame(node);
-    return !matching || frame >= 0 && matching[frame] === 1;
+    return !matching || (frame >= 0 && matching[frame] === 1);
   }
 
   // fillRects draws rectangles of one way. An ancestor of the zoomed one is paler.
@@ -196,7 +215,10 @@ class Chart {
     const { palette, colouring } = this.owner;
     const group = colouring.groups[bin >> 2];
     pen.globalAlpha = bin & 1 ? (ancestor ? 0.6 : 1) : 0.22;
-    for (const style of [group.hatched ? palette.hatched() : palette.color(group.color), bin & 2 ? palette.color('pale') : '']) {
+    for (const style of [
+      group.hatched ? palette.hatched() : palette.color(group.color),
+      bin & 2 ? palette.color('pale') : '',
+    ]) {
       if (!style) continue;
       pen.fillStyle = style;
       for (let i = 0; i < rects.length; i += 3) {
@@ -222,13 +244,15 @@ class Chart {
     let forms = this.texts.get(name);
     if (!forms) {
       const short = shorten(name);
-      forms = Array.from(new Set([name, short, withoutPath(short)]),
-        (text) => ({ text, width: pen.measureText(text).width }));
+      forms = Array.from(new Set([name, short, withoutPath(short)]), (text) => ({
+        text,
+        width: pen.measureText(text).width,
+      }));
       this.texts.set(name, forms);
     }
     for (const form of forms) if (form.width <= width) return form.text;
     const { text, width: whole } = forms[forms.length - 1];
-    let n = Math.floor(text.length * width / whole);
+    let n = Math.floor((text.length * width) / whole);
     while (n > 0 && pen.measureText(text.slice(0, n) + '…').width > width) n--;
     return n > 1 ? text.slice(0, n) + '…' : '';
   }

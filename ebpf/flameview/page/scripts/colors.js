@@ -1,6 +1,12 @@
 const KINDS = {
-  kernel: 'kernel', native: 'native', inlined: 'inlined', runtime: 'language runtime', jit: 'JIT code',
-  unnamed: 'no name', other: 'process or group', small: 'too small to show',
+  kernel: 'kernel',
+  native: 'native',
+  inlined: 'inlined',
+  runtime: 'language runtime',
+  jit: 'JIT code',
+  unnamed: 'no name',
+  other: 'process or group',
+  small: 'too small to show',
 };
 const NAMED_GROUPS = 8; // of binaries or packages that have a colour of their own
 
@@ -14,7 +20,13 @@ function byOrigin(profile) {
   const small = names.indexOf('small');
   return {
     title: 'Kinds of frames, with their share of self time',
-    groups: names.map((key) => ({ key, label: KINDS[key], color: key, hatched: key === 'unnamed', listed: key !== 'other' })),
+    groups: names.map((key) => ({
+      key,
+      label: KINDS[key],
+      color: key,
+      hatched: key === 'unnamed',
+      listed: key !== 'other',
+    })),
     of: (tree, node) => {
       const frame = tree.frame(node);
       return frame >= 0 ? profile.data.frames.kind[frame] : frame === -1 ? root : small;
@@ -31,15 +43,18 @@ function byText(profile, title, none, textOf) {
     if (text) weights.set(text, (weights.get(text) || 0) + frames.self[frame]);
     return text;
   });
-  const named = [...weights.keys()].sort((a, b) => weights.get(b) - weights.get(a) || (a < b ? -1 : 1)).slice(0, NAMED_GROUPS);
+  const named = [...weights.keys()]
+    .sort((a, b) => weights.get(b) - weights.get(a) || (a < b ? -1 : 1))
+    .slice(0, NAMED_GROUPS);
   const groups = named.map((key, i) => ({ key, label: key, color: 'group' + i, listed: true }));
   const rest = groups.push({ key: '*', label: 'others', color: 'rest', listed: true }) - 1;
   const nothing = groups.push({ key: '', label: none, color: 'other', listed: true }) - 1;
   const small = groups.push({ key: 'small', label: KINDS.small, color: 'small', listed: true }) - 1;
   const numbers = new Map(named.map((text, i) => [text, i]));
-  const byFrame = texts.map((text) => !text ? nothing : numbers.has(text) ? numbers.get(text) : rest);
+  const byFrame = texts.map((text) => (!text ? nothing : numbers.has(text) ? numbers.get(text) : rest));
   return {
-    title, groups,
+    title,
+    groups,
     of: (tree, node) => {
       const frame = tree.frame(node);
       return frame >= 0 ? byFrame[frame] : frame === -1 ? nothing : small;
@@ -47,11 +62,17 @@ function byText(profile, title, none, textOf) {
   };
 }
 
-const byBinary = (profile) => byText(profile, 'Binaries, with their share of self time', 'no binary',
-  (frame) => base(profile.binary(frame)));
+const byBinary = (profile) =>
+  byText(profile, 'Binaries, with their share of self time', 'no binary', (frame) => base(profile.binary(frame)));
 
-const byPackage = (profile) => byText(profile, 'Packages, with their share of self time', 'no package',
-  (frame) => packageOf(profile.frameName(frame), profile.file(frame), profile.kind(frame)) || base(profile.binary(frame)));
+const byPackage = (profile) =>
+  byText(
+    profile,
+    'Packages, with their share of self time',
+    'no package',
+    (frame) =>
+      packageOf(profile.frameName(frame), profile.file(frame), profile.kind(frame)) || base(profile.binary(frame)),
+  );
 
 // groupsOf returns the group of each node of a tree.
 function groupsOf(colouring, tree) {
@@ -92,7 +113,9 @@ class Palette {
     return color;
   }
 
-  forget() { this.known.clear(); }
+  forget() {
+    this.known.clear();
+  }
 
   // hatched returns the pattern of frames without a name.
   hatched() {

@@ -1,7 +1,12 @@
 // The colours of a comparison, from much less to much more.
 const SHADES = {
-  less3: 'less than −43 %', less2: 'to −43 %', less1: 'to −20 %', same: 'no certain difference', more1: 'to +25 %',
-  more2: 'to +75 %', more3: 'more than +75 %',
+  less3: 'less than −43 %',
+  less2: 'to −43 %',
+  less1: 'to −20 %',
+  same: 'no certain difference',
+  more1: 'to +25 %',
+  more2: 'to +75 %',
+  more3: 'more than +75 %',
 };
 const CERTAIN = 4; // standard deviations from which on a difference is coloured
 
@@ -20,13 +25,38 @@ class Comparison {
     const binary = (fn) => base(profile.binary(profile.first[fn]));
     this.columns = [
       { id: 'name', label: 'Function', rank: (fn) => profile.name(fn) },
-      { id: 'before', label: 'Before', class: 'n amount', cell: (fn, sums) => this.amount(before(fn, sums)), rank: before },
+      {
+        id: 'before',
+        label: 'Before',
+        class: 'n amount',
+        cell: (fn, sums) => this.amount(before(fn, sums)),
+        rank: before,
+      },
       { id: 'after', label: 'After', class: 'n amount', cell: (fn, sums) => this.amount(after(fn, sums)), rank: after },
-      { id: 'change', label: 'Change', class: 'n', cell: (fn, sums) => change(before(fn, sums), after(fn, sums)),
-        rank: (fn, sums) => this.weight(fn, before(fn, sums), after(fn, sums)) },
-      { id: 'between', label: 'Between', class: 'n between', cell: (fn) => { const b = this.bound(fn); return b ? between(b) : ''; } },
-      { id: 'binary', label: 'Binary', class: 'binary', cell: binary, rank: binary,
-        title: (fn) => profile.binary(profile.first[fn]) },
+      {
+        id: 'change',
+        label: 'Change',
+        class: 'n',
+        cell: (fn, sums) => change(before(fn, sums), after(fn, sums)),
+        rank: (fn, sums) => this.weight(fn, before(fn, sums), after(fn, sums)),
+      },
+      {
+        id: 'between',
+        label: 'Between',
+        class: 'n between',
+        cell: (fn) => {
+          const b = this.bound(fn);
+          return b ? between(b) : '';
+        },
+      },
+      {
+        id: 'binary',
+        label: 'Binary',
+        class: 'binary',
+        cell: binary,
+        rank: binary,
+        title: (fn) => profile.binary(profile.first[fn]),
+      },
     ];
   }
 
@@ -48,7 +78,7 @@ class Comparison {
   amount(value) {
     const { unit, scale } = this.profile.data;
     const { per: unitOfTime, by } = this.diff;
-    const per = value * scale / by;
+    const per = (value * scale) / by;
     if (unitOfTime === 'cpu') return percent(unit === 'nanoseconds' ? per / 1e9 : per, 1);
     if (unit !== 'nanoseconds') return per.toPrecision(4) + (unitOfTime === 'second' ? '/s' : '');
     const ms = per / 1e6;
@@ -58,24 +88,31 @@ class Comparison {
   // shade is the colour of a difference, 'same' where chance explains it.
   shade(was, is) {
     const { diff } = this;
-    const variance = was * diff.base_sample + was * was * diff.base_spread + is * diff.new_sample +
-      is * is * diff.new_spread;
+    const variance =
+      was * diff.base_sample + was * was * diff.base_spread + is * diff.new_sample + is * is * diff.new_spread;
     if (Math.abs(is - was) < CERTAIN * Math.sqrt(variance)) return 'same';
     const step = Math.abs(Math.log2(is / was));
     return (is > was ? 'more' : 'less') + (step < Math.log2(1.25) ? 1 : step < Math.log2(1.75) ? 2 : 3);
   }
 
-  was(tree, node) { return tree.nodes.base_total[node]; }
-  is(tree, node) { return tree.totalOf(node) - this.was(tree, node); }
-  shadeOf(tree, node) { return this.shade(this.was(tree, node), this.is(tree, node)); }
+  was(tree, node) {
+    return tree.nodes.base_total[node];
+  }
+  is(tree, node) {
+    return tree.totalOf(node) - this.was(tree, node);
+  }
+  shadeOf(tree, node) {
+    return this.shade(this.was(tree, node), this.is(tree, node));
+  }
 
   byChange() {
     const keys = Object.keys(SHADES);
     const groups = keys.map((key) => ({ key, label: SHADES[key], color: key, listed: true, bare: true }));
     const small = groups.push({ key: 'small', label: KINDS.small, color: 'small', listed: false }) - 1;
     return {
-      title: 'How frames differ', groups,
-      of: (tree, node) => tree.frame(node) < -1 ? small : keys.indexOf(this.shadeOf(tree, node)),
+      title: 'How frames differ',
+      groups,
+      of: (tree, node) => (tree.frame(node) < -1 ? small : keys.indexOf(this.shadeOf(tree, node))),
     };
   }
 
@@ -84,7 +121,8 @@ class Comparison {
     const was = sums.base_self[fn];
     const shade = bound && !bound.certain ? 'same' : this.shade(was, sums.self[fn] - was);
     return {
-      row: { 'data-shade': shade, 'data-certain': String(bound !== null && bound.certain) }, swatch: { 'data-shade': shade },
+      row: { 'data-shade': shade, 'data-certain': String(bound !== null && bound.certain) },
+      swatch: { 'data-shade': shade },
     };
   }
 
@@ -104,7 +142,9 @@ class Comparison {
     return out;
   }
 
-  share(tree, node) { return change(this.was(tree, node), this.is(tree, node)); }
+  share(tree, node) {
+    return change(this.was(tree, node), this.is(tree, node));
+  }
 }
 
 // change says how much more is is than was.

@@ -1,15 +1,26 @@
 const KEYS = [
-  ['← ↑ ↓ →', 'move among frames, or rows'], ['Enter, right click', 'menu: zoom, callers and callees, focus, hide, copy'],
-  ['Space, click', 'zoom to a frame'], ['Esc', 'end the search, or go back'], ['/', 'search'], ['n, N', 'next and previous match'],
-  ['i', 'root above or below'], ['t', 'table alone, and back'], ['d', 'dark or light'], ['?', 'these keys'],
+  ['← ↑ ↓ →', 'move among frames, or rows'],
+  ['Enter, right click', 'menu: zoom, callers and callees, focus, hide, copy'],
+  ['Space, click', 'zoom to a frame'],
+  ['Esc', 'end the search, or go back'],
+  ['/', 'search'],
+  ['n, N', 'next and previous match'],
+  ['i', 'root above or below'],
+  ['t', 'table alone, and back'],
+  ['d', 'dark or light'],
+  ['?', 'these keys'],
 ];
 
 // helpDialog lists the keys.
 function helpDialog() {
   const close = element('button', { type: 'button' }, 'Close');
-  const dialog = element('dialog', { id: 'help', 'aria-labelledby': 'help-heading' },
+  const dialog = element(
+    'dialog',
+    { id: 'help', 'aria-labelledby': 'help-heading' },
     element('h2', { id: 'help-heading' }, 'Keys'),
-    element('dl', {}, ...KEYS.flatMap(([key, text]) => [element('dt', {}, key), element('dd', {}, text)])), close);
+    element('dl', {}, ...KEYS.flatMap(([key, text]) => [element('dt', {}, key), element('dd', {}, text)])),
+    close,
+  );
   close.addEventListener('click', () => dialog.close());
   return dialog;
 }
@@ -36,7 +47,11 @@ class Theme {
 }
 
 function select(id, label, options) {
-  const field = element('select', { id }, ...Object.entries(options).map(([value, text]) => element('option', { value }, text)));
+  const field = element(
+    'select',
+    { id },
+    ...Object.entries(options).map(([value, text]) => element('option', { value }, text)),
+  );
   return { field, element: element('label', { for: id, class: 'choice' }, element('span', {}, label), field) };
 }
 
@@ -46,17 +61,25 @@ class Controls {
   constructor(view) {
     this.view = view;
     this.search = element('input', {
-      type: 'search', id: 'search', placeholder: 'Search', autocomplete: 'off', spellcheck: 'false', 'aria-keyshortcuts': '/',
+      type: 'search',
+      id: 'search',
+      placeholder: 'Search',
+      autocomplete: 'off',
+      spellcheck: 'false',
+      'aria-keyshortcuts': '/',
     });
     this.found = element('output', { id: 'found', for: 'search' });
     this.reset = this.button('reset', 'Show all', () => view.showAll());
     this.reset.hidden = true;
-    this.modes = element('div', { class: 'modes', role: 'group', 'aria-label': 'View' },
+    this.modes = element(
+      'div',
+      { class: 'modes', role: 'group', 'aria-label': 'View' },
       ...Object.entries(MODES).map(([mode, label]) => {
         const button = this.button('', label, () => view.apply({ mode }, true));
         button.dataset.mode = mode;
         return button;
-      }));
+      }),
+    );
     const colors = { origin: 'origin', binary: 'binary', package: 'package', change: 'change' };
     const names = Object.keys(view.subject.colourings);
     this.color = select('color', 'Colours by', Object.fromEntries(names.map((name) => [name, colors[name]])));
@@ -87,13 +110,26 @@ class Controls {
   elements() {
     const { view } = this;
     return [
-      element('div', { class: 'tools' }, this.modes,
+      element(
+        'div',
+        { class: 'tools' },
+        this.modes,
         element('label', { for: 'search', class: 'hidden' }, 'Search functions, files and binaries'),
-        this.search, this.found, this.reset,
-        element('span', { class: 'right' }, this.color.element, this.order.element, this.up,
-          this.button('dark', 'Dark', () => view.turnTheme()), this.button('link', 'Copy link', () => view.copyLink()),
-          this.button('keys-button', 'Keys', () => view.help.showModal()))),
-      this.legend, this.filters, this.way,
+        this.search,
+        this.found,
+        element(
+          'span',
+          { class: 'right' },
+          this.color.element,
+          this.order.element,
+          this.up,
+          this.button('dark', 'Dark', () => view.turnTheme()),
+          this.button('link', 'Copy link', () => view.copyLink()),
+          this.button('keys-button', 'Keys', () => view.help.showModal()),
+        ),
+      ),
+      this.legend,
+      element('div', { class: 'way' }, this.filters, this.way, this.reset),
     ];
   }
 
@@ -114,14 +150,19 @@ class Controls {
     this.legend.setAttribute('aria-label', colouring.title);
     this.legend.replaceChildren();
     colouring.groups.forEach((group, i) => {
-      if (!group.listed || !group.bare && !sums.total[i]) return;
+      if (!group.listed || (!group.bare && !sums.total[i])) return;
       const mark = { 'data-group': group.key, [group.bare ? 'data-shade' : 'data-kind']: group.key };
       const swatch = element('span', { class: 'swatch' + (group.hatched ? ' hatched' : ''), ...mark });
       swatch.style.setProperty('--swatch', 'var(--' + group.color + ')');
-      const button = element('button', { type: 'button', ...mark, 'aria-pressed': String(view.state.only === group.key) },
-        swatch, group.label);
+      const button = element(
+        'button',
+        { type: 'button', ...mark, 'aria-pressed': String(view.state.only === group.key) },
+        swatch,
+        group.label,
+      );
       if (!group.bare) {
-        button.title = percent(sums.self[i], total) + ' end in such a frame, ' + percent(sums.total[i], total) + ' have one';
+        button.title =
+          percent(sums.self[i], total) + ' end in such a frame, ' + percent(sums.total[i], total) + ' have one';
         button.append(' ', element('span', { class: 'share' }, percent(sums.self[i], total)));
       }
       button.addEventListener('click', () => view.apply({ only: view.state.only === group.key ? '' : group.key }));
@@ -132,11 +173,18 @@ class Controls {
   // fillFilters lists what is focused on and hidden, with a button each that ends it.
   fillFilters(total, all) {
     const { state } = this.view;
-    const items = [['focus', 'only stacks through '], ['hide', 'without ']].flatMap(([key, text]) => state[key].map((label) => {
-      const button = this.button('', '×', () => this.view.apply({ [key]: state[key].filter((l) => l !== label) }, true));
-      button.setAttribute('aria-label', 'End filter: ' + text + label);
-      return element('li', { title: label }, text, element('strong', {}, shorten(label)), ' ', button);
-    }));
+    const items = [
+      ['focus', 'only stacks through '],
+      ['hide', 'without '],
+    ].flatMap(([key, text]) =>
+      state[key].map((label) => {
+        const button = this.button('', '×', () =>
+          this.view.apply({ [key]: state[key].filter((l) => l !== label) }, true),
+        );
+        button.setAttribute('aria-label', 'End filter: ' + text + label);
+        return element('li', { title: label }, text, element('strong', {}, shorten(label)), ' ', button);
+      }),
+    );
     if (state.focus.length) items.push(element('li', { class: 'share' }, percent(total, all) + ' of all'));
     this.filters.replaceChildren(...items);
     this.filters.hidden = items.length === 0;
@@ -147,14 +195,16 @@ class Controls {
     const { tree, zoomed } = chart;
     const way = tree.ancestors(zoomed);
     const shown = way.length > 6 ? [way[0], -1, ...way.slice(-4)] : way;
-    this.crumbs.replaceChildren(...shown.map((node) => {
-      if (node < 0) return element('li', {}, '…');
-      const name = tree.name(node);
-      const button = this.button('', shorten(name), () => this.view.zoomTo(chart, node));
-      button.title = name;
-      if (node === zoomed) button.setAttribute('aria-current', 'true');
-      return element('li', {}, button);
-    }));
+    this.crumbs.replaceChildren(
+      ...shown.map((node) => {
+        if (node < 0) return element('li', {}, '…');
+        const name = tree.name(node);
+        const button = this.button('', shorten(name), () => this.view.zoomTo(chart, node));
+        button.title = name;
+        if (node === zoomed) button.setAttribute('aria-current', 'true');
+        return element('li', {}, button);
+      }),
+    );
     this.way.hidden = zoomed === 0;
   }
 }

@@ -47,13 +47,14 @@ class Adder {
     const total = this.self.slice();
     const baseTotal = this.base.slice();
     const children = this.frames.map(() => []);
-    for (let i = this.frames.length - 1; i > 0; i--) { // a child was added after its parent
+    for (let i = this.frames.length - 1; i > 0; i--) {
+      // a child was added after its parent
       total[this.parents[i]] += total[i];
       baseTotal[this.parents[i]] += baseTotal[i];
       children[this.parents[i]].push(i);
     }
-    const name = (i) => this.frames[i] < 0 ? '\uffff' : this.profile.frameName(this.frames[i]);
-    const byName = (a, b) => name(a) < name(b) ? -1 : name(a) > name(b) ? 1 : total[b] - total[a];
+    const name = (i) => (this.frames[i] < 0 ? '\uffff' : this.profile.frameName(this.frames[i]));
+    const byName = (a, b) => (name(a) < name(b) ? -1 : name(a) > name(b) ? 1 : total[b] - total[a]);
     const bySize = (a, b) => (this.frames[a] < 0) - (this.frames[b] < 0) || total[b] - total[a] || byName(a, b);
     for (const list of children) list.sort(order === 'name' ? byName : bySize);
     return new Tree(this.profile, this.columns(children, total, baseTotal));
@@ -80,7 +81,7 @@ class Adder {
   }
 }
 
-const baseSelf = (tree, node) => tree.nodes.base_self ? tree.nodes.base_self[node] : 0;
+const baseSelf = (tree, node) => (tree.nodes.base_self ? tree.nodes.base_self[node] : 0);
 
 // filtered returns a tree of the stacks through all functions of focus, without the frames of those of hide: what
 // those have themselves goes to their callers. order is size or name.
@@ -91,7 +92,8 @@ function filtered(tree, focus, hide, order) {
   const adder = new Adder(tree.profile, -1);
   const to = [0]; // by depth: the new node
   for (let i = 0; i < tree.length; i++) {
-    if (!kept.below[i]) { // nothing of it is through all
+    if (!kept.below[i]) {
+      // nothing of it is through all
       i = tree.end[i] - 1;
       continue;
     }
@@ -129,24 +131,30 @@ function throughAll(tree, functions) {
 // callees returns a tree of what a function calls, the function being its root.
 function callees(tree, fn, order) {
   const adder = new Adder(tree.profile, tree.profile.first[fn]);
-  tree.outermost((i) => tree.functionOf(i) === fn, (top) => {
-    const to = [];
-    for (let i = top; i < tree.end[top]; i++) {
-      const depth = tree.depth(i) - tree.depth(top);
-      to[depth] = depth === 0 ? 0 : adder.child(to[depth - 1], tree.frame(i), tree.nodes.line[i]);
-      adder.add(to[depth], tree.self(i), baseSelf(tree, i));
-    }
-  });
+  tree.outermost(
+    (i) => tree.functionOf(i) === fn,
+    (top) => {
+      const to = [];
+      for (let i = top; i < tree.end[top]; i++) {
+        const depth = tree.depth(i) - tree.depth(top);
+        to[depth] = depth === 0 ? 0 : adder.child(to[depth - 1], tree.frame(i), tree.nodes.line[i]);
+        adder.add(to[depth], tree.self(i), baseSelf(tree, i));
+      }
+    },
+  );
   return adder.tree(order);
 }
 
 // callers returns a tree of who calls a function, the function being its root: a node is called by those below it.
 function callers(tree, fn, order) {
   const adder = new Adder(tree.profile, tree.profile.first[fn]);
-  tree.outermost((i) => tree.functionOf(i) === fn, (top) => {
-    let at = 0;
-    for (let i = tree.parent[top]; i > 0; i = tree.parent[i]) at = adder.child(at, tree.frame(i), tree.nodes.line[i]);
-    adder.add(at, tree.totalOf(top), tree.nodes.base_total ? tree.nodes.base_total[top] : 0);
-  });
+  tree.outermost(
+    (i) => tree.functionOf(i) === fn,
+    (top) => {
+      let at = 0;
+      for (let i = tree.parent[top]; i > 0; i = tree.parent[i]) at = adder.child(at, tree.frame(i), tree.nodes.line[i]);
+      adder.add(at, tree.totalOf(top), tree.nodes.base_total ? tree.nodes.base_total[top] : 0);
+    },
+  );
   return adder.tree(order);
 }

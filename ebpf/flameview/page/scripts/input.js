@@ -26,7 +26,9 @@ class ChartInput {
     });
   }
 
-  current() { return this.chart.chosen < 0 ? this.chart.zoomed : this.chart.chosen; }
+  current() {
+    return this.chart.chosen < 0 ? this.chart.zoomed : this.chart.chosen;
+  }
 
   point(node, event) {
     const { chart, view } = this;
@@ -56,17 +58,30 @@ class ChartInput {
     const down = this.chart.up ? 'ArrowUp' : 'ArrowDown';
     const up = this.chart.up ? 'ArrowDown' : 'ArrowUp';
     switch (event.key) {
-      case down: to = this.chart.chosen < 0 ? from : tree.child(from); break;
-      case up: to = tree.parent[from]; break;
-      case 'ArrowLeft': to = tree.beside(from, -1); break;
-      case 'ArrowRight': to = tree.beside(from, 1); break;
-      case 'Home': to = this.chart.zoomed; break;
-      case 'Enter': this.menu(from); break;
+      case down:
+        to = this.chart.chosen < 0 ? from : tree.child(from);
+        break;
+      case up:
+        to = tree.parent[from];
+        break;
+      case 'ArrowLeft':
+        to = tree.beside(from, -1);
+        break;
+      case 'ArrowRight':
+        to = tree.beside(from, 1);
+        break;
+      case 'Home':
+        to = this.chart.zoomed;
+        break;
+      case 'Enter':
+        this.menu(from);
+        break;
       case ' ':
         this.view.zoomTo(this.chart, from);
         to = from;
         break;
-      default: return;
+      default:
+        return;
     }
     event.preventDefault();
     if (to >= 0 && this.chart.box(to)) this.choose(to);

@@ -1,7 +1,12 @@
 // Menu is what a right click or Enter opens. It has the focus while it is open, and gives it back.
 class Menu {
   constructor() {
-    this.element = element('div', { id: 'menu', role: 'menu', 'aria-label': 'What to do with the function', hidden: true });
+    this.element = element('div', {
+      id: 'menu',
+      role: 'menu',
+      'aria-label': 'What to do with the function',
+      hidden: true,
+    });
     this.element.addEventListener('keydown', (event) => this.key(event));
     document.addEventListener('pointerdown', (event) => {
       if (!this.element.contains(event.target)) this.close(false);
@@ -11,7 +16,8 @@ class Menu {
   // open shows items, pairs of a text and what to do, at a point of the window.
   open(title, items, x, y) {
     this.from = document.activeElement;
-    this.element.replaceChildren(element('div', { class: 'title', role: 'presentation' }, shorten(title)),
+    this.element.replaceChildren(
+      element('div', { class: 'title', role: 'presentation' }, shorten(title)),
       ...items.map(([text, act]) => {
         const item = element('button', { type: 'button', role: 'menuitem', tabindex: '-1' }, text);
         item.addEventListener('click', () => {
@@ -19,7 +25,8 @@ class Menu {
           act();
         });
         return item;
-      }));
+      }),
+    );
     this.element.hidden = false;
     const { offsetWidth, offsetHeight } = this.element;
     const page = document.documentElement;
@@ -28,9 +35,13 @@ class Menu {
     this.items()[0].focus();
   }
 
-  items() { return Array.from(this.element.querySelectorAll('[role=menuitem]')); }
+  items() {
+    return Array.from(this.element.querySelectorAll('[role=menuitem]'));
+  }
 
-  get isOpen() { return !this.element.hidden; }
+  get isOpen() {
+    return !this.element.hidden;
+  }
 
   close(giveBack) {
     if (!this.isOpen) return;
@@ -42,7 +53,10 @@ class Menu {
     const items = this.items();
     const at = items.indexOf(document.activeElement);
     const to = {
-      ArrowDown: (at + 1) % items.length, ArrowUp: (at + items.length - 1) % items.length, Home: 0, End: items.length - 1,
+      ArrowDown: (at + 1) % items.length,
+      ArrowUp: (at + items.length - 1) % items.length,
+      Home: 0,
+      End: items.length - 1,
     }[event.key];
     if (to !== undefined) items[to].focus();
     else if (event.key === 'Escape' || event.key === 'Tab') this.close(true);

@@ -19,8 +19,14 @@ class Plain {
       { id: 'total', label: 'Total', class: 'n', cell: share('total'), rank: by('total') },
       { id: 'total-value', label: 'Total' + amount, class: 'n value', cell: value('total') },
       { id: 'kind', label: 'Kind', class: 'kind', cell: kind, rank: kind },
-      { id: 'binary', label: 'Binary', class: 'binary', cell: binary, rank: binary,
-        title: (fn) => profile.binary(profile.first[fn]) },
+      {
+        id: 'binary',
+        label: 'Binary',
+        class: 'binary',
+        cell: binary,
+        rank: binary,
+        title: (fn) => profile.binary(profile.first[fn]),
+      },
     ];
   }
 
@@ -37,27 +43,40 @@ class Plain {
     const parent = tree.parent[node];
     const kind = tree.kind(node);
     const out = [['', tree.name(node)]];
-    const add = (key, value) => { if (value) out.push([key, value]); };
+    const add = (key, value) => {
+      if (value) out.push([key, value]);
+    };
     add('at', tree.place(node));
     add('binary', profile.binary(frame));
     add('build ID', profile.build(frame));
     const total = tree.totalOf(node);
-    add('total', profile.value(total) + ', ' + percent(total, profile.total) + ' of all' +
-      (parent > 0 ? ', ' + percent(total, tree.totalOf(parent)) + ' of its caller' : '') +
-      (zoomed > 0 && zoomed !== node && zoomed !== parent && node > zoomed && node < tree.end[zoomed] ?
-        ', ' + percent(total, tree.totalOf(zoomed)) + ' of what is zoomed to' : ''));
+    add(
+      'total',
+      profile.value(total) +
+        ', ' +
+        percent(total, profile.total) +
+        ' of all' +
+        (parent > 0 ? ', ' + percent(total, tree.totalOf(parent)) + ' of its caller' : '') +
+        (zoomed > 0 && zoomed !== node && zoomed !== parent && node > zoomed && node < tree.end[zoomed]
+          ? ', ' + percent(total, tree.totalOf(zoomed)) + ' of what is zoomed to'
+          : ''),
+    );
     if (kind !== 'small') add('self', profile.value(tree.self(node)) + ', ' + percent(tree.self(node), profile.total));
     const fn = tree.functionOf(node);
     if (fn >= 0 && profile.sums.total[fn] !== total) {
-      add('everywhere', percent(profile.sums.total[fn], profile.total) + ', self ' +
-        percent(profile.sums.self[fn], profile.total));
+      add(
+        'everywhere',
+        percent(profile.sums.total[fn], profile.total) + ', self ' + percent(profile.sums.self[fn], profile.total),
+      );
     }
     if (frame !== -1) add('kind', kind === 'small' ? KINDS.small : kindText(profile, frame));
     return out;
   }
 
   // share says how much a node has.
-  share(tree, node) { return percent(tree.totalOf(node), this.profile.total); }
+  share(tree, node) {
+    return percent(tree.totalOf(node), this.profile.total);
+  }
 }
 
 function kindText(profile, frame) {

@@ -11,11 +11,21 @@ class Profile {
     this.sums = data.functions;
   }
 
-  text(i) { return this.data.strings[i]; }
-  frameName(frame) { return this.text(this.data.frames.name[frame]); }
-  kind(frame) { return this.data.kinds.name[this.data.frames.kind[frame]]; }
-  inlined(frame) { return this.data.frames.inlined[frame] === 1; }
-  file(frame) { return this.text(this.data.frames.file[frame]); }
+  text(i) {
+    return this.data.strings[i];
+  }
+  frameName(frame) {
+    return this.text(this.data.frames.name[frame]);
+  }
+  kind(frame) {
+    return this.data.kinds.name[this.data.frames.kind[frame]];
+  }
+  inlined(frame) {
+    return this.data.frames.inlined[frame] === 1;
+  }
+  file(frame) {
+    return this.text(this.data.frames.file[frame]);
+  }
 
   // binary is the file of a frame's code, '' if there is none.
   binary(frame) {
@@ -28,7 +38,9 @@ class Profile {
     return mapping < 0 ? '' : this.text(this.data.mappings.build[mapping]);
   }
 
-  name(fn) { return this.frameName(this.first[fn]); }
+  name(fn) {
+    return this.frameName(this.first[fn]);
+  }
 
   // label names a function: its binary is added where others have its name too. find is the reverse.
   label(fn) {
@@ -43,7 +55,7 @@ class Profile {
     const same = this.byName.get(label);
     if (same) return same[0];
     const cut = label.lastIndexOf(' [');
-    const candidates = cut > 0 && this.byName.get(label.slice(0, cut)) || [];
+    const candidates = (cut > 0 && this.byName.get(label.slice(0, cut))) || [];
     const binary = label.slice(cut + 2, -1);
     const found = candidates.find((fn) => this.binary(this.first[fn]) === binary);
     return found === undefined ? -1 : found;
@@ -71,9 +83,12 @@ class Profile {
     } catch (error) {
       // It is searched for as it is.
     }
-    const has = strings.map((s) => s !== '' && (s.toLowerCase().includes(lower) || pattern !== null && pattern.test(s)));
-    return Uint8Array.from(frames.name, (name, i) => Number(
-      has[name] || has[frames.file[i]] || frames.mapping[i] >= 0 && has[mappings.file[frames.mapping[i]]]));
+    const has = strings.map(
+      (s) => s !== '' && (s.toLowerCase().includes(lower) || (pattern !== null && pattern.test(s))),
+    );
+    return Uint8Array.from(frames.name, (name, i) =>
+      Number(has[name] || has[frames.file[i]] || (frames.mapping[i] >= 0 && has[mappings.file[frames.mapping[i]]])),
+    );
   }
 
   // value says how much n is, in the profile's unit.

@@ -26,7 +26,12 @@ class Rows {
   spacer() {
     const cell = element('td'); // of the first column alone: on a phone there are fewer
     const row = element('tr', { 'aria-hidden': 'true', class: 'space' }, cell);
-    return { row, set: (rows) => { cell.style.height = rows * ROW_HEIGHT + 'px'; } };
+    return {
+      row,
+      set: (rows) => {
+        cell.style.height = rows * ROW_HEIGHT + 'px';
+      },
+    };
   }
 
   // show makes the rows again: there are count now, and this one is active.
@@ -41,8 +46,9 @@ class Rows {
   render() {
     const height = this.scroller.clientHeight;
     if (height === 0) return;
-    const first = Math.max(0, Math.min(Math.floor(this.scroller.scrollTop / ROW_HEIGHT) - SPARE_ROWS, this.count));
-    const end = Math.min(this.count, Math.ceil((this.scroller.scrollTop + height) / ROW_HEIGHT) + SPARE_ROWS);
+    const { scrollTop } = this.scroller;
+    const first = Math.max(0, Math.min(Math.floor(scrollTop / ROW_HEIGHT) - SPARE_ROWS, this.count));
+    const end = Math.min(this.count, Math.ceil((scrollTop + height) / ROW_HEIGHT) + SPARE_ROWS);
     const range = first + ' ' + end;
     if (this.made === range) return;
     this.made = range;
@@ -51,7 +57,12 @@ class Rows {
     for (let i = first; i < end; i++) rows.push(this.row(i));
     this.above.set(first);
     this.below.set(this.count - end);
-    this.body.replaceChildren(...(first > 0 ? [this.above.row] : []), ...rows, ...(end < this.count ? [this.below.row] : []));
+    this.body.replaceChildren(
+      ...(first > 0 ? [this.above.row] : []),
+      ...rows,
+      ...(end < this.count ? [this.below.row] : []),
+    );
+    if (this.scroller.scrollTop !== scrollTop) this.scroller.scrollTop = scrollTop; // was cut while rows were changed
     const active = this.rowOf(this.active);
     (active || rows[0] || this.scroller).tabIndex = 0;
     this.scroller.tabIndex = active || rows[0] ? -1 : 0;
@@ -63,11 +74,15 @@ class Rows {
     row.setAttribute('aria-rowindex', String(i + 2));
     row.tabIndex = -1;
     row.at = i;
-    row.addEventListener('focus', () => { this.active = i; });
+    row.addEventListener('focus', () => {
+      this.active = i;
+    });
     return row;
   }
 
-  rowOf(i) { return Array.from(this.body.rows).find((row) => row.at === i); }
+  rowOf(i) {
+    return Array.from(this.body.rows).find((row) => row.at === i);
+  }
 
   // focus gives a row the focus, and scrolls to it.
   focus(i) {

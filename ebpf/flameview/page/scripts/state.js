@@ -5,8 +5,19 @@ const MODES = { table: 'Table', both: 'Both', flame: 'Flame', sandwich: 'Sandwic
 // A state has, by the names of the address: zoom, callers and callees (paths of the nodes that charts are zoomed to),
 // focus, hide and function (labels of functions), and what is chosen of the controls. '' is for what is not chosen.
 const NO_STATE = {
-  mode: '', zoom: '', callers: '', callees: '', search: '', focus: [], hide: [], function: '', color: '', order: '', up: '',
-  sort: '', only: '',
+  mode: '',
+  zoom: '',
+  callers: '',
+  callees: '',
+  search: '',
+  focus: [],
+  hide: [],
+  function: '',
+  color: '',
+  order: '',
+  up: '',
+  sort: '',
+  only: '',
 };
 
 // readState returns the state of an address's part after #.
@@ -31,7 +42,9 @@ function stateText(state) {
 
 // Preference is what a person has chosen for all views: it is kept by the browser, and not in links.
 class Preference {
-  constructor(key) { this.key = 'headwater-' + key; }
+  constructor(key) {
+    this.key = 'headwater-' + key;
+  }
 
   get() {
     try {

@@ -7,14 +7,23 @@ class FunctionTable {
     this.open = open;
     this.sorted = sorted;
     this.note = element('p', { class: 'note' });
-    this.table = element('table', { class: 'top', role: 'grid', 'aria-labelledby': 'top-heading' },
-      element('thead', {}, element('tr', { 'aria-rowindex': '1' }, ...subject.columns.map((c) => this.head(c)))));
+    this.table = element(
+      'table',
+      { class: 'top', role: 'grid', 'aria-labelledby': 'top-heading' },
+      element('thead', {}, element('tr', { 'aria-rowindex': '1' }, ...subject.columns.map((c) => this.head(c)))),
+    );
     this.scroller = element('div', { class: 'scroll rows' }, this.table);
-    this.element = element('section', { 'aria-labelledby': 'top-heading', class: 'table' },
-      element('h2', { id: 'top-heading' }, subject.heading), this.scroller, this.note);
+    this.element = element(
+      'section',
+      { 'aria-labelledby': 'top-heading', class: 'table' },
+      element('h2', { id: 'top-heading' }, subject.heading),
+      this.scroller,
+      this.note,
+    );
     this.order = [];
     this.rows = new Rows(this.scroller, this.table, {
-      make: (i) => this.row(this.order[i]), act: (i) => open(this.order[i], this.rows.rowOf(i)),
+      make: (i) => this.row(this.order[i]),
+      act: (i) => open(this.order[i], this.rows.rowOf(i)),
       key: (i, event) => event.key === 'ContextMenu' && (menu(this.order[i], this.rows.rowOf(i)), true),
     });
     this.scroller.addEventListener('contextmenu', (event) => {
@@ -46,7 +55,8 @@ class FunctionTable {
   // show lists functions with these sums that has(fn) accepts, by a column: '-' before its name is for downwards.
   show(sums, total, sort, has) {
     const down = sort.startsWith('-');
-    const column = this.subject.columns.find((c) => c.rank && c.id === sort.replace('-', '')) || this.subject.columns[1];
+    const column =
+      this.subject.columns.find((c) => c.rank && c.id === sort.replace('-', '')) || this.subject.columns[1];
     this.sums = sums;
     this.total = total;
     this.sort = (down ? '-' : '') + column.id;
@@ -66,7 +76,9 @@ class FunctionTable {
       else cell.removeAttribute('aria-sort');
     }
     const { omitted } = this.profile.data;
-    this.note.textContent = count(this.order.length) + (this.order.length === 1 ? ' function.' : ' functions.') +
+    this.note.textContent =
+      count(this.order.length) +
+      (this.order.length === 1 ? ' function.' : ' functions.') +
       (omitted.nodes > 0 ? ' Those in folded frames alone are listed if they are among the largest.' : '');
     this.scroller.scrollTop = 0;
     this.rows.show(this.order.length, 0);
@@ -76,13 +88,27 @@ class FunctionTable {
   row(fn) {
     const mark = this.subject.mark(fn, this.sums);
     const name = this.profile.name(fn);
-    const link = element('button', { type: 'button', class: 'function', tabindex: '-1', title: name },
-      name.length > 90 ? shorten(name) : name);
+    const link = element(
+      'button',
+      { type: 'button', class: 'function', tabindex: '-1', title: name },
+      name.length > 90 ? shorten(name) : name,
+    );
     link.addEventListener('click', () => this.open(fn, link));
-    const cells = this.subject.columns.slice(1).map((column) => element('td', {
-      class: column.class, title: column.title ? column.title(fn) : false,
-    }, column.cell(fn, this.sums, this.total)));
-    return element('tr', mark.row,
-      element('th', { scope: 'row' }, element('span', { class: 'swatch', ...mark.swatch }), link), ...cells);
+    const cells = this.subject.columns.slice(1).map((column) =>
+      element(
+        'td',
+        {
+          class: column.class,
+          title: column.title ? column.title(fn) : false,
+        },
+        column.cell(fn, this.sums, this.total),
+      ),
+    );
+    return element(
+      'tr',
+      mark.row,
+      element('th', { scope: 'row' }, element('span', { class: 'swatch', ...mark.swatch }), link),
+      ...cells,
+    );
   }
 }

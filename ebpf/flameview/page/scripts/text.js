@@ -10,7 +10,7 @@ function element(name, attributes, ...children) {
 
 // percent is a share as text. Only everything is 100 %, and only nothing is 0 %.
 function percent(part, whole) {
-  const p = whole ? part / whole * 100 : 0;
+  const p = whole ? (part / whole) * 100 : 0;
   if (p > 0 && p < 0.1) return '<0.1 %';
   return (p < 100 && p > 99.9 ? 99.9 : p).toFixed(1) + ' %';
 }
@@ -34,7 +34,7 @@ function shorten(name) {
       continue;
     }
     const open = name[i];
-    if (open === '<' && /\w$/.test(out) || open === '(' && (called || /[\w>\]]$/.test(out))) {
+    if ((open === '<' && /\w$/.test(out)) || (open === '(' && (called || /[\w>\]]$/.test(out)))) {
       const end = closing(name, i);
       if (end > i + 1) {
         out += open + '..' + name[end];
@@ -67,12 +67,14 @@ const withoutPath = (name) => name.replace(/^([\w.~-]+\/)+(?=[\w.~-]+\.)/, '');
 // packageOf returns the package, namespace or crate that a function is of, by the habits of its language; '' if
 // nothing says so.
 function packageOf(name, file, kind) {
-  const modules = /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(file) || /(?:site|dist)-packages\/([^/]+?)(?:\.py)?(?:\/|$)/.exec(file);
+  const modules =
+    /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(file) || /(?:site|dist)-packages\/([^/]+?)(?:\.py)?(?:\/|$)/.exec(file);
   if (modules) return modules[1];
   if (kind === 'kernel') return 'kernel';
   if (kind === 'unnamed' || kind === 'other') return '';
   if (file.endsWith('.go')) return (/^(?:[\w.~%-]+\/)*[\w~%-]+(?=\.)/.exec(name) || [''])[0];
-  if (name.includes('::')) return (/[A-Za-z_]\w*(?=(?:<.*>)?::)/.exec(name.replace(/^.*\(anonymous namespace\)::/, '')) || [''])[0];
+  if (name.includes('::'))
+    return (/[A-Za-z_]\w*(?=(?:<.*>)?::)/.exec(name.replace(/^.*\(anonymous namespace\)::/, '')) || [''])[0];
   const parts = /^[\w$]+(?:\.[\w$]+)+/.exec(name);
   if (kind === 'jit' && parts) return parts[0].split('.').slice(0, -2).join('.') || parts[0].split('.')[0];
   return '';

@@ -1,16 +1,23 @@
 // Tip says all about a node, near the pointer, or else below the node.
 class Tip {
-  constructor() { this.element = element('div', { id: 'tip', hidden: true }); }
+  constructor() {
+    this.element = element('div', { id: 'tip', hidden: true });
+  }
 
-  hide() { this.element.hidden = true; }
+  hide() {
+    this.element.hidden = true;
+  }
 
   // show takes pairs as describe returns them, and a point of the window. key is what they are of.
   show(key, describe, x, y) {
     this.element.hidden = false;
     if (this.key !== key) {
       this.key = key;
-      this.element.replaceChildren(...describe().map(([name, value]) =>
-        name ? element('div', {}, element('span', { class: 'key' }, name), ' ', value) : element('strong', {}, value)));
+      this.element.replaceChildren(
+        ...describe().map(([name, value]) =>
+          name ? element('div', {}, element('span', { class: 'key' }, name), ' ', value) : element('strong', {}, value),
+        ),
+      );
       this.size = { width: this.element.offsetWidth, height: this.element.offsetHeight };
     }
     const { width, height } = this.size;

@@ -27,10 +27,18 @@ class Tree {
     while (way.length) this.end[way.pop()] = this.length;
   }
 
-  depth(node) { return this.nodes.depth[node]; }
-  self(node) { return this.nodes.self[node]; }
-  totalOf(node) { return this.nodes.total[node]; }
-  frame(node) { return this.nodes.frame[node]; }
+  depth(node) {
+    return this.nodes.depth[node];
+  }
+  self(node) {
+    return this.nodes.self[node];
+  }
+  totalOf(node) {
+    return this.nodes.total[node];
+  }
+  frame(node) {
+    return this.nodes.frame[node];
+  }
 
   // functionOf returns the function of a node, -1 for the root and for folded nodes.
   functionOf(node) {
@@ -77,7 +85,9 @@ class Tree {
   }
 
   // child returns the first one of a node, -1 if it has none.
-  child(node) { return this.end[node] > node + 1 ? node + 1 : -1; }
+  child(node) {
+    return this.end[node] > node + 1 ? node + 1 : -1;
+  }
 
   // beside returns the nearest node of the same depth to the right (1) or left (-1), -1 if there is none.
   beside(node, step) {

@@ -2,15 +2,32 @@
 class TreeGrid {
   constructor(subject, { menu }) {
     this.subject = subject;
-    this.table = element('table', { class: 'calls', role: 'treegrid', 'aria-labelledby': 'tree-heading' },
-      element('thead', {}, element('tr', { 'aria-rowindex': '1' },
-        element('th', { scope: 'col', class: 'name' }, 'Function'), element('th', { scope: 'col', class: 'n' }, 'Total'),
-        element('th', { scope: 'col', class: 'n' }, 'Self'), element('th', { scope: 'col', class: 'binary' }, 'Binary'))));
+    this.table = element(
+      'table',
+      { class: 'calls', role: 'treegrid', 'aria-labelledby': 'tree-heading' },
+      element(
+        'thead',
+        {},
+        element(
+          'tr',
+          { 'aria-rowindex': '1' },
+          element('th', { scope: 'col', class: 'name' }, 'Function'),
+          element('th', { scope: 'col', class: 'n' }, 'Total'),
+          element('th', { scope: 'col', class: 'n' }, 'Self'),
+          element('th', { scope: 'col', class: 'binary' }, 'Binary'),
+        ),
+      ),
+    );
     this.scroller = element('div', { class: 'scroll rows' }, this.table);
-    this.element = element('section', { 'aria-labelledby': 'tree-heading', class: 'tree' },
-      element('h2', { id: 'tree-heading' }, 'Call tree'), this.scroller);
+    this.element = element(
+      'section',
+      { 'aria-labelledby': 'tree-heading', class: 'tree' },
+      element('h2', { id: 'tree-heading' }, 'Call tree'),
+      this.scroller,
+    );
     this.rows = new Rows(this.scroller, this.table, {
-      make: (i) => this.row(this.shown[i]), act: (i) => menu(this.shown[i], this.rows.rowOf(i)),
+      make: (i) => this.row(this.shown[i]),
+      act: (i) => menu(this.shown[i], this.rows.rowOf(i)),
       key: (i, event) => this.key(i, event, menu),
     });
     this.scroller.addEventListener('contextmenu', (event) => {
@@ -29,7 +46,7 @@ class TreeGrid {
       this.open = new Set();
       for (let at = root, most = tree.totalOf(root) / 2; at >= 0 && tree.totalOf(at) >= most;) {
         this.open.add(at);
-        at = tree.children(at).reduce((a, b) => a < 0 || tree.totalOf(b) > tree.totalOf(a) ? b : a, -1);
+        at = tree.children(at).reduce((a, b) => (a < 0 || tree.totalOf(b) > tree.totalOf(a) ? b : a), -1);
       }
     }
     this.list(again ? this.rows.active : 0);
@@ -62,12 +79,20 @@ class TreeGrid {
     const siblings = node === this.root ? [node] : tree.children(tree.parent[node]);
     const frame = tree.frame(node);
     const matches = this.matching && frame >= 0 && this.matching[frame];
-    const row = element('tr', {
-      'aria-level': depth + 1, 'aria-setsize': siblings.length, 'aria-posinset': siblings.indexOf(node) + 1,
-      'aria-expanded': leaf ? false : String(open), class: matches ? 'match' : false,
-    }, cell, element('td', { class: 'n', title: profile.value(tree.totalOf(node)) }, this.subject.share(tree, node)),
+    const row = element(
+      'tr',
+      {
+        'aria-level': depth + 1,
+        'aria-setsize': siblings.length,
+        'aria-posinset': siblings.indexOf(node) + 1,
+        'aria-expanded': leaf ? false : String(open),
+        class: matches ? 'match' : false,
+      },
+      cell,
+      element('td', { class: 'n', title: profile.value(tree.totalOf(node)) }, this.subject.share(tree, node)),
       element('td', { class: 'n', title: profile.value(tree.self(node)) }, percent(tree.self(node), profile.total)),
-      element('td', { class: 'binary', title: profile.binary(frame) }, base(profile.binary(frame))));
+      element('td', { class: 'binary', title: profile.binary(frame) }, base(profile.binary(frame))),
+    );
     row.addEventListener('click', () => {
       this.rows.active = row.at;
       this.toggle(row.at, !open);

@@ -16,16 +16,32 @@ class View {
   }
 
   // What a test, or somebody at the browser's console, asks for.
-  get chart() { return this.main.element; }
-  get tree() { return this.main.tree; }
-  box(node) { return this.main.box(node); }
-  zoom(node) { this.zoomTo(this.main, node); }
-  shorten(name) { return shorten(name); }
-  searchFor(text) { this.apply({ search: text }); }
+  get chart() {
+    return this.main.element;
+  }
+  get tree() {
+    return this.main.tree;
+  }
+  box(node) {
+    return this.main.box(node);
+  }
+  zoom(node) {
+    this.zoomTo(this.main, node);
+  }
+  shorten(name) {
+    return shorten(name);
+  }
+  searchFor(text) {
+    this.apply({ search: text });
+  }
 
   // mode is what is shown: on a phone the table, unless something was chosen.
-  get mode() { return this.state.mode || (this.narrow.matches ? 'table' : 'both'); }
-  get color() { return this.subject.colourings[this.state.color] ? this.state.color : Object.keys(this.subject.colourings)[0]; }
+  get mode() {
+    return this.state.mode || (this.narrow.matches ? 'table' : 'both');
+  }
+  get color() {
+    return this.subject.colourings[this.state.color] ? this.state.color : Object.keys(this.subject.colourings)[0];
+  }
 
   build() {
     this.theme = new Theme();
@@ -40,19 +56,41 @@ class View {
     this.main = new Chart(this, 'chart', 'Flame graph');
     this.above = new Chart(this, 'callers', 'Callers');
     this.below = new Chart(this, 'callees', 'Callees');
-    this.stateKeys = new Map([[this.main, 'zoom'], [this.above, 'callers'], [this.below, 'callees']]);
+    this.stateKeys = new Map([
+      [this.main, 'zoom'],
+      [this.above, 'callers'],
+      [this.below, 'callees'],
+    ]);
     for (const chart of this.stateKeys.keys()) new ChartInput(this, chart);
     this.sandwichTitle = element('h2', { id: 'sandwich-heading' });
-    this.sandwich = element('section', { class: 'sandwich', 'aria-labelledby': 'sandwich-heading' },
-      this.sandwichTitle, element('h3', {}, 'Callers'), this.above.element, element('h3', {}, 'Callees'), this.below.element);
+    this.sandwich = element(
+      'section',
+      { class: 'sandwich', 'aria-labelledby': 'sandwich-heading' },
+      this.sandwichTitle,
+      element('h3', {}, 'Callers'),
+      this.above.element,
+      element('h3', {}, 'Callees'),
+      this.below.element,
+    );
     this.table = new FunctionTable(this.subject, {
-      open: (fn, at) => this.openFunction(fn, at), menu: (fn, at, event) => this.functionMenu(fn, at, event),
+      open: (fn, at) => this.openFunction(fn, at),
+      menu: (fn, at, event) => this.functionMenu(fn, at, event),
       sorted: (sort) => this.apply({ sort }),
     });
     this.calls = new TreeGrid(this.subject, { menu: (node, at, event) => this.rowMenu(node, at, event) });
-    this.root.replaceChildren(...this.controls.elements(), this.notice, this.main.element, this.sandwich,
-      element('p', { class: 'note', id: 'keys' }, this.subject.hint), this.calls.element, this.table.element, this.said,
-      this.tip.element, this.menu.element, this.help);
+    this.root.replaceChildren(
+      ...this.controls.elements(),
+      this.notice,
+      this.main.element,
+      this.sandwich,
+      element('p', { class: 'note', id: 'keys' }, this.subject.hint),
+      this.calls.element,
+      this.table.element,
+      this.said,
+      this.tip.element,
+      this.menu.element,
+      this.help,
+    );
   }
 
   listen() {
@@ -71,7 +109,9 @@ class View {
     document.addEventListener('keydown', (event) => this.key(event));
   }
 
-  draw() { for (const chart of this.stateKeys.keys()) chart.draw(); }
+  draw() {
+    for (const chart of this.stateKeys.keys()) chart.draw();
+  }
 
   // apply changes the state. With undo, Esc leads back.
   apply(changes, undo) {
@@ -86,8 +126,12 @@ class View {
     this.refresh();
   }
 
-  showAll() { this.apply({ zoom: '', focus: [], hide: [] }, true); }
-  turnUp() { this.apply({ up: this.state.up ? '' : '1' }); }
+  showAll() {
+    this.apply({ zoom: '', focus: [], hide: [] }, true);
+  }
+  turnUp() {
+    this.apply({ up: this.state.up ? '' : '1' });
+  }
 
   turnTheme() {
     this.theme.turn();
@@ -110,11 +154,13 @@ class View {
 
   // functions returns those of labels, and notes which are not in the profile.
   functions(labels) {
-    return labels.map((label) => {
-      const fn = this.profile.find(label);
-      if (fn < 0) this.missing.push(label);
-      return fn;
-    }).filter((fn) => fn >= 0);
+    return labels
+      .map((label) => {
+        const fn = this.profile.find(label);
+        if (fn < 0) this.missing.push(label);
+        return fn;
+      })
+      .filter((fn) => fn >= 0);
   }
 
   refresh() {
@@ -164,8 +210,12 @@ class View {
 
   // pale reports whether a frame is drawn paler: one that is inlined, unless its colour says so.
   pale(frame) {
-    return frame >= 0 && this.profile.data.frames.inlined[frame] === 1 && this.color !== 'change' &&
-      !(this.color === 'origin' && this.profile.kind(frame) === 'inlined');
+    return (
+      frame >= 0 &&
+      this.profile.data.frames.inlined[frame] === 1 &&
+      this.color !== 'change' &&
+      !(this.color === 'origin' && this.profile.kind(frame) === 'inlined')
+    );
   }
 
   showLegend() {
@@ -197,7 +247,8 @@ class View {
   }
 
   pathsOf(chart) {
-    if (!this.paths.has(chart) || this.paths.get(chart).tree !== chart.tree) this.paths.set(chart, new Paths(chart.tree));
+    if (!this.paths.has(chart) || this.paths.get(chart).tree !== chart.tree)
+      this.paths.set(chart, new Paths(chart.tree));
     return this.paths.get(chart);
   }
 
@@ -212,9 +263,22 @@ class View {
     }
     const order = this.state.order === 'name' ? 'name' : 'size';
     this.function = fn;
-    this.sandwichTitle.replaceChildren(shorten(this.profile.name(fn)), ' ', element('span', { class: 'share' },
-      'total ' + percent(this.sums.total[fn], this.profile.total) + ', self ' + percent(this.sums.self[fn], this.profile.total)));
-    for (const [chart, make, up] of [[this.above, callers, true], [this.below, callees, false]]) {
+    this.sandwichTitle.replaceChildren(
+      shorten(this.profile.name(fn)),
+      ' ',
+      element(
+        'span',
+        { class: 'share' },
+        'total ' +
+          percent(this.sums.total[fn], this.profile.total) +
+          ', self ' +
+          percent(this.sums.self[fn], this.profile.total),
+      ),
+    );
+    for (const [chart, make, up] of [
+      [this.above, callers, true],
+      [this.below, callees, false],
+    ]) {
       const tree = make(this.current, fn, order);
       chart.show(tree, groupsOf(this.colouring, tree), up);
       this.shown[this.stateKeys.get(chart)] = undefined;
@@ -229,7 +293,10 @@ class View {
     }
     if (!this.changed('table', this.state.sort) && !newTree && !newSearch) return;
     const has = new Uint8Array(this.profile.functions).fill(this.matching ? 0 : 1);
-    if (this.matching) this.profile.of.forEach((fn, frame) => { has[fn] |= this.matching[frame]; });
+    if (this.matching)
+      this.profile.of.forEach((fn, frame) => {
+        has[fn] |= this.matching[frame];
+      });
     this.table.show(this.sums, this.current.total, this.state.sort || this.subject.sort, (fn) => has[fn] === 1);
   }
 
@@ -244,7 +311,9 @@ class View {
       let nodes = 0;
       let value = 0;
       for (let i = 0; i < tree.length; i++) nodes += Number(matches(i));
-      tree.outermost(matches, (node) => { value += tree.totalOf(node); });
+      tree.outermost(matches, (node) => {
+        value += tree.totalOf(node);
+      });
       text = count(nodes) + (nodes === 1 ? ' frame, ' : ' frames, ') + percent(value, tree.total);
     }
     this.controls.found.textContent = text;
@@ -263,7 +332,9 @@ class View {
     this.writeSoon();
   }
 
-  describe(chart, node) { return this.subject.describe(chart.tree, node, chart.zoomed); }
+  describe(chart, node) {
+    return this.subject.describe(chart.tree, node, chart.zoomed);
+  }
 
   // functionItems are the entries of a menu that concern a function.
   functionItems(fn) {
@@ -283,18 +354,30 @@ class View {
     const { tree } = chart;
     const fn = tree.functionOf(node);
     this.tip.hide();
-    this.menu.open(tree.name(node), [
-      ['Zoom', () => {
-        this.zoomTo(chart, node);
-        if (chart.element === document.activeElement) chart.choose(node);
-      }],
-      ...(fn >= 0 ? this.functionItems(fn) : []), ['Copy stack', () => copy(this.stack(chart, node))],
-    ], x, y);
+    this.menu.open(
+      tree.name(node),
+      [
+        [
+          'Zoom',
+          () => {
+            this.zoomTo(chart, node);
+            if (chart.element === document.activeElement) chart.choose(node);
+          },
+        ],
+        ...(fn >= 0 ? this.functionItems(fn) : []),
+        ['Copy stack', () => copy(this.stack(chart, node))],
+      ],
+      x,
+      y,
+    );
   }
 
   // stack is the way to a node, one function a line, the outermost first.
   stack(chart, node) {
-    const names = chart.tree.ancestors(node).filter((i) => chart.tree.frame(i) !== -1).map((i) => chart.tree.name(i));
+    const names = chart.tree
+      .ancestors(node)
+      .filter((i) => chart.tree.frame(i) !== -1)
+      .map((i) => chart.tree.name(i));
     return (chart === this.above ? names.reverse() : names).join('\n');
   }
 
@@ -304,18 +387,29 @@ class View {
     else this.apply({ function: this.profile.label(fn), callers: '', callees: '' }, true);
   }
 
-  functionMenu(fn, at, event) { this.menuAt(this.profile.name(fn), this.functionItems(fn), at, event); }
+  functionMenu(fn, at, event) {
+    this.menuAt(this.profile.name(fn), this.functionItems(fn), at, event);
+  }
 
   rowMenu(node, at, event) {
     const { current } = this;
     const fn = current.functionOf(node);
-    this.menuAt(current.name(node), [
-      ['Zoom', () => {
-        this.zoomTo(this.main, node);
-        this.refresh();
-      }], ...(fn >= 0 ? this.functionItems(fn) : []),
-      ['Copy stack', () => copy(this.stack(this.main, node))],
-    ], at, event);
+    this.menuAt(
+      current.name(node),
+      [
+        [
+          'Zoom',
+          () => {
+            this.zoomTo(this.main, node);
+            this.refresh();
+          },
+        ],
+        ...(fn >= 0 ? this.functionItems(fn) : []),
+        ['Copy stack', () => copy(this.stack(this.main, node))],
+      ],
+      at,
+      event,
+    );
   }
 
   menuAt(title, items, at, event) {
@@ -331,7 +425,7 @@ class View {
     let from = this.main.chosen < 0 ? this.main.zoomed : this.main.chosen;
     if (inTree) from = this.calls.shown[this.calls.rows.active];
     for (let k = 1; k <= tree.length; k++) {
-      const i = (from + step * k % tree.length + tree.length) % tree.length;
+      const i = (from + ((step * k) % tree.length) + tree.length) % tree.length;
       if (tree.frame(i) < 0 || !this.matching[tree.frame(i)]) continue;
       if (inTree) this.calls.reveal(i);
       else this.goTo(i);
@@ -362,8 +456,12 @@ class View {
       return;
     }
     const acts = {
-      '/': () => this.search.select(), n: () => this.next(1), N: () => this.next(-1), i: () => this.turnUp(),
-      t: () => this.apply({ mode: this.mode === 'table' ? 'both' : 'table' }), d: () => this.turnTheme(),
+      '/': () => this.search.select(),
+      n: () => this.next(1),
+      N: () => this.next(-1),
+      i: () => this.turnUp(),
+      t: () => this.apply({ mode: this.mode === 'table' ? 'both' : 'table' }),
+      d: () => this.turnTheme(),
       '?': () => this.help.showModal(),
     };
     if (!acts[event.key]) return;
@@ -380,6 +478,7 @@ class View {
   writeState() {
     this.written = stateText(this.state);
     const { pathname, search, hash } = location;
-    if (hash.slice(1) !== this.written) history.replaceState(null, '', this.written ? '#' + this.written : pathname + search);
+    if (hash.slice(1) !== this.written)
+      history.replaceState(null, '', this.written ? '#' + this.written : pathname + search);
   }
 }
