@@ -3,6 +3,7 @@ package page
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/google/pprof/profile"
@@ -96,14 +98,10 @@ var row = regexp.MustCompile(`^[^(]*\(([\d.]+)%\)[^(]*\(([\d.]+)%\)\s*(.*)$`)
 
 // sandwich opens a profile in speedscope, and returns what its table of functions shows.
 func sandwich(t *testing.T, b *browser, address, file string) map[string]shares {
-	hash := "#view=sandwich&profileURL=" + url.QueryEscape("/files/"+file)
-	b.do(t, chromedp.Navigate("about:blank"), chromedp.Navigate(address+"/?"+file+hash),
-		chromedp.WaitReady("table tr:nth-child(2)"))
-	rows := result(t, b, chromedp.Evaluate[[]string](
-		`[...document.querySelectorAll("table tr")].map(r => [...r.children].map(c => c.textContent).join("\t"))`))
+	rows := speedscopeRows(t, b, address, file)
 	shown := map[string]shares{}
 	for _, text := range rows {
-		m := row.FindStringSubmatch(strings.ReplaceAll(text, "\t", " "))
+		m := row.FindStringSubmatch(text)
 		if m == nil {
 			continue
 		}
@@ -116,4 +114,79 @@ func sandwich(t *testing.T, b *browser, address, file string) map[string]shares 
 	}
 	require.NotEmpty(t, shown, fmt.Sprint(rows))
 	return shown
+}
+
+// speedscopeRows opens a profile in speedscope, and returns the rows of its table of functions.
+func speedscopeRows(t testing.TB, b *browser, address, file string) []string {
+	t.Helper()
+	hash := "#view=sandwich&profileURL=" + url.QueryEscape("/files/"+file)
+	b.do(t, chromedp.Navigate("about:blank"), chromedp.Navigate(address+"/?"+file+hash),
+		chromedp.WaitReady("table tr:nth-child(2)"))
+	return result(t, b, chromedp.Evaluate[[]string](
+		`[...document.querySelectorAll("table tr")].map(r => [...r.children].map(c => c.textContent).join(" "))`))
+}
+
+// amounts is a row of speedscope's table with values: total and self, and the function.
+var amounts = regexp.MustCompile(`^([\d.]+)(ms|s) \(\S+\)\s*([\d.]+)(ms|s|ns) \(\S+\)\s*(.*)$`)
+
+// TestSpeedscopeShowsTheSame: speedscope and our view show equal self and total time of each of 60 functions, which
+// call each other and themselves.
+func TestSpeedscopeShowsTheSame(t *testing.T) {
+	folder := os.Getenv(speedscopeFolder)
+	if folder == "" {
+		t.Skip("a program from npm; make -C integration speedscope runs it")
+	}
+	random := rand.New(rand.NewPCG(3, 4))
+	p := stackProfile(2900, 60, func(i int) (stack []int) {
+		for range 1 + random.IntN(12) {
+			stack = append(stack, random.IntN(60))
+		}
+		return append(stack, i%60)
+	})
+	for _, s := range p.Sample {
+		s.Value[0] = 10e6 // both round seconds to hundredths
+	}
+	dir := t.TempDir()
+	file, err := os.Create(filepath.Join(dir, "same.speedscope.json"))
+	require.NoError(t, err)
+	format, err := export.ByName("speedscope")
+	require.NoError(t, err)
+	require.NoError(t, format.Write(file, p))
+	require.NoError(t, file.Close())
+	mux := http.NewServeMux()
+	mux.Handle("/", http.FileServer(http.Dir(filepath.Join(folder, "dist", "release"))))
+	mux.Handle("/files/", http.StripPrefix("/files/", http.FileServer(http.Dir(dir))))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+
+	b := openBrowser(t)
+	b.do(t, chromedp.EmulateViewport(1280, 3000)) // both make the rows that are in sight
+	theirs := map[string][2]time.Duration{}
+	for _, text := range speedscopeRows(t, b, server.URL, "same.speedscope.json") {
+		if m := amounts.FindStringSubmatch(text); m != nil {
+			theirs[strings.TrimSpace(m[5])] = [2]time.Duration{parseTime(t, m[3]+m[4]), parseTime(t, m[1]+m[2])}
+		}
+	}
+	openFile(t, b, p)
+	b.do(t, chromedp.Click(chromedp.CSS("[data-mode=table]")))
+	painted(t, b)
+	ours := map[string][2]time.Duration{}
+	for _, text := range rowsOf(t, b, ".top") {
+		cells := strings.Split(text, " | ")
+		ours[cells[0]] = [2]time.Duration{parseTime(t, cells[2]), parseTime(t, cells[4])}
+	}
+	for _, f := range p.Function {
+		require.Contains(t, ours, f.Name)
+		require.Equal(t, theirs[f.Name], ours[f.Name], f.Name)
+	}
+	t.Logf("%d functions have equal self and total, such as %v of %s", len(p.Function), ours[p.Function[7].Name],
+		p.Function[7].Name)
+}
+
+// parseTime reads what both write, such as 1.20s and 350 ms.
+func parseTime(t testing.TB, text string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(strings.ReplaceAll(text, " ", ""))
+	require.NoError(t, err)
+	return d
 }
