@@ -36,43 +36,72 @@ func exitCode(err error) int {
 // Command returns headwater with all its commands.
 func Command() *cobra.Command {
 	root := &cobra.Command{
-		Use:     "headwater",
-		Short:   "An eBPF profiler configured in River",
+		Use:   "headwater",
+		Short: "An eBPF profiler configured in River",
+		Long: `Headwater shows where the CPU time of a Linux host goes, in whole stacks: native code
+without frame pointers, the kernel, Go, Java, Python and JavaScript. Programs need not be
+changed or started anew. Profiling takes root, or the capabilities that doctor names.`,
 		Version: version(),
-		Example: `  sudo headwater record -p 4711 -d 10
-  sudo headwater run config.river`,
+		Example: `  headwater doctor                        # what is missing on this host, if anything
+  sudo headwater top                      # where CPU time goes, live
+  sudo headwater record -p 4711 -d 10     # ten seconds of a process into headwater.pb.gz
+  headwater serve headwater.pb.gz         # its flame graph in a browser
+  sudo headwater run config.river         # profile always, and send to Pyroscope`,
 		SilenceUsage: true,
 		Args:         knownCommand,
 		RunE:         func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(commands()...)
+	cobra.EnableCommandSorting = false // they stand in the order of groups
+	for i, group := range groups() {
+		id := string(rune('a' + i))
+		root.AddGroup(&cobra.Group{ID: id, Title: group.title})
+		for _, cmd := range group.commands {
+			cmd.GroupID = id
+			root.AddCommand(cmd)
+		}
+	}
+	root.SetHelpCommandGroupID("d")
 	explainUsage(root)
 	return root
 }
 
-// commands lists the commands, each of which has a file.
-func commands() []*cobra.Command {
-	return []*cobra.Command{
-		runCommand(),
-		recordCommand(),
-		topCommand(),
-		reportCommand(),
-		summaryCommand(),
-		mcpCommand(),
-		serveCommand(),
-		scriptCommand(),
-		fmtCommand(),
-		validateCommand(),
-		targetsCommand(),
-		stackCommand(),
-		verifyCommand(),
-		diffCommand(),
-		unwindTableCommand(),
-		doctorCommand(),
-		convertCommand(),
-		manCommand(),
-		versionCommand(),
+// group is a part of the commands, as help shows them.
+type group struct {
+	title    string
+	commands []*cobra.Command
+}
+
+// groups lists the commands, each of which has a file.
+func groups() []group {
+	return []group{
+		{"Look at this host now:", []*cobra.Command{
+			topCommand(),
+			recordCommand(),
+			stackCommand(),
+			summaryCommand(),
+		}},
+		{"Look at profiles:", []*cobra.Command{
+			reportCommand(),
+			serveCommand(),
+			diffCommand(),
+			scriptCommand(),
+			mcpCommand(),
+		}},
+		{"Profile all the time, by a configuration:", []*cobra.Command{
+			runCommand(),
+			validateCommand(),
+			fmtCommand(),
+			targetsCommand(),
+			convertCommand(),
+		}},
+		{"This host and this program:", []*cobra.Command{
+			doctorCommand(),
+			verifyCommand(),
+			unwindTableCommand(),
+			completionCommand(),
+			manCommand(),
+			versionCommand(),
+		}},
 	}
 }
 

@@ -13,6 +13,35 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
+// completionCommand replaces cobra's own, whose help is long and whose errors end with another exit code.
+func completionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion bash|zsh|fish|powershell",
+		Short: "Write what lets a shell complete commands, flags, PIDs and containers",
+		Long: `Writes a script for a shell to standard output. Once the shell has read it, Tab completes
+commands and flags, PIDs with the commands that they run, and names of containers. bash needs
+Debian's package bash-completion, or that of another distribution.`,
+		Example: `  headwater completion bash | sudo tee /etc/bash_completion.d/headwater >/dev/null
+  headwater completion zsh | sudo tee /usr/local/share/zsh/site-functions/_headwater >/dev/null
+  headwater completion fish >~/.config/fish/completions/headwater.fish`,
+		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out, root := cmd.OutOrStdout(), cmd.Root()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(out, true)
+			case "zsh":
+				return root.GenZshCompletion(out)
+			case "fish":
+				return root.GenFishCompletion(out, true)
+			default:
+				return root.GenPowerShellCompletionWithDesc(out)
+			}
+		},
+	}
+}
+
 // completeProcesses lets the shell complete flags that take PIDs, with commas between them.
 func completeProcesses(cmd *cobra.Command, flags ...string) {
 	for _, name := range flags {

@@ -42,6 +42,31 @@ func TestCompletion(t *testing.T) {
 	require.Equal(t, ":4", strings.TrimSpace(stdout), "there is one argument")
 }
 
+// TestCompletionScripts: each shell has one, which bash can read, and help shows the command.
+func TestCompletionScripts(t *testing.T) {
+	for shell, want := range map[string]string{
+		"bash": "complete -o default -F __start_headwater headwater", "zsh": "#compdef headwater",
+		"fish": "complete -c headwater", "powershell": "Register-ArgumentCompleter -CommandName 'headwater'",
+	} {
+		script, stderr, code := result(t, headwater(t, "completion", shell))
+		require.Equal(t, 0, code, stderr)
+		require.Contains(t, script, want)
+		if shell == "bash" {
+			check := exec.Command("bash", "-n")
+			check.Stdin = strings.NewReader(script)
+			out, err := check.CombinedOutput()
+			require.NoError(t, err, string(out))
+		}
+	}
+	for want, args := range map[string][]string{"accepts 1 arg(s)": nil, `invalid argument "csh"`: {"csh"}} {
+		_, stderr, code := result(t, headwater(t, append([]string{"completion"}, args...)...))
+		require.Equal(t, 2, code)
+		require.Contains(t, stderr, want)
+	}
+	help, _, _ := result(t, headwater(t, "--help"))
+	require.Contains(t, help, "  completion  ")
+}
+
 func TestOfferedContainers(t *testing.T) {
 	id := strings.Repeat("a1", 32)
 	got := offered([]containers.Container{{ID: id, Names: []string{"web"}}, {ID: "b2"}})

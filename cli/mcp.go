@@ -79,7 +79,7 @@ func (f *mcpFlags) run(cmd *cobra.Command) error {
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := mcpserver.New(o).Run(ctx, &mcp.StdioTransport{MaxLineLength: 1 << 20})
+	err := mcpserver.New(o).Run(ctx, &mcp.StdioTransport{MaxLineLength: mcpserver.MaxMessage})
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		return nil
 	}

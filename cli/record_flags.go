@@ -26,6 +26,7 @@ type samplingFlags struct {
 	all       bool
 
 	rate                 int
+	event                event
 	kernelOnly, userOnly bool
 	inline               yesNo
 	demangle             string
@@ -42,6 +43,8 @@ func (f *samplingFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.selection.Unit, "unit", "", "sample this systemd unit")
 	flags.IntVarP(&f.rate, "freq", "F", 99, "samples per second and CPU")
 	flags.IntVarP(&f.rate, "rate", "r", 99, "the same as --freq, as in py-spy")
+	f.event = "cpu"
+	flags.VarP(&f.event, "event", "e", "what is sampled: cpu, which is CPU time, and nothing else")
 	flags.BoolVarP(&f.kernelOnly, "kernel", "K", false, "sample only the kernel part of stacks")
 	flags.BoolVarP(&f.userOnly, "user", "U", false, "sample only the user part of stacks")
 	f.inline = true

@@ -89,6 +89,9 @@ func add[In any](s *Server, to *mcp.Server, name, about string, do func(context.
 	})
 }
 
+// MaxMessage is how many bytes a message of a client may have.
+const MaxMessage = 1 << 20
+
 // maxAnswer is how many bytes an answer has.
 const maxAnswer = 256 << 10
 

@@ -3,12 +3,23 @@ package mcpserver
 import (
 	"fmt"
 	"math"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 )
+
+// TestSecurityTable: the row of SECURITY.md has the bounds of the code.
+func TestSecurityTable(t *testing.T) {
+	text, err := os.ReadFile("../../../SECURITY.md")
+	require.NoError(t, err)
+	require.Contains(t, string(text), fmt.Sprintf("| Calls of `headwater mcp` | its client | %d MiB a message; "+
+		"%d s and %d Hz a recording; %d MiB of a file or URL, %d MiB decompressed; %d MiB of %d recordings kept; "+
+		"%d KiB an answer; one call at a time |",
+		MaxMessage>>20, maxSeconds, maxRate, maxContent>>20, maxInflated>>20, maxBytes>>20, maxKept, maxAnswer>>10))
+}
 
 func TestAllowed(t *testing.T) {
 	s := New(Options{URLs: []string{"http://127.0.0.1:12345/page", "https://host/"}})
