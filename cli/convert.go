@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +24,10 @@ func convertCommand() *cobra.Command {
 OpenTelemetry) or of parca-agent ask for. What has no equal here is said on standard
 error, a line for each flag.
 
-FILE is a configuration of Grafana Agent in flow mode, or of Alloy. Those that consist of
+A FILE that ends in .yaml is the configuration of an OpenTelemetry collector: its receiver
+profiling is converted, and file and line of all else are said.
+
+Any other FILE is a configuration of Grafana Agent in flow mode, or of Alloy. Those that consist of
 components that Headwater has run as they are: it is checked and written unchanged. Else
 the error says where and what is not known here. headwater run has the flags of alloy run
 and grafana-agent-flow run.
@@ -31,13 +36,19 @@ The exit code is 0 if all is converted or said, 1 if there were flags that are n
 or FILE does not run here, and 2 if nothing could be converted.`,
 		Example: `  headwater convert -- ebpf-profiler -collection-agent=otel:4317 -samples-per-second=99
   headwater convert --server http://pyroscope:4040 -o h.river -- parca-agent --node=web1
+  headwater convert collector.yaml
   headwater convert config.alloy`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.ArgsLenAtDash() != 0 {
-				return convertFile(cmd, args, output)
+			switch {
+			case cmd.ArgsLenAtDash() == 0:
+				return convertFlags(cmd, args, server, output)
+			case len(args) > 1:
+				return exitError{errors.New("name one file, or a program and its flags behind --"), exitUsage}
+			case slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(args[0])):
+				return convertYAML(cmd, args[0], server, output)
 			}
-			return convertFlags(cmd, args, server, output)
+			return convertFile(cmd, args[0], output)
 		},
 	}
 	cmd.Flags().StringVar(&server, "server", "http://127.0.0.1:4040", "URL of the Pyroscope server to push to")
@@ -54,6 +65,28 @@ func convertFlags(cmd *cobra.Command, args []string, server, output string) erro
 	if err != nil {
 		return exitError{err, exitUsage}
 	}
+	unknown := fmt.Sprintf("%s has no such flag that is known here; it is left out", args[0])
+	return writeResult(cmd, made, output, "flag", unknown)
+}
+
+// convertYAML converts the configuration of an OpenTelemetry collector.
+func convertYAML(cmd *cobra.Command, file, server, output string) error {
+	if err := write.CheckURL(server); err != nil {
+		return exitError{fmt.Errorf("--server: %w", err), exitUsage}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return exitError{err, exitUsage}
+	}
+	made, err := convert.YAML(file, server, text)
+	if err != nil {
+		return exitError{err, exitUsage}
+	}
+	return writeResult(cmd, made, output, "key", "the receiver has no such key that is known here; it is left out")
+}
+
+// writeResult writes a configuration, and says what has no equal. thing is what was read: a flag or a key.
+func writeResult(cmd *cobra.Command, made *convert.Result, output, thing, unknown string) error {
 	text, err := river.Format("made", []byte(made.River))
 	if err != nil {
 		return exitError{err, exitUsage}
@@ -65,31 +98,28 @@ func convertFlags(cmd *cobra.Command, args []string, server, output string) erro
 		fmt.Fprintln(cmd.ErrOrStderr(), note)
 	}
 	for _, flag := range made.Unknown {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s has no such flag that is known here; it is left out\n", flag, args[0])
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", flag, unknown)
 	}
 	if n := len(made.Unknown); n > 0 {
-		return fmt.Errorf("%s not known", plural(n, "flag is", "flags are"))
+		return fmt.Errorf("%s not known", plural(n, thing+" is", thing+"s are"))
 	}
 	return nil
 }
 
 // convertFile checks a configuration, which is River already.
-func convertFile(cmd *cobra.Command, args []string, output string) error {
-	if len(args) > 1 {
-		return exitError{errors.New("name one file, or a program and its flags behind --"), exitUsage}
-	}
-	text, err := os.ReadFile(args[0])
+func convertFile(cmd *cobra.Command, file, output string) error {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return exitError{err, exitUsage}
 	}
-	if err := validate(args[0]); err != nil {
+	if err := validate(file); err != nil {
 		printLoadError(cmd.ErrOrStderr(), err)
-		return fmt.Errorf("%s does not run here as it is", args[0])
+		return fmt.Errorf("%s does not run here as it is", file)
 	}
 	if err := writeConverted(cmd.OutOrStdout(), output, text); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s runs unchanged: headwater run %s\n", args[0], args[0])
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s runs unchanged: headwater run %s\n", file, file)
 	return nil
 }
 

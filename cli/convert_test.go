@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,7 +20,7 @@ func TestConvert(t *testing.T) {
 				"-samples-per-second=99", "-disable-tls"},
 			river: []string{"= 99\n", `= "5s"`, "hotspot_enabled ", "v8_enabled ", `level = "debug"`,
 				`url = "http://p:4040"`},
-			said: []string{"-collection-agent: profiles are pushed to Pyroscope", "-tracers: functions of ruby are not shown",
+			said: []string{"-collection-agent: profiles are pushed to Pyroscope", "-t: functions of ruby are not shown",
 				"-disable-tls: "},
 		},
 		"its defaults": {args: []string{"ebpf-profiler"}, river: []string{"= 20\n"}},
@@ -71,6 +73,69 @@ func TestConvertFile(t *testing.T) {
 	require.Empty(t, stdout)
 	require.Contains(t, stderr, "loki.write")
 	require.Contains(t, stderr, "does not run here as it is")
+}
+
+const collector = `receivers:
+  otlp:
+  profiling:
+    SamplesPerSecond: 50
+    reporter_interval: 10s
+    tracers: [python, php]
+    off_cpu_threshold: 0.2
+    send_error_frames: false
+exporters:
+  debug: {verbosity: normal}
+service:
+  pipelines:
+    profiles: {receivers: [profiling], exporters: [debug]}
+`
+
+// TestConvertCollector: the receiver's values are kept, and what has no equal is said with its line.
+func TestConvertCollector(t *testing.T) {
+	dir := t.TempDir()
+	file, made := filepath.Join(dir, "c.yaml"), filepath.Join(dir, "c.river")
+	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
+	write(collector)
+	_, stderr, code := result(t, headwater(t, "convert", "-o", made, "--server", "http://p:4040", file))
+	require.Equal(t, 0, code, stderr)
+	require.Equal(t, []string{
+		file + ":2: otlp: only the receiver profiling is converted; the collector goes on with this one",
+		file + ":6: tracers: functions of php are not shown",
+		file + ":7: off_cpu_threshold: pyroscope.ebpf samples CPU time only",
+		file + ":10: debug: profiles are pushed to Pyroscope, not sent over OTLP or to Parca; --server names it",
+	}, strings.Split(strings.TrimSpace(stderr), "\n"))
+	river, err := os.ReadFile(made)
+	require.NoError(t, err)
+	for _, want := range []string{"= 50\n", `= "10s"`, "hotspot_enabled ", "v8_enabled ", `url = "http://p:4040"`} {
+		require.Contains(t, string(river), want)
+	}
+	require.NotContains(t, string(river), "python_enabled")
+	_, stderr, code = result(t, headwater(t, "validate", made))
+	require.Equal(t, 0, code, stderr)
+
+	write(strings.Replace(collector, "tracers:", "tracer:", 1))
+	_, stderr, code = result(t, headwater(t, "convert", file))
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, file+":6: tracer: the receiver has no such key")
+	require.Contains(t, stderr, "1 key is not known")
+
+	for text, want := range map[string]string{
+		strings.Replace(collector, "50", "${env:RATE}", 1):     `:4: SamplesPerSecond: "${env:RATE}" is not a rate`,
+		strings.Replace(collector, "10s", "{}", 1):             ":5: reporter_interval: it must be a value or a list",
+		strings.Replace(collector, "otlp:", "profiling/b:", 1): ":3: profiling: there is one in line 2 already",
+		"receivers: {otlp: {}}":                                "has no receiver profiling",
+		"# rules\nrelabel_configs: []":                         ":2: relabel_configs: this is a configuration of parca-agent",
+		"server: {}\nscrape_configs: []":                       ":2: scrape_configs: this is a configuration for scraping",
+		"metrics: {}":                                          ":1: metrics: this is a configuration of Grafana Agent",
+		"a: [":                                                 "c.yaml: yaml: line 1",
+		"":                                                     "is no configuration",
+	} {
+		write(text)
+		stdout, stderr, code := result(t, headwater(t, "convert", file))
+		require.Equal(t, 2, code, text)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, want)
+	}
 }
 
 func TestConvertRefuses(t *testing.T) {

@@ -1,4 +1,5 @@
-// Package convert turns the flags of other profilers into a configuration in River.
+// Package convert turns the flags of other profilers, and files of the OpenTelemetry collector, into a configuration in
+// River.
 package convert
 
 import (
@@ -47,7 +48,11 @@ type settings struct {
 	labels    map[string]string
 	logging   map[string]string
 	notes     []string
+	at        string // what is being read: a flag, or a line of a file
 }
+
+// note says of what is being read that something has no equal here.
+func (s *settings) note(text string) { s.notes = append(s.notes, s.at+": "+text) }
 
 // Flags converts the flags of a program, which Programs lists, to a configuration that pushes to a Pyroscope server.
 // Errors name the flag.
@@ -72,37 +77,38 @@ func Flags(name, server string, args []string) (*Result, error) {
 			r.Unknown = append(r.Unknown, word)
 			continue
 		}
-		if err := s.apply(known, flag, value, hasValue); err != nil {
+		s.at = "-" + flag
+		if err := s.apply(known, value, hasValue); err != nil {
 			return nil, err
 		}
 	}
-	r.River, r.Notes = s.river(name, server), s.notes
+	r.River, r.Notes = s.river("the flags of "+path.Base(name), server), s.notes
 	return r, nil
 }
 
-func (s *settings) apply(known rule, flag, value string, hasValue bool) error {
+func (s *settings) apply(known rule, value string, hasValue bool) error {
 	switch {
 	case !hasValue && !known.bare:
-		return fmt.Errorf("-%s takes a value", flag)
+		return fmt.Errorf("%s takes a value", s.at)
 	case !hasValue:
 		value = "true"
 	}
 	if known.note != "" && value != "false" {
-		s.notes = append(s.notes, "-"+flag+": "+known.note)
+		s.note(known.note)
 	}
 	if known.set == nil {
 		return nil
 	}
 	if err := known.set(s, value); err != nil {
-		return fmt.Errorf("-%s: %w", flag, err)
+		return fmt.Errorf("%s: %w", s.at, err)
 	}
 	return nil
 }
 
-// river writes the configuration in its standard form.
-func (s *settings) river(name, server string) string {
+// river writes the configuration, made of what is named.
+func (s *settings) river(of, server string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "// Made of the flags of %s.\n", path.Base(name))
+	fmt.Fprintf(&b, "// Made of %s.\n", of)
 	if len(s.logging) > 0 {
 		b.WriteString("logging {\n")
 		writeAligned(&b, quoted(s.logging), "\t")

@@ -31,10 +31,12 @@ func otel() program {
 		"pin-cpu-ids":            {note: "all CPUs are profiled"},
 		"send-error-frames":      {bare: true, note: "a stack that ends early says so in its root frame, always"},
 		"send-idle-frames":       {bare: true, note: "idle CPUs are not sampled"},
-		"config":                 {note: "give the flags of that file to convert, too"},
+		"config":                 {note: "convert that file, too: headwater convert FILE"},
+		"load-probe":             {bare: true, note: noProbes},
 	}
 	ignore(flags, false, "bpf-log-level", "frame-cache-size", "map-scale-factor", "monitor-interval",
-		"clock-sync-interval", "reporter-jitter", "bpffs-root")
+		"clock-sync-interval", "reporter-jitter", "bpffs-root", "bpf-verifier-log-level", "error-mode",
+		"go-labels-map-scale-factor", "max-grpc-retries", "max-rpc-msg-size")
 	ignore(flags, true, "no-kernel-version-check", "obi-process-ctx", "copyright", "version")
 	return program{func() settings { return settings{rate: 20, interval: 5 * time.Second} }, flags}
 }
@@ -121,7 +123,7 @@ func setTracers(s *settings, value string) error {
 		case here[name] != "":
 			delete(s.languages, here[name])
 		case strings.Contains(" "+strings.Join(elsewhere, " ")+" ", " "+name+" "):
-			s.notes = append(s.notes, "-tracers: functions of "+name+" are not shown")
+			s.note("functions of " + name + " are not shown")
 		case name == "native", name == "go", name == "labels", name == "": // always shown, or no stacks
 		default:
 			return fmt.Errorf("%q is no tracer", name)
@@ -136,7 +138,7 @@ func setOffCPU(s *settings, value string) error {
 		return fmt.Errorf("%q is not a number", value)
 	}
 	if share > 0 {
-		s.notes = append(s.notes, "-off-cpu-threshold: "+noOffCPU)
+		s.note(noOffCPU)
 	}
 	return nil
 }
