@@ -22,12 +22,13 @@ type Builder struct {
 	nodes   []node // the first is the root
 	byEdge  map[edge]uint32
 
-	diff  *Diff    // of a builder that compares, or nil
-	ratio float64  // of the value of samples, while those of the base are added
-	base  bool     // those of the base are added
-	was   string   // what the program of the base is called,
-	is    string   // and what the same one is called in the new profiles
-	stack []uint32 // the frames of a sample, root first; scratch of add
+	diff  *Diff      // of a builder that compares, or nil
+	ratio float64    // of the value of samples, while those of the base are added
+	base  bool       // those of the base are added
+	was   string     // what the program of the base is called,
+	is    string     // and what the same one is called in the new profiles
+	part  part       // of a stack that is added; nil: all of it
+	stack []position // of a sample, root first; scratch of add
 }
 
 // frame is a function. Those that differ in anything are different nodes.
@@ -67,6 +68,9 @@ func NewBuilder(show func(name string) string) *Builder {
 // Nodes returns the number of nodes: a measure of the memory that b takes, some 100 bytes each.
 func (b *Builder) Nodes() int { return len(b.nodes) }
 
+// Unit returns the unit of values, such as nanoseconds; "" before a profile was added.
+func (b *Builder) Unit() string { return b.sampleType.Unit }
+
 // Total returns the sum of the samples' values.
 func (b *Builder) Total() int64 { return b.total }
 
@@ -103,9 +107,25 @@ func (b *Builder) add(s *profile.Sample, value int64, known map[*profile.Locatio
 	if value == 0 {
 		return
 	}
+	stack := b.stackOf(s, known)
+	if b.part != nil {
+		if stack = b.part(stack); stack == nil {
+			return
+		}
+	}
 	b.total += value
 	b.count(0, 0, value)
 	at := uint32(0)
+	for _, p := range stack {
+		at = b.child(at, p)
+		b.count(at, 0, value)
+	}
+	b.count(at, value, 0)
+}
+
+// stackOf returns the positions of a sample, root first, until the next call.
+func (b *Builder) stackOf(s *profile.Sample, known map[*profile.Location][]position) []position {
+	b.stack = b.stack[:0]
 	for i := len(s.Location) - 1; i >= 0; i-- {
 		l := s.Location[i]
 		positions, ok := known[l]
@@ -113,12 +133,9 @@ func (b *Builder) add(s *profile.Sample, value int64, known map[*profile.Locatio
 			positions = b.positions(l)
 			known[l] = positions
 		}
-		for _, p := range positions {
-			at = b.child(at, p)
-			b.count(at, 0, value)
-		}
+		b.stack = append(b.stack, positions...)
 	}
-	b.count(at, value, 0)
+	return b.stack
 }
 
 // count adds to a node's self and total.

@@ -172,6 +172,10 @@ func (c *Component) pageStatus() flamegraph.Status {
 func shownProfile(p ebpf.Profile, raw []byte) flamegraph.Profile {
 	shown := flamegraph.Profile{
 		Labels: p.Labels, Data: raw, Samples: p.Samples, WithUser: p.WithUser, Complete: p.Complete,
+		Period: time.Duration(p.Pprof.Period),
+	}
+	if types := p.Pprof.SampleType; len(types) > 0 {
+		shown.Kind = types[len(types)-1].Type
 	}
 	for _, process := range p.Processes {
 		shown.Processes = append(shown.Processes, flamegraph.Process(process))

@@ -6,44 +6,49 @@ import (
 	"time"
 )
 
-// Limits of the views in memory. One of pprof's holds a merged profile, decoded and encoded; a
-// flame graph holds what is sent to the browser.
+// Limits of the views in memory.
 const (
-	maxViews    = 3
-	maxViewIdle = 5 * time.Minute
+	maxAnswerBytes = 8 << 20  // of answers as they are sent, compressed
+	maxViewBytes   = 24 << 20 // of pprof's views, which hold a merged profile, decoded and encoded
+	maxViewIdle    = 5 * time.Minute
 )
+
+// sized is a view that knows about how much memory it takes, in bytes.
+type sized interface{ size() int64 }
 
 // viewCache keeps the views in use, so that going from the flame graph to the top
 // list does not merge again. It is safe for concurrent use.
-type viewCache[V any] struct {
+type viewCache[V sized] struct {
+	maxBytes int64 // the newest view is kept whatever its size
+
 	mu    sync.Mutex
-	views map[selection]*cachedView[V]
+	views map[string]*cachedView[V]
 
 	building sync.Mutex // held while a view is made: one at a time bounds the memory
 }
 
-type cachedView[V any] struct {
+type cachedView[V sized] struct {
 	ready chan struct{} // closed once view and err are set
 	view  V
 	err   error
+	bytes int64 // 0 until ready. Guarded by viewCache.mu
 	used  time.Time
 }
 
-// get returns the view of s, which build makes if it is not there. Concurrent
-// requests for one selection share one build. Failures are not kept.
-func (c *viewCache[V]) get(ctx context.Context, s selection, build func() (V, error)) (V, error) {
+// get returns the view of that key, which build makes if it is not there. Concurrent
+// requests for one key share one build. Failures are not kept.
+func (c *viewCache[V]) get(ctx context.Context, key string, build func() (V, error)) (V, error) {
 	c.mu.Lock()
-	entry, found := c.views[s]
+	entry, found := c.views[key]
 	if !found {
 		entry = &cachedView[V]{ready: make(chan struct{})}
 		if c.views == nil {
-			c.views = make(map[selection]*cachedView[V])
+			c.views = make(map[string]*cachedView[V])
 		}
-		c.views[s] = entry
-		go c.build(s, entry, build)
+		c.views[key] = entry
+		go c.build(key, entry, build)
 	}
 	entry.used = time.Now()
-	c.evict()
 	c.mu.Unlock()
 
 	select {
@@ -55,41 +60,55 @@ func (c *viewCache[V]) get(ctx context.Context, s selection, build func() (V, er
 	}
 }
 
-func (c *viewCache[V]) build(s selection, entry *cachedView[V], build func() (V, error)) {
+func (c *viewCache[V]) build(key string, entry *cachedView[V], build func() (V, error)) {
 	c.building.Lock()
 	entry.view, entry.err = build()
 	c.building.Unlock()
 	close(entry.ready)
-	if entry.err != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.views[s] == entry {
-			delete(c.views, s)
-		}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.views[key] != entry {
+		return
 	}
+	if entry.err != nil {
+		delete(c.views, key)
+		return
+	}
+	entry.bytes = entry.view.size()
+	c.evict(entry)
 }
 
-// evict forgets the views least recently used beyond the limit.
-func (c *viewCache[V]) evict() {
-	for len(c.views) > maxViews {
-		var oldest selection
-		var at time.Time
-		for s, entry := range c.views {
-			if at.IsZero() || entry.used.Before(at) {
-				oldest, at = s, entry.used
+// evict forgets the views least recently used beyond the limit, but for one.
+func (c *viewCache[V]) evict(but *cachedView[V]) {
+	for c.bytes() > c.maxBytes {
+		oldest := ""
+		for key, entry := range c.views {
+			if entry != but && entry.bytes > 0 && (oldest == "" || entry.used.Before(c.views[oldest].used)) {
+				oldest = key
 			}
+		}
+		if oldest == "" {
+			return
 		}
 		delete(c.views, oldest)
 	}
+}
+
+// bytes returns what all views take. The caller holds c.mu.
+func (c *viewCache[V]) bytes() (sum int64) {
+	for _, entry := range c.views {
+		sum += entry.bytes
+	}
+	return sum
 }
 
 // expire forgets the views that were not looked at for a while.
 func (c *viewCache[V]) expire(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for s, entry := range c.views {
+	for key, entry := range c.views {
 		if now.Sub(entry.used) > maxViewIdle {
-			delete(c.views, s)
+			delete(c.views, key)
 		}
 	}
 }

@@ -128,7 +128,7 @@ func TestTreeRefusals(t *testing.T) {
 		"from=2&to=2":               {400, "the time from 2 to 2 is empty"},
 		"from=1&to=2":               {410, "These profiles are no longer kept."},
 		"target=ffffffffffff":       {410, "These profiles are no longer kept."},
-		"range=last&process=nobody": {404, "There are no samples of this process in these profiles."},
+		"range=last&process=nobody": {404, "There are no such samples in these profiles."},
 	} {
 		answer, body := get(t, server.URL+prefix+"/api/tree?"+query)
 		require.Equal(t, want.status, answer.StatusCode, query)
@@ -171,7 +171,7 @@ func TestFlameIsBounded(t *testing.T) {
 		at := start.Add(time.Duration(i) * time.Second)
 		h.add(at, at, []Profile{{Data: testProfile(t, at, all...)}})
 	}
-	f, err := newFlame(h.all(), selection{target: allTargets})
+	f, err := newTree(h.all(), selection{target: allTargets}, treeOptions{})
 	require.NoError(t, err)
 	require.Equal(t, 12, f.about.Of)
 	require.Equal(t, 5, f.about.Used, "of 60,000 nodes each")

@@ -24,6 +24,8 @@ import (
 type Profile struct {
 	Labels map[string]string // the target's labels
 	Data   []byte            // the pprof profile, gzip-compressed
+	Kind   string            // what is counted, such as cpu, which "" stands for
+	Period time.Duration     // of CPU time or of waiting that one sample stands for; 0 if not known
 
 	Samples   uint64 // samples in the profile
 	WithUser  uint64 // of these, samples that should have a user part
@@ -49,6 +51,9 @@ type kept struct {
 	start  int64 // of the round, in ms since 1970
 	end    int64
 }
+
+// kind returns what is counted.
+func (k *kept) kind() string { return filter{kind: k.Kind}.kindName() }
 
 // size returns about how many bytes k occupies.
 func (k *kept) size() int64 {
@@ -125,6 +130,17 @@ type history struct {
 	mu      sync.Mutex
 	entries []*kept // by end, oldest first
 	bytes   int64
+	added   chan struct{} // closed by the next add; nil if nobody waits
+}
+
+// nextRound returns a channel that is closed when the next round is added.
+func (h *history) nextRound() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.added == nil {
+		h.added = make(chan struct{})
+	}
+	return h.added
 }
 
 // add appends the profiles of the round from start to end, then forgets the
@@ -139,6 +155,10 @@ func (h *history) add(start, end time.Time, profiles []Profile) (added []*kept) 
 	}
 	h.entries = append(h.entries, added...)
 	h.forget(end.Add(-h.maxAge).UnixMilli())
+	if h.added != nil {
+		close(h.added)
+		h.added = nil
+	}
 	return added
 }
 

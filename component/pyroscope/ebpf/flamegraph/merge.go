@@ -93,6 +93,7 @@ func decode(entries []*kept, s selection) ([]*profile.Profile, error) {
 				return !s.matches(sample)
 			})
 		}
+		s.filter.apply(p)
 		parts = append(parts, p)
 	}
 	return parts, nil

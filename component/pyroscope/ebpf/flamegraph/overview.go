@@ -67,6 +67,7 @@ type processRow struct {
 	Comm                        string
 	PIDs                        []pidRow // most samples first, a few
 	MorePIDs                    int
+	all                         []uint32 // all process IDs, most samples first
 	Samples, WithUser, Complete uint64
 	Share                       float64
 	Query                       template.URL
@@ -161,6 +162,10 @@ func (o *overview) sum(picked []*kept, q query) {
 
 // targetRows adds up the profiles by target.
 func targetRows(entries []*kept, q query) (rows []targetRow, more int) {
+	return cut(allTargetRows(entries, q), maxRows)
+}
+
+func allTargetRows(entries []*kept, q query) (rows []targetRow) {
 	byID := make(map[string]*targetRow)
 	pids := make(map[string]map[uint32]bool)
 	for _, k := range entries {
@@ -185,11 +190,20 @@ func targetRows(entries []*kept, q query) (rows []targetRow, more int) {
 	order.Stable(rows, func(a, b targetRow) int {
 		return cmp.Or(compareDown(a.Samples, b.Samples), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
-	return cut(rows, maxRows)
+	return rows
 }
 
 // processRows adds up the processes of the profiles by name.
 func processRows(entries []*kept, q query, byPID bool) (rows []processRow, more int) {
+	rows, more = cut(allProcessRows(entries, q), maxRows)
+	for i := range rows {
+		row := &rows[i]
+		row.PIDs, row.MorePIDs = pidRows(row.all, query{target: q.target, rng: q.rng, comm: row.Comm, root: q.root}, byPID)
+	}
+	return rows, more
+}
+
+func allProcessRows(entries []*kept, q query) (rows []processRow) {
 	byComm := make(map[string]*processRow)
 	pids := make(map[string]map[uint32]uint64)
 	var sum uint64
@@ -210,22 +224,21 @@ func processRows(entries []*kept, q query, byPID bool) (rows []processRow, more 
 		}
 	}
 	for comm, row := range byComm {
-		row.PIDs, row.MorePIDs = pidRows(pids[comm], query{target: q.target, rng: q.rng, comm: comm, root: q.root}, byPID)
+		row.all = slices.SortedFunc(maps.Keys(pids[comm]), func(a, b uint32) int {
+			return cmp.Or(compareDown(pids[comm][a], pids[comm][b]), cmp.Compare(a, b))
+		})
 		row.Share = share(row.Samples, sum)
 		rows = append(rows, *row)
 	}
 	order.Stable(rows, func(a, b processRow) int {
 		return cmp.Or(compareDown(a.Samples, b.Samples), cmp.Compare(a.Comm, b.Comm))
 	})
-	return cut(rows, maxRows)
+	return rows
 }
 
-// pidRows returns the process IDs with most samples, with links if a profile
+// pidRows returns the first of the process IDs, with links if a profile
 // distinguishes processes by ID.
-func pidRows(samples map[uint32]uint64, q query, links bool) (rows []pidRow, more int) {
-	ids := slices.SortedFunc(maps.Keys(samples), func(a, b uint32) int {
-		return cmp.Or(compareDown(samples[a], samples[b]), cmp.Compare(a, b))
-	})
+func pidRows(ids []uint32, q query, links bool) (rows []pidRow, more int) {
 	ids, more = cut(ids, 5)
 	for _, pid := range ids {
 		row := pidRow{PID: pid}

@@ -38,7 +38,7 @@ type Page struct {
 
 	comparing chan struct{} // full while a comparison is made: one at a time bounds the memory
 	compared  compared      // the last one; for who has filled comparing
-	flames    viewCache[*flame]
+	answers   viewCache[*answer]
 	views     viewCache[*view] // pprof's
 }
 
@@ -52,6 +52,7 @@ func New(o Options) *Page {
 	}
 	return &Page{
 		options: o, comparing: make(chan struct{}, 1), history: history{maxAge: o.MaxAge, maxBytes: o.MaxBytes},
+		answers: viewCache[*answer]{maxBytes: maxAnswerBytes}, views: viewCache[*view]{maxBytes: maxViewBytes},
 		changes: changes{room: o.MaxBytes / 2, started: o.Started, programs: map[programKey]*program{}},
 	}
 }
@@ -60,16 +61,15 @@ func New(o Options) *Page {
 func (p *Page) Add(start, end time.Time, profiles []Profile) {
 	added := p.history.add(start, end, profiles)
 	p.changes.add(start, end, added, p.history.all())
-	p.flames.expire(time.Now())
+	p.answers.expire(time.Now())
 	p.views.expire(time.Now())
 }
 
 // Changes returns the programs of which a new build came lately, the newest first, and how many there have been.
 func (p *Page) Changes() (changes []Change, seen uint64) { return p.changes.all() }
 
-// ServeHTTP implements http.Handler. The paths are / (the overview), its assets, /open,
-// /flame, /api/tree, /diff, /api/diff, /pprof and /download (of a selection given as parameters), and
-// /ui/SELECTION/VIEW for pprof's views.
+// ServeHTTP implements http.Handler. The paths are / (the overview), those of pages, those below api/, profile and
+// download (of a selection given as parameters), and /ui/SELECTION/VIEW for pprof's views.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -91,22 +91,44 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.serveOpen(w, r)
 	case where == "/flame":
 		p.serveFlame(w, r)
-	case where == "/api/tree":
-		p.serveTree(w, r)
 	case where == "/diff":
 		p.serveDiff(w, r)
-	case where == "/api/diff":
-		p.serveDiffData(w, r)
 	case where == "/pprof":
 		p.servePprof(w, r, "flamegraph")
 	case where == "/download":
 		p.servePprof(w, r, "download")
+	case where == "/profile":
+		p.serveProfile(w, r)
+	case strings.HasPrefix(where, "/api/"):
+		p.serveAPI(w, r, strings.TrimPrefix(where, "/api/"))
 	case isAsset(where):
 		serveAsset(w, strings.TrimPrefix(where, "/"))
 	case strings.HasPrefix(where, "/ui/"):
 		p.serveView(w, r, strings.TrimPrefix(where, "/ui/"))
 	default:
 		p.fail(w, "./", http.StatusNotFound, "There is no such page.")
+	}
+}
+
+// serveAPI answers with JSON.
+func (p *Page) serveAPI(w http.ResponseWriter, r *http.Request, name string) {
+	switch name {
+	case "tree":
+		p.serveTree(w, r)
+	case "diff":
+		p.serveDiffData(w, r)
+	case "series":
+		p.serveSeries(w, r)
+	case "top":
+		p.serveTop(w, r)
+	case "sandwich":
+		p.serveSandwich(w, r)
+	case "processes":
+		p.serveProcesses(w, r)
+	case "health":
+		p.serveHealth(w)
+	default:
+		failJSON(w, http.StatusNotFound, "there is no such path")
 	}
 }
 
@@ -186,7 +208,7 @@ func (p *Page) serveView(w http.ResponseWriter, r *http.Request, rest string) {
 		redirect(w, segment+"/flamegraph", r.URL.RawQuery, http.StatusMovedPermanently)
 		return
 	}
-	v, err := p.views.get(r.Context(), s, func() (*view, error) {
+	v, err := p.views.get(r.Context(), s.String(), func() (*view, error) {
 		picked := p.pick(s)
 		if len(picked) == 0 {
 			return nil, errGone

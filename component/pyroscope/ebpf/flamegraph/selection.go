@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -22,6 +23,8 @@ type selection struct {
 	root     string // sample label whose values become root frames, "" for none
 
 	exe, build string // a build of a program, of a change that is kept; "" for all
+
+	filter
 }
 
 // timeRange is a choice of how far to look back from the newest profile.
@@ -60,14 +63,13 @@ type query struct {
 	comm   string
 	pid    uint32
 	root   string
+
+	filter
 }
 
-// parseQuery reads the parameters target, range, process, pid and tagroot. All may be absent.
+// parseQuery reads the parameters target, range, process, pid, tagroot and those of a filter. All may be absent.
 func parseQuery(v url.Values) (query, error) {
-	q := query{target: v.Get("target"), comm: v.Get("process"), root: v.Get("tagroot")}
-	if q.target == "" {
-		q.target = allTargets
-	}
+	q := query{target: targetID(v.Get("target")), comm: v.Get("process"), root: v.Get("tagroot")}
 	name := v.Get("range")
 	if name == "" {
 		name = defaultRange
@@ -83,7 +85,9 @@ func parseQuery(v url.Values) (query, error) {
 		}
 		q.pid = uint32(pid)
 	}
-	return q, nil
+	var err error
+	q.filter, err = parseFilter(v)
+	return q, err
 }
 
 // encode returns the query as it stands in a URL. Its type keeps the template
@@ -102,12 +106,13 @@ func (q query) values() url.Values {
 	if q.root != "" {
 		v.Set("tagroot", q.root)
 	}
+	q.filter.addTo(v)
 	return v
 }
 
 // resolve makes the selection absolute, so that it means the same profiles later on.
 func (q query) resolve(entries []*kept) selection {
-	s := selection{target: q.target, comm: q.comm, pid: q.pid, root: q.root}
+	s := selection{target: q.target, comm: q.comm, pid: q.pid, root: q.root, filter: q.filter}
 	if len(entries) == 0 {
 		return s
 	}
@@ -119,6 +124,21 @@ func (q query) resolve(entries []*kept) selection {
 	return s
 }
 
+// targetID returns what stands for a target in a selection: its ID, or that of all targets of a name.
+func targetID(text string) string {
+	switch {
+	case text == "" || text == allTargets:
+		return allTargets
+	case isID.MatchString(text):
+		return text
+	default:
+		return serviceID(text)
+	}
+}
+
+// isID matches the IDs of targets and services.
+var isID = regexp.MustCompile(`^s?[0-9a-f]{12}$`)
+
 // isFixed reports whether parameters of a URL give absolute times.
 func isFixed(v url.Values) bool { return v.Has("from") || v.Has("to") }
 
@@ -129,7 +149,9 @@ func fixedSelection(v url.Values) (selection, error) {
 	if err != nil {
 		return selection{}, err
 	}
-	s := selection{target: q.target, comm: q.comm, pid: q.pid, root: q.root, exe: v.Get("exe"), build: v.Get("build")}
+	s := selection{
+		target: q.target, comm: q.comm, pid: q.pid, root: q.root, exe: v.Get("exe"), build: v.Get("build"), filter: q.filter,
+	}
 	for _, at := range []struct {
 		name string
 		to   *int64
@@ -146,7 +168,7 @@ func fixedSelection(v url.Values) (selection, error) {
 
 // values is the reverse of fixedSelection.
 func (s selection) values() url.Values {
-	v := query{target: s.target, comm: s.comm, pid: s.pid, root: s.root}.values()
+	v := query{target: s.target, comm: s.comm, pid: s.pid, root: s.root, filter: s.filter}.values()
 	v.Del("range")
 	v.Set("from", strconv.FormatInt(s.from, 10))
 	v.Set("to", strconv.FormatInt(s.to, 10))
@@ -157,21 +179,30 @@ func (s selection) values() url.Values {
 	return v
 }
 
+// letters are what the optional parts of a selection begin with in a URL's path.
+func (s *selection) letters() []struct {
+	letter string
+	text   *string
+} {
+	return []struct {
+		letter string
+		text   *string
+	}{
+		{"c", &s.comm}, {"r", &s.root}, {"x", &s.exe}, {"b", &s.build}, {"t", &s.thread}, {"k", &s.kind},
+		{"f", &s.focus}, {"i", &s.ignore},
+	}
+}
+
 // String returns s as one segment of a URL's path.
 func (s selection) String() string {
 	text := fmt.Sprintf("%s.%d.%d", s.target, s.from, s.to)
 	if s.pid != 0 {
 		text += ".p" + strconv.FormatUint(uint64(s.pid), 10)
 	}
-	if s.comm != "" {
-		text += ".c" + base64.RawURLEncoding.EncodeToString([]byte(s.comm))
-	}
-	if s.root != "" {
-		text += ".r" + base64.RawURLEncoding.EncodeToString([]byte(s.root))
-	}
-	if s.build != "" {
-		text += ".x" + base64.RawURLEncoding.EncodeToString([]byte(s.exe))
-		text += ".b" + base64.RawURLEncoding.EncodeToString([]byte(s.build))
+	for _, part := range s.letters() {
+		if *part.text != "" {
+			text += "." + part.letter + base64.RawURLEncoding.EncodeToString([]byte(*part.text))
+		}
 	}
 	return text
 }
@@ -196,34 +227,26 @@ func parseSelection(text string) (selection, error) {
 			return selection{}, bad
 		}
 	}
+	if err := s.filter.check(); err != nil {
+		return selection{}, err
+	}
 	return s, nil
 }
 
 func (s *selection) parseOption(part string) error {
-	switch {
-	case strings.HasPrefix(part, "p"):
-		pid, err := strconv.ParseUint(part[1:], 10, 32)
+	if number, ok := strings.CutPrefix(part, "p"); ok {
+		pid, err := strconv.ParseUint(number, 10, 32)
 		s.pid = uint32(pid)
 		return err
-	case strings.HasPrefix(part, "c"):
-		comm, err := base64.RawURLEncoding.DecodeString(part[1:])
-		s.comm = string(comm)
-		return err
-	case strings.HasPrefix(part, "r"):
-		root, err := base64.RawURLEncoding.DecodeString(part[1:])
-		s.root = string(root)
-		return err
-	case strings.HasPrefix(part, "x"):
-		exe, err := base64.RawURLEncoding.DecodeString(part[1:])
-		s.exe = string(exe)
-		return err
-	case strings.HasPrefix(part, "b"):
-		build, err := base64.RawURLEncoding.DecodeString(part[1:])
-		s.build = string(build)
-		return err
-	default:
-		return fmt.Errorf("unknown part %q", part)
 	}
+	for _, of := range s.letters() {
+		if code, ok := strings.CutPrefix(part, of.letter); ok {
+			text, err := base64.RawURLEncoding.DecodeString(code)
+			*of.text = string(text)
+			return err
+		}
+	}
+	return fmt.Errorf("unknown part %q", part)
 }
 
 // pick returns the profiles that s means, oldest first: those of a build are kept longer.
@@ -239,7 +262,7 @@ func (s selection) pick(entries []*kept) []*kept {
 	var picked []*kept
 	for _, k := range entries {
 		target := s.target == allTargets || s.target == k.target.id || s.target == k.target.service
-		if k.end > s.from && k.end <= s.to && target {
+		if k.end > s.from && k.end <= s.to && target && k.kind() == s.kindName() {
 			picked = append(picked, k)
 		}
 	}

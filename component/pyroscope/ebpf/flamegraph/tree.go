@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/headwater/headwater/ebpf/trie"
 )
@@ -19,68 +18,73 @@ import (
 // maxTrieNodes bounds the memory that making a flame graph takes: some 100 bytes a node.
 const maxTrieNodes = 250_000
 
-// flame is a flame graph of one selection: what it is of, and its data.
-type flame struct {
-	about flameAbout
-	data  []byte // answer of api/tree, gzip-compressed
-}
-
-// flameAbout says what a flame graph shows.
-type flameAbout struct {
-	Target  string    `json:"target"`
-	Process string    `json:"process"`
-	From    time.Time `json:"from"`
-	To      time.Time `json:"to"`
-	Samples uint64    `json:"samples"`
-	Used    int       `json:"profiles"` // the newest
-	Of      int       `json:"of"`       // profiles of the selection
-}
+// Limits of what a client may ask for.
+const (
+	maxTreeNodes = 100_000 // of parameter max
+	maxTreeShare = 50      // of parameter min, in percent
+)
 
 // treeAnswer is what api/tree answers.
 type treeAnswer struct {
 	flameAbout
+	Root string `json:"root,omitempty"` // as asked for
 	*trie.Tree
 }
 
-// newFlame adds up the profiles, the newest first, within the limits.
-func newFlame(entries []*kept, s selection) (*flame, error) {
-	b := trie.NewBuilder(flameName)
-	used, read := 0, 0
-	for used < len(entries) && read < maxMergedBytes && b.Nodes() < maxTrieNodes {
-		k := entries[len(entries)-1-used]
-		parts, err := decode([]*kept{k}, s)
-		if err != nil {
-			return nil, err
-		}
-		if s.root != "" {
-			addRoots(parts[0], s.root)
-		}
-		if err := b.Add(parts[0]); err != nil {
-			return nil, fmt.Errorf("adding a profile of %s: %w", k.target.name, err)
-		}
-		used, read = used+1, read+len(k.Data)
-	}
-	if b.Total() == 0 {
-		return nil, errNoSamples
-	}
-	f := &flame{about: newFlameAbout(entries[len(entries)-used:], s)}
-	f.about.Of = len(entries)
-	var err error
-	f.data, err = compress(treeAnswer{f.about, b.Tree(trie.Options{})})
-	return f, err
+// treeOptions are the parameters of api/tree that select no profiles.
+type treeOptions struct {
+	trie.Options
+	root  trie.PathID // of the node whose subtree is wanted
+	below bool        // there is a root
 }
 
-func newFlameAbout(used []*kept, s selection) flameAbout {
-	about := flameAbout{
-		Target: targetName(used, s.target), Process: processName(s), Used: len(used),
-		From: time.UnixMilli(used[0].start), To: time.UnixMilli(used[len(used)-1].end),
+// parseTreeOptions reads the parameters root, min (percent) and max.
+func parseTreeOptions(v url.Values) (o treeOptions, err error) {
+	if text := v.Get("root"); text != "" {
+		o.below = true
+		if o.root, err = trie.ParsePathID(text); err != nil {
+			return o, fmt.Errorf("root: %w", err)
+		}
 	}
-	for _, k := range used {
-		samples, _, _ := k.of(s)
-		about.Samples += samples
+	if text := v.Get("min"); text != "" {
+		percent, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(percent >= 0 && percent <= maxTreeShare) {
+			return o, fmt.Errorf("min %.40q is no share from 0 to %d percent", text, maxTreeShare)
+		}
+		if o.Share = percent / 100; percent == 0 {
+			o.Share = -1
+		}
+		o.Enough = 1
 	}
-	return about
+	if o.MaxNodes, err = intParameter(v, "max", maxTreeNodes); err != nil {
+		return o, err
+	}
+	if o.MaxNodes > 0 && (o.Enough == 0 || o.Enough > o.MaxNodes) {
+		o.Enough = o.MaxNodes
+	}
+	return o, nil
 }
+
+// newTree adds up the profiles as a flame graph, the newest first, within the limits.
+func newTree(entries []*kept, s selection, o treeOptions) (*answer, error) {
+	b := trie.NewBuilder(flameName)
+	root := ""
+	if o.below {
+		b, root = trie.NewBelow(flameName, o.root), o.root.String()
+	}
+	about, _, err := s.read(entries, b)
+	if err != nil {
+		return nil, err
+	}
+	if b.Total() == 0 {
+		return nil, errNoNode
+	}
+	data, err := compress(treeAnswer{about, root, b.Tree(o.Options)})
+	return &answer{about, data}, err
+}
+
+// errNoNode says that a selection has no such node.
+var errNoNode = errors.New("there is no such node in these profiles")
 
 // compress returns JSON, compressed.
 func compress(answer any) ([]byte, error) {
@@ -96,13 +100,15 @@ func compress(answer any) ([]byte, error) {
 }
 
 // flame returns the flame graph of a selection.
-func (p *Page) flame(r *http.Request, s selection) (*flame, error) {
-	return p.flames.get(r.Context(), s, func() (*flame, error) {
+func (p *Page) flame(r *http.Request, s selection) (*answer, error) {
+	tree := r.Clone(r.Context())
+	tree.URL.Path = "/api/tree"
+	return p.answers.get(r.Context(), answerKey(tree, s, nil), func() (*answer, error) {
 		picked := p.pick(s)
 		if len(picked) == 0 {
 			return nil, errGone
 		}
-		return newFlame(picked, s)
+		return newTree(picked, s, treeOptions{})
 	})
 }
 
@@ -143,18 +149,14 @@ func (p *Page) serveFlame(w http.ResponseWriter, r *http.Request) {
 
 // serveTree answers with the data of a flame graph.
 func (p *Page) serveTree(w http.ResponseWriter, r *http.Request) {
-	s, err := p.treeSelection(r.URL.Query())
+	o, err := parseTreeOptions(r.URL.Query())
 	if err != nil {
 		failJSON(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	f, err := p.flame(r, s)
-	if err != nil {
-		status, message := explainFailure(err)
-		failJSON(w, status, message)
-		return
-	}
-	sendJSON(w, r, f.data)
+	p.serveAnswer(w, r, func(entries []*kept, s selection) (*answer, error) {
+		return newTree(entries, s, o)
+	}, "root", "min", "max")
 }
 
 // sendJSON answers with JSON that compress has made.
@@ -191,7 +193,11 @@ func explainFailure(err error) (status int, message string) {
 	case errors.Is(err, errGone):
 		return http.StatusGone, "These profiles are no longer kept."
 	case errors.Is(err, errNoSamples):
-		return http.StatusNotFound, "There are no samples of this process in these profiles."
+		return http.StatusNotFound, "There are no such samples in these profiles."
+	case errors.Is(err, errNoFunction):
+		return http.StatusNotFound, "There is no such function in these profiles."
+	case errors.Is(err, errNoNode):
+		return http.StatusNotFound, "There is no such node in these profiles."
 	default:
 		return http.StatusInternalServerError, err.Error()
 	}

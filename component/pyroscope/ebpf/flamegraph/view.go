@@ -20,7 +20,17 @@ type view struct {
 	name     string // file name of the download
 	banner   []byte // HTML
 	colors   map[string]int
+	bytes    int64 // about what it takes in memory
 }
+
+// size implements sized.
+func (v *view) size() int64 { return v.bytes }
+
+// About what a sample and a location of a decoded profile take in memory, in bytes.
+const (
+	bytesPerSample   = 400
+	bytesPerLocation = 300
+)
 
 // banner is what a view's first line says.
 type banner struct {
@@ -53,10 +63,7 @@ func newView(entries []*kept, s selection) (*view, error) {
 		Used:     sum.used,
 		Of:       sum.of,
 	}
-	for _, k := range used {
-		samples, _, _ := k.of(s)
-		b.Samples += samples
-	}
+	b.Samples = samplesOf(used, s, pprofTotal(sum.profile))
 	var line bytes.Buffer
 	if err := templates().ExecuteTemplate(&line, "banner", b); err != nil {
 		return nil, err
@@ -65,6 +72,7 @@ func newView(entries []*kept, s selection) (*view, error) {
 	v := &view{
 		download: file.Bytes(), name: fileName(b.Target, b.To),
 		banner: line.Bytes(), colors: fileColors(sum.profile),
+		bytes: int64(file.Len() + len(sum.profile.Sample)*bytesPerSample + len(sum.profile.Location)*bytesPerLocation),
 	}
 	if s.root != "" {
 		addRoots(sum.profile, s.root)
@@ -82,6 +90,19 @@ func targetName(entries []*kept, id string) string {
 }
 
 func processName(s selection) string {
+	name := s.processName()
+	for _, part := range []struct{ about, text string }{
+		{"thread ", s.thread}, {"kind ", s.kind}, {"focus ", s.focus}, {"without ", s.ignore},
+	} {
+		if part.text != "" {
+			name = strings.TrimPrefix(name+", "+part.about+part.text, ", ")
+		}
+	}
+	return name
+}
+
+// processName returns what people call the processes of a selection, "" for all.
+func (s selection) processName() string {
 	switch {
 	case s.build != "":
 		return s.exe + ", build " + shortBuild(s.build)
@@ -103,14 +124,17 @@ func (s selection) titleOf(target string) string {
 }
 
 // fileName returns a name for a downloaded profile.
-func fileName(target string, end time.Time) string {
+func fileName(target string, end time.Time) string { return fileStem(target, end) + ".pb.gz" }
+
+// fileStem returns a name for a file of a target without what says its format.
+func fileStem(target string, end time.Time) string {
 	safe := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' {
 			return r
 		}
 		return '_'
 	}, strings.Trim(target, "/"))
-	return safe[:min(len(safe), 100)] + "-" + end.UTC().Format("20060102T150405Z") + ".pb.gz"
+	return safe[:min(len(safe), 100)] + "-" + end.UTC().Format("20060102T150405Z")
 }
 
 // serve answers the request for one of pprof's paths, such as /flamegraph.

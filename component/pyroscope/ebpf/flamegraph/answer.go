@@ -1,0 +1,150 @@
+package flamegraph
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/ebpf/trie"
+)
+
+// answer is what one of the paths below api/ answers for a selection.
+type answer struct {
+	about flameAbout
+	data  []byte // JSON, gzip-compressed
+}
+
+// size implements sized.
+func (a *answer) size() int64 { return int64(len(a.data)) + 512 }
+
+// flameAbout says what a flame graph shows.
+type flameAbout struct {
+	Target  string    `json:"target"`
+	Process string    `json:"process"`
+	From    time.Time `json:"from"`
+	To      time.Time `json:"to"`
+	Samples uint64    `json:"samples"`
+	Used    int       `json:"profiles"` // the newest
+	Of      int       `json:"of"`       // profiles of the selection
+}
+
+// newFlameAbout describes profiles, whose samples have a value of total together.
+func newFlameAbout(used []*kept, s selection, total int64) flameAbout {
+	return flameAbout{
+		Target: targetName(used, s.target), Process: processName(s), Used: len(used), Of: len(used),
+		From: time.UnixMilli(used[0].start), To: time.UnixMilli(used[len(used)-1].end),
+		Samples: samplesOf(used, s, total),
+	}
+}
+
+// samplesOf returns how many samples of the profiles a selection means, whose values are total together.
+func samplesOf(used []*kept, s selection, total int64) (sum uint64) {
+	if period := used[0].Period; s.perSample() && period > 0 {
+		return uint64(max(0, total) / period.Nanoseconds())
+	}
+	for _, k := range used {
+		samples, _, _ := k.of(s)
+		sum += samples
+	}
+	return sum
+}
+
+// pprofTotal returns the sum of the values of a profile.
+func pprofTotal(p *profile.Profile) (sum int64) {
+	for _, s := range p.Sample {
+		sum += s.Value[len(s.Value)-1]
+	}
+	return sum
+}
+
+// read passes the samples of a selection to add, the newest profile first, within the limits: as long as the builders
+// have room. It describes what was read.
+func (s selection) read(entries []*kept, builders ...*trie.Builder) (about flameAbout, total int64, err error) {
+	used, bytes := 0, 0
+	for used < len(entries) && bytes < maxMergedBytes && haveRoom(builders) {
+		k := entries[len(entries)-1-used]
+		parts, err := decode([]*kept{k}, s)
+		if err != nil {
+			return about, 0, err
+		}
+		if s.root != "" {
+			addRoots(parts[0], s.root)
+		}
+		for _, b := range builders {
+			if err := b.Add(parts[0]); err != nil {
+				return about, 0, fmt.Errorf("adding a profile of %s: %w", k.target.name, err)
+			}
+		}
+		total += pprofTotal(parts[0])
+		used, bytes = used+1, bytes+len(k.Data)
+	}
+	if total == 0 {
+		return about, 0, errNoSamples
+	}
+	about = newFlameAbout(entries[len(entries)-used:], s, total)
+	about.Of = len(entries)
+	return about, total, nil
+}
+
+func haveRoom(builders []*trie.Builder) bool {
+	nodes := 0
+	for _, b := range builders {
+		nodes += b.Nodes()
+	}
+	return nodes < maxTrieNodes
+}
+
+// serveAnswer answers with what build makes of the profiles that the request selects. The answer is kept by all
+// parameters of the request that it depends on: the selection's and those that are named.
+func (p *Page) serveAnswer(w http.ResponseWriter, r *http.Request, build builder, names ...string) {
+	s, err := p.treeSelection(r.URL.Query())
+	if err != nil {
+		failJSON(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	made, err := p.answers.get(r.Context(), answerKey(r, s, names), func() (*answer, error) {
+		picked := p.pick(s)
+		if len(picked) == 0 {
+			return nil, errGone
+		}
+		return build(picked, s)
+	})
+	if err != nil {
+		status, message := explainFailure(err)
+		failJSON(w, status, message)
+		return
+	}
+	sendJSON(w, r, made.data)
+}
+
+// builder makes an answer of the profiles of a selection.
+type builder func(entries []*kept, s selection) (*answer, error)
+
+// answerKey identifies an answer.
+func answerKey(r *http.Request, s selection, names []string) string {
+	v := s.values()
+	for _, name := range names {
+		if value := r.URL.Query().Get(name); value != "" {
+			v.Set(name, value)
+		}
+	}
+	return strings.TrimPrefix(r.URL.Path, "/") + "?" + v.Encode()
+}
+
+// intParameter reads a number from 1 to most; 0 if it is absent.
+func intParameter(v url.Values, name string, most int) (int, error) {
+	text := v.Get(name)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, fmt.Errorf("%s %.40q is no number from 1 to %d", name, text, most)
+	}
+	return n, nil
+}

@@ -1,0 +1,169 @@
+package flamegraph
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/ebpf/pprof"
+)
+
+// maxFresh bounds how long a request may wait for profiles.
+const maxFresh = 10 * time.Minute
+
+// serveProfile answers with the profile of a selection as a file, in any format that package export writes. With
+// seconds it is of the newest profiles that cover as much, or with fresh=1 of those to come.
+func (p *Page) serveProfile(w http.ResponseWriter, r *http.Request) {
+	v := r.URL.Query()
+	name := v.Get("format")
+	if name == "" {
+		name = "pprof"
+	}
+	format, err := export.ByName(name)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s, err := p.profileSelection(r.Context(), v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	picked := p.pick(s)
+	if len(picked) == 0 {
+		http.Error(w, "there are no profiles of this target at this time", http.StatusNotFound)
+		return
+	}
+	p.answers.building.Lock() // one at a time bounds the memory
+	body, at, err := exported(picked, s, format)
+	p.answers.building.Unlock()
+	if err != nil {
+		status, message := explainExport(err)
+		http.Error(w, fmt.Sprintf("%s: %s", format.Name, message), status)
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", contentType(format))
+	header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{
+		"filename": fileStem(targetName(picked, s.target), at) + format.Suffixes[0],
+	}))
+	w.Write(body)
+}
+
+func contentType(f export.Format) string {
+	switch {
+	case strings.HasSuffix(f.Suffixes[0], ".json"):
+		return "application/json"
+	case f.Name == "html":
+		return "text/html; charset=utf-8"
+	case f.Name == "svg":
+		return "image/svg+xml"
+	case f.Name == "folded" || f.Name == "perf" || f.Name == "autofdo":
+		return "text/plain; charset=utf-8"
+	}
+	return "application/octet-stream"
+}
+
+// formatError says that a format cannot show a profile.
+type formatError struct{ error }
+
+// exported writes the profiles in a format. It also returns when the last one ended.
+func exported(picked []*kept, s selection, format export.Format) (body []byte, at time.Time, err error) {
+	sum, err := merge(picked, s, maxMergedSamples)
+	if err != nil {
+		return nil, at, err
+	}
+	used := picked[len(picked)-sum.used:]
+	first, last := time.UnixMilli(used[0].start), time.UnixMilli(used[len(used)-1].end)
+	sum.profile.TimeNanos, sum.profile.DurationNanos = first.UnixNano(), last.Sub(first).Nanoseconds()
+	pprof.SetTitle(sum.profile, s.titleOf(targetName(used, s.target)))
+	switch format.Name {
+	case "pprof", "pgo", "autofdo": // for tools that want names as they are
+	default:
+		demangle(sum.profile)
+	}
+	if s.root != "" {
+		addRoots(sum.profile, s.root)
+	}
+	var out bytes.Buffer
+	if err := format.Write(&out, sum.profile); err != nil {
+		return nil, at, formatError{err}
+	}
+	return out.Bytes(), last, nil
+}
+
+func explainExport(err error) (status int, message string) {
+	var of formatError
+	if errors.As(err, &of) {
+		return http.StatusUnprocessableEntity, err.Error()
+	}
+	return explainFailure(err)
+}
+
+// profileSelection reads the parameters of profile. It returns when fresh profiles are there.
+func (p *Page) profileSelection(ctx context.Context, v url.Values) (selection, error) {
+	text := v.Get("seconds")
+	if text == "" {
+		return p.treeSelection(v)
+	}
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(seconds > 0 && seconds <= maxFresh.Seconds()) {
+		return selection{}, fmt.Errorf("seconds %.40q is no number up to %.0f", text, maxFresh.Seconds())
+	}
+	if isFixed(v) {
+		return selection{}, errors.New("seconds goes without from and to")
+	}
+	q, err := parseQuery(v)
+	if err != nil {
+		return selection{}, err
+	}
+	span := time.Duration(seconds * float64(time.Second))
+	if isFresh, _ := strconv.ParseBool(v.Get("fresh")); isFresh {
+		return p.fresh(ctx, q, span)
+	}
+	return q.newest(p.history.all(), span), nil
+}
+
+// newest selects the newest rounds that take span together, at least one.
+func (q query) newest(entries []*kept, span time.Duration) selection {
+	s := q.resolve(entries)
+	for i := len(entries) - 1; i >= 0; i-- {
+		if entries[i].end <= s.to-span.Milliseconds() {
+			break
+		}
+		s.from = min(s.from, entries[i].end-1)
+		if entries[i].start <= s.to-span.Milliseconds() {
+			s.from = entries[i].end - 1
+			break
+		}
+	}
+	return s
+}
+
+// fresh waits until rounds have ended that cover span from now on, and selects them.
+func (p *Page) fresh(ctx context.Context, q query, span time.Duration) (selection, error) {
+	from := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, span+maxFresh)
+	defer cancel()
+	for {
+		added := p.history.nextRound()
+		s := q.resolve(p.history.all())
+		if s.to >= from.Add(span).UnixMilli() {
+			s.from = from.UnixMilli()
+			return s, nil
+		}
+		select {
+		case <-added:
+		case <-ctx.Done():
+			return s, fmt.Errorf("no profile has come: %w", ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package flamegraph
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// Limits of a timeline.
+const (
+	shownSeries = 5   // with names; the others are added up
+	maxBins     = 240 // intervals; more are joined
+)
+
+// seriesAnswer is what api/series answers: the CPU time of each interval, oldest first, by process or target. All
+// columns but Names have a value for each interval.
+type seriesAnswer struct {
+	From   []int64   `json:"from"` // begin of an interval, in ms since 1970
+	To     []int64   `json:"to"`   // its end
+	All    []int64   `json:"all"`  // ms of CPU time
+	Names  []string  `json:"names"`
+	Values [][]int64 `json:"values"` // ms of CPU time, by name
+	Rest   []int64   `json:"rest"`   // of the others
+	Others int       `json:"others"` // how many names those are
+
+	Interval int64 `json:"interval"` // ms from one round of collecting to the next
+	Kept     int64 `json:"kept"`     // ms that profiles are kept for
+}
+
+// serveSeries answers with a timeline. Without from and to it is of all that is kept.
+func (p *Page) serveSeries(w http.ResponseWriter, r *http.Request) {
+	s, by, err := p.seriesSelection(r.URL.Query())
+	if err != nil {
+		failJSON(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	status := p.options.Status()
+	out := newSeries(p.pick(s), s, by, cpuPeriod(status))
+	out.Interval, out.Kept = status.Interval.Milliseconds(), p.options.MaxAge.Milliseconds()
+	data, err := compress(out)
+	if err != nil {
+		failJSON(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	sendJSON(w, r, data)
+}
+
+// seriesSelection reads the parameters of api/series.
+func (p *Page) seriesSelection(v url.Values) (s selection, by string, err error) {
+	if by = v.Get("by"); by == "" {
+		by = "process"
+	}
+	if by != "process" && by != "target" {
+		return s, by, fmt.Errorf("by %.40q is none of process, target", by)
+	}
+	if isFixed(v) {
+		s, err = fixedSelection(v)
+		return s, by, err
+	}
+	q, err := parseQuery(v)
+	if err != nil {
+		return s, by, err
+	}
+	s = q.resolve(p.history.all())
+	s.from = 0
+	return s, by, nil
+}
+
+// cpuPeriod returns the CPU time that a sample stands for, if its profile does not say.
+func cpuPeriod(s Status) time.Duration {
+	return time.Second / time.Duration(max(1, s.SampleRate))
+}
+
+// bin is one interval of a timeline.
+type bin struct {
+	from, to int64
+	all      time.Duration
+	by       map[string]time.Duration
+}
+
+// newSeries adds up the CPU time of processes. A sample of a profile without a period stands for period.
+func newSeries(entries []*kept, s selection, by string, period time.Duration) *seriesAnswer {
+	bins := joinBins(binsOf(entries, s, by, period))
+	sums := map[string]time.Duration{}
+	for _, b := range bins {
+		for name, value := range b.by {
+			sums[name] += value
+		}
+	}
+	names := make([]string, 0, len(sums))
+	for name := range sums {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b)) })
+	out := &seriesAnswer{From: []int64{}, To: []int64{}, All: []int64{}, Rest: []int64{}, Values: [][]int64{}}
+	out.Names, out.Others = cut(names, shownSeries)
+	for range out.Names {
+		out.Values = append(out.Values, []int64{})
+	}
+	for _, b := range bins {
+		out.add(b)
+	}
+	return out
+}
+
+// add appends an interval.
+func (a *seriesAnswer) add(b *bin) {
+	all := b.all.Milliseconds()
+	rest := all
+	for i, name := range a.Names {
+		value := b.by[name].Milliseconds()
+		a.Values[i] = append(a.Values[i], value)
+		rest -= value
+	}
+	a.From, a.To = append(a.From, b.from), append(a.To, b.to)
+	a.All, a.Rest = append(a.All, all), append(a.Rest, max(0, rest))
+}
+
+// binsOf returns one interval for each round, oldest first.
+func binsOf(entries []*kept, s selection, by string, period time.Duration) (bins []*bin) {
+	for _, k := range entries {
+		n := len(bins)
+		if n == 0 || bins[n-1].to != k.end {
+			bins = append(bins, &bin{from: k.start, to: k.end, by: map[string]time.Duration{}})
+			n++
+		}
+		each := k.Period
+		if each == 0 {
+			each = period
+		}
+		bins[n-1].count(k, s, by, each)
+	}
+	return bins
+}
+
+// count adds a profile to its interval.
+func (b *bin) count(k *kept, s selection, by string, each time.Duration) {
+	if by == "target" {
+		samples, _, _ := k.of(s)
+		b.add(k.target.name, time.Duration(samples)*each)
+		return
+	}
+	for _, p := range k.Processes {
+		if (s.comm == "" || s.comm == p.Comm) && (s.pid == 0 || s.pid == p.PID) {
+			b.add(p.Comm, time.Duration(p.Samples)*each)
+		}
+	}
+}
+
+func (b *bin) add(name string, value time.Duration) {
+	b.all += value
+	b.by[name] += value
+}
+
+// joinBins joins neighbours until there are few enough to draw.
+func joinBins(bins []*bin) []*bin {
+	at := (len(bins) + maxBins - 1) / maxBins
+	if at <= 1 {
+		return bins
+	}
+	var out []*bin
+	for chunk := range slices.Chunk(bins, at) {
+		sum := chunk[0]
+		for _, b := range chunk[1:] {
+			sum.to, sum.all = b.to, sum.all+b.all
+			for name, value := range b.by {
+				sum.by[name] += value
+			}
+		}
+		out = append(out, sum)
+	}
+	return out
+}

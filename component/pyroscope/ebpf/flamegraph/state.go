@@ -1,0 +1,156 @@
+package flamegraph
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// serveJSON answers with something small.
+func serveJSON(w http.ResponseWriter, what any) {
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(what) // the client may be gone
+}
+
+// processesAnswer is what api/processes answers: the tables of the overview.
+type processesAnswer struct {
+	From      time.Time     `json:"from"`
+	To        time.Time     `json:"to"`
+	Samples   uint64        `json:"samples"`
+	WithUser  uint64        `json:"with_user"`
+	Complete  uint64        `json:"complete"`
+	Targets   []targetState `json:"targets"`
+	Processes []nameState   `json:"processes"`
+}
+
+// targetState is one target's part of the time.
+type targetState struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Labels    string `json:"labels"`
+	Samples   uint64 `json:"samples"`
+	WithUser  uint64 `json:"with_user"`
+	Complete  uint64 `json:"complete"`
+	Processes int    `json:"processes"`
+}
+
+// nameState is what the processes of one name did.
+type nameState struct {
+	Name     string   `json:"name"`
+	Samples  uint64   `json:"samples"`
+	WithUser uint64   `json:"with_user"`
+	Complete uint64   `json:"complete"`
+	Share    float64  `json:"share"` // of all samples of the selection, 0 to 1
+	PIDs     []uint32 `json:"pids"`  // most samples first
+}
+
+// serveProcesses answers with the targets of a time, and the processes of a selection.
+func (p *Page) serveProcesses(w http.ResponseWriter, r *http.Request) {
+	q, err := parseQuery(r.URL.Query())
+	if err == nil && isFixed(r.URL.Query()) {
+		_, err = fixedSelection(r.URL.Query())
+	}
+	if err != nil {
+		failJSON(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	s, _ := p.treeSelection(r.URL.Query())
+	entries := p.history.all()
+	whole := s
+	whole.target = allTargets
+	out := processesAnswer{Targets: []targetState{}, Processes: []nameState{}}
+	for _, row := range allTargetRows(whole.pick(entries), q) {
+		out.Targets = append(out.Targets, targetState{
+			row.ID, row.Name, row.Labels, row.Samples, row.WithUser, row.Complete, row.Processes,
+		})
+	}
+	picked := s.pick(entries)
+	for _, row := range allProcessRows(picked, q) {
+		out.Processes = append(out.Processes, nameState{
+			row.Comm, row.Samples, row.WithUser, row.Complete, row.Share, row.all,
+		})
+	}
+	for _, k := range picked {
+		samples, withUser, complete := k.of(s)
+		out.Samples, out.WithUser, out.Complete = out.Samples+samples, out.WithUser+withUser, out.Complete+complete
+	}
+	if len(picked) > 0 {
+		out.From, out.To = time.UnixMilli(picked[0].start), time.UnixMilli(picked[len(picked)-1].end)
+	}
+	serveJSON(w, out)
+}
+
+// healthAnswer is what api/health answers.
+type healthAnswer struct {
+	Healthy    bool    `json:"healthy"`
+	Message    string  `json:"message"`
+	SampleRate int     `json:"sample_rate"` // samples a second and CPU
+	Interval   float64 `json:"interval"`    // seconds
+
+	Targets     int               `json:"targets"`
+	Processes   uint64            `json:"processes"`
+	Executables uint64            `json:"executables"`
+	Expected    uint64            `json:"expected"`
+	Delivered   uint64            `json:"delivered"`
+	Ignored     uint64            `json:"ignored"`
+	Lost        map[string]uint64 `json:"lost"`
+	Outcomes    []outcomeState    `json:"outcomes"`
+	Incomplete  []incompleteState `json:"incomplete"`
+	History     historyState      `json:"history"`
+}
+
+// outcomeState says how user stacks ended.
+type outcomeState struct {
+	Name    string  `json:"name"`
+	Text    string  `json:"text"`
+	Samples uint64  `json:"samples"`
+	Share   float64 `json:"share"`
+	Good    bool    `json:"good"`
+}
+
+// incompleteState says where stacks ended early.
+type incompleteState struct {
+	File    string `json:"file"`
+	Outcome string `json:"outcome"`
+	Samples uint64 `json:"samples"`
+}
+
+// historyState says what is kept.
+type historyState struct {
+	Profiles int        `json:"profiles"`
+	Bytes    int64      `json:"bytes"`
+	MaxBytes int64      `json:"max_bytes"`
+	MaxAge   float64    `json:"max_age"` // seconds
+	Since    *time.Time `json:"since,omitempty"`
+}
+
+// serveHealth answers with the condition of the profiler.
+func (p *Page) serveHealth(w http.ResponseWriter) {
+	status := p.options.Status()
+	stats := &status.Stats
+	out := healthAnswer{
+		Healthy: status.Healthy, Message: status.Message, SampleRate: status.SampleRate, Interval: status.Interval.Seconds(),
+		Targets: status.Targets, Processes: stats.Processes, Executables: stats.Executables,
+		Expected: stats.Expected, Delivered: stats.Delivered, Ignored: stats.Ignored, Lost: stats.Lost,
+		Outcomes: []outcomeState{}, Incomplete: []incompleteState{}, History: p.historyState(),
+	}
+	for _, row := range outcomeRows(stats.Outcomes) {
+		out.Outcomes = append(out.Outcomes, outcomeState(row))
+	}
+	for _, b := range stats.Binaries {
+		out.Incomplete = append(out.Incomplete, incompleteState{b.File, b.Outcome, b.Samples})
+	}
+	serveJSON(w, out)
+}
+
+func (p *Page) historyState() historyState {
+	entries := p.history.all()
+	out := historyState{
+		Profiles: len(entries), Bytes: p.history.size(), MaxBytes: p.history.maxBytes, MaxAge: p.history.maxAge.Seconds(),
+	}
+	if len(entries) > 0 {
+		since := time.UnixMilli(entries[0].start)
+		out.Since = &since
+	}
+	return out
+}

@@ -1,0 +1,121 @@
+package flamegraph
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/headwater/headwater/ebpf/order"
+	"github.com/headwater/headwater/ebpf/trie"
+)
+
+// Limits of the list of functions.
+const (
+	defaultTop = 100
+	maxTop     = 10_000
+)
+
+// topAnswer is what api/top answers. Values are in Unit.
+type topAnswer struct {
+	flameAbout
+	Unit      string          `json:"unit"`
+	Total     int64           `json:"total"`
+	Count     int             `json:"count"` // of functions, with those that are not listed
+	Functions []trie.Function `json:"functions"`
+}
+
+// topOrders are the orders of api/top. Self is the default.
+func topOrders() map[string]func(a, b trie.Function) int {
+	down := func(a, b int64) int { return cmp.Compare(b, a) }
+	return map[string]func(a, b trie.Function) int{
+		"self":   func(a, b trie.Function) int { return cmp.Or(down(a.Self, b.Self), down(a.Total, b.Total)) },
+		"total":  func(a, b trie.Function) int { return cmp.Or(down(a.Total, b.Total), down(a.Self, b.Self)) },
+		"name":   func(a, b trie.Function) int { return cmp.Compare(a.Name, b.Name) },
+		"binary": func(a, b trie.Function) int { return cmp.Or(cmp.Compare(a.Binary, b.Binary), down(a.Self, b.Self)) },
+	}
+}
+
+// serveTop answers with the functions of a selection.
+func (p *Page) serveTop(w http.ResponseWriter, r *http.Request) {
+	v := r.URL.Query()
+	by := v.Get("sort")
+	if by == "" {
+		by = "self"
+	}
+	less, ok := topOrders()[by]
+	if !ok {
+		failJSON(w, http.StatusBadRequest, fmt.Sprintf("sort %.40q is none of self, total, name, binary", by))
+		return
+	}
+	limit, err := intParameter(v, "limit", maxTop)
+	if err != nil {
+		failJSON(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if limit == 0 {
+		limit = defaultTop
+	}
+	p.serveAnswer(w, r, func(entries []*kept, s selection) (*answer, error) {
+		return newTop(entries, s, less, limit)
+	}, "sort", "limit")
+}
+
+func newTop(entries []*kept, s selection, less func(a, b trie.Function) int, limit int) (*answer, error) {
+	b := trie.NewBuilder(flameName)
+	about, total, err := s.read(entries, b)
+	if err != nil {
+		return nil, err
+	}
+	functions := b.Functions()
+	order.Stable(functions, func(x, y trie.Function) int {
+		return cmp.Or(less(x, y), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Binary, y.Binary))
+	})
+	top := topAnswer{flameAbout: about, Unit: b.Unit(), Total: total, Count: len(functions)}
+	top.Functions, _ = cut(functions, limit)
+	data, err := compress(top)
+	return &answer{about, data}, err
+}
+
+// sandwichAnswer is what api/sandwich answers: who calls a function, and what it calls.
+type sandwichAnswer struct {
+	flameAbout
+	Function string     `json:"function"`
+	Unit     string     `json:"unit"`
+	All      int64      `json:"all"`     // value of all samples of the selection
+	Total    int64      `json:"total"`   // of those with the function
+	Callers  *trie.Tree `json:"callers"` // the function, its callers below it
+	Callees  *trie.Tree `json:"callees"` // the function and what it calls
+}
+
+// errNoFunction says that a selection has no such function.
+var errNoFunction = errors.New("there is no such function in these profiles")
+
+// serveSandwich answers with the callers and the callees of a function.
+func (p *Page) serveSandwich(w http.ResponseWriter, r *http.Request) {
+	function := r.URL.Query().Get("function")
+	if strings.TrimSpace(function) == "" {
+		failJSON(w, http.StatusBadRequest, "function is missing: name one as it is shown")
+		return
+	}
+	p.serveAnswer(w, r, func(entries []*kept, s selection) (*answer, error) {
+		return newSandwich(entries, s, function)
+	}, "function")
+}
+
+func newSandwich(entries []*kept, s selection, function string) (*answer, error) {
+	callers, callees := trie.NewCallers(flameName, function), trie.NewCallees(flameName, function)
+	about, all, err := s.read(entries, callers, callees)
+	if err != nil {
+		return nil, err
+	}
+	if callers.Total() == 0 {
+		return nil, errNoFunction
+	}
+	data, err := compress(sandwichAnswer{
+		flameAbout: about, Function: function, Unit: callers.Unit(), All: all, Total: callers.Total(),
+		Callers: callers.Tree(trie.Options{}), Callees: callees.Tree(trie.Options{}),
+	})
+	return &answer{about, data}, err
+}

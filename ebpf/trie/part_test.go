@@ -1,0 +1,103 @@
+package trie
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"testing"
+)
+
+// partMaker has a function that calls itself, and one that is called from two places.
+func partMaker() *maker {
+	m := newMaker()
+	for _, s := range []struct {
+		value int64
+		stack []string
+	}{
+		{5, []string{"a:main", "a:f", "b:leaf"}},
+		{3, []string{"a:main", "a:g", "b:leaf"}},
+		{2, []string{"a:main", "a:f", "a:g", "a:f"}},
+		{7, []string{"a:main"}},
+	} {
+		m.sample(s.value, s.stack...)
+	}
+	return m
+}
+
+// stacksOf writes the nodes of a tree as paths with their totals.
+func stacksOf(t *Tree) (out []string) {
+	var way []string
+	for i, frame := range t.Nodes.Frame[1:] {
+		way = append(way[:t.Nodes.Depth[i+1]-1], t.Strings[t.Frames.Name[frame]])
+		out = append(out, fmt.Sprint(way, t.Nodes.Total[i+1]*t.Scale))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func checkStacks(t *testing.T, b *Builder, want ...string) {
+	t.Helper()
+	if err := b.Add(partMaker().Profile); err != nil {
+		t.Fatal(err)
+	}
+	if got := stacksOf(b.Tree(Options{})); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestCallers(t *testing.T) {
+	checkStacks(t, NewCallers(nil, "leaf"), "[leaf f main] 5", "[leaf f] 5", "[leaf g main] 3", "[leaf g] 3", "[leaf] 8")
+	checkStacks(t, NewCallers(nil, "f"), "[f main] 7", "[f] 7")
+	checkStacks(t, NewCallers(nil, "nothing"))
+}
+
+func TestCallees(t *testing.T) {
+	checkStacks(t, NewCallees(nil, "f"), "[f g f] 2", "[f g] 2", "[f leaf] 5", "[f] 7")
+	checkStacks(t, NewCallees(nil, "nothing"))
+}
+
+func TestBelow(t *testing.T) {
+	f := RootPath.Child("main", "a").Child("f", "a")
+	checkStacks(t, NewBelow(nil, f), "[main f g f] 2", "[main f g] 2", "[main f leaf] 5", "[main f] 7", "[main] 7")
+	checkStacks(t, NewBelow(nil, f.Child("leaf", "b")), "[main f leaf] 5", "[main f] 5", "[main] 5")
+	checkStacks(t, NewBelow(nil, f.Child("leaf", "a")))
+}
+
+// TestPathID compares with the standard library's FNV-1a.
+func TestPathID(t *testing.T) {
+	h := fnv.New64a()
+	h.Write([]byte("main\x00a\x00f\x00\x00"))
+	id := RootPath.Child("main", "a").Child("f", "")
+	if id != PathID(h.Sum64()) {
+		t.Errorf("got %s, want %016x", id, h.Sum64())
+	}
+	if back, err := ParsePathID(id.String()); back != id || err != nil {
+		t.Errorf("%s is read as %s, %v", id, back, err)
+	}
+	for _, bad := range []string{"", "1", "+123456789abcdef", "0x00000000000000", "00000000000000000"} {
+		if _, err := ParsePathID(bad); err == nil {
+			t.Errorf("%q is taken for a node", bad)
+		}
+	}
+}
+
+func TestFunctionsOfAll(t *testing.T) {
+	b := NewBuilder(nil)
+	if err := b.Add(partMaker().Profile); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]Function{}
+	for _, f := range b.Functions() {
+		got[f.Name] = f
+	}
+	for _, want := range []Function{
+		{"main", "a", "native", 7, 17}, {"f", "a", "native", 2, 7}, {"g", "a", "native", 0, 5}, {"leaf", "b", "native", 8, 8},
+	} {
+		if got[want.Name] != want {
+			t.Errorf("got %+v, want %+v", got[want.Name], want)
+		}
+	}
+	if len(got) != 4 {
+		t.Errorf("%d functions", len(got))
+	}
+}
