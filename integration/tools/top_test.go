@@ -25,11 +25,17 @@ type terminal struct {
 // openTerminal runs headwater with arguments in a terminal.
 func openTerminal(t *testing.T, args ...string) *terminal {
 	t.Helper()
+	return openShell(t, `"$@"`, args...)
+}
+
+// openShell runs a part of a script in a terminal, of which "$@" is headwater with arguments.
+func openShell(t *testing.T, part string, args ...string) *terminal {
+	t.Helper()
 	need.Root(t)
 	need.Tools(t, "tmux", "stty")
 	x := &terminal{folder: t.TempDir()}
 	x.socket = filepath.Join(x.folder, "tmux")
-	script := `echo earlier output; stty -g >before; "$@"; echo "exit code $?"; stty -g >after; exec sleep 600`
+	script := `echo earlier output; stty -g >before; ` + part + `; echo "exit code $?"; stty -g >after; exec sleep 600`
 	shell := append([]string{"sh", "-c", script, "sh", lab.Binary(t)}, args...)
 	session := []string{"-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "110", "-y", "30", "-c", x.folder}
 	x.tmux(t, append(session, shell...)...)
@@ -143,11 +149,44 @@ func TestTopEnds(t *testing.T) {
 
 	x = openTerminal(t, "top", "--interval", "0.5")
 	x.await(t, "CPU%")
+	x.signal(t, "TERM")
+	x.requireRestored(t, 128+int(syscall.SIGTERM))
+}
+
+// TestTopSuspend: Ctrl-Z and SIGTSTP give the terminal back as it was, and fg draws all again and goes on.
+func TestTopSuspend(t *testing.T) {
+	busy := lab.StartCopy(t)
+	script := `set -m; "$@"; echo "suspended $?"; stty -g >one; read go; fg; echo "again $?"; stty -g >two; read go; fg`
+	x := openShell(t, script, "top", "-p", fmt.Sprint(busy.PID()), "--interval", "0.5")
+	suspended := func(says, state string) {
+		t.Helper()
+		x.await(t, fmt.Sprintf("%s %d", says, 128+int(syscall.SIGSTOP)))
+		require.True(t, strings.HasPrefix(x.shows(t), "earlier output\n"), x.shows(t))
+		lab.Eventually(t, 10*time.Second, "the state of the terminal", func() bool {
+			text, err := os.ReadFile(filepath.Join(x.folder, state))
+			return err == nil && string(text) == lab.ReadFile(t, filepath.Join(x.folder, "before"))
+		})
+		x.press(t, "Enter")
+		x.await(t, "CPU%")
+	}
+	x.await(t, "CPU%")
+	x.press(t, "C-z")
+	suspended("suspended", "one")
+	x.press(t, "f") // keys are read again
+	x.await(t, "FUNCTION")
+	x.signal(t, "TSTP")
+	suspended("again", "two")
+	x.press(t, "q")
+	x.requireRestored(t, 0)
+}
+
+// signal sends a signal to what the shell runs.
+func (x *terminal) signal(t *testing.T, name string) {
+	t.Helper()
 	for _, pid := range strings.Fields(x.tmux(t, "list-panes", "-t", "top", "-F", "#{pane_pid}")) {
-		out, err := exec.Command("pkill", "-TERM", "-P", pid).CombinedOutput()
+		out, err := exec.Command("pkill", "-"+name, "-P", pid).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
-	x.requireRestored(t, 128+int(syscall.SIGTERM))
 }
 
 // TestTopPlain: without a terminal, tables are printed, for people and for programs.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"syscall"
 	"time"
 
@@ -62,6 +63,9 @@ func show(ctx context.Context, s screen, v *View, from source) error {
 	defer s.Fini()
 	s.HideCursor()
 	v.Resize(s.Size())
+	stops := make(chan os.Signal, 1)
+	signal.Notify(stops, syscall.SIGTSTP) // as kill -TSTP, and some parents, send it; the key comes as an event
+	defer signal.Stop(stops)
 	updates, waits, ended := from.events()
 	for {
 		s.draw(v)
@@ -78,6 +82,10 @@ func show(ctx context.Context, s screen, v *View, from source) error {
 				return e.err
 			}
 			v.SetEnded(e.why)
+		case <-stops:
+			if err := s.suspend(); err != nil {
+				return err
+			}
 		case event, ok := <-s.EventQ():
 			if done, err := s.handle(v, event, ok, from); done || err != nil {
 				return err
