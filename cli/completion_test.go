@@ -58,7 +58,7 @@ func TestCompletionScripts(t *testing.T) {
 			require.NoError(t, err, string(out))
 		}
 	}
-	for want, args := range map[string][]string{"accepts 1 arg(s)": nil, `invalid argument "csh"`: {"csh"}} {
+	for want, args := range map[string][]string{"accepts 1 argument": nil, `invalid argument "csh"`: {"csh"}} {
 		_, stderr, code := result(t, headwater(t, append([]string{"completion"}, args...)...))
 		require.Equal(t, 2, code)
 		require.Contains(t, stderr, want)

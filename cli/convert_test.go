@@ -140,7 +140,7 @@ func TestConvertCollector(t *testing.T) {
 
 func TestConvertRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
-		"requires at least 1 arg":           {},
+		"requires at least 1 argument":      {},
 		`the flags of "perf" are not known`: {"--", "perf"},
 		`"record" is no flag`:               {"--", "parca-agent", "record"},
 		"-samples-per-second takes a value": {"--", "ebpf-profiler", "-samples-per-second"},

@@ -76,8 +76,8 @@ func TestReportRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"report"}, "accepts 1 arg(s), received 0"},
-		{[]string{"report", path, path}, "accepts 1 arg(s), received 2"},
+		{[]string{"report"}, "accepts 1 argument, received 0"},
+		{[]string{"report", path, path}, "accepts 1 argument, received 2"},
 		{[]string{"report", "none"}, "open none: no such file or directory"},
 		{[]string{"report", text}, text + " is not a profile in pprof's format"},
 		{[]string{"report", os.DevNull}, "is empty"},
@@ -85,7 +85,7 @@ func TestReportRefuses(t *testing.T) {
 		{[]string{"report", "--focus", "(", path}, "--focus: error parsing regexp"},
 		{[]string{"report", "--focus", "nothing", path}, `no sample has a function that fits "nothing"`},
 		{[]string{"report", "--ignore", "main", path}, "there are no samples"},
-		{[]string{"script"}, "accepts 1 arg(s), received 0"},
+		{[]string{"script"}, "accepts 1 argument, received 0"},
 		{[]string{"script", text}, text + " is not a profile in pprof's format"},
 	}
 	for _, test := range tests {

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,8 +33,18 @@ func explainUsage(cmd *cobra.Command) {
 
 // usageError adds to an error how a command is used.
 func usageError(cmd *cobra.Command, err error) error {
-	return exitError{fmt.Errorf("%w\nUsage: %s\n%s --help says more", err, cmd.UseLine(), cmd.CommandPath()), exitUsage}
+	text := countedArguments.ReplaceAllStringFunc(err.Error(), func(found string) string {
+		n, _, _ := strings.Cut(found, " ")
+		if n == "1" {
+			return n + " argument"
+		}
+		return n + " arguments"
+	})
+	return exitError{fmt.Errorf("%s\nUsage: %s\n%s --help says more", text, cmd.UseLine(), cmd.CommandPath()), exitUsage}
 }
+
+// countedArguments is how cobra counts arguments.
+var countedArguments = regexp.MustCompile(`\d+ arg\(s\)`)
 
 // knownCommand refuses arguments, which are a command that does not exist.
 func knownCommand(cmd *cobra.Command, args []string) error {

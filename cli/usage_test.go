@@ -13,11 +13,11 @@ func TestUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"run"}, "Error: accepts 1 arg(s), received 0\nUsage: headwater run [flags] PATH\n" +
+		{[]string{"run"}, "Error: accepts 1 argument, received 0\nUsage: headwater run [flags] PATH\n" +
 			"headwater run --help says more\n"},
-		{[]string{"run", "a", "b"}, "Error: accepts 1 arg(s), received 2\nUsage: headwater run [flags] PATH\n" +
+		{[]string{"run", "a", "b"}, "Error: accepts 1 argument, received 2\nUsage: headwater run [flags] PATH\n" +
 			"headwater run --help says more\n"},
-		{[]string{"validate"}, "Error: requires at least 1 arg(s), only received 0\n" +
+		{[]string{"validate"}, "Error: requires at least 1 argument, only received 0\n" +
 			"Usage: headwater validate PATH... [flags]\nheadwater validate --help says more\n"},
 		{[]string{"fmt", "--wirte"}, "Error: unknown flag: --wirte\nUsage: headwater fmt [flags] [FILE|-]\n" +
 			"headwater fmt --help says more\n"},

@@ -29,7 +29,7 @@ func Top(w io.Writer, p *profile.Profile, most int) error {
 	fmt.Fprintf(out, "%8s %8s  function\n", "self", "total")
 	for _, f := range functions[:min(len(functions), most)] {
 		fmt.Fprintf(out, "%8s %8s  %s", percent(f.Self, total), percent(f.Total, total), oneLine(f.Name))
-		if where := f.Where(); where != "" {
+		if where := f.Where(); where != "" && !strings.HasPrefix(f.Name, where+"+") { // which says it already
 			fmt.Fprintf(out, "  %s", oneLine(where))
 		}
 		fmt.Fprintln(out)

@@ -292,7 +292,7 @@ func TestSnapshotErrors(t *testing.T) {
 	}{
 		{[]string{"4194999"}, "there is no process or thread 4194999"},
 		{[]string{"sleep"}, `"sleep" is no process or thread ID`},
-		{nil, "accepts 1 arg(s), received 0"},
+		{nil, "accepts 1 argument, received 0"},
 		{[]string{"--json", "--group", pid}, "--json and --group exclude each other"},
 		{[]string{pid}, "lacks: CAP_BPF"}, // as nobody
 	} {

@@ -29,6 +29,7 @@ func compareDebuggers(t testing.TB, pid int) {
 	if len(s.Threads) == 0 || len(native) != len(s.Threads) || len(debugger) != len(s.Threads) {
 		t.Errorf("%d threads, eu-stack has %d and gdb %d", len(s.Threads), len(native), len(debugger))
 	}
+	addresses := rawAddresses(t, pid)
 	frames, whole := 0, 0 // of gdb: those that it has, and stacks that it has to their root
 	for _, thread := range s.Threads {
 		if !thread.Whole {
@@ -38,6 +39,11 @@ func compareDebuggers(t testing.TB, pid int) {
 		inFiles := slices.DeleteFunc(native[thread.TID], func(f nativeFrame) bool { return f.module == "" })
 		if theirs := thread.upToRoot(namesOf(inFiles), len(ours)); !slices.Equal(ours, theirs) {
 			t.Errorf("thread %d %q: frames\n%v, eu-stack has\n%v", thread.TID, thread.Name, ours, theirs)
+		}
+		for _, f := range thread.ofKind("jit") {
+			if !slices.Contains(addresses[thread.TID], f.Address) {
+				t.Errorf("thread %d %q: generated code %+v, eu-stack has\n%v", thread.TID, thread.Name, f, addresses[thread.TID])
+			}
 		}
 		theirs := debugger[thread.TID]
 		if end := slices.Index(theirs, ""); end >= 0 {
@@ -53,6 +59,23 @@ func compareDebuggers(t testing.TB, pid int) {
 		}
 	}
 	t.Logf("%d threads as eu-stack has them; %d as gdb, which has %d frames", len(s.Threads), whole, frames)
+}
+
+// rawAddresses returns the addresses in memory of the frames of each thread, as eu-stack has them.
+func rawAddresses(t testing.TB, pid int) map[int][]string {
+	t.Helper()
+	out, _ := exec.Command("eu-stack", "--raw", "-n", "0", "-p", fmt.Sprint(pid)).Output() // 1: not all was well
+	stacks, tid := map[int][]string{}, 0
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) == 2 && fields[0] == "TID":
+			tid, _ = strconv.Atoi(strings.TrimSuffix(fields[1], ":")) // digits
+		case len(fields) > 1 && strings.HasPrefix(fields[0], "#"):
+			stacks[tid] = append(stacks[tid], "0x"+strings.TrimLeft(fields[1], "0x"))
+		}
+	}
+	return stacks
 }
 
 // upToRoot leaves out what debuggers have above Go's root of a thread: what made the thread.

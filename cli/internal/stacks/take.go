@@ -219,7 +219,11 @@ func (t *Thread) addLocation(f kernel.Frame, l *pprof.Location) {
 	case Native:
 		frame.Address = fmt.Sprintf("0x%x", f.Vaddr) // of a caller: where it goes on
 	case JIT:
-		frame.Address = fmt.Sprintf("0x%x", l.Address)
+		address := l.Address
+		if f.Flags&kernel.ReturnAddress != 0 {
+			address++ // a location has the call
+		}
+		frame.Address = fmt.Sprintf("0x%x", address)
 	}
 	for i, line := range l.Lines {
 		one := frame
