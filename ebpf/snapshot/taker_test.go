@@ -4,6 +4,7 @@ import (
 	"context"
 	"debug/elf"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/record"
 )
 
 // open opens a Taker, or skips where this process may not.
@@ -108,6 +110,7 @@ func TestRestlessThreads(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("HEADWATER_SNAPSHOTS")); err == nil {
 		count = n
 	}
+	save := record.Test(t, "snapshots", fmt.Sprintf("make -C integration bench-snapshots SNAPSHOTS=%d RECORD=1", count))
 	whole, tries, stacks, running := 0, 0, 0, 0
 	began := time.Now()
 	for range count {
@@ -131,6 +134,10 @@ func TestRestlessThreads(t *testing.T) {
 	}
 	t.Logf("%d snapshots in %v: %d of %d stacks whole, %d sampled while running, %d readings", count,
 		time.Since(began).Round(time.Millisecond), whole, stacks, running, tries)
+	save(map[string]any{
+		"snapshots": count, "seconds": time.Since(began).Seconds(), "stacks": stacks, "whole": whole,
+		"sampled": running, "readings": tries, "two_ways": 0, // the test ends at the first
+	})
 	if whole < stacks*9/10 {
 		t.Errorf("%d of %d stacks are whole", whole, stacks)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -29,6 +30,7 @@ func functions() template.FuncMap {
 		"interval": printInterval,
 		"has":      func(value map[string]any, key string) bool { return value[key] != nil },
 		"median":   median,
+		"most":     most,
 	}
 }
 
@@ -132,20 +134,38 @@ func printInterval(interval map[string]any) (string, error) {
 	return fmt.Sprintf("%s to %s", three(least), three(most)), nil
 }
 
-// median returns the median of numbers.
-func median(list []any) (float64, error) {
+// sortedNumbers returns the numbers of a list of JSON, which has one at least, in their order.
+func sortedNumbers(list []any) ([]float64, error) {
 	var values []float64
 	for _, one := range list {
 		v, ok := one.(float64)
 		if !ok {
-			return 0, fmt.Errorf("median: %v is no number", one)
+			return nil, fmt.Errorf("%v is no number", one)
 		}
 		values = append(values, v)
 	}
 	if len(values) == 0 {
-		return 0, fmt.Errorf("median of nothing")
+		return nil, errors.New("a list of no numbers")
 	}
 	slices.Sort(values)
+	return values, nil
+}
+
+// most returns the largest of numbers.
+func most(list []any) (float64, error) {
+	values, err := sortedNumbers(list)
+	if err != nil {
+		return 0, err
+	}
+	return values[len(values)-1], nil
+}
+
+// median returns the median of numbers.
+func median(list []any) (float64, error) {
+	values, err := sortedNumbers(list)
+	if err != nil {
+		return 0, err
+	}
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2, nil
 }
 
