@@ -41,6 +41,9 @@ func TestAxe(t *testing.T) {
 				checkAxe(t, b, where)
 			}
 			b.do(t, chromedp.Click(chromedp.CSS("[data-mode=flame]")))
+			b.do(t, chromedp.Click(chromedp.CSS(".legend button")))
+			checkAxe(t, b, theme+", one kind alone")
+			b.do(t, chromedp.Click(chromedp.CSS(".legend button")))
 			pick(t, b, "main", "Focus")
 			pick(t, b, "handle", "Zoom")
 			b.do(t, chromedp.Focus(chromedp.CSS("#chart")))

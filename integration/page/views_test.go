@@ -202,6 +202,9 @@ func checkColoursBy(t *testing.T, b *browser) {
 			field.value = %q; field.dispatchEvent(new Event("change"));
 		})(document.querySelector("#color"))`, by)))
 		painted(t, b)
+		require.Zero(t, result(t, b, chromedp.Evaluate[int](
+			`document.querySelectorAll(".legend [aria-pressed=true]").length`)))
+		require.Contains(t, text(t, b, ".legend"), want["do_syscall_64"]+" 9.8 %")
 		seen := map[string]string{}
 		for frame, group := range want {
 			swatch := result(t, b, chromedp.Evaluate[string](fmt.Sprintf(
@@ -211,7 +214,6 @@ func checkColoursBy(t *testing.T, b *browser) {
 			seen[swatch] = frame
 		}
 	}
-	require.Contains(t, text(t, b, ".legend"), "kernel 9.8 %")
 }
 
 // checkLetters: one key each for search, its matches, the side of the root, the table, dark and help.

@@ -8,7 +8,7 @@ const KINDS = {
   other: 'process or group',
   small: 'too small to show',
 };
-const NAMED_GROUPS = 8; // of binaries or packages that have a colour of their own
+const NAMED_GROUPS = 6; // of binaries or packages that have a colour of their own
 
 // A colouring puts nodes into groups. groups are {key, label, color, hatched}, where color is the name of a variable of
 // the style sheet; of returns the group of a node; legend says which groups are listed.
@@ -48,7 +48,7 @@ function byText(profile, title, none, textOf) {
     .slice(0, NAMED_GROUPS);
   const groups = named.map((key, i) => ({ key, label: key, color: 'group' + i, listed: true }));
   const rest = groups.push({ key: '*', label: 'others', color: 'rest', listed: true }) - 1;
-  const nothing = groups.push({ key: '', label: none, color: 'other', listed: true }) - 1;
+  const nothing = groups.push({ key: '-', label: none, color: 'other', listed: true }) - 1;
   const small = groups.push({ key: 'small', label: KINDS.small, color: 'small', listed: true }) - 1;
   const numbers = new Map(named.map((text, i) => [text, i]));
   const byFrame = texts.map((text) => (!text ? nothing : numbers.has(text) ? numbers.get(text) : rest));

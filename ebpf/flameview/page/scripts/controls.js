@@ -82,9 +82,9 @@ class Controls {
     );
     const colors = { origin: 'origin', binary: 'binary', package: 'package', change: 'change' };
     const names = Object.keys(view.subject.colourings);
-    this.color = select('color', 'Colours by', Object.fromEntries(names.map((name) => [name, colors[name]])));
+    this.color = select('color', 'Colours', Object.fromEntries(names.map((name) => [name, colors[name]])));
     this.color.element.hidden = names.length === 1;
-    this.order = select('order', 'Order by', { size: 'size', name: 'name' });
+    this.order = select('order', 'Order', { size: 'size', name: 'name' });
     this.up = this.button('up', 'Root below', () => view.turnUp());
     this.legend = element('ul', { class: 'legend' });
     this.filters = element('ul', { class: 'filters', 'aria-label': 'Filters' });
@@ -205,6 +205,5 @@ class Controls {
         return element('li', {}, button);
       }),
     );
-    this.way.hidden = zoomed === 0;
   }
 }

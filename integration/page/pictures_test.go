@@ -1,0 +1,67 @@
+package page
+
+import (
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// shopScript is a Python program whose functions call each other and the C library.
+const shopScript = `import json, re, time, zlib
+def parse(text): return [json.loads(line) for line in text.splitlines()]
+def find(orders): return [o for o in orders if re.search(r"(a+b|c)+d", o["name"])]
+def total(orders): return sum(o["price"] * o["count"] for o in orders)
+def pack(orders): return zlib.compress(json.dumps(orders).encode())
+def handle(text):
+    orders = parse(text)
+    return total(find(orders)), pack(orders)
+text = "\n".join(json.dumps({"name": "aaab" * (i % 9) + "cd", "price": i, "count": 2}) for i in range(300))
+end = time.time() + 6
+while time.time() < end: handle(text)
+`
+
+// TestPictures makes the pictures of docs/flame-graphs.md in the folder that HEADWATER_PICTURES names: of a recording
+// of a C++ program and a Python program.
+func TestPictures(t *testing.T) {
+	out := os.Getenv("HEADWATER_PICTURES")
+	if out == "" {
+		t.Skip("make -C integration pictures makes them")
+	}
+	need.Root(t)
+	t.Setenv("HEADWATER_SCREENSHOTS", out)
+	dir := t.TempDir()
+	lab.Compile(t, "g++", "-O2", "-o", filepath.Join(dir, "orders"), "../tools/testdata/work.cpp")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "shop.py"), []byte(shopScript), 0o644))
+	cmd := exec.Command(lab.Binary(t), "record", "-q", "-F", "499", "-o", "shop.html", "--",
+		"sh", "-c", "./orders 6000 & python3 shop.py & wait")
+	cmd.Dir = dir
+	message, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(message))
+
+	b := openBrowser(t)
+	show := func(name string, width, height int64, theme, state string) {
+		_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}},
+		})
+		require.NoError(t, err)
+		address := url.URL{Scheme: "file", Path: filepath.Join(dir, "shop.html"), Fragment: state}
+		b.do(t, chromedp.EmulateViewport(width, height), chromedp.Navigate("about:blank"),
+			chromedp.Navigate(address.String()))
+		waitForFlame(t, b)
+		b.screenshot(t, name)
+	}
+	show("flame-light", 1280, 860, "light", "")
+	show("flame-dark", 1280, 860, "dark", "mode=flame&color=binary")
+	show("flame-sandwich", 1280, 860, "light", "mode=sandwich&function=handle")
+	show("flame-tree", 1280, 560, "light", "mode=tree")
+	show("flame-phone", 390, 760, "light", "")
+}
