@@ -1,13 +1,10 @@
 package tools
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -61,27 +58,4 @@ func headwater(t testing.TB, args ...string) (stdout, stderr string, code int) {
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	_ = cmd.Run() // the exit code says how it went
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
-}
-
-// TestHighRate: a recording of the whole host at the highest rate ends, says what was lost, and stays within what it
-// promises: what is kept of stacks is bounded, and names are waited for half a minute.
-func TestHighRate(t *testing.T) {
-	need.Root(t)
-	lab.StartCopy(t)
-	folder := t.TempDir()
-	cmd := exec.Command(lab.Binary(t), "record", "-F", "10000", "-a", "-d", "8", "--json")
-	cmd.Dir = folder
-	begun := time.Now()
-	out, err := cmd.Output()
-	took := time.Since(begun)
-	require.NoError(t, err)
-	require.Contains(t, string(out), `"lost"`)
-	require.Less(t, took, 2*time.Minute, "8 s, and half a minute for names, on a slow machine")
-	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	require.True(t, ok)
-	t.Logf("%v, %d MiB at most", took.Round(time.Second/10), usage.Maxrss>>10)
-	require.Less(t, usage.Maxrss, int64(1<<20), "KiB")
-	info, err := os.Stat(filepath.Join(folder, "headwater.pb.gz"))
-	require.NoError(t, err)
-	require.Positive(t, info.Size())
 }

@@ -1,0 +1,116 @@
+package tools
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+	records "github.com/headwater/headwater/integration/record"
+)
+
+// highRate is what a recording of the whole host at the highest rate took.
+type highRate struct {
+	Asked    float64           `json:"asked_seconds"`
+	Took     float64           `json:"took_seconds"` // from start to exit
+	Samples  uint64            `json:"samples"`
+	Whole    float64           `json:"whole"` // share of the samples that have a user part
+	Lost     map[string]uint64 `json:"lost"`
+	Resident []float64         `json:"resident_mb"` // each second
+	Peak     float64           `json:"peak_mb"`
+	CPU      float64           `json:"cpu_seconds"`
+	Bytes    int64             `json:"bytes"` // of the file
+}
+
+// TestHighRate: a recording of the whole host at the highest rate ends, says what was lost, and stays within what it
+// promises: what is kept of stacks is bounded, and names are waited for half a minute. HEADWATER_RATE_SECONDS is how
+// long it records.
+func TestHighRate(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "g++")
+	seconds := 8
+	if n, err := strconv.Atoi(os.Getenv("HEADWATER_RATE_SECONDS")); err == nil {
+		seconds = n
+	}
+	save := records.Test(t, "rate", fmt.Sprintf("make -C integration bench-rate RATE_SECONDS=%d RECORD=1", seconds))
+	lab.StartCopy(t)
+	source, err := filepath.Abs("testdata/work.cpp")
+	require.NoError(t, err)
+	lab.Start(t, exec.Command("sh", "-c", "while :; do g++ -O2 -c -o /dev/null "+source+"; done")) // many distinct stacks
+	found := recordAtHighRate(t, seconds)
+	t.Logf("%.1f s, %.0f MB at most, %d samples, lost %v, %.1f s of CPU, %d bytes; each second %.0f", found.Took,
+		found.Peak, found.Samples, found.Lost, found.CPU, found.Bytes, found.Resident)
+	require.Positive(t, found.Samples)
+	require.Positive(t, found.Bytes)
+	require.Less(t, found.Took, found.Asked+120, "half a minute for names, on a slow machine")
+	require.Less(t, found.Peak, 1000.0, "MB")
+	save(found)
+}
+
+func recordAtHighRate(t *testing.T, seconds int) (found highRate) {
+	t.Helper()
+	cmd := exec.Command(lab.Binary(t), "record", "-F", "10000", "-a", "-d", strconv.Itoa(seconds), "--json")
+	cmd.Dir = t.TempDir()
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	begun := time.Now()
+	require.NoError(t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	found.Asked = float64(seconds)
+	var err error
+	found.Resident, err = watchResident(t, cmd.Process.Pid, ended)
+	require.NoError(t, err, errs.String())
+	found.Took = time.Since(begun).Seconds()
+	usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	require.True(t, ok)
+	found.Peak = float64(usage.Maxrss) * 1024 / 1e6
+	found.CPU = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
+	var summary struct {
+		Samples, Whole uint64
+		WithUser       uint64            `json:"with_user"`
+		Lost           map[string]uint64 `json:"lost"`
+	}
+	require.NoError(t, json.Unmarshal(out.Bytes(), &summary))
+	require.NotEmpty(t, summary.Lost, "reasons for which samples are lost, with their counts")
+	found.Samples, found.Lost = summary.Samples, summary.Lost
+	found.Whole = float64(summary.Whole) / float64(max(summary.WithUser, 1))
+	info, err := os.Stat(filepath.Join(cmd.Dir, "headwater.pb.gz"))
+	require.NoError(t, err)
+	found.Bytes = info.Size()
+	return found
+}
+
+// watchResident returns how much of a process is in memory, each second, in MB, until it has ended.
+func watchResident(t *testing.T, pid int, ended chan error) (all []float64, err error) {
+	t.Helper()
+	for {
+		select {
+		case err := <-ended:
+			return all, err
+		case <-time.After(time.Second):
+		}
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			continue // it has ended just now
+		}
+		for line := range strings.Lines(string(status)) {
+			if kib, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+				n, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(kib), "kB")), 64)
+				require.NoError(t, err)
+				all = append(all, n*1024/1e6)
+			}
+		}
+	}
+}
