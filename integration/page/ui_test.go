@@ -219,7 +219,9 @@ func (p *uiPage) checkNames() {
 		for (const a of document.querySelectorAll("a")) {
 			if (!(a.getAttribute("aria-label") || a.textContent).trim()) bad.push("nameless link " + a.getAttribute("href"));
 		}
-		for (const i of document.querySelectorAll("input")) if (i.labels.length === 0) bad.push("nameless field " + i.id);
+		for (const i of document.querySelectorAll("input:not([type=hidden])")) {
+			if (i.labels.length === 0) bad.push("nameless field " + i.id);
+		}
 		for (const table of document.querySelectorAll("table")) {
 			if (!table.checkVisibility()) continue;
 			const headers = ["thead th[scope=col]", "tbody th[scope=row]"];

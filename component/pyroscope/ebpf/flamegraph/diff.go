@@ -45,6 +45,7 @@ type comparison struct {
 	old, new side
 	per      compare.Per
 	links    [2]template.URL // of both flame graphs
+	series   string          // link to the timeline of both times; "" for builds
 }
 
 // findComparison returns what the parameters of a request ask for: build, exe and target of a change, or from, to,
@@ -119,7 +120,7 @@ func (p *Page) compareTimes(v url.Values) (*comparison, error) {
 	if err != nil {
 		return nil, badRequest{fmt.Errorf("base_from and base_to: %w", err)}
 	}
-	out := &comparison{per: compare.PerSecond}
+	out := &comparison{per: compare.PerSecond, series: seriesLink(after)}
 	for i, one := range []struct {
 		selection
 		to *side
@@ -291,6 +292,7 @@ type diffPage struct {
 	More, Less               int
 	OldBuild, NewBuild, Unit string
 	OldLost, NewLost         string // "" for hardly any
+	Series                   string // "" for none
 }
 
 // diffRow is a function that changed for certain.
@@ -333,7 +335,7 @@ func (p *Page) diffReport(ctx context.Context, v url.Values) (*comparison, *comp
 func (p *Page) renderDiff(w http.ResponseWriter, c *comparison, report *compare.Report, data string) {
 	page := diffPage{
 		Name: p.options.Name, Target: c.target, Change: c.change, Base: c.old.period(), After: c.new.period(),
-		Overview: "./", Data: data, OldLink: c.links[0], NewLink: c.links[1], Report: report,
+		Overview: "./", Data: data, OldLink: c.links[0], NewLink: c.links[1], Report: report, Series: c.series,
 	}
 	if c.change != nil {
 		page.Program, page.OldBuild, page.NewBuild = c.change.Program, shortBuild(c.change.Old), shortBuild(c.change.New)

@@ -3,6 +3,7 @@ package flamegraph
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"path"
@@ -235,7 +236,30 @@ var errGone = errors.New("profiles no longer kept")
 // fail answers with a page that says what is wrong and leads to the overview.
 func (p *Page) fail(w http.ResponseWriter, overview string, status int, message string) {
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'")
-	p.render(w, status, "message.html", struct{ Overview, Message string }{overview, message})
+	p.render(w, status, "message.html", struct{ Overview, Message, Newest string }{overview, message, ""})
+}
+
+// failSelection answers for a page of a selection. If its profiles are no longer kept, the answer leads to the newest
+// ones of the same target and process, for as long a time.
+func (p *Page) failSelection(w http.ResponseWriter, s selection, err error) {
+	status, message := explainFailure(err)
+	entries := p.history.all()
+	if status != http.StatusGone || len(entries) == 0 {
+		p.fail(w, "./", status, message)
+		return
+	}
+	newest := s
+	newest.to = entries[len(entries)-1].end
+	newest.from = newest.to - (s.to - s.from)
+	newest.exe, newest.build = "", ""
+	if len(newest.pick(entries)) == 0 {
+		p.fail(w, "./", status, message)
+		return
+	}
+	p.render(w, status, "message.html", struct{ Overview, Message, Newest string }{
+		"./", fmt.Sprintf("%s Profiles are kept for %g minutes.", message, p.options.MaxAge.Minutes()),
+		"./flame?" + newest.values().Encode(),
+	})
 }
 
 func (p *Page) render(w http.ResponseWriter, status int, name string, data any) {

@@ -117,7 +117,10 @@ type flamePage struct {
 	flameAbout
 	Name                            string
 	Overview, Tree, Pprof, Download string // relative links
-	Top                             string
+	Top, Series                     string
+	FromMS, ToMS                    int64
+	Fields                          []field
+	Exports                         []exportLink
 }
 
 // serveFlame answers with the page of a flame graph. One that is asked for relative to the
@@ -135,8 +138,7 @@ func (p *Page) serveFlame(w http.ResponseWriter, r *http.Request) {
 	}
 	f, err := p.flame(r, s)
 	if err != nil {
-		status, message := explainFailure(err)
-		p.fail(w, "./", status, message)
+		p.failSelection(w, s, err)
 		return
 	}
 	pprof := "./ui/" + s.String()
@@ -144,6 +146,8 @@ func (p *Page) serveFlame(w http.ResponseWriter, r *http.Request) {
 		flameAbout: f.about, Name: p.options.Name,
 		Overview: "./?" + url.Values{"target": {s.target}}.Encode(), Tree: "./api/tree?" + s.values().Encode(),
 		Pprof: pprof + "/flamegraph", Top: pprof + "/top", Download: pprof + "/download",
+		Series: seriesLink(s), FromMS: s.from, ToMS: s.to,
+		Fields: p.fields(s), Exports: exportLinks(s),
 	})
 }
 

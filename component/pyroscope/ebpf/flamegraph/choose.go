@@ -1,0 +1,99 @@
+package flamegraph
+
+import (
+	"strconv"
+
+	"github.com/headwater/headwater/ebpf/export"
+)
+
+// maxOptions bounds what a field offers while a visitor types.
+const maxOptions = 500
+
+// field is a part of the form that chooses what a flame graph shows.
+type field struct {
+	Name, Text, Value string
+	Options           []string
+}
+
+// fields returns the form's fields: the target, the process and what else the profiles distinguish.
+func (p *Page) fields(s selection) []field {
+	whole := selection{target: allTargets, from: s.from, to: s.to, filter: filter{kind: s.kind}}
+	entries := whole.pick(p.history.all())
+	status := p.options.Status()
+	target := field{Name: "target", Text: "Target", Options: []string{allTargets}}
+	seen := map[string]bool{}
+	for _, row := range allTargetRows(entries, query{}) {
+		if !seen[row.Name] && len(target.Options) < maxOptions {
+			target.Options = append(target.Options, row.Name)
+		}
+		seen[row.Name] = true
+		if row.ID == s.target || serviceID(row.Name) == s.target {
+			target.Value = row.Name
+		}
+	}
+	if s.target == allTargets || target.Value == "" {
+		target.Value = s.target
+	}
+	out := []field{target}
+	of := selection{target: s.target, from: s.from, to: s.to, filter: filter{kind: s.kind}}
+	process, pid := field{Name: "process", Text: "Process", Value: s.comm}, field{Name: "pid", Text: "PID"}
+	for _, row := range allProcessRows(of.pick(entries), query{}) {
+		process.Options = append(process.Options, row.Comm)
+		pid.Options = append(pid.Options, pidOptions(row.all)...)
+	}
+	process.Options, _ = cut(process.Options, maxOptions)
+	pid.Options, _ = cut(pid.Options, maxOptions)
+	if s.pid != 0 {
+		pid.Value = strconv.FormatUint(uint64(s.pid), 10)
+	}
+	if status.ByName {
+		out = append(out, process)
+	}
+	if status.ByPID {
+		out = append(out, pid)
+	}
+	return append(out, status.moreFields(s)...)
+}
+
+// moreFields returns those without a list of what there is.
+func (s Status) moreFields(chosen selection) (out []field) {
+	for _, label := range s.SampleLabels {
+		if label == "thread_name" || label == "thread_id" {
+			out = append(out, field{Name: "thread", Text: "Thread", Value: chosen.thread})
+			break
+		}
+	}
+	return append(out, field{Name: "focus", Text: "Only stacks with (regular expression)", Value: chosen.focus},
+		field{Name: "ignore", Text: "Without stacks with", Value: chosen.ignore})
+}
+
+func pidOptions(pids []uint32) (out []string) {
+	for _, pid := range pids {
+		out = append(out, strconv.FormatUint(uint64(pid), 10))
+	}
+	return out
+}
+
+// exportLink leads to the selection in a format.
+type exportLink struct{ Name, Link string }
+
+// exportLinks returns links for all formats that do without the times of samples.
+func exportLinks(s selection) (out []exportLink) {
+	v := s.values()
+	for _, f := range export.Formats() {
+		if f.Name == "trace" || f.Name == "perf" { // they need times
+			continue
+		}
+		v.Set("format", f.Name)
+		out = append(out, exportLink{f.Name, "./profile?" + v.Encode()})
+	}
+	return out
+}
+
+// seriesLink returns the address of a selection's timeline, of all times.
+func seriesLink(s selection) string {
+	v := s.values()
+	v.Del("from")
+	v.Del("to")
+	return "./api/series?" + v.Encode()
+}
