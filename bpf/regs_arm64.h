@@ -30,4 +30,8 @@ enum {
 		(u)->full = 0;                   \
 	} while (0)
 
+/* Stacks of 32-bit tasks are not walked. */
+#define SET_32BIT_REGISTERS(u, from)
+#define COPIES_32BIT_STACKS 0
+
 #endif

@@ -46,4 +46,15 @@ enum {
 		(u)->full = 1;                       \
 	} while (0)
 
+/*
+ * Of a 32-bit task, whose stack user space walks. ebp is among the general registers only: its
+ * frame records have words of 4 bytes, which nothing here follows.
+ */
+#define SET_32BIT_REGISTERS(u, from)    \
+	do {                            \
+		SET_REGISTERS(u, from); \
+		(u)->regs.fp = 0;       \
+	} while (0)
+#define COPIES_32BIT_STACKS 1
+
 #endif

@@ -29,11 +29,12 @@ ALWAYS_INLINE int walk_missed(int outcome)
 
 /*
  * Whether user space needs the stack to complete the walk: where a table missed; in code that
- * a program has made for itself, which user space reads; or from the leaf.
+ * a program has made for itself, which user space reads; from the leaf; or of a 32-bit task.
  */
 ALWAYS_INLINE int wants_stack(const struct unwinder *u, const struct sample *s, int outcome)
 {
-	return walk_missed(outcome) || (outcome == OUTCOME_NO_ROW && !u->mapping.exe) || (s->flags & SAMPLE_FROM_LEAF);
+	return walk_missed(outcome) || (COPIES_32BIT_STACKS && outcome == OUTCOME_TASK_32BIT) ||
+	       (outcome == OUTCOME_NO_ROW && !u->mapping.exe) || (s->flags & SAMPLE_FROM_LEAF);
 }
 
 /*

@@ -59,8 +59,10 @@ ALWAYS_INLINE int find_user_registers(struct bpf_perf_event_data *ctx, struct un
 	u->window_base = EMPTY_WINDOW;
 	if (REGS_IN_USER_MODE(&ctx->regs)) {
 		s->flags |= SAMPLE_IN_USER;
-		if (!REGS_ARE_64BIT(&ctx->regs))
+		if (!REGS_ARE_64BIT(&ctx->regs)) {
+			SET_32BIT_REGISTERS(u, &ctx->regs);
 			return OUTCOME_TASK_32BIT;
+		}
 		SET_REGISTERS(u, &ctx->regs);
 		/* Keeps clang from joining this with the copy below: one is context memory, one is stack. */
 		asm volatile("" ::"r"(u) : "memory");
@@ -71,8 +73,10 @@ ALWAYS_INLINE int find_user_registers(struct bpf_perf_event_data *ctx, struct un
 		return OUTCOME_KERNEL_THREAD;
 	if (task_registers(task, &regs) || !REGS_IN_USER_MODE(&regs))
 		return OUTCOME_NO_USER_REGISTERS;
-	if (!REGS_ARE_64BIT(&regs))
+	if (!REGS_ARE_64BIT(&regs)) {
+		SET_32BIT_REGISTERS(u, &regs);
 		return OUTCOME_TASK_32BIT;
+	}
 	SET_REGISTERS(u, &regs);
 	return OUTCOME_UNSET;
 }

@@ -163,11 +163,17 @@ ALWAYS_INLINE int take_registers(struct task_struct *task, struct thread *t)
 	}
 	if (bpf_probe_read_kernel(&regs, sizeof(regs), at) || !REGS_IN_USER_MODE(&regs))
 		return OUTCOME_NO_USER_REGISTERS;
+	if (!REGS_ARE_64BIT(&regs)) { /* its system calls have other numbers */
+		SET_32BIT_REGISTERS(t, &regs);
+		if (COPIES_32BIT_STACKS)
+			t->flags |= THREAD_REGISTERS;
+		t->thread_pointer = 0;
+		t->start_stack = BPF_CORE_READ(task, mm, start_stack);
+		return OUTCOME_TASK_32BIT;
+	}
 	t->call = call_of(at);
 	if (t->call >= 0)
 		t->flags |= THREAD_SYSTEM_CALL;
-	if (!REGS_ARE_64BIT(&regs))
-		return OUTCOME_TASK_32BIT;
 	SET_REGISTERS(t, &regs);
 	t->flags |= THREAD_REGISTERS;
 	t->thread_pointer = BPF_CORE_READ(task, THREAD_POINTER);

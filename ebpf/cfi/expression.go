@@ -18,7 +18,7 @@ const (
 
 // evaluator evaluates one DWARF expression (DWARF 5, 2.5.1) as call frame
 // information may have it (6.4.2: no operators that need a debugging
-// information entry). Values are of the generic type, 64 bits.
+// information entry). Values are of the generic type, which is as wide as an address.
 type evaluator struct {
 	context
 	code  []byte
@@ -68,7 +68,7 @@ func (e *evaluator) push(v uint64) {
 		e.fail("more than %d entries on the stack", maxDepth)
 		return
 	}
-	e.stack = append(e.stack, v)
+	e.stack = append(e.stack, e.machine.truncate(v))
 }
 
 func (e *evaluator) pop() uint64 {
@@ -121,7 +121,7 @@ func (e *evaluator) step() {
 func (e *evaluator) constant(op uint8) {
 	switch op {
 	case opAddr:
-		e.push(e.unsigned(8) + e.bias)
+		e.push(e.unsigned(e.machine.word) + e.bias)
 	case opConst1u, opConst2u, opConst4u, opConst8u:
 		e.push(e.unsigned(1 << ((op - opConst1u) / 2)))
 	case opConst1s, opConst2s, opConst4s, opConst8s:
@@ -157,7 +157,7 @@ func (e *evaluator) register(number, offset uint64) {
 
 // deref replaces an address by what is there.
 func (e *evaluator) deref(op uint8) {
-	size := 8
+	size := e.machine.word
 	if op == opDerefSize {
 		size = int(e.unsigned(1))
 	}
@@ -165,7 +165,7 @@ func (e *evaluator) deref(op uint8) {
 	if e.err != nil {
 		return
 	}
-	if size < 1 || size > 8 {
+	if size < 1 || size > e.machine.word {
 		e.fail("reading %d bytes", size)
 		return
 	}
@@ -217,7 +217,7 @@ func (e *evaluator) unary(op uint8) {
 	v := e.pop()
 	switch op {
 	case opAbs:
-		if int64(v) < 0 {
+		if e.extend(v) < 0 {
 			v = -v
 		}
 	case opNeg:
@@ -242,7 +242,18 @@ func (e *evaluator) binary(op uint8) {
 		e.fail("division by zero")
 		return
 	}
+	if op == opDiv || op == opShra || op >= opEq {
+		top, second = uint64(e.extend(top)), uint64(e.extend(second))
+	}
 	e.push(arithmetic(op, second, top))
+}
+
+// extend returns an entry of the stack as a signed number.
+func (e *evaluator) extend(v uint64) int64 {
+	if e.machine.word == 4 {
+		return int64(int32(v))
+	}
+	return int64(v)
 }
 
 func arithmetic(op uint8, a, b uint64) uint64 {

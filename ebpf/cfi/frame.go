@@ -72,15 +72,26 @@ type Machine struct {
 	preserved uint64 // mask of the registers that a function leaves as they were
 	link      bool   // a call leaves the return address in a register, and not on the stack
 	addrMask  uint64 // of the bits of a code address
+	word      int    // bytes of a register and of a slot on the stack, 4 or 8
+}
+
+// truncate returns the bits of v that a register has.
+func (m Machine) truncate(v uint64) uint64 {
+	if m.word == 4 {
+		return uint64(uint32(v))
+	}
+	return v
 }
 
 // MachineOf returns the Machine of an ELF machine, and false for those not known.
 func MachineOf(m elf.Machine) (Machine, bool) {
 	switch m {
 	case elf.EM_X86_64: // System V psABI, 3.2.1: rbx, rbp, r12 to r15; numbers: figure 3.36
-		return Machine{sp: 7, pc: 16, preserved: 1<<3 | 1<<6 | 0xf<<12, addrMask: 1<<64 - 1}, true
+		return Machine{sp: 7, pc: 16, preserved: 1<<3 | 1<<6 | 0xf<<12, addrMask: 1<<64 - 1, word: 8}, true
 	case elf.EM_AARCH64: // AAPCS64, 6.1.1: x19 to x29; return addresses may be signed above bit 48
-		return Machine{sp: 31, pc: 32, preserved: 0x7ff << 19, link: true, addrMask: 1<<48 - 1}, true
+		return Machine{sp: 31, pc: 32, preserved: 0x7ff << 19, link: true, addrMask: 1<<48 - 1, word: 8}, true
+	case elf.EM_386: // System V psABI for Intel386, 2.2.3 and figure 2.14: ebx, ebp, esi, edi
+		return Machine{sp: 4, pc: 8, preserved: 1<<3 | 7<<5, addrMask: 1<<32 - 1, word: 4}, true
 	}
 	return Machine{}, false
 }

@@ -58,7 +58,7 @@ func (c context) cfa(rule *ehframe.CFA) (uint64, error) {
 	switch rule.Kind {
 	case ehframe.CFARegister:
 		v, err := c.register(rule.Reg)
-		return v + uint64(rule.Offset), err
+		return c.machine.truncate(v + uint64(rule.Offset)), err
 	case ehframe.CFAExpression:
 		return c.evaluate(rule.Expr)
 	}
@@ -112,9 +112,9 @@ func (c context) value(rule ehframe.Rule, number uint16, cfa uint64) (uint64, er
 	case ehframe.Unspecified, ehframe.SameValue:
 		return c.register(number)
 	case ehframe.Offset:
-		return c.word(cfa + uint64(rule.Offset))
+		return c.word(c.machine.truncate(cfa + uint64(rule.Offset)))
 	case ehframe.ValOffset:
-		return cfa + uint64(rule.Offset), nil
+		return c.machine.truncate(cfa + uint64(rule.Offset)), nil
 	case ehframe.Register:
 		return c.register(rule.Reg)
 	case ehframe.Expression:
@@ -142,7 +142,7 @@ func (c context) register(number uint16) (uint64, error) {
 
 func (c context) word(addr uint64) (uint64, error) {
 	var b [8]byte
-	if !c.memory.Read(addr, b[:]) {
+	if !c.memory.Read(addr, b[:c.machine.word]) {
 		return 0, unreadable(addr)
 	}
 	return binary.LittleEndian.Uint64(b[:]), nil

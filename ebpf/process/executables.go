@@ -1,6 +1,7 @@
 package process
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"sync"
 	"time"
@@ -27,6 +28,7 @@ type executables struct {
 	byFile       map[fileKey]*Executable
 	byMapped     map[mappedFile]*knownFile
 	vdso         *Executable
+	vdsos32      map[[sha256.Size]byte]*Executable // of 32-bit tasks, by content
 	sharing      sharing
 	interpreters interpreters
 	work         *filework.Pool
@@ -38,7 +40,8 @@ type executables struct {
 func newExecutables(store Store, fs procfs.FS, work *filework.Pool, languages []runtime.Language) *executables {
 	return &executables{
 		store: store, fs: fs, languages: languages, work: work, patience: openPatience,
-		byID: map[unwind.ExeID]*Executable{}, code: map[unwind.ExeID]*JITCode{},
+		vdsos32: map[[sha256.Size]byte]*Executable{},
+		byID:    map[unwind.ExeID]*Executable{}, code: map[unwind.ExeID]*JITCode{},
 		byFile: map[fileKey]*Executable{}, byMapped: map[mappedFile]*knownFile{},
 		slow:    slow{byMapped: map[mappedFile]*Executable{}, tried: map[uint32]time.Time{}},
 		sharing: sharing{byShape: map[string][]*image{}},
@@ -64,6 +67,9 @@ func (x *executables) get(at uint64, pid uint32, m procfs.Mapping) (e *Executabl
 	if e, fresh = x.known(at, &m); e != nil {
 		return e, fresh
 	}
+	if isVDSO32(&m) {
+		return x.vdso32(pid, &m)
+	}
 	return x.openSlowly(pid, m)
 }
 
@@ -72,6 +78,9 @@ func (x *executables) get(at uint64, pid uint32, m procfs.Mapping) (e *Executabl
 func (x *executables) known(at uint64, m *procfs.Mapping) (*Executable, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if isVDSO32(m) {
+		return nil, false
+	}
 	if m.Path == procfs.VDSO {
 		fresh := x.vdso == nil
 		if fresh {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -108,6 +109,32 @@ func (v *View) CallFrame(addr uint64) (c unwind.CallFrame, bias uint64, ok bool)
 	c, ok, err := m.exe.callFrame(addr - m.bias)
 	v.tracker.failed(err)
 	return c, m.bias, ok
+}
+
+// Mapped returns Unset if the process has an executable mapping at an address, and
+// otherwise why none is known.
+func (v *View) Mapped(addr uint64) unwind.Outcome {
+	if len(v.mappings) == 0 {
+		return unwind.ProcessUnknown
+	}
+	if _, ok := v.mappings.find(addr); !ok {
+		return unwind.NoMapping
+	}
+	return unwind.Unset
+}
+
+// Entry returns the address where the kernel starts the file that is mapped at an
+// address, and false if it starts none there.
+func (v *View) Entry(addr uint64) (uint64, bool) {
+	m, ok := v.mappings.find(addr)
+	if !ok || m.exe == nil || m.exe.Path == procfs.VDSO { // that of 32-bit tasks has the address of a function
+		return 0, false
+	}
+	file := m.exe.image.Load().elf
+	if file == nil || file.Entry() == 0 {
+		return 0, false
+	}
+	return file.Entry() + m.bias, true
 }
 
 // Locate returns the executable that holds an address, and its ELF virtual

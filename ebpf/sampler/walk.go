@@ -28,6 +28,10 @@ func unfinished(s *kernel.Sample) bool {
 // leaf where the kernel's went by old rows or by too few registers. view is of the sample's
 // process and time; it is looked up again when the process is known better.
 func completeStack(t *process.Tracker, view *process.View, s *kernel.Sample) {
+	if s.Outcome == unwind.Task32Bit {
+		walkCompat(t, view, s)
+		return
+	}
 	if view.Stale(s.Generation) && !(missed(s.Outcome) && len(s.User) == 1) {
 		// Unwound by the tables of the program that the process ran before, and not
 		// just looked up in vain.

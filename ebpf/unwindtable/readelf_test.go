@@ -261,7 +261,7 @@ func TestNoUnwindInfo(t *testing.T) {
 	if _, err := FromSections(Sections{Machine: 62}); !errors.Is(err, ErrNoUnwindInfo) {
 		t.Errorf("error %v, want ErrNoUnwindInfo", err)
 	}
-	if _, err := FromSections(Sections{Machine: 3, EHFrame: &Section{}}); !errors.Is(err, ErrMachine) {
+	if _, err := FromSections(Sections{Machine: 8, EHFrame: &Section{}}); !errors.Is(err, ErrMachine) {
 		t.Errorf("error %v, want ErrMachine", err)
 	}
 }

@@ -45,7 +45,8 @@ type Sections struct {
 	Functions  *gopclntab.Table // of a Go program; nil: not there or not readable
 }
 
-// Table hands out the rows of one executable, page by page. Pages are built
+// Table hands out the rows of one executable, page by page. Those of i386 have
+// no rows: stacks of 32-bit tasks are walked by CallFrame alone. Pages are built
 // at every call and not kept. It is safe for concurrent use.
 type Table struct {
 	translate  translator
@@ -62,8 +63,8 @@ type Table struct {
 // used: sections are read piece by piece as pages are built. The error is
 // ErrNoUnwindInfo, ErrMachine, or from reading f.
 func New(f *elffile.File) (*Table, error) {
-	if f.Class() != elf.ELFCLASS64 {
-		return nil, fmt.Errorf("unwind table: %w: %v", ErrMachine, f.Class())
+	if (f.Class() == elf.ELFCLASS32) != (f.Machine() == elf.EM_386) {
+		return nil, fmt.Errorf("unwind table: %w: %v of %v", ErrMachine, f.Machine(), f.Class())
 	}
 	s := Sections{Machine: f.Machine(), Code: f.CodeRanges(), Entry: f.Entry(), Loader: f.IsLoader(),
 		CLibrary: f.IsCLibrary(), Go: f.IsGo()}
@@ -99,7 +100,7 @@ var ErrMachine = errors.New("unsupported machine")
 // readable as long as the table is used.
 func FromSections(s Sections) (*Table, error) {
 	t := &Table{sections: s, golang: goCodeFor(s.Machine)}
-	if t.translate, t.machine = translatorFor(s.Machine); t.translate == nil {
+	if t.translate, t.machine = translatorFor(s.Machine); t.translate == nil && s.Machine != elf.EM_386 {
 		return nil, fmt.Errorf("unwind table: %w: %v", ErrMachine, s.Machine)
 	}
 	if s.EHFrame == nil && s.DebugFrame == nil && len(s.Text) == 0 {
@@ -142,8 +143,16 @@ func (t *Table) section(s *Section, debug bool) *ehframe.Section {
 	}
 	return &ehframe.Section{
 		Source: &window{r: s.Data, size: s.Size, chunk: chunk}, Size: s.Size, Addr: addr,
-		Order: binary.LittleEndian, AddrSize: 8, Debug: debug,
+		Order: binary.LittleEndian, AddrSize: t.addrSize(), Debug: debug,
 	}
+}
+
+// addrSize returns the bytes of an address.
+func (t *Table) addrSize() int {
+	if t.sections.Machine == elf.EM_386 {
+		return 4
+	}
+	return 8
 }
 
 // header returns the binary search table, nil if there is none, if it is empty
@@ -165,6 +174,9 @@ func (t *Table) header() *ehframe.Header {
 func (t *Table) Page(n uint64, shift uint8) (*unwind.Page, error) {
 	if shift < unwind.MinPageShift || shift > unwind.MaxPageShift || n > (1<<64-1)>>shift {
 		return nil, fmt.Errorf("unwind table: no page %#x of %d bits", n, shift)
+	}
+	if t.translate == nil {
+		return nil, fmt.Errorf("unwind table: no rows: %w: %v", ErrMachine, t.sections.Machine)
 	}
 	b := t.builders.Get().(*builder)
 	defer t.builders.Put(b)

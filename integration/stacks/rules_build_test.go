@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
 )
 
 // How the programs of rules are built and run.
@@ -79,6 +80,29 @@ func (s starter) forSeconds(seconds string) starter {
 	return func(t testing.TB, dir string) *exec.Cmd {
 		cmd := s(t, dir)
 		cmd.Args[1] = seconds
+		return cmd
+	}
+}
+
+// multilib is what gcc -m32 needs.
+const multilib = "/usr/lib/gcc/x86_64-linux-gnu/12/32/crtbegin.o"
+
+// needing says which tools it takes to build it.
+func (s starter) needing(tools ...string) starter {
+	return func(t testing.TB, dir string) *exec.Cmd {
+		need.Tools(t, tools...)
+		return s(t, dir)
+	}
+}
+
+// stripped strips the program, and keeps what it was with its names.
+func (s starter) stripped() starter {
+	return func(t testing.TB, dir string) *exec.Cmd {
+		cmd := s(t, dir)
+		lab.WriteFile(t, cmd.Path+".symbols", lab.ReadFile(t, cmd.Path))
+		if out, err := exec.Command("strip", cmd.Path).CombinedOutput(); err != nil {
+			t.Fatalf("strip: %v\n%s", err, out)
+		}
 		return cmd
 	}
 }

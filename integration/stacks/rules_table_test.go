@@ -3,10 +3,8 @@ package stacks
 import (
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"testing"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/need"
 )
 
@@ -242,13 +240,10 @@ func processRules() []rule {
 			{comm: "hwname-one", program: "hwname", form: renamed("one"), ofSlot: map[string]int{"one burn$": 60}},
 			{comm: "hwname-two", program: "hwname", form: renamed("two"), ofSlot: map[string]int{"two burn$": 60}},
 		}},
-		// Not unwound, and the profile says so.
-		{name: "hw32bit", start: func(t testing.TB, dir string) *exec.Cmd {
-			path := filepath.Join(dir, "hw32bit")
-			lab.Compile(t, "gcc", "-m32", "-O1", "-ffreestanding", "-nostdlib", "-static", "-fno-pie", "-no-pie",
-				"-o", path, "testdata/rules/bits32.c")
-			return exec.Command(path)
-		}, want: []stacksOf{{comm: "hw32bit", form: `\[incomplete: task_32bit.*`, ofSlot: map[string]int{"task_32bit": 60}}}},
+		// On a 64-bit kernel, which copies the stack.
+		plainRule("hw32bit", plainProgram("hw32bit", "-m32").needing(multilib)),
+		plainRule("hw32stripped", plainProgram("hw32stripped", "-m32").needing(multilib).stripped()).
+			named("hw32stripped.symbols"),
 	}
 }
 

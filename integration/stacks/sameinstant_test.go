@@ -68,11 +68,11 @@ func instant(t testing.TB, binary, script string) (r instantReport, text string,
 	return r, out.String(), err
 }
 
-// preloadable leaves out the rules whose programs take no preloaded library: they have no
-// dynamic linker, or that of another C library, or cannot see the library's file.
+// preloadable leaves out the rules whose programs take no preloaded library: they have the
+// dynamic linker of another C library or word size, or cannot see the library's file.
 func preloadable(all []rule) []rule {
 	return slices.DeleteFunc(all, func(r rule) bool {
-		return strings.HasPrefix(r.name, "hwmusl") || slices.Contains([]string{"hw32bit", "hwchroot"}, r.name)
+		return strings.HasPrefix(r.name, "hwmusl") || strings.HasPrefix(r.name, "hw32") || r.name == "hwchroot"
 	})
 }
 

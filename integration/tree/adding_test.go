@@ -137,7 +137,9 @@ func outcomeRecipe() recipe {
 					"\t\t\tRegs{SP: 0x7000, FP: 1 << 41}, FrameTooLarge},"},
 			{"component/pyroscope/ebpf/flamegraph/status.go", `return "The unwind rule led nowhere.", false`,
 				"\tcase \"frame_too_large\":\n\t\treturn \"A frame was too large to be true.\", false"},
-			{"docs/troubleshooting.md", "| `task_32bit` | a 32-bit program | not supported |",
+			{"docs/troubleshooting.md",
+				"| `task_32bit` | a 32-bit program whose stack was not copied; on arm64, any 32-bit program | " +
+					"see `pyroscope_ebpf_stacks_not_copied_total`; arm64: not supported |",
 				"| `frame_too_large` | a frame of more than a terabyte: CFI is wrong there | |"},
 			{"CHANGELOG.md", "", "- Stacks with a frame of more than a terabyte end with `frame_too_large`."},
 		},

@@ -93,7 +93,7 @@ func outcomeText(name string) (text string, good bool) {
 	case "depth_limit":
 		return "The stack is deeper than the limit.", false
 	case "task_32bit":
-		return "A 32-bit program.", false
+		return "A 32-bit program, whose stack was not copied.", false
 	case "no_user_registers":
 		return "The registers of the program could not be found.", false
 	default:

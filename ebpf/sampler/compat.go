@@ -1,0 +1,150 @@
+package sampler
+
+import (
+	"debug/elf"
+	"encoding/binary"
+
+	"github.com/headwater/headwater/ebpf/cfi"
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// DWARF numbers of registers of i386 (System V psABI for Intel386, figure 2.14).
+const (
+	esp = 4
+	ebp = 5
+)
+
+// i386Registers are the DWARF numbers that registers have in 32-bit code, by those of
+// x86-64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp.
+var i386Registers = [...]uint16{0, 2, 1, 3, 6, 7, ebp, esp}
+
+// entryBytes is how much code after the entry point is taken for part of it.
+const entryBytes = 128
+
+// walkCompat walks the stack of a 32-bit task on a 64-bit kernel, which the kernel
+// copied and did not walk: by complete call frame information, and by frame pointers
+// where there is none. Without a copy the sample stays as it is.
+func walkCompat(t *process.Tracker, view *process.View, s *kernel.Sample) {
+	if !s.Stack.Exists() || !s.Regs.Full {
+		return
+	}
+	frame := cfi.Frame{PC: uint64(uint32(s.Regs.PC)), Exact: true}
+	for i, number := range i386Registers {
+		frame.Regs.Set(number, uint64(uint32(s.Regs.General[i])))
+	}
+	w := compatWalker{tracker: t, view: view, sample: s, memory: memory{s.Stack}}
+	w.machine, _ = cfi.MachineOf(elf.EM_386)
+	s.User, s.FPs = s.User[:0], s.FPs[:0]
+	s.Outcome, s.Finish = w.walk(frame), kernel.ByCFI
+}
+
+// compatWalker walks one stack of a 32-bit task.
+type compatWalker struct {
+	tracker *process.Tracker
+	view    *process.View
+	sample  *kernel.Sample
+	machine cfi.Machine
+	memory  memory
+	viaFP   bool // the current frame was found by a frame record
+}
+
+// walk goes from the leaf to the root.
+func (w *compatWalker) walk(f cfi.Frame) unwind.Outcome {
+	for range maxFrames {
+		if o := w.find(f.Lookup()); o != unwind.Unset {
+			w.add(&f)
+			return o
+		}
+		call, bias, ok := w.callFrame(&f)
+		if ok && call.Signal {
+			f.Exact = true // the trampoline: nobody called it
+		}
+		w.add(&f)
+		caller, o := w.byFramePointer, unwind.Unset
+		if ok {
+			caller = func(f *cfi.Frame) (cfi.Frame, unwind.Outcome) { return w.byCallFrame(f, &call, bias) }
+		}
+		if f, o = caller(&f); o != unwind.Unset {
+			return o
+		}
+	}
+	return unwind.DepthLimit
+}
+
+// callFrame returns the call frame information about a frame, false where there is none. That about a
+// trampoline ends where the pc is during its system call, which is its last instruction.
+func (w *compatWalker) callFrame(f *cfi.Frame) (call unwind.CallFrame, bias uint64, ok bool) {
+	if call, bias, ok = w.view.CallFrame(f.Lookup()); ok || !f.Exact {
+		return call, bias, ok
+	}
+	call, bias, ok = w.view.CallFrame(f.PC - 1)
+	return call, bias, ok && call.Signal
+}
+
+// find looks an address up, and reads the mappings again if it is in none.
+func (w *compatWalker) find(addr uint64) unwind.Outcome {
+	if w.view.Mapped(addr) != unwind.Unset {
+		w.tracker.Refresh(w.sample.PID, addr)
+		*w.view = w.tracker.At(w.sample.PID, w.sample.Time)
+	}
+	return w.view.Mapped(addr)
+}
+
+// add adds a frame to the sample.
+func (w *compatWalker) add(f *cfi.Frame) {
+	fp, _ := f.Regs.Get(ebp)
+	addFrame(w.view, w.sample, &unwind.Regs{PC: f.PC, FP: fp, Exact: f.Exact, ViaFP: w.viaFP})
+}
+
+// byCallFrame goes to the caller by call frame information.
+func (w *compatWalker) byCallFrame(f *cfi.Frame, call *unwind.CallFrame, bias uint64) (cfi.Frame, unwind.Outcome) {
+	rules := cfi.Rules{Row: call.Row, ReturnRegister: call.ReturnRegister, Signal: call.Signal}
+	caller, end, _ := w.machine.Step(f, &rules, bias, w.memory)
+	sp, _ := f.Regs.Get(esp)
+	if end == cfi.ZeroReturn {
+		return caller, w.atZero(sp)
+	}
+	if end != cfi.Unset {
+		return caller, outcomeOf(end)
+	}
+	w.viaFP = false
+	if next, _ := caller.Regs.Get(esp); !call.Signal && next <= sp {
+		return caller, unwind.NoProgress
+	}
+	return caller, unwind.Unset
+}
+
+// byFramePointer goes to the caller by the frame record at ebp: that of the caller, then
+// the return address. Where the kernel starts a program there is no caller.
+func (w *compatWalker) byFramePointer(f *cfi.Frame) (cfi.Frame, unwind.Outcome) {
+	if entry, ok := w.view.Entry(f.Lookup()); ok && f.Lookup()-entry < entryBytes {
+		return cfi.Frame{}, unwind.Complete
+	}
+	sp, _ := f.Regs.Get(esp)
+	fp, _ := f.Regs.Get(ebp)
+	var record [8]byte
+	if fp < sp || fp%4 != 0 || !w.memory.Read(fp, record[:]) {
+		return cfi.Frame{}, unwind.NoRow
+	}
+	caller := cfi.Frame{PC: uint64(binary.LittleEndian.Uint32(record[4:]))}
+	if caller.PC == 0 {
+		return caller, w.atZero(fp)
+	}
+	if w.view.Mapped(caller.PC-1) != unwind.Unset {
+		return caller, unwind.NoRow // what looked like a frame record is not one
+	}
+	caller.Regs.Set(ebp, uint64(binary.LittleEndian.Uint32(record[:])))
+	caller.Regs.Set(esp, fp+uint64(len(record)))
+	w.viaFP = true
+	return caller, unwind.Unset
+}
+
+// atZero is what a return address of zero means: the end of the stack, if that may be there.
+func (w *compatWalker) atZero(addr uint64) unwind.Outcome {
+	if w.sample.Stack.EndsAt(addr) {
+		return unwind.CompleteFP
+	}
+	return unwind.NoRow
+}
