@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -165,7 +166,9 @@ func nativeChains(t testing.TB, tid, count int, below string) []chain {
 		for _, f := range slices.Backward(frames) {
 			if _, ok := tables[f.module]; !ok {
 				tables[f.module] = lab.SymbolTable(t, f.module, f.buildID)
-				entries[f.module] = lab.FrameEntries(t, f.module)
+				if filepath.IsAbs(f.module) { // else the vdso, which has no file
+					entries[f.module] = lab.FrameEntries(t, f.module)
+				}
 			}
 			c = append(c, f.labels(tables[f.module], entries[f.module]))
 		}
