@@ -225,7 +225,7 @@ func (r *recording) write(recorded *record.Recording) error {
 		}
 		s.File, s.Size = r.flags.output, r.file.Size()
 	}
-	service, failed := r.flags.push.push(context.Background(), recorded.Profile)
+	service, failed := r.flags.push.push(context.Background(), recorded.Profile, recorded.Kind)
 	s.Service = service
 	return errors.Join(r.summarize(&s), failed)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headwater/headwater/component/pyroscope/write"
 	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/ebpf/kind"
 )
 
 const serviceName = "service_name"
@@ -39,26 +40,26 @@ func (f *pushFlags) check() error {
 	if err := write.CheckURL(f.url); err != nil {
 		return fmt.Errorf("--push: %w", err)
 	}
-	if err := write.CheckLabels(f.of("title")); err != nil {
+	if err := write.CheckLabels(f.of("title", kind.CPU)); err != nil {
 		return fmt.Errorf("--push-label: %w", err)
 	}
 	return nil
 }
 
-// of returns the labels of a profile with this title.
-func (f *pushFlags) of(title string) map[string]string {
-	all := map[string]string{"__name__": "process_cpu", serviceName: title}
+// of returns the labels of a profile of a kind with this title.
+func (f *pushFlags) of(title string, of kind.Kind) map[string]string {
+	all := map[string]string{"__name__": kind.Of(of).Series, serviceName: title}
 	maps.Copy(all, f.labels)
 	return all
 }
 
 // push sends a profile to Pyroscope, if that is wanted, and returns the service that it is of there, "" if nothing was
 // sent.
-func (f *pushFlags) push(ctx context.Context, p *profile.Profile) (service string, err error) {
+func (f *pushFlags) push(ctx context.Context, p *profile.Profile, of kind.Kind) (service string, err error) {
 	if f.url == "" {
 		return "", nil
 	}
-	all := f.of(export.Title(p))
+	all := f.of(export.Title(p), of)
 	var data bytes.Buffer
 	if err := export.Pprof(&data, p); err != nil {
 		return "", err

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
@@ -17,6 +18,8 @@ import (
 // Sample is one sample as the kernel sent it. Slices are valid until the next
 // read.
 type Sample struct {
+	Kind       kind.Kind
+	Value      uint64 // what it stands for, in the unit of the first value of its kind; 0: the period of its kind
 	Time       uint64 // CLOCK_MONOTONIC, ns
 	PID, TID   uint32
 	CPU        uint32

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/ebpf/kind"
 )
 
 // Options say what a Builder's profile has besides stacks.
 type Options struct {
-	Type     string        // of the samples' values; "" is cpu
-	Unit     string        // of the samples' values; "" is nanoseconds
-	Period   int64         // between two samples, in Unit
+	Kind     kind.Kind     // says which values samples have
+	Period   int64         // between two samples, in the unit of the first value
 	Time     time.Time     // of the collection
 	Duration time.Duration // that was collected; 0 if not known
 	Series   string        // distinguishes profiles of other labels, which may have equal times
@@ -21,7 +22,8 @@ type Options struct {
 // Builder collects the stacks of one target into a profile, all of them whole. It is not safe for
 // concurrent use.
 type Builder struct {
-	opts Options
+	opts   Options
+	values []kind.Value // of samples
 
 	known   map[*Location]*location    // every location added
 	same    map[locationKey]*location  // by content
@@ -36,17 +38,12 @@ type Builder struct {
 
 // NewBuilder returns an empty Builder.
 func NewBuilder(opts Options) *Builder {
-	if opts.Type == "" {
-		opts.Type = "cpu"
-	}
-	if opts.Unit == "" {
-		opts.Unit = "nanoseconds"
-	}
 	if opts.Clock == nil {
 		opts.Clock = &Clock{}
 	}
 	return &Builder{
 		opts:    opts,
+		values:  kind.Of(opts.Kind).Values,
 		known:   map[*Location]*location{},
 		same:    map[locationKey]*location{},
 		samples: map[string]*profile.Sample{},
@@ -54,7 +51,8 @@ func NewBuilder(opts Options) *Builder {
 	}
 }
 
-// Add adds value to the sample with this stack, leaf first, and these labels.
+// Add adds value, which is in the unit of the kind's first value, to the sample with this stack, leaf first, and these
+// labels.
 // Labels in another order make another sample. A value below 1 is ignored, since
 // Pyroscope would drop the sample. A stack without frames gets the frame [unknown].
 //
@@ -74,11 +72,13 @@ func (b *Builder) AddAt(times []int64, stack []*Location, value int64, labels []
 	b.resolve(stack, labels)
 	s := b.samples[string(b.key)]
 	if s == nil {
-		s = b.out.add(b.stack, 0, labels)
+		s = b.out.add(b.stack, len(b.values), labels)
 		b.samples[string(b.key)] = s
 		b.frames += len(b.stack)
 	}
-	s.Value[0] += value
+	for i, v := range b.values {
+		s.Value[i] += value * v.Per
+	}
 	if len(times) > 0 {
 		if s.NumLabel == nil {
 			s.NumLabel = map[string][]int64{}

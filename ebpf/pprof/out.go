@@ -2,6 +2,8 @@ package pprof
 
 import (
 	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/ebpf/kind"
 )
 
 // out is a profile in the making.
@@ -18,10 +20,14 @@ type function struct {
 }
 
 func newOut(opts Options) *out {
+	var types []*profile.ValueType
+	for _, v := range kind.Of(opts.Kind).Values {
+		types = append(types, &profile.ValueType{Type: v.Type, Unit: v.Unit})
+	}
 	return &out{
 		profile: &profile.Profile{
-			SampleType:    []*profile.ValueType{{Type: opts.Type, Unit: opts.Unit}},
-			PeriodType:    &profile.ValueType{Type: opts.Type, Unit: opts.Unit},
+			SampleType:    types,
+			PeriodType:    &profile.ValueType{Type: types[0].Type, Unit: types[0].Unit},
 			Period:        opts.Period,
 			DurationNanos: opts.Duration.Nanoseconds(),
 		},
@@ -30,9 +36,9 @@ func newOut(opts Options) *out {
 	}
 }
 
-// add adds a new sample.
-func (o *out) add(stack []*location, value int64, labels []Label) *profile.Sample {
-	s := &profile.Sample{Location: make([]*profile.Location, len(stack)), Value: []int64{value}}
+// add adds a new sample with a number of values, all zero.
+func (o *out) add(stack []*location, values int, labels []Label) *profile.Sample {
+	s := &profile.Sample{Location: make([]*profile.Location, len(stack)), Value: make([]int64, values)}
 	for i, l := range stack {
 		s.Location[i] = o.location(l)
 	}

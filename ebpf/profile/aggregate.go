@@ -1,12 +1,14 @@
 package profile
 
 import (
+	"cmp"
 	"encoding/binary"
 	"strings"
 	"time"
 
 	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/numa"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/target"
@@ -17,22 +19,28 @@ import (
 // here: frames stay addresses until somebody asks for profiles.
 type aggregate struct {
 	begun   time.Time
-	ended   time.Time     // set when it is no longer added to
-	from    uint64        // time of the first sample that belongs here, CLOCK_MONOTONIC
-	period  time.Duration // between two samples of a CPU
-	epoch   int64         // what samples' times are after, ns since 1970
+	ended   time.Time // set when it is no longer added to
+	from    uint64    // time of the first sample that belongs here, CLOCK_MONOTONIC
+	epoch   int64     // what samples' times are after, ns since 1970
 	options Options
-	nodes   *numa.Nodes              // of CPUs
-	targets map[uint64]*targetCounts // by fingerprint
-	bytes   int                      // of the keys of stacks
-	key     []byte                   // scratch of add
-	folded  []kernel.Frame           // scratch of add
+	nodes   *numa.Nodes // of CPUs
+	targets map[countsKey]*targetCounts
+	bytes   int            // of the keys of stacks
+	key     []byte         // scratch of add
+	folded  []kernel.Frame // scratch of add
 }
 
-// targetCounts is what one target did.
+// countsKey distinguishes what becomes a profile of its own.
+type countsKey struct {
+	target uint64 // its fingerprint
+	kind   kind.Kind
+}
+
+// targetCounts is what one target did, by samples of one kind.
 type targetCounts struct {
 	target    *target.Target
-	stacks    map[string]*uint64 // how often each was seen, by key, see stack.appendKey
+	kind      kind.Kind
+	stacks    map[string]*uint64 // the value of each, by key, see stack.appendKey
 	times     map[string][]int64 // when, ns since 1970, if that is wanted
 	processes map[uint32]*countedProcess
 }
@@ -63,23 +71,23 @@ func newAggregate(o Options, epoch int64, nodes *numa.Nodes) *aggregate {
 		begun:   time.Now(),
 		epoch:   epoch,
 		from:    clock.Monotonic(),
-		period:  time.Second / time.Duration(o.SampleRate),
 		options: o,
 		nodes:   nodes,
-		targets: map[uint64]*targetCounts{},
+		targets: map[countsKey]*targetCounts{},
 	}
 }
 
 // add counts a sample for its target.
 func (a *aggregate) add(s *sampler.Sample) {
 	t := s.Target
-	counts := a.targets[t.Fingerprint()]
+	of := countsKey{t.Fingerprint(), s.Kind}
+	counts := a.targets[of]
 	if counts == nil {
 		counts = &targetCounts{
-			target: t, stacks: map[string]*uint64{}, times: map[string][]int64{},
+			target: t, kind: s.Kind, stacks: map[string]*uint64{}, times: map[string][]int64{},
 			processes: map[uint32]*countedProcess{},
 		}
-		a.targets[t.Fingerprint()] = counts
+		a.targets[of] = counts
 	}
 	counts.countProcess(s)
 
@@ -104,13 +112,13 @@ func (a *aggregate) add(s *sampler.Sample) {
 		st.node = a.nodes.Of(s.CPU)
 	}
 	a.key = st.appendKey(a.key[:0])
-	count := counts.stacks[string(a.key)]
-	if count == nil {
-		count = new(uint64)
-		counts.stacks[string(a.key)] = count
+	value := counts.stacks[string(a.key)]
+	if value == nil {
+		value = new(uint64)
+		counts.stacks[string(a.key)] = value
 		a.bytes += len(a.key)
 	}
-	*count++
+	*value += cmp.Or(s.Value, uint64(a.options.period(s.Kind)))
 	if a.options.Timestamps {
 		counts.times[string(a.key)] = append(counts.times[string(a.key)], a.epoch+int64(s.Time))
 	}
@@ -143,13 +151,13 @@ func (c *targetCounts) samples() (sum uint64) {
 	return sum
 }
 
-// all yields every stack and how often it was seen. The stack is valid until the next.
+// all yields every stack and its value, in the unit of the first value of the kind. The stack is valid until the next.
 func (c *targetCounts) all(yield func(*stack, uint64) bool) {
 	var s stack
-	for key, count := range c.stacks {
+	for key, value := range c.stacks {
 		s.decode(key)
 		s.times = c.times[key]
-		if !yield(&s, *count) {
+		if !yield(&s, *value) {
 			return
 		}
 	}

@@ -201,11 +201,11 @@ func (b *Builder) each(patience time.Duration, use func(*namer, *targetCounts, *
 	namer := newNamer(b.names)
 	namer.read(stacksOf(past), patience)
 	for _, a := range past {
-		for fingerprint, c := range a.targets {
+		for of, c := range a.targets {
 			namer.counts = symbolCounts{}
 			use(namer, c, a)
 			b.countNamed(c.target.ServiceName(), namer.counts)
-			delete(a.targets, fingerprint) // its stacks are needed no more
+			delete(a.targets, of) // its stacks are needed no more
 		}
 	}
 	b.countUnnamed(namer.unnamed)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/order"
 	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/process"
@@ -152,8 +153,8 @@ func stacksOf(all []*aggregate) iter.Seq[*stack] {
 // profiles names what a target did.
 func (n *namer) profiles(c *targetCounts, a *aggregate, clock *pprof.Clock) []Profile {
 	b := pprof.NewBuilder(pprof.Options{
-		Period: int64(a.period), Time: a.ended, Duration: a.ended.Sub(a.begun),
-		Series: series(c.target.Labels()), Clock: clock,
+		Kind: c.kind, Period: a.options.period(c.kind), Time: a.ended, Duration: a.ended.Sub(a.begun),
+		Series: series(c.labels()), Clock: clock,
 	})
 	n.addAll(b, c, a)
 	return n.describe(b, c)
@@ -162,9 +163,9 @@ func (n *namer) profiles(c *targetCounts, a *aggregate, clock *pprof.Clock) []Pr
 // addAll names what a target did, and adds it to a profile.
 func (n *namer) addAll(b *pprof.Builder, c *targetCounts, a *aggregate) {
 	var locations []*pprof.Location
-	for s, count := range c.all {
+	for s, value := range c.all {
 		locations = n.stack(locations[:0], s, a.options)
-		b.AddAt(s.times, locations, int64(count)*int64(a.period), labels(s, a.options))
+		b.AddAt(s.times, locations, int64(value), labels(s, a.options))
 	}
 }
 
@@ -213,13 +214,23 @@ func series(labels map[string]string) string {
 	return b.String()
 }
 
+// labels returns the labels of the profile. Its __name__ says what kind it is of: a target may have one of its own for
+// CPU time alone.
+func (c *targetCounts) labels() map[string]string {
+	labels := c.target.Labels()
+	if c.kind != kind.CPU {
+		labels[target.LabelName] = kind.Of(c.kind).Series
+	}
+	return labels
+}
+
 // describe adds to the profile what the stacks do not say.
 func (n *namer) describe(b *pprof.Builder, c *targetCounts) []Profile {
 	made := b.Profile()
 	if made == nil {
 		return nil
 	}
-	profile := Profile{Labels: c.target.Labels(), Pprof: made}
+	profile := Profile{Labels: c.labels(), Kind: c.kind, Pprof: made}
 	n.count(&profile, c)
 	return []Profile{profile}
 }

@@ -4,10 +4,12 @@ package profile
 
 import (
 	"slices"
+	"time"
 
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/symbol"
@@ -34,7 +36,8 @@ func (m CommMode) inLabels() bool { return m == CommLabel || m == CommBoth }
 
 // Options say what profiles hold and how frames are named.
 type Options struct {
-	SampleRate      int                 // samples per second and CPU: what one sample stands for
+	SampleRate      int                 // samples per second and CPU: what one sample of CPU time stands for
+	Periods         [kind.Count]int64   // what a sample of another kind stands for that does not say, in its unit
 	Comm            CommMode            // where the process name goes
 	PIDLabel        bool                // add a sample label "pid"
 	ThreadNameLabel bool                // add a sample label "thread_name"
@@ -49,6 +52,14 @@ type Options struct {
 	V8              bool                // show functions of JavaScript
 	FoldRuntimes    bool                // leave out native frames of a runtime in stacks with functions of its language
 	Debuginfod      debuginfod.Options  // where to fetch missing debug files; without URLs from nowhere
+}
+
+// period returns what a sample of a kind stands for that does not say, in the unit of the kind's first value.
+func (o *Options) period(k kind.Kind) int64 {
+	if k == kind.CPU {
+		return int64(time.Second) / int64(max(1, o.SampleRate))
+	}
+	return o.Periods[k]
 }
 
 // frames returns the user frames of a sample that are to be shown.
@@ -83,11 +94,12 @@ func foldRuntime(out, frames []kernel.Frame, file unwind.ExeID) []kernel.Frame {
 	return out
 }
 
-// Profile is what one target did between two calls of Collect, or until the options
+// Profile is what samples of one kind show of one target between two calls of Collect, or until the options
 // changed: all of it, however much that is.
 type Profile struct {
 	Labels map[string]string // the target's labels, __name__ and service_name among them
-	Pprof  *profile.Profile  // owned by the caller
+	Kind   kind.Kind
+	Pprof  *profile.Profile // owned by the caller
 
 	Samples   uint64    // samples in this profile
 	WithUser  uint64    // samples that should have a user part

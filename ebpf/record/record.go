@@ -18,6 +18,7 @@ import (
 	"github.com/headwater/headwater/ebpf/export"
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/procfs"
 	builder "github.com/headwater/headwater/ebpf/profile"
@@ -47,9 +48,10 @@ const (
 type Options struct {
 	Selection
 
-	SampleRate   int  // samples per second and CPU
-	UserStacks   bool // record the user part of stacks
-	KernelStacks bool // record the kernel part of stacks
+	Kind         kind.Kind // what is sampled
+	SampleRate   int       // samples per second and CPU
+	UserStacks   bool      // record the user part of stacks
+	KernelStacks bool      // record the kernel part of stacks
 
 	Threads      bool                // tell threads and processes apart, by the labels of LabelPID and so on
 	CPUs         bool                // tell CPUs apart, by LabelCPU
@@ -65,6 +67,9 @@ type Options struct {
 	Each  func(Part) error
 	Round time.Duration // how often; 0: 10 s
 }
+
+// period returns what one sample stands for, in the unit of the first value of its kind.
+func (o *Options) period() int64 { return int64(time.Second) / int64(o.SampleRate) }
 
 // Part is what was sampled between two rounds.
 type Part struct {
@@ -89,6 +94,7 @@ const (
 
 // Recording is what was recorded.
 type Recording struct {
+	Kind     kind.Kind        // what was sampled
 	Profile  *profile.Profile // nil without samples; owned by the caller
 	Begun    time.Time
 	Duration time.Duration
@@ -146,7 +152,7 @@ func Open(o Options) (*Recorder, error) {
 	}
 	r := &Recorder{
 		options: o, selected: selected, files: &filework.Pool{},
-		profile: pprof.NewBuilder(pprof.Options{Period: int64(time.Second) / int64(o.SampleRate)}),
+		profile: pprof.NewBuilder(pprof.Options{Kind: o.Kind, Period: o.period()}),
 		target:  target.Of(map[string]string{target.LabelServiceName: "headwater record"}),
 	}
 	if err := r.open(); err != nil {
@@ -245,7 +251,7 @@ func (r *Recorder) Progress() Progress {
 // Run records until ctx is done, all selected processes have ended, or the command of Start
 // has. What it recorded until then it returns, named. It may be called once.
 func (r *Recorder) Run(ctx context.Context) (*Recording, error) {
-	out := &Recording{Begun: time.Now()}
+	out := &Recording{Kind: r.options.Kind, Begun: time.Now()}
 	r.parted = out.Begun
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -36,7 +36,7 @@ const (
 
 // Values of labels that a target need not set itself.
 const (
-	DefaultName        = "process_cpu" // of __name__
+	DefaultName        = "process_cpu" // of __name__, for profiles of CPU time
 	UnspecifiedService = "unspecified" // of service_name
 )
 

@@ -9,6 +9,8 @@ import (
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/target"
 )
 
 // DebugInfo is what the component reports about itself in River.
@@ -172,10 +174,14 @@ func (c *Component) pageStatus() flamegraph.Status {
 func shownProfile(p ebpf.Profile, raw []byte) flamegraph.Profile {
 	shown := flamegraph.Profile{
 		Labels: p.Labels, Data: raw, Samples: p.Samples, WithUser: p.WithUser, Complete: p.Complete,
-		Period: time.Duration(p.Pprof.Period),
+		Kind: p.Kind.String(),
 	}
-	if types := p.Pprof.SampleType; len(types) > 0 {
-		shown.Kind = types[len(types)-1].Type
+	if kind.Of(p.Kind).IsTime() {
+		shown.Period = time.Duration(p.Pprof.Period)
+	}
+	if p.Kind != kind.CPU { // one target, whatever is counted
+		shown.Labels = maps.Clone(p.Labels)
+		shown.Labels[target.LabelName] = target.DefaultName
 	}
 	for _, process := range p.Processes {
 		shown.Processes = append(shown.Processes, flamegraph.Process(process))

@@ -24,7 +24,7 @@ import (
 type Profile struct {
 	Labels map[string]string // the target's labels
 	Data   []byte            // the pprof profile, gzip-compressed
-	Kind   string            // what is counted, such as cpu, which "" stands for
+	Kind   string            // what is counted: the name of a kind of package ebpf/kind; "" stands for cpu
 	Period time.Duration     // of CPU time or of waiting that one sample stands for; 0 if not known
 
 	Samples   uint64 // samples in the profile

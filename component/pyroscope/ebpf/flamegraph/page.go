@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"path"
@@ -61,7 +62,8 @@ func New(o Options) *Page {
 // Add hands over the profiles of one round of collecting, from start to end.
 func (p *Page) Add(start, end time.Time, profiles []Profile) {
 	added := p.history.add(start, end, profiles)
-	p.changes.add(start, end, added, p.history.all())
+	isCPU := selection{target: allTargets, to: math.MaxInt64} // builds are compared by their CPU time alone
+	p.changes.add(start, end, isCPU.pick(added), isCPU.pick(p.history.all()))
 	p.answers.expire(time.Now())
 	p.views.expire(time.Now())
 }

@@ -1,0 +1,72 @@
+// Package kind defines what samples can be of: CPU time, waiting, page faults. The table here is the one place that
+// has names, types and units of a kind; what a sample's kind is goes with it from the kernel to its profile.
+package kind
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// Kind is what a sample is of. The zero value is CPU.
+type Kind uint8
+
+// The kinds. bpf/abi.h has the numbers of those that its programs write.
+const (
+	CPU         Kind = iota // time on a CPU
+	OffCPU                  // time of threads that do not run
+	PageFaults              // memory that a thread touches, and the kernel has to give or find
+	MajorFaults             // page faults that wait for a disk
+	Count                   // how many there are
+)
+
+// Value is one of the values of samples, as pprof names it.
+type Value struct {
+	Type string
+	Unit string
+	// Per is how many of it are in one of the kind's first value: bytes in a page, for example.
+	Per int64
+}
+
+// Info describes a kind.
+type Info struct {
+	Name   string  // in flags, configurations and addresses of the page
+	Series string  // __name__ of its profiles, which is the first part of their type in Pyroscope
+	Values []Value // of samples. What is measured is the first; tools show the last unless they are told otherwise
+	Title  string  // for people: what the values are of
+}
+
+// Of returns the description of a kind. Kinds that do not exist are described as their number.
+func Of(k Kind) Info {
+	page := int64(os.Getpagesize())
+	switch k {
+	case CPU:
+		return Info{"cpu", "process_cpu", []Value{{"cpu", "nanoseconds", 1}}, "CPU time"}
+	case OffCPU:
+		return Info{"off-cpu", "offcpu", []Value{{"offcpu", "nanoseconds", 1}}, "time off CPU"}
+	case PageFaults:
+		return Info{"page-faults", "page_faults", []Value{{"faults", "count", 1}, {"space", "bytes", page}},
+			"memory touched, by page faults"}
+	case MajorFaults:
+		return Info{"major-faults", "major_faults", []Value{{"faults", "count", 1}},
+			"page faults that waited for a disk"}
+	}
+	name := fmt.Sprintf("kind-%d", k)
+	return Info{name, strings.ReplaceAll(name, "-", "_"), []Value{{"samples", "count", 1}}, name}
+}
+
+// String returns the name of a kind.
+func (k Kind) String() string { return Of(k).Name }
+
+// ByName returns the kind of a name.
+func ByName(name string) (Kind, bool) {
+	for k := range Count {
+		if Of(k).Name == name {
+			return k, true
+		}
+	}
+	return 0, false
+}
+
+// IsTime reports whether the first value is a time, in nanoseconds.
+func (i Info) IsTime() bool { return i.Values[0].Unit == "nanoseconds" }

@@ -1,0 +1,60 @@
+package profile
+
+import (
+	"os"
+	"reflect"
+	"testing"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/target"
+)
+
+// TestKinds: equal stacks of different kinds are in profiles of their own, each with the values and the __name__ of
+// its kind, and a sample stands for what it says or else for its kind's period.
+func TestKinds(t *testing.T) {
+	b := newBuilder(t, 100)
+	b.options.Periods[kind.PageFaults] = 64
+	b.startAggregate()
+	for _, of := range []struct {
+		kind  kind.Kind
+		value uint64
+	}{{kind.CPU, 0}, {kind.PageFaults, 0}, {kind.PageFaults, 3}, {kind.OffCPU, 5e6}, {kind.OffCPU, 7e6}} {
+		s := sample(7, clock.Monotonic())
+		s.Kind, s.Value, s.Target = of.kind, of.value, target.Of(map[string]string{"__name__": "mine"})
+		b.Add(s)
+	}
+	got := map[string]Profile{}
+	for _, p := range b.Collect() {
+		if got[p.Labels["__name__"]].Pprof != nil || len(p.Pprof.Sample) != 1 {
+			t.Fatalf("%d samples in one of the profiles of %s", len(p.Pprof.Sample), p.Labels["__name__"])
+		}
+		got[p.Labels["__name__"]] = p
+	}
+	for _, want := range []struct {
+		name    string
+		kind    kind.Kind
+		samples uint64
+		period  int64
+		types   []*profile.ValueType
+		values  []int64
+	}{
+		{"mine", kind.CPU, 1, 10e6, []*profile.ValueType{{Type: "cpu", Unit: "nanoseconds"}}, []int64{10e6}},
+		{"offcpu", kind.OffCPU, 2, 0, []*profile.ValueType{{Type: "offcpu", Unit: "nanoseconds"}}, []int64{12e6}},
+		{"page_faults", kind.PageFaults, 2, 64,
+			[]*profile.ValueType{{Type: "faults", Unit: "count"}, {Type: "space", Unit: "bytes"}},
+			[]int64{67, 67 * int64(os.Getpagesize())}},
+	} {
+		p := got[want.name]
+		if p.Pprof == nil || p.Kind != want.kind || p.Samples != want.samples || p.Pprof.Period != want.period ||
+			!reflect.DeepEqual(p.Pprof.SampleType, want.types) || !reflect.DeepEqual(p.Pprof.Sample[0].Value, want.values) ||
+			!reflect.DeepEqual(p.Pprof.PeriodType, want.types[0]) {
+			t.Errorf("the profile %s is %+v", want.name, p)
+		}
+	}
+	if len(got) != 3 {
+		t.Errorf("%d profiles, want 3", len(got))
+	}
+}
