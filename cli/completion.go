@@ -55,6 +55,12 @@ func completeProcesses(cmd *cobra.Command, flags ...string) {
 	}
 }
 
+// completeSelection lets the shell complete the flags of samplingFlags that say what is sampled.
+func completeSelection(cmd *cobra.Command) {
+	completeProcesses(cmd, "pid", "tid")
+	completeContainers(cmd)
+}
+
 // completeProcess completes the one PID that a command takes.
 func completeProcess(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {

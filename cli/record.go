@@ -45,17 +45,11 @@ were no samples, 2 if nothing could be recorded, and 130 or 143 after SIGINT or 
   headwater record -a -d 30 -o cpu.html
   headwater record -F 999 -o - -f folded -- ./program arguments | sort -k2`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := newRecording(cmd, &f, args).run(cmd.Context())
-			cmd.SilenceErrors = errors.As(err, &silent{})
-			if e := (exitError{}); err == nil || errors.As(err, &e) {
-				return err
-			}
-			return exitError{explainRefusal(err), exitUsage}
+			return endOfSampling(cmd, newRecording(cmd, &f, args).run(cmd.Context()))
 		},
 	}
 	f.register(cmd.Flags())
-	completeProcesses(cmd, "pid", "tid")
-	completeContainers(cmd)
+	completeSelection(cmd)
 	return cmd
 }
 
@@ -315,17 +309,4 @@ func (s *signals) exit() error {
 	default:
 	}
 	return nil
-}
-
-// silent is an error that needs no words.
-type silent struct{}
-
-func (silent) Error() string { return "" }
-
-// explainRefusal adds to an error what to do about it.
-func explainRefusal(err error) error {
-	if gone := (*record.NoProcessError)(nil); errors.As(err, &gone) && gone.Of != 0 {
-		return fmt.Errorf("%w: use -t %d for the thread, or -p %d", gone, gone.ID, gone.Of)
-	}
-	return err
 }

@@ -48,12 +48,7 @@ after SIGINT or SIGTERM, which end a recording; what was recorded until then is 
   headwater summary --max-lines 30 -p $(pidof java)`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := f.run(cmd, args)
-			cmd.SilenceErrors = errors.As(err, &silent{})
-			if e := (exitError{}); err == nil || errors.As(err, &e) {
-				return err
-			}
-			return exitError{explainRefusal(err), exitUsage}
+			return endOfSampling(cmd, f.run(cmd, args))
 		},
 	}
 	flags := cmd.Flags()

@@ -55,17 +55,11 @@ The exit code is 0, 1 if tables were printed and nothing of what was selected us
   headwater top --json -n 6 --by binary`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := f.run(cmd)
-			cmd.SilenceErrors = errors.As(err, &silent{})
-			if e := (exitError{}); err == nil || errors.As(err, &e) {
-				return err
-			}
-			return exitError{explainRefusal(err), exitUsage}
+			return endOfSampling(cmd, f.run(cmd))
 		},
 	}
 	f.register(cmd.Flags())
-	completeProcesses(cmd, "pid", "tid")
-	completeContainers(cmd)
+	completeSelection(cmd)
 	return cmd
 }
 

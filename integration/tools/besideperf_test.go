@@ -56,9 +56,9 @@ type besidePerf struct {
 const besideRate = 997
 
 // TestBesidePerf records two programs with headwater and with perf, and each without a profiler, in alternation, as
-// many
-// times as HEADWATER_BESIDE_PERF says. Of the twenty functions with most samples, the shares must be the same within
-// four standard deviations of their difference, which is that of two samples of n and m: sqrt(p (1-p) (1/n + 1/m)).
+// many times as HEADWATER_BESIDE_PERF says. Of the twenty functions with most samples, the shares must be the same
+// within four standard deviations of their difference, which is that of two samples of n and m:
+// sqrt(p (1-p) (1/n + 1/m)).
 // Samples taken in the kernel are left out of the shares: there the program pays for the profilers' own work too.
 //
 // make test leaves it out: it takes minutes, and TestPerf compares one program.
@@ -99,8 +99,7 @@ func libc(t *testing.T) string {
 }
 
 // aliasesOf returns one name for each of the names that functions of a file have, where they have several: free is
-// cfree
-// too, and each profiler chooses for itself.
+// cfree too, and each profiler chooses for itself.
 func aliasesOf(t *testing.T, file string) map[string]string {
 	t.Helper()
 	first := map[uint64]string{}
@@ -171,8 +170,7 @@ func (r *profilerRuns) addFile(t *testing.T, path string) {
 }
 
 // ofCompiler is what the linker adds to the name of a function, and compilers to that of its clone. Some of it
-// headwater
-// leaves out.
+// headwater leaves out.
 var ofCompiler = regexp.MustCompile(`@.*|\.(constprop|isra|part|cold)(\.\d+)?`)
 
 // add adds samples of a function, "" for none.

@@ -56,7 +56,8 @@ func (r *recordings) bytes() (sum int) {
 	return sum
 }
 
-// get returns the profile of that name, nil if the name is none of a recording. An error says that it is gone.
+// get returns the kept profile of that name. It returns nil without an error for a name that no recording can have,
+// such as that of a file, and an error for a recording that is not kept any more or never was.
 func (r *recordings) get(name string) (*profile.Profile, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
