@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -209,6 +210,7 @@ func (r *recording) write(recorded *record.Recording) error {
 		out = r.file
 	}
 	digest.KeepReasons(recorded, func(i int) string { return summary.Explain(recorded.Unnamed[i]) })
+	debug.FreeOSMemory() // what told equal stacks apart; to write takes memory of its own
 	if err := r.format.Write(out, recorded.Profile); err != nil {
 		return fmt.Errorf("write %s: %w", r.flags.output, err)
 	}

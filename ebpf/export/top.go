@@ -23,30 +23,33 @@ func Functions(p *profile.Profile) (functions []Function, total int64, err error
 		return nil, 0, err
 	}
 	type key struct{ name, binary string }
-	byKey := map[key]*Function{}
-	for _, sample := range p.Sample {
+	type counted struct {
+		Function
+		in int // the last sample that has it, from 1 on
+	}
+	byKey := map[key]*counted{}
+	for n, sample := range p.Sample {
 		value := s.valueOf(sample)
 		total += value
-		seen := map[key]bool{}
 		stack := s.code(sample)
 		for i, f := range stack {
 			k := key{f.name, f.binary}
 			of := byKey[k]
 			if of == nil {
-				of = &Function{Name: f.name, Binary: f.binary}
+				of = &counted{Function: Function{Name: f.name, Binary: f.binary}}
 				byKey[k] = of
 			}
 			if i == len(stack)-1 {
 				of.Self += value
 			}
-			if !seen[k] {
+			if of.in != n+1 { // a function that calls itself counts once
 				of.Total += value
 			}
-			seen[k] = true
+			of.in = n + 1
 		}
 	}
 	for _, f := range byKey {
-		functions = append(functions, *f)
+		functions = append(functions, f.Function)
 	}
 	slices.SortFunc(functions, func(a, b Function) int {
 		return cmp.Or(cmp.Compare(b.Self, a.Self), cmp.Compare(b.Total, a.Total), cmp.Compare(a.Name, b.Name),

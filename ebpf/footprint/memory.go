@@ -12,6 +12,10 @@ const (
 	// gcPercent trades a little CPU for memory: the heap has a few ten megabytes, much
 	// of which is allocated for each collection of profiles and dropped after it.
 	gcPercent = 50
+	// largeHeap is where garbage of gcPercent would be much memory. From there on collections come more often, which
+	// costs CPU time.
+	largeHeap        = 96 << 20
+	largeHeapPercent = 20
 	// idleSeconds is the longest time between two releases of the executable's pages
 	// while nothing is allocated. Touching them again costs a minor page fault for each
 	// 64 KiB.
@@ -23,9 +27,6 @@ const (
 // It also sets the garbage collector's target, unless GOGC is set. It calls report
 // with an error after which the executable's pages stay resident, at most twice.
 func ReleaseMemory(ctx context.Context, report func(error)) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 	own, err := ownPages()
 	if err != nil {
 		report(err)
@@ -33,8 +34,14 @@ func ReleaseMemory(ctx context.Context, report func(error)) {
 	ticks := time.NewTicker(time.Second)
 	defer ticks.Stop()
 	var b burst
+	percent, given := 0, os.Getenv("GOGC") != ""
 	for due := 0; ; due-- {
-		if now := readHeap(); b.isOver(now) || due <= 0 {
+		now := readHeap()
+		if p := percentOf(now.live); !given && p != percent {
+			percent = p
+			debug.SetGCPercent(p)
+		}
+		if b.isOver(now) || due <= 0 {
 			if b.isWorth(now) {
 				debug.FreeOSMemory()
 			}
@@ -51,6 +58,14 @@ func ReleaseMemory(ctx context.Context, report func(error)) {
 			return
 		}
 	}
+}
+
+// percentOf is the garbage collector's target for a heap of which that many bytes are in use.
+func percentOf(live uint64) int {
+	if live > largeHeap {
+		return largeHeapPercent
+	}
+	return gcPercent
 }
 
 // heap has the bytes that were ever allocated on the heap, and those that were in use

@@ -25,15 +25,14 @@ type Builder struct {
 	opts   Options
 	values []kind.Value // of samples
 
-	known   map[*Location]*location    // every location added
-	same    map[locationKey]*location  // by content
-	count   int                        // of them
-	frames  int                        // of all samples
-	samples map[string]*profile.Sample // by stack and labels
+	known   map[*Location]*profile.Location // every location added
+	same    map[locationKey]*location       // by content
+	frames  int                             // of all samples
+	samples map[string]*profile.Sample      // by stack and labels
 	out     *out
 
-	stack []*location // scratch of Add
-	key   []byte      // scratch of Add
+	stack []*profile.Location // scratch of Add
+	key   []byte              // scratch of Add
 }
 
 // NewBuilder returns an empty Builder.
@@ -44,7 +43,7 @@ func NewBuilder(opts Options) *Builder {
 	return &Builder{
 		opts:    opts,
 		values:  kind.Of(opts.Kind).Values,
-		known:   map[*Location]*location{},
+		known:   map[*Location]*profile.Location{},
 		same:    map[locationKey]*location{},
 		samples: map[string]*profile.Sample{},
 		out:     newOut(opts),
@@ -104,7 +103,7 @@ func (b *Builder) resolve(stack []*Location, labels []Label) {
 			known = b.intern(l)
 		}
 		b.stack = append(b.stack, known)
-		b.key = binary.AppendUvarint(b.key, uint64(known.id))
+		b.key = binary.AppendUvarint(b.key, known.ID)
 	}
 	for _, l := range labels {
 		b.key = appendText(b.key, l.Key)
@@ -114,22 +113,20 @@ func (b *Builder) resolve(stack []*Location, labels []Label) {
 	}
 }
 
-// intern returns the one location with the content of l.
-func (b *Builder) intern(l *Location) *location {
-	fresh := cleanLocation(l)
-	key := fresh.key()
-	known := b.same[key]
-	for known != nil && !known.equal(fresh) {
-		known = known.next
+// intern returns the one location of the profile with the content of l.
+func (b *Builder) intern(l *Location) *profile.Location {
+	fresh := b.out.location(l)
+	key := keyOf(fresh)
+	for known := b.same[key]; known != nil; known = known.next {
+		if equal(known.Location, fresh) {
+			b.known[l] = known.Location
+			return known.Location
+		}
 	}
-	if known == nil {
-		known = fresh
-		known.id, known.next = b.count, b.same[key]
-		b.same[key] = known
-		b.count++
-	}
-	b.known[l] = known
-	return known
+	b.out.addLocation(fresh)
+	b.same[key] = &location{fresh, b.same[key]}
+	b.known[l] = fresh
+	return fresh
 }
 
 // Profile returns the finished profile, nil if nothing was added. It belongs to the

@@ -6,15 +6,11 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// location is a Location with clean text, and as it is in the profile.
+// location is a location of the profile, and others with the same key. A recording has some hundred thousand of them,
+// so what they say is kept once, as the profile has it.
 type location struct {
-	id      int
-	mapping mapping
-	address uint64
-	lines   []Line
-
-	out  *profile.Location // nil: it was not added yet
-	next *location         // another one with the same key
+	*profile.Location
+	next *location
 }
 
 // mapping identifies a mapping in a profile. Locations with and without names
@@ -25,44 +21,48 @@ type mapping struct {
 	named bool
 }
 
-func cleanLocation(l *Location) *location {
-	clean := &location{address: l.Address, lines: make([]Line, len(l.Lines))}
+// mappingOf returns the mapping of a Location, with clean text.
+func mappingOf(l *Location) (clean mapping) {
 	if l.Mapping != nil {
-		clean.mapping.Mapping = *l.Mapping
+		clean.Mapping = *l.Mapping
 	}
-	clean.mapping.File = cleanText(clean.mapping.File, maxText)
-	clean.mapping.BuildID = cleanBuildID(clean.mapping.BuildID)
-	clean.mapping.named = len(l.Lines) > 0
-	for i, line := range l.Lines {
-		line.Function = cleanText(line.Function, maxText)
-		line.SystemName = cleanText(line.SystemName, maxText)
-		line.File = cleanText(line.File, maxText)
-		if line.Function == "" {
-			line.Function = unnamed
-		}
-		if line.SystemName == "" {
-			line.SystemName = line.Function
-		}
-		clean.lines[i] = line
-	}
+	clean.File = cleanText(clean.File, maxText)
+	clean.BuildID = cleanBuildID(clean.BuildID)
+	clean.named = len(l.Lines) > 0
 	return clean
 }
 
-// locationKey is equal for equal locations, and different for almost all others.
-type locationKey struct {
-	file, function string
-	address        uint64
-	line           int64
+// clean returns the line with clean text, and with no name left out.
+func (l Line) clean() Line {
+	l.Function = cleanText(l.Function, maxText)
+	l.SystemName = cleanText(l.SystemName, maxText)
+	l.File = cleanText(l.File, maxText)
+	if l.Function == "" {
+		l.Function = unnamed
+	}
+	if l.SystemName == "" {
+		l.SystemName = l.Function
+	}
+	return l
 }
 
-func (l *location) key() locationKey {
-	k := locationKey{file: l.mapping.File, address: l.address}
-	if len(l.lines) > 0 {
-		k.function, k.line = l.lines[0].Function, l.lines[0].Line
+// locationKey is equal for equal locations of a profile, and different for almost all others.
+type locationKey struct {
+	mapping  *profile.Mapping
+	function *profile.Function // the innermost; nil if there is none
+	address  uint64
+	line     int64
+}
+
+func keyOf(l *profile.Location) locationKey {
+	k := locationKey{mapping: l.Mapping, address: l.Address}
+	if len(l.Line) > 0 {
+		k.function, k.line = l.Line[0].Function, l.Line[0].Line
 	}
 	return k
 }
 
-func (l *location) equal(o *location) bool {
-	return l.mapping == o.mapping && l.address == o.address && slices.Equal(l.lines, o.lines)
+// equal reports whether two locations of a profile say the same.
+func equal(a, b *profile.Location) bool {
+	return a.Mapping == b.Mapping && a.Address == b.Address && slices.Equal(a.Line, b.Line)
 }

@@ -37,11 +37,9 @@ func newOut(opts Options) *out {
 }
 
 // add adds a new sample with a number of values, all zero.
-func (o *out) add(stack []*location, values int, labels []Label) *profile.Sample {
+func (o *out) add(stack []*profile.Location, values int, labels []Label) *profile.Sample {
 	s := &profile.Sample{Location: make([]*profile.Location, len(stack)), Value: make([]int64, values)}
-	for i, l := range stack {
-		s.Location[i] = o.location(l)
-	}
+	copy(s.Location, stack)
 	for _, l := range labels {
 		o.label(s, l)
 	}
@@ -66,27 +64,30 @@ func (o *out) label(s *profile.Sample, l Label) {
 	s.NumUnit[key] = append(s.NumUnit[key], cleanText(l.NumUnit, maxText))
 }
 
-// location returns l as it is in the profile.
-func (o *out) location(l *location) *profile.Location {
-	if l.out != nil {
-		return l.out
-	}
+// location returns l as a profile has it. It is not added: there may be an equal one.
+func (o *out) location(l *Location) *profile.Location {
 	out := &profile.Location{
-		ID:      uint64(len(o.profile.Location) + 1),
-		Mapping: o.mapping(l.mapping),
-		Address: l.address,
-		Line:    make([]profile.Line, len(l.lines)),
+		Mapping: o.mapping(mappingOf(l)),
+		Address: l.Address,
+		Line:    make([]profile.Line, len(l.Lines)),
 	}
-	for i, line := range l.lines {
-		out.Line[i] = profile.Line{Function: o.function(line), Line: line.Line}
-		out.Mapping.HasFilenames = out.Mapping.HasFilenames || line.File != ""
-		out.Mapping.HasLineNumbers = out.Mapping.HasLineNumbers || line.Line != 0
+	for i, line := range l.Lines {
+		out.Line[i] = profile.Line{Function: o.function(line.clean()), Line: line.Line}
 	}
-	out.Mapping.HasFunctions = len(l.lines) > 0
-	out.Mapping.HasInlineFrames = out.Mapping.HasInlineFrames || len(l.lines) > 1
-	o.profile.Location = append(o.profile.Location, out)
-	l.out = out
 	return out
+}
+
+// addLocation adds a location, and notes in its mapping what it says.
+func (o *out) addLocation(l *profile.Location) {
+	o.profile.Location = append(o.profile.Location, l)
+	l.ID = uint64(len(o.profile.Location))
+	m := l.Mapping
+	for _, line := range l.Line {
+		m.HasFilenames = m.HasFilenames || line.Function.Filename != ""
+		m.HasLineNumbers = m.HasLineNumbers || line.Line != 0
+	}
+	m.HasFunctions = len(l.Line) > 0
+	m.HasInlineFrames = m.HasInlineFrames || len(l.Line) > 1
 }
 
 // mapping returns m as it is in the profile. Frames that are no code have one too:
