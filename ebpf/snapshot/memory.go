@@ -5,6 +5,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/sampler"
 )
 
 const (
@@ -23,6 +24,12 @@ type memory struct {
 	// selfPointer says that what a thread pointer points to begins with its own address.
 	selfPointer bool
 	pages       map[uint64][]byte // by address; nil: it cannot be read
+}
+
+// MemoryOf returns the memory of a process as it is while one stack of it is read: each page is read once. It is for
+// one use of sampler.Threads.CompleteThread.
+func MemoryOf(process runtime.Memory, t *kernel.Thread) sampler.ThreadMemory {
+	return newMemory(process, t)
 }
 
 func newMemory(process runtime.Memory, t *kernel.Thread) *memory {

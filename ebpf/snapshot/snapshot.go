@@ -102,7 +102,7 @@ func (r *reader) pass() (map[uint32]*kernel.Thread, error) {
 func (r *reader) check(now map[uint32]*kernel.Thread) {
 	for _, s := range r.read {
 		t := now[s.TID]
-		s.Torn = t == nil || moved(&s.Thread, t)
+		s.Torn = t == nil || Moved(&s.Thread, t)
 	}
 	r.read = r.read[:0]
 	for tid, s := range r.threads {
@@ -112,8 +112,8 @@ func (r *reader) check(now map[uint32]*kernel.Thread) {
 	}
 }
 
-// moved reports whether a thread has been on a CPU between two passes.
-func moved(before, after *kernel.Thread) bool {
+// Moved reports whether a thread has been on a CPU between two passes.
+func Moved(before, after *kernel.Thread) bool {
 	return before.State == kernel.Running || after.State == kernel.Running ||
 		before.Switches != after.Switches || before.Started != after.Started
 }

@@ -30,6 +30,10 @@ const (
 // the process had already ended.
 const RecordsLost = Outcome(NumOutcomes)
 
+// Moved is an outcome that user space sets where a thread ran while its stack was read from memory, see package offcpu.
+// No frame of it is kept.
+const Moved = RecordsLost + 1
+
 // String returns the name of o in snake_case, as used in metric labels.
 func (o Outcome) String() string {
 	switch o {
@@ -65,6 +69,8 @@ func (o Outcome) String() string {
 		return "not_collected"
 	case RecordsLost:
 		return "records_lost"
+	case Moved:
+		return "moved"
 	}
 	return "unknown"
 }

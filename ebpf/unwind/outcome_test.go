@@ -5,7 +5,7 @@ import "testing"
 // TestOutcomeNames: each outcome has a name of its own.
 func TestOutcomeNames(t *testing.T) {
 	seen := map[string]Outcome{}
-	for o := Unset; o <= RecordsLost; o++ {
+	for o := Unset; o <= Moved; o++ {
 		name := o.String()
 		if other, taken := seen[name]; taken || name == "unknown" {
 			t.Errorf("outcome %d is called %q, like %d", o, name, other)

@@ -80,6 +80,8 @@ func outcomeText(name string) (text string, good bool) {
 		return "The process was not known yet, or gone already.", false
 	case "records_lost":
 		return "The profiler came too late: the process had ended, or the kernel had no room for the records about it.", false
+	case "moved":
+		return "The thread ran while its stack was read.", false
 	case "page_missing":
 		return "The unwind rules of that code were not loaded yet.", false
 	case "no_row":

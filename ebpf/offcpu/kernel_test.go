@@ -1,0 +1,78 @@
+package offcpu
+
+import (
+	"context"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/snapshot"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// TestSleeper: all time of a program that sleeps is in its sleep, by whole stacks, and the stack is not read at each
+// pass.
+func TestSleeper(t *testing.T) {
+	need.Root(t)
+	sleeper := exec.Command("sleep", "600")
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = sleeper.Process.Kill()
+		_ = sleeper.Wait() // it says that it was killed
+	}()
+	pid := uint32(sleeper.Process.Pid)
+	taker, err := snapshot.Open(pid)
+	taker = need.Opened[*kernel.PermissionError](t, taker, err)
+	threads, err := kernel.OpenThreads()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer threads.Close()
+	awaitSleep(t, threads, pid)
+
+	var sum, whole time.Duration
+	c := New(Options{
+		Passes: threads, Completer: taker.Sampler(), Watched: func(p uint32) bool { return p == pid },
+		Use: func(s *sampler.Sample, state kernel.ThreadState) {
+			sum += time.Duration(s.Value)
+			if s.PID == pid && state == kernel.Sleeping && s.Outcome.Complete() && len(s.Kernel) > 0 && len(s.User) > 1 {
+				whole += time.Duration(s.Value)
+			}
+		},
+	})
+	ctx, stop := context.WithTimeout(context.Background(), time.Second)
+	defer stop()
+	if err := c.Run(ctx, 50); err != nil {
+		t.Fatal(err)
+	}
+	s := c.Stats()
+	t.Logf("%+v, %v in whole stacks", s, whole)
+	if s.Passes < 3 || s.Read != 1 || s.Dropped != 0 || s.Threads != 1 {
+		t.Errorf("stats %+v", s)
+	}
+	if sum == 0 || whole != sum || s.Time[kernel.Sleeping] != sum {
+		t.Errorf("%v of %v in whole stacks, and %v of sleep", whole, sum, s.Time[kernel.Sleeping])
+	}
+}
+
+// awaitSleep waits until a process has been off its CPU for long.
+func awaitSleep(t *testing.T, threads *kernel.Threads, pid uint32) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		asleep := false
+		err := threads.Read(pid, 0, func(now *kernel.Thread) {
+			asleep = now.State == kernel.Sleeping && now.Off > 300*time.Millisecond
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if asleep {
+			return
+		}
+	}
+	t.Fatal("it does not sleep")
+}

@@ -1,0 +1,247 @@
+package offcpu
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+const pid = 7
+
+// host has threads, which a test changes between passes.
+type host struct {
+	now     uint64
+	threads []kernel.Thread
+	check   func() // before a look at one process
+	failing bool
+	read    map[uint32]int // stacks read, by thread
+	got     []credit
+}
+
+// credit is what a clock says that a thread did.
+type credit struct {
+	tid     uint32
+	pc      uint64
+	state   kernel.ThreadState
+	outcome unwind.Outcome
+	d       time.Duration
+}
+
+func (h *host) Read(pid, tid uint32, use func(*kernel.Thread)) error {
+	if pid != 0 && h.check != nil {
+		h.check()
+	}
+	if h.failing {
+		return errors.New("no threads today")
+	}
+	for _, t := range h.threads {
+		if (pid == 0 || t.PID == pid) && (tid == 0 || t.TID == tid) {
+			use(&t)
+		}
+	}
+	return nil
+}
+
+func (h *host) CompleteThread(t *kernel.Thread, _ sampler.ThreadMemory) *sampler.Sample {
+	h.read[t.TID]++
+	return &sampler.Sample{Sample: &kernel.Sample{
+		PID: t.PID, TID: t.TID, Outcome: unwind.Complete, Regs: t.Regs, User: []kernel.Frame{{Vaddr: t.Regs.PC}},
+	}}
+}
+
+func (h *host) Memory(uint32) runtime.Memory { return nil }
+
+func (h *host) use(s *sampler.Sample, state kernel.ThreadState) {
+	c := credit{tid: s.TID, state: state, outcome: s.Outcome, d: time.Duration(s.Value)}
+	if len(s.User) > 0 {
+		c.pc = s.User[0].Vaddr
+	}
+	if s.Kind != kind.OffCPU {
+		panic("a sample of " + s.Kind.String())
+	}
+	h.got = append(h.got, c)
+}
+
+// set puts a thread where its number of switches says.
+func (h *host) set(tid uint32, state kernel.ThreadState, switches uint64) {
+	t := kernel.Thread{PID: pid, TID: tid, State: state, Switches: switches, Regs: unwind.Regs{PC: 100 * switches}}
+	for i := range h.threads {
+		if h.threads[i].TID == tid {
+			h.threads[i] = t
+			return
+		}
+	}
+	h.threads = append(h.threads, t)
+}
+
+func newClock(h *host) *Clock {
+	h.now, h.read = 1, map[uint32]int{}
+	return New(Options{
+		Passes: h, Completer: h, Watched: func(p uint32) bool { return p == pid }, Use: h.use,
+		now: func() uint64 { return h.now },
+	})
+}
+
+// pass makes a pass some time after the last one.
+func (h *host) pass(t testing.TB, c *Clock, after time.Duration) {
+	t.Helper()
+	h.now += uint64(after)
+	if err := c.Pass(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sum adds up credits.
+func (h *host) sum() (d time.Duration) {
+	for _, c := range h.got {
+		d += c.d
+	}
+	return d
+}
+
+// A thread that stays is read once, gets the time as it was measured, and is handed over once.
+func TestThreadThatStays(t *testing.T) {
+	h := &host{}
+	h.set(1, kernel.Sleeping, 5)
+	h.threads = append(h.threads, kernel.Thread{PID: 8, TID: 8, State: kernel.Sleeping}) // not watched
+	c := newClock(h)
+	for _, d := range []time.Duration{0, 100, 150, 70} {
+		h.pass(t, c, d)
+	}
+	if len(h.got) != 0 || h.read[1] != 1 || h.read[8] != 0 {
+		t.Fatalf("credits %v, read %v", h.got, h.read)
+	}
+	c.Flush()
+	c.Flush()
+	if want := (credit{1, 500, kernel.Sleeping, unwind.Complete, 320}); len(h.got) != 1 || h.got[0] != want {
+		t.Errorf("credits %v, want %v", h.got, want)
+	}
+	if s := c.Stats(); s.Passes != 4 || s.Threads != 1 || s.Kept != 1 || s.Read != 1 || s.Time[kernel.Sleeping] != 320 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// Each time goes where the thread was, by its state; a thread that was woken and has not run yet is where it was.
+func TestThreadThatMoves(t *testing.T) {
+	h := &host{}
+	c := newClock(h)
+	for _, at := range []struct {
+		state    kernel.ThreadState
+		switches uint64
+	}{{kernel.Sleeping, 1}, {kernel.Sleeping, 1}, {kernel.Runnable, 1}, {kernel.Running, 1}, {kernel.Uninterruptible, 2}} {
+		h.set(1, at.state, at.switches)
+		h.pass(t, c, 10)
+	}
+	h.threads = nil // it ends
+	h.pass(t, c, 10)
+	want := []credit{
+		{1, 100, kernel.Sleeping, unwind.Complete, 10},
+		{1, 100, kernel.Runnable, unwind.Complete, 10},
+		{1, 200, kernel.Uninterruptible, unwind.Complete, 10},
+	}
+	if len(h.got) != len(want) || h.got[0] != want[0] || h.got[1] != want[1] || h.got[2] != want[2] {
+		t.Errorf("credits %v, want %v", h.got, want)
+	}
+	s := c.Stats()
+	if s.Kept != 0 || s.Threads != 0 || s.Read != 2 || s.Time[kernel.Running] != 10 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// The frames of a thread that runs while it is read are left out, its time is not; then it is read again.
+func TestThreadThatMovesWhileItIsRead(t *testing.T) {
+	h := &host{}
+	h.set(1, kernel.Sleeping, 1)
+	c := newClock(h)
+	h.pass(t, c, 10)
+	h.set(1, kernel.Sleeping, 2)
+	h.check = func() { h.set(1, kernel.Sleeping, 3) }
+	h.pass(t, c, 10)
+	h.check = nil
+	h.pass(t, c, 10)
+	c.Flush()
+	if len(h.got) != 2 || h.got[0] != (credit{1, 0, kernel.Sleeping, unwind.Moved, 10}) ||
+		h.got[1] != (credit{1, 300, kernel.Sleeping, unwind.Complete, 10}) {
+		t.Errorf("credits %v", h.got)
+	}
+	if s := c.Stats(); s.Dropped != 1 || s.Read != 3 || s.Time[kernel.Sleeping] != 20 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// A random subset of the threads that move stands for all of them: the sum of time is that of all, and no thread is
+// left out for ever.
+func TestSubset(t *testing.T) {
+	const threads, reads, passes = 40, 7, 200
+	h := &host{}
+	c := newClock(h)
+	c.options.MaxReads = reads
+	for n := range uint64(passes + 1) {
+		for tid := range uint32(threads) {
+			h.set(tid+1, kernel.Sleeping, n)
+		}
+		h.pass(t, c, 11)
+	}
+	c.Flush()
+	if want := time.Duration(threads * passes * 11); h.sum() != want || c.Stats().Time[kernel.Sleeping] != want {
+		t.Errorf("%v in all, and %+v; want %v", h.sum(), c.Stats(), want)
+	}
+	if s := c.Stats(); s.Read != reads*(passes+1) || s.Unread != (threads-reads)*(passes+1) || len(h.read) != threads {
+		t.Errorf("stats %+v; %d threads read", s, len(h.read))
+	}
+}
+
+// Stacks of no more threads than the limit are kept; those of the others are read each time.
+func TestMaxThreads(t *testing.T) {
+	h := &host{}
+	for tid := range uint32(30) {
+		h.set(tid+1, kernel.Sleeping, 1)
+	}
+	c := newClock(h)
+	c.options.MaxThreads = 10
+	for range 3 {
+		h.pass(t, c, 10)
+	}
+	c.Flush()
+	if s := c.Stats(); s.Kept != 10 || s.Read != 30+20+20 || h.sum() != 30*20 {
+		t.Errorf("%v in all, and %+v", h.sum(), s)
+	}
+}
+
+// What has the ID of a thread may be another one.
+func TestAnotherThreadOfTheSameID(t *testing.T) {
+	h := &host{}
+	h.set(1, kernel.Sleeping, 1)
+	c := newClock(h)
+	h.pass(t, c, 10)
+	h.threads[0].Started = 99
+	h.pass(t, c, 10)
+	if h.read[1] != 2 {
+		t.Errorf("read %d times, want 2", h.read[1])
+	}
+}
+
+// After a pass that failed nobody is credited with the time until the next one.
+func TestPassFails(t *testing.T) {
+	h := &host{}
+	h.set(1, kernel.Sleeping, 1)
+	c := newClock(h)
+	h.pass(t, c, 10)
+	h.failing = true
+	if c.Pass() == nil {
+		t.Error("no error")
+	}
+	h.failing = false
+	h.pass(t, c, 1000)
+	h.pass(t, c, 10)
+	c.Flush()
+	if h.sum() != 10 || h.read[1] != 1 {
+		t.Errorf("credits %v, read %v", h.got, h.read)
+	}
+}

@@ -1,0 +1,168 @@
+package offcpu
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/snapshot"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// thread is one that was on no CPU at the last pass.
+type thread struct {
+	started, switches uint64
+	state             kernel.ThreadState
+	stack             *sampler.Sample // where it is; nil: that was not read
+	credit            time.Duration   // what Use has not got yet
+}
+
+// settle hands to Use what a thread is credited with.
+func (c *Clock) settle(t *thread) {
+	if t.credit > 0 {
+		c.use(t.stack, t.state, t.credit)
+	}
+	t.credit = 0
+}
+
+func (c *Clock) use(s *sampler.Sample, state kernel.ThreadState, d time.Duration) {
+	s.Kind, s.Value = kind.OffCPU, uint64(d)
+	c.options.Use(s, state)
+}
+
+// pass is one look at all threads.
+type pass struct {
+	*Clock
+	interval time.Duration
+	seen     map[uint32]bool
+	moved    []*kernel.Thread // they are on no CPU, and their stacks have to be read
+}
+
+// look takes note of a thread.
+func (p *pass) look(t *kernel.Thread) {
+	if t.State == kernel.Ended || !p.options.Watched(t.PID) {
+		return
+	}
+	p.seen[t.TID] = true
+	p.stats.Time[t.State] += p.interval
+	known := p.threads[t.TID]
+	if known != nil && (t.State == kernel.Running || known.started != t.Started || known.switches != t.Switches) {
+		p.settle(known)
+		delete(p.threads, t.TID)
+		known = nil
+	}
+	switch {
+	case t.State == kernel.Running: // the CPU clock has it
+	case known == nil:
+		kept := *t
+		kept.Kernel = slices.Clone(t.Kernel)
+		p.moved = append(p.moved, &kept)
+	default:
+		if known.state != t.State { // it was woken, say, and is queued for a CPU
+			p.settle(known)
+			known.state = t.State
+		}
+		known.credit += p.interval
+	}
+}
+
+// forget settles the threads that the pass has not seen: they have ended, or are not watched any more.
+func (p *pass) forget() {
+	for tid, t := range p.threads {
+		if !p.seen[tid] {
+			p.settle(t)
+			delete(p.threads, tid)
+		}
+	}
+}
+
+// readsAtOnce is how many stacks are read before it is checked that their threads have not moved. The fewer, the less
+// time has a thread to move.
+const readsAtOnce = 16
+
+// readMoved reads the stacks of threads that have moved, or of a random subset that stands for all of them.
+func (p *pass) readMoved() error {
+	all := len(p.moved)
+	if all > p.options.MaxReads {
+		rand.Shuffle(all, func(i, j int) { p.moved[i], p.moved[j] = p.moved[j], p.moved[i] })
+		p.moved = p.moved[:p.options.MaxReads]
+		p.stats.Unread += uint64(all - len(p.moved))
+	}
+	left := shares(p.interval*time.Duration(all), len(p.moved))
+	byProcess := map[uint32][]*kernel.Thread{}
+	for _, t := range p.moved {
+		byProcess[t.PID] = append(byProcess[t.PID], t)
+	}
+	var err error
+	for pid, threads := range byProcess {
+		for some := range slices.Chunk(threads, readsAtOnce) {
+			err = errors.Join(err, p.read(pid, some, left[:len(some)]))
+			left = left[len(some):]
+		}
+	}
+	return err
+}
+
+// shares divides a time into n parts whose sum it is.
+func shares(of time.Duration, n int) []time.Duration {
+	out := make([]time.Duration, n)
+	for i := range out {
+		out[i] = of / time.Duration(n-i)
+		of -= out[i]
+	}
+	return out
+}
+
+// read reads the stacks of some threads of one process, and credits each with its share. After an error no thread is
+// taken to have stayed.
+func (p *pass) read(pid uint32, threads []*kernel.Thread, shares []time.Duration) error {
+	var stacks []*sampler.Sample
+	for _, t := range threads {
+		memory := snapshot.MemoryOf(p.options.Completer.Memory(pid), t)
+		stacks = append(stacks, p.options.Completer.CompleteThread(t, memory))
+	}
+	stays, err := p.staying(pid, threads)
+	for i, t := range threads {
+		p.stats.Read++
+		p.take(t, stacks[i], err == nil && stays[t.TID], shares[i])
+	}
+	return err
+}
+
+// staying returns which of some threads of a process have not been on a CPU since the pass saw them.
+func (p *pass) staying(pid uint32, threads []*kernel.Thread) (map[uint32]bool, error) {
+	stays := map[uint32]bool{}
+	only := uint32(0)
+	if len(threads) == 1 {
+		only = threads[0].TID
+	}
+	err := p.options.Passes.Read(pid, only, func(now *kernel.Thread) {
+		at := slices.IndexFunc(threads, func(t *kernel.Thread) bool { return t.TID == now.TID })
+		if at >= 0 && !snapshot.Moved(threads[at], now) {
+			stays[now.TID] = true
+		}
+	})
+	return stays, err
+}
+
+// take credits a thread with being where its stack says. The kernel's part was seen at one moment with the state; the
+// user's was read later, and is right only if the thread has stayed.
+func (p *pass) take(t *kernel.Thread, stack *sampler.Sample, stays bool, credit time.Duration) {
+	if !stays && stack.Outcome.HasUserPart() {
+		p.stats.Dropped++
+		stack.User, stack.Interpreted, stack.Outcome = nil, nil, unwind.Moved
+	}
+	if !stays || len(p.threads) >= p.options.MaxThreads {
+		if credit > 0 {
+			p.use(stack, t.State, credit)
+		}
+		return
+	}
+	p.threads[t.TID] = &thread{
+		started: t.Started, switches: t.Switches, state: t.State, stack: stack, credit: credit,
+	}
+}
