@@ -360,6 +360,13 @@ enum sample_flags {
 	SAMPLE_FROM_LEAF = 16, /* pc, sp, ... are the leaf's: the walk met a rule that needs more than it keeps */
 };
 
+/* What a sample is of; ebpf/kind has the same numbers. */
+enum sample_kind {
+	KIND_CPU = 0,
+	KIND_PAGE_FAULTS = 2,
+	KIND_MAJOR_FAULTS = 3,
+};
+
 /*
  * The head of a sample in a CPU's ring. After it are kernel_frames addresses, then user_frames
  * frames, both leaf first, then runtime_words words of a chain (see runtime.h), then general registers
@@ -381,6 +388,8 @@ struct sample {
 	__u16 size; /* of all of it, in words */
 	__u32 generation; /* of the process's mappings the walk saw */
 	__u32 stack_pages;
+	__u32 kind; /* enum sample_kind */
+	__u32 period; /* what it stands for: events, or ns of the clock */
 	__u64 pc;
 	__u64 sp;
 	__u64 fp;
@@ -393,7 +402,7 @@ struct sample {
 	__u8 codes; /* code objects that the sample names */
 	char comm[COMM_LEN]; /* of the thread */
 };
-_Static_assert(sizeof(struct sample) == 104, "sample");
+_Static_assert(sizeof(struct sample) == 112, "sample");
 _Static_assert(MAX_KERNEL_FRAMES + MAX_USER_FRAMES * FRAME_WORDS + GENERAL_REGISTERS < MAX_FRAME_WORDS,
 	       "frames and registers end below the mask");
 _Static_assert(sizeof(struct sample) / 8 + MAX_FRAME_WORDS + MAX_STACK_BYTES / 8 <= SAMPLE_WORDS,
@@ -402,10 +411,12 @@ _Static_assert(sizeof(struct sample) / 8 + MAX_PART_WORDS <= SAMPLE_WORDS, "a pa
 
 /* Per-CPU counters. */
 struct counters {
-	__u64 ticks; /* timer events seen */
+	__u64 ticks; /* timer events seen, those of the CPU's clock */
 	__u64 idle; /* of these, on the idle task */
 	__u64 ignored; /* of these, in a process that matches no target */
-	__u64 lost; /* samples that found the ring full */
+	__u64 lost; /* of these, samples that found the ring full */
+	__u64 events; /* that other perf events have reported, such as page faults */
+	__u64 events_lost; /* of these, samples that found the ring full */
 	__u64 copies; /* samples that carry a copy of their stack */
 	__u64 copied_bytes;
 	__u64 uncopied; /* samples that should, but came too fast one after another */
@@ -435,6 +446,7 @@ struct abi_enums {
 	enum process_flags process_flags;
 	enum frame_flags frame_flags;
 	enum sample_flags sample_flags;
+	enum sample_kind sample_kind;
 	enum config_flags config_flags;
 	enum path_op path_op;
 	enum thread_owner thread_owner;

@@ -24,6 +24,7 @@ struct sample_ring {
 	__u64 tail;
 	__u64 next; /* where BPF writes: `head`, except while a sample of several parts is being made */
 	struct counters counters;
+	__u64 kind; /* enum sample_kind of the sample that is about to be taken */
 	__u64 copy_second; /* the second, CLOCK_MONOTONIC, in which these were made: */
 	__u64 copies;
 	__u64 copied_words;
@@ -122,6 +123,14 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, WAKEUPS_BYTES);
 } wakeups SEC(".maps");
+
+/* The program that takes samples, for those that only say what they are of. Written by user space when it loads them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} takers SEC(".maps");
 
 /* enum config_flags; user space may change it at any time. */
 volatile __u32 config = CONFIG_USER_STACKS | CONFIG_KERNEL_STACKS;

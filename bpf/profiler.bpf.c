@@ -51,24 +51,35 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	if (!ring)
 		return 0;
 	struct counters *c = &ring->counters;
-	c->ticks++;
-	if (!pid) {
+	__u32 kind = (__u32)ring->kind;
+	ring->kind = KIND_CPU;
+	if (kind)
+		c->events++;
+	else
+		c->ticks++;
+	if (!pid && !kind) {
 		c->idle++;
 		return 0;
 	}
 	struct process *p = bpf_map_lookup_elem(&processes, &pid);
 	if (p && (p->flags & PROCESS_IGNORED)) {
-		c->ignored++;
+		if (!kind)
+			c->ignored++;
 		return 0;
 	}
 	if (!has_room(ring, ring->next)) {
-		c->lost++;
+		if (kind)
+			c->events_lost++;
+		else
+			c->lost++;
 		return 0;
 	}
 
 	struct unwinder *u = &ring->unwinder;
 	struct sample *s = next_sample(ring);
 	begin_sample(s, id);
+	s->kind = kind;
+	s->period = (__u32)ctx->sample_period;
 	if ((config & CONFIG_KERNEL_STACKS) && !REGS_IN_USER_MODE(&ctx->regs))
 		take_kernel_stack(ctx, s);
 	int outcome = OUTCOME_NOT_COLLECTED;
@@ -96,4 +107,33 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	emit_sample(ring, wanted);
 	/* 1 lets the event go on to what it would do without a program. */
 	return config & CONFIG_KEEP_EVENTS ? 1 : 0;
+}
+
+/*
+ * Has sample_cpu take a sample of another kind: it is the one program with the walk. The kernel runs no program of a
+ * perf event while another runs on the CPU, so the ring is this one's until both have ended.
+ */
+ALWAYS_INLINE int sample_event(struct bpf_perf_event_data *ctx, __u32 kind)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
+
+	if (!ring)
+		return 0;
+	ring->kind = kind;
+	bpf_tail_call(ctx, &takers, 0);
+	ring->kind = KIND_CPU; /* nothing is there to call */
+	return 0;
+}
+
+SEC("perf_event")
+int sample_fault(struct bpf_perf_event_data *ctx)
+{
+	return sample_event(ctx, KIND_PAGE_FAULTS);
+}
+
+SEC("perf_event")
+int sample_major(struct bpf_perf_event_data *ctx)
+{
+	return sample_event(ctx, KIND_MAJOR_FAULTS);
 }

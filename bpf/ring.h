@@ -63,6 +63,8 @@ ALWAYS_INLINE __u64 end_of(const struct sample_ring *ring, const struct sample *
 
 ALWAYS_INLINE void begin_sample(struct sample *s, __u64 id)
 {
+	s->kind = KIND_CPU;
+	s->period = 0;
 	s->time = bpf_ktime_get_ns();
 	s->pid = (__u32)(id >> 32);
 	s->tid = (__u32)id;

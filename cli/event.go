@@ -3,30 +3,42 @@ package cli
 import (
 	"errors"
 	"fmt"
+
+	"github.com/headwater/headwater/ebpf/kind"
 )
 
-// event is the value of --event: what is sampled. It is CPU time alone.
-type event string
+// event is the value of --event: what is sampled.
+type event struct{ kind kind.Kind }
 
 // Set implements pflag.Value. Its errors say what there is in place of what was asked for.
 func (e *event) Set(text string) error {
 	switch text {
 	case "cpu", "cpu-clock", "task-clock":
-		*e = "cpu"
+		e.kind = kind.CPU
+		return nil
+	case "page-faults", "faults":
+		e.kind = kind.PageFaults
+		return nil
+	case "major-faults":
+		e.kind = kind.MajorFaults
 		return nil
 	case "off-cpu", "wall", "offcpu", "lock":
-		return errors.New("only CPU time is sampled (cpu); what threads wait for is shown by " +
+		return errors.New("waiting is not recorded; what threads wait for is shown by " +
 			"headwater stack PID and headwater top -p PID --by waits")
 	case "cycles", "instructions", "cache-misses", "branch-misses", "cpu-cycles":
 		return errors.New("hardware counters are not used; cpu samples CPU time by a timer, with and without them alike")
-	case "page-faults", "faults", "alloc", "minor-faults", "major-faults", "context-switches", "cs":
-		return errors.New("only CPU time is sampled (cpu)")
+	case "minor-faults":
+		return errors.New("page-faults has minor and major ones; major-faults has those that waited for a disk")
+	case "alloc":
+		return errors.New("allocations are not sampled; page-faults shows who touches memory first")
+	case "context-switches", "cs":
+		return errors.New("it is not sampled; there are cpu, page-faults and major-faults")
 	}
-	return fmt.Errorf("%q is unknown: only CPU time is sampled (cpu)", text)
+	return fmt.Errorf("%q is unknown: there are cpu, page-faults and major-faults", text)
 }
 
 // String implements pflag.Value.
-func (e *event) String() string { return string(*e) }
+func (e *event) String() string { return e.kind.String() }
 
 // Type implements pflag.Value.
 func (e *event) Type() string { return "event" }

@@ -20,6 +20,7 @@ import (
 	"github.com/headwater/headwater/cli/internal/summary"
 	"github.com/headwater/headwater/ebpf/export"
 	"github.com/headwater/headwater/ebpf/footprint"
+	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/record"
 )
 
@@ -82,6 +83,9 @@ func (r *recording) run(ctx context.Context) (err error) {
 	if err := r.chooseFormat(); err != nil {
 		return err
 	}
+	if r.format.Times && options.Kind != kind.CPU {
+		return fmt.Errorf("format %s is for CPU time, not for %s: try pprof, html or folded", r.format.Name, options.Kind)
+	}
 	if len(r.args) > 0 {
 		if _, err := exec.LookPath(r.args[0]); err != nil {
 			return err
@@ -140,7 +144,7 @@ func (r *recording) record(caught *signals, recorder *record.Recorder) error {
 			fmt.Fprintln(r.stderr, "Error:", written)
 		}
 		return exitError{silent{}, code}
-	case ended && errors.Is(written, errNoSamples):
+	case ended && (errors.Is(written, errNoSamples) || errors.Is(written, errNoEvents)):
 		fmt.Fprintln(r.stderr, "headwater:", written)
 		return nil
 	case written != nil:
@@ -200,10 +204,22 @@ func (r *recording) noteAccepted() {
 // errNoSamples says that there is nothing to write.
 var errNoSamples = errors.New("no samples: nothing of what was selected used a CPU meanwhile, so no file was written")
 
+// noSamples returns what to say if there are none.
+func (r *recording) noSamples() error {
+	if r.flags.event.kind == kind.CPU {
+		return errNoSamples
+	}
+	return fmt.Errorf("%w %s of what was selected was sampled, so no file was written; "+
+		"a lower --period samples more of them", errNoEvents, &r.flags.event)
+}
+
+// errNoEvents begins to say that there are none of a kind.
+var errNoEvents = errors.New("no samples: none of the")
+
 // write writes the file and the summary.
 func (r *recording) write(recorded *record.Recording) error {
 	if recorded.Profile == nil {
-		return exitError{errNoSamples, 1}
+		return exitError{r.noSamples(), 1}
 	}
 	var out io.Writer = r.stdout
 	if r.file != nil {
@@ -214,7 +230,7 @@ func (r *recording) write(recorded *record.Recording) error {
 	if err := r.format.Write(out, recorded.Profile); err != nil {
 		return fmt.Errorf("write %s: %w", r.flags.output, err)
 	}
-	s := summary.Summary{Recording: recorded, Format: r.format, Rate: r.flags.rate, Verbose: r.flags.verbose}
+	s := summary.Summary{Recording: recorded, Format: r.format, Rate: r.rate(), Verbose: r.flags.verbose}
 	if r.file != nil {
 		if err := r.file.Keep(); err != nil {
 			return fmt.Errorf("write %s: %w", r.flags.output, err)
@@ -224,6 +240,14 @@ func (r *recording) write(recorded *record.Recording) error {
 	service, failed := r.flags.push.push(context.Background(), recorded.Profile, recorded.Kind)
 	s.Service = service
 	return errors.Join(r.summarize(&s), failed)
+}
+
+// rate returns the samples a second and CPU, 0 of events.
+func (r *recording) rate() int {
+	if r.flags.event.kind != kind.CPU {
+		return 0
+	}
+	return r.flags.rate
 }
 
 // summarize says what was recorded, as the flags want it.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/headwater/headwater/cli/internal/containers"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/numa"
 	"github.com/headwater/headwater/ebpf/record"
 	"github.com/headwater/headwater/ebpf/symbol"
@@ -43,8 +45,8 @@ func (f *samplingFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.selection.Unit, "unit", "", "sample this systemd unit")
 	flags.IntVarP(&f.rate, "freq", "F", 99, "samples per second and CPU")
 	flags.IntVarP(&f.rate, "rate", "r", 99, "the same as --freq, as in py-spy")
-	f.event = "cpu"
-	flags.VarP(&f.event, "event", "e", "what is sampled: cpu, which is CPU time, and nothing else")
+	flags.VarP(&f.event, "event", "e", "what is sampled: cpu, which is CPU time; page-faults, which is memory that is "+
+		"touched first; or major-faults, which wait for a disk")
 	flags.BoolVarP(&f.kernelOnly, "kernel", "K", false, "sample only the kernel part of stacks")
 	flags.BoolVarP(&f.userOnly, "user", "U", false, "sample only the user part of stacks")
 	f.inline = true
@@ -111,6 +113,7 @@ func (f *samplingFlags) check() error {
 type recordFlags struct {
 	samplingFlags
 
+	period   uint64
 	duration time.Duration
 	output   string
 	format   string
@@ -127,6 +130,8 @@ type recordFlags struct {
 
 func (f *recordFlags) register(flags *pflag.FlagSet) {
 	f.samplingFlags.register(flags)
+	flags.Uint64VarP(&f.period, "period", "c", 0, "with -e page-faults or major-faults: after how many of them one is "+
+		"sampled (default 256 and 1)")
 	flags.VarP((*duration)(&f.duration), "duration", "d", "how long to record, such as 10, 10s or 5m; 0s: until Ctrl-C")
 	flags.StringVarP(&f.output, "output", "o", "headwater.pb.gz", "file to write, - for standard output")
 	flags.StringVarP(&f.format, "format", "f", "",
@@ -151,6 +156,7 @@ func (f *recordFlags) options(args []string) (o record.Options, err error) {
 		return o, err
 	}
 	o.Threads, o.Timestamps = f.threads, f.timestamps
+	o.Kind, o.Period = f.event.kind, cmp.Or(f.period, kind.Of(f.event.kind).Period)
 	if o.CPUs, o.NUMANodes, err = parseLabels(f.labels); err != nil {
 		return o, err
 	}
@@ -159,7 +165,14 @@ func (f *recordFlags) options(args []string) (o record.Options, err error) {
 
 // check returns an error for flags that make no sense.
 func (f *recordFlags) check() error {
+	isEvent := kind.Of(f.event.kind).Period > 0
 	switch {
+	case f.period > 0 && !isEvent:
+		return fmt.Errorf("--period is for page-faults and major-faults: %s is sampled --freq times a second", &f.event)
+	case f.period > ebpf.MaxPeriod:
+		return fmt.Errorf("--period must be at most %d, got %d", ebpf.MaxPeriod, f.period)
+	case f.timestamps && isEvent:
+		return fmt.Errorf("--timestamps is for CPU time, not for %s", &f.event)
 	case f.duration < 0:
 		return fmt.Errorf("--duration must not be negative, got %v", f.duration)
 	case f.json && f.output == "-":

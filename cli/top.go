@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headwater/headwater/cli/internal/top"
+	"github.com/headwater/headwater/ebpf/kind"
 )
 
 // topFlags are the flags of the command top.
@@ -65,6 +66,7 @@ The exit code is 0, 1 if tables were printed and nothing of what was selected us
 
 func (f *topFlags) register(flags *pflag.FlagSet) {
 	f.samplingFlags.register(flags)
+	flags.Lookup("event").Usage = "what is sampled: cpu, which is CPU time, and nothing else"
 	flags.StringVar(&f.by, "by", string(top.ByProcess), "what to show at first: process, thread, function, binary, "+
 		"flame, or with -p waits")
 	durationVar(flags, &f.interval, "interval", 2*time.Second, "time between two updates, or tables")
@@ -136,6 +138,8 @@ func (f *topFlags) plain(cmd *cobra.Command) bool {
 func (f *topFlags) check() error {
 	const shortest = 100 * time.Millisecond
 	switch by := top.By(f.by); {
+	case f.event.kind != kind.CPU:
+		return fmt.Errorf("--event: top shows CPU time; headwater record -e %s records them", &f.event)
 	case !slices.Contains(top.Views(), by):
 		return fmt.Errorf("--by must be process, thread, function, binary, flame or waits, got %q", f.by)
 	case by == top.ByWaits && len(f.pids) != 1:

@@ -8,6 +8,7 @@ package ebpf
 import (
 	"fmt"
 
+	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/symbol"
@@ -29,6 +30,9 @@ const (
 	MinSampleRate = 1
 	MaxSampleRate = 10_000
 )
+
+// MaxPeriod limits Options.Periods.
+const MaxPeriod = 1 << 31
 
 // Limits of Options.TableBytes.
 const (
@@ -89,6 +93,11 @@ func (o Options) Validate() error {
 	if err := o.Debuginfod.Validate(); err != nil {
 		return fmt.Errorf("debuginfod: %w", err)
 	}
+	for k, period := range o.Periods {
+		if period < 0 || period > MaxPeriod {
+			return fmt.Errorf("the period of %s must be between 0 and %d, got %d", kind.Kind(k), MaxPeriod, period)
+		}
+	}
 	switch o.Comm {
 	case CommNone, CommLabel, CommStackframe, CommBoth:
 	default:
@@ -100,6 +109,7 @@ func (o Options) Validate() error {
 // sampling are the options of the sampler.
 func (o Options) sampling() sampler.Config {
 	return sampler.Config{
-		SampleRate: o.SampleRate, UserStacks: o.UserStacks, KernelStacks: o.KernelStacks, TableBytes: o.TableBytes,
+		SampleRate: o.SampleRate, Periods: o.Periods, UserStacks: o.UserStacks, KernelStacks: o.KernelStacks,
+		TableBytes: o.TableBytes,
 	}
 }

@@ -36,6 +36,11 @@ func HTML(w io.Writer, p *profile.Profile) error {
 	if s.unit() == "nanoseconds" && p.Period > 0 {
 		about.Notes = append(about.Notes, fmt.Sprintf("%d samples, %.0f a second and CPU", samples, 1e9/float64(p.Period)))
 	}
+	if by := p.PeriodType; by != nil && by.Unit == "count" && p.Period > 0 {
+		of := p.SampleType[s.value]
+		about.Notes = append(about.Notes,
+			fmt.Sprintf("%s in %s, one sample for each %d %s", of.Type, of.Unit, p.Period, by.Type))
+	}
 	return flameview.Write(w, about, b.Tree(trie.Options{}))
 }
 

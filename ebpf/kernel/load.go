@@ -12,6 +12,7 @@ import (
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/rlimit"
 
+	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
@@ -26,8 +27,9 @@ type Profiler struct {
 	mu        sync.Mutex
 	rings     *sampleRings       // nil: not open
 	clocks    map[int]*perfEvent // by CPU
-	snapshots *snapshots         // nil: none are kept
-	accounted map[int]cpuTime    // at the last change of the period
+	events    map[kind.Kind]*events
+	snapshots *snapshots      // nil: none are kept
+	accounted map[int]cpuTime // at the last change of the period
 	period    time.Duration
 	due       due    // until the last change of the period
 	throttled uint64 // Counters.Throttled of the last time
@@ -44,6 +46,9 @@ type Counters struct {
 	Idle    uint64 // of these, on the idle task; not every idle CPU has any
 	Ignored uint64 // of these, in processes to be ignored
 	Lost    uint64 // of these, dropped because the CPU's ring was full
+
+	Events     uint64 // samples of kinds that are events, see SetEvents, the ignored ones included
+	EventsLost uint64 // of these, dropped because the CPU's ring was full
 
 	StackCopies    uint64 // samples that carry a copy of their stack, because the walk missed a table
 	StackCopyBytes uint64
@@ -77,7 +82,7 @@ func Load(o Options) (*Profiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Profiler{clocks: map[int]*perfEvent{}, accounted: map[int]cpuTime{}}
+	p := &Profiler{clocks: map[int]*perfEvent{}, events: map[kind.Kind]*events{}, accounted: map[int]cpuTime{}}
 	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
 		return nil, fmt.Errorf("load BPF programs: %w", err)
 	}
@@ -132,6 +137,9 @@ func noPreallocAllowed() bool {
 
 func (p *Profiler) open(inner *ebpf.MapSpec, cpus int, o Options) error {
 	var err error
+	if err := p.linkEvents(); err != nil {
+		return err
+	}
 	if p.tables, err = newTables(&p.objects, inner, o.TableBytes); err != nil {
 		return err
 	}
@@ -197,7 +205,7 @@ func (p *Profiler) Start(rate int) error {
 
 func (p *Profiler) startCPU(cpu int) error {
 	if clock, ok := p.clocks[cpu]; ok {
-		return clock.setPeriod(p.period)
+		return clock.setPeriod(uint64(p.period))
 	}
 	clock, err := p.openClock(cpu)
 	if err != nil {
@@ -267,6 +275,9 @@ func (p *Profiler) Stop() error {
 	}
 	clear(p.clocks)
 	clear(p.accounted)
+	for k := range p.events {
+		errs = append(errs, p.stopEvents(k))
+	}
 	return errors.Join(errs...)
 }
 

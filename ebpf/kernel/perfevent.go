@@ -42,19 +42,19 @@ func clockAttr(period time.Duration) *unix.PerfEventAttr {
 // attach runs a BPF program at every sample. By ioctl: perf links need 5.15.
 func (e *perfEvent) attach(program int) error {
 	if err := unix.IoctlSetInt(e.fd, unix.PERF_EVENT_IOC_SET_BPF, program); err != nil {
-		return fmt.Errorf("attach to the clock of CPU %d: %w", e.cpu, err)
+		return fmt.Errorf("attach to the perf event of CPU %d: %w", e.cpu, err)
 	}
 	if err := unix.IoctlSetInt(e.fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
-		return fmt.Errorf("enable the clock of CPU %d: %w", e.cpu, err)
+		return fmt.Errorf("enable the perf event of CPU %d: %w", e.cpu, err)
 	}
 	return nil
 }
 
-// setPeriod changes the sampling period.
-func (e *perfEvent) setPeriod(period time.Duration) error {
+// setPeriod changes the sampling period: events, or ns of a clock.
+func (e *perfEvent) setPeriod(period uint64) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(e.fd), unix.PERF_EVENT_IOC_PERIOD,
 		uintptr(unsafe.Pointer(&period))); errno != 0 {
-		return fmt.Errorf("set the period of CPU %d's clock to %s: %w", e.cpu, period, errno)
+		return fmt.Errorf("set the period of CPU %d's perf event to %d: %w", e.cpu, period, errno)
 	}
 	return nil
 }

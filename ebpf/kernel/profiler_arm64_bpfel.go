@@ -25,10 +25,12 @@ type profilerAbiEnums struct {
 	ProcessFlags uint32
 	FrameFlags   uint32
 	SampleFlags  uint32
+	SampleKind   uint32
 	ConfigFlags  uint32
 	PathOp       uint32
 	ThreadOwner  uint32
 	ChainEnd     uint32
+	_            [4]byte
 	Sample       struct {
 		_            structs.HostLayout
 		Time         uint64
@@ -43,6 +45,8 @@ type profilerAbiEnums struct {
 		Size         uint16
 		Generation   uint32
 		StackPages   uint32
+		Kind         uint32
+		Period       uint32
 		Pc           uint64
 		Sp           uint64
 		Fp           uint64
@@ -103,6 +107,8 @@ type profilerCounters struct {
 	Idle         uint64
 	Ignored      uint64
 	Lost         uint64
+	Events       uint64
+	EventsLost   uint64
 	Copies       uint64
 	CopiedBytes  uint64
 	Uncopied     uint64
@@ -362,6 +368,8 @@ type profilerSample struct {
 	Size         uint16
 	Generation   uint32
 	StackPages   uint32
+	Kind         uint32
+	Period       uint32
 	Pc           uint64
 	Sp           uint64
 	Fp           uint64
@@ -386,12 +394,21 @@ const (
 	profilerSampleFlagsSAMPLE_FROM_LEAF profilerSampleFlags = 16
 )
 
+type profilerSampleKind uint32
+
+const (
+	profilerSampleKindKIND_CPU          profilerSampleKind = 0
+	profilerSampleKindKIND_PAGE_FAULTS  profilerSampleKind = 2
+	profilerSampleKindKIND_MAJOR_FAULTS profilerSampleKind = 3
+)
+
 type profilerSampleRing struct {
 	_           structs.HostLayout
 	Head        uint64
 	Tail        uint64
 	Next        uint64
 	Counters    profilerCounters
+	Kind        uint64
 	CopySecond  uint64
 	Copies      uint64
 	CopiedWords uint64
@@ -460,7 +477,7 @@ type profilerSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [2056]byte
+	_            [2032]byte
 	Words        [82432]uint64
 }
 
@@ -482,8 +499,11 @@ const (
 	profilerMapPrograms     = "programs"
 	profilerMapSampleRings  = "sample_rings"
 	profilerMapSlabs        = "slabs"
+	profilerMapTakers       = "takers"
 	profilerMapWakeups      = "wakeups"
 	profilerProgSampleCpu   = "sample_cpu"
+	profilerProgSampleFault = "sample_fault"
+	profilerProgSampleMajor = "sample_major"
 	profilerVarAbiEnums     = "abi_enums"
 	profilerVarConfig       = "config"
 )
@@ -530,7 +550,9 @@ type profilerSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type profilerProgramSpecs struct {
-	SampleCpu *ebpf.ProgramSpec `ebpf:"sample_cpu"`
+	SampleCpu   *ebpf.ProgramSpec `ebpf:"sample_cpu"`
+	SampleFault *ebpf.ProgramSpec `ebpf:"sample_fault"`
+	SampleMajor *ebpf.ProgramSpec `ebpf:"sample_major"`
 }
 
 // profilerMapSpecs contains maps before they are loaded into the kernel.
@@ -543,6 +565,7 @@ type profilerMapSpecs struct {
 	Programs     *ebpf.MapSpec `ebpf:"programs"`
 	SampleRings  *ebpf.MapSpec `ebpf:"sample_rings"`
 	Slabs        *ebpf.MapSpec `ebpf:"slabs"`
+	Takers       *ebpf.MapSpec `ebpf:"takers"`
 	Wakeups      *ebpf.MapSpec `ebpf:"wakeups"`
 }
 
@@ -580,6 +603,7 @@ type profilerMaps struct {
 	Programs     *ebpf.Map `ebpf:"programs"`
 	SampleRings  *ebpf.Map `ebpf:"sample_rings"`
 	Slabs        *ebpf.Map `ebpf:"slabs"`
+	Takers       *ebpf.Map `ebpf:"takers"`
 	Wakeups      *ebpf.Map `ebpf:"wakeups"`
 }
 
@@ -591,6 +615,7 @@ func (m *profilerMaps) Close() error {
 		m.Programs,
 		m.SampleRings,
 		m.Slabs,
+		m.Takers,
 		m.Wakeups,
 	)
 }
@@ -607,12 +632,16 @@ type profilerVariables struct {
 //
 // It can be passed to loadProfilerObjects or ebpf.CollectionSpec.LoadAndAssign.
 type profilerPrograms struct {
-	SampleCpu *ebpf.Program `ebpf:"sample_cpu"`
+	SampleCpu   *ebpf.Program `ebpf:"sample_cpu"`
+	SampleFault *ebpf.Program `ebpf:"sample_fault"`
+	SampleMajor *ebpf.Program `ebpf:"sample_major"`
 }
 
 func (p *profilerPrograms) Close() error {
 	return _ProfilerClose(
 		p.SampleCpu,
+		p.SampleFault,
+		p.SampleMajor,
 	)
 }
 

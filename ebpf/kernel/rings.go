@@ -95,6 +95,8 @@ func (r *sampleRings) counters() (c Counters) {
 		c.Idle += load(&n.Idle)
 		c.Ignored += load(&n.Ignored)
 		c.Lost += load(&n.Lost)
+		c.Events += load(&n.Events)
+		c.EventsLost += load(&n.EventsLost)
 		c.StackCopies += load(&n.Copies)
 		c.StackCopyBytes += load(&n.CopiedBytes)
 		c.StacksUncopied += load(&n.Uncopied)

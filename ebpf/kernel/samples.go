@@ -238,6 +238,10 @@ func (r *sampleReader) decode(b []byte) error {
 	}
 
 	out := &r.sample
+	out.Kind, out.Value = kind.Kind(u32(unsafe.Offsetof(s.Kind))), 0
+	if out.Kind != kind.CPU { // whose period is known better: it may change while samples are under way
+		out.Value = uint64(u32(unsafe.Offsetof(s.Period)))
+	}
 	out.Time = u64(unsafe.Offsetof(s.Time))
 	out.PID, out.TID = u32(unsafe.Offsetof(s.Pid)), u32(unsafe.Offsetof(s.Tid))
 	out.CPU = u32(unsafe.Offsetof(s.Cpu))

@@ -34,6 +34,7 @@ type Info struct {
 	Series string  // __name__ of its profiles, which is the first part of their type in Pyroscope
 	Values []Value // of samples. What is measured is the first; tools show the last unless they are told otherwise
 	Title  string  // for people: what the values are of
+	Period uint64  // of kinds that are events: after how many one is sampled, unless somebody says otherwise; else 0
 }
 
 // Of returns the description of a kind. Kinds that do not exist are described as their number.
@@ -41,18 +42,18 @@ func Of(k Kind) Info {
 	page := int64(os.Getpagesize())
 	switch k {
 	case CPU:
-		return Info{"cpu", "process_cpu", []Value{{"cpu", "nanoseconds", 1}}, "CPU time"}
+		return Info{"cpu", "process_cpu", []Value{{"cpu", "nanoseconds", 1}}, "CPU time", 0}
 	case OffCPU:
-		return Info{"off-cpu", "offcpu", []Value{{"offcpu", "nanoseconds", 1}}, "time off CPU"}
+		return Info{"off-cpu", "offcpu", []Value{{"offcpu", "nanoseconds", 1}}, "time off CPU", 0}
 	case PageFaults:
 		return Info{"page-faults", "page_faults", []Value{{"faults", "count", 1}, {"space", "bytes", page}},
-			"memory touched, by page faults"}
+			"memory touched, by page faults", 256}
 	case MajorFaults:
 		return Info{"major-faults", "major_faults", []Value{{"faults", "count", 1}},
-			"page faults that waited for a disk"}
+			"page faults that waited for a disk", 1}
 	}
 	name := fmt.Sprintf("kind-%d", k)
-	return Info{name, strings.ReplaceAll(name, "-", "_"), []Value{{"samples", "count", 1}}, name}
+	return Info{name, strings.ReplaceAll(name, "-", "_"), []Value{{"samples", "count", 1}}, name, 0}
 }
 
 // String returns the name of a kind.

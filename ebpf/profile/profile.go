@@ -36,8 +36,10 @@ func (m CommMode) inLabels() bool { return m == CommLabel || m == CommBoth }
 
 // Options say what profiles hold and how frames are named.
 type Options struct {
-	SampleRate      int                 // samples per second and CPU: what one sample of CPU time stands for
-	Periods         [kind.Count]int64   // what a sample of another kind stands for that does not say, in its unit
+	SampleRate int // samples per second and CPU: what one sample of CPU time stands for
+	// Periods are what a sample of another kind stands for, in the unit of the first value of the kind; 0: no samples of
+	// the kind are taken, or each says what it stands for.
+	Periods         [kind.Count]int64
 	Comm            CommMode            // where the process name goes
 	PIDLabel        bool                // add a sample label "pid"
 	ThreadNameLabel bool                // add a sample label "thread_name"

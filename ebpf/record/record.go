@@ -48,7 +48,8 @@ const (
 type Options struct {
 	Selection
 
-	Kind         kind.Kind // what is sampled
+	Kind         kind.Kind // what is sampled: CPU time, page faults or major faults
+	Period       uint64    // of faults: after how many one is sampled
 	SampleRate   int       // samples per second and CPU
 	UserStacks   bool      // record the user part of stacks
 	KernelStacks bool      // record the kernel part of stacks
@@ -69,7 +70,23 @@ type Options struct {
 }
 
 // period returns what one sample stands for, in the unit of the first value of its kind.
-func (o *Options) period() int64 { return int64(time.Second) / int64(o.SampleRate) }
+func (o *Options) period() int64 {
+	if o.Kind == kind.CPU {
+		return int64(time.Second) / int64(o.SampleRate)
+	}
+	return int64(o.Period)
+}
+
+// config returns the options of the sampler: it samples the one kind.
+func (o *Options) config() sampler.Config {
+	c := sampler.Config{
+		SampleRate: o.SampleRate, UserStacks: o.UserStacks, KernelStacks: o.KernelStacks, TableBytes: o.TableBytes,
+	}
+	if o.Kind != kind.CPU {
+		c.SampleRate, c.Periods[o.Kind] = 0, o.period()
+	}
+	return c
+}
 
 // Part is what was sampled between two rounds.
 type Part struct {
@@ -184,10 +201,7 @@ func (r *Recorder) open() error {
 	if err != nil {
 		return err
 	}
-	return r.sampler.Configure(sampler.Config{
-		SampleRate: r.options.SampleRate, UserStacks: r.options.UserStacks, KernelStacks: r.options.KernelStacks,
-		TableBytes: r.options.TableBytes,
-	})
+	return r.sampler.Configure(r.options.config())
 }
 
 // observe passes a side-band record on.
@@ -243,7 +257,8 @@ func (r *Recorder) Progress() Progress {
 	p := Progress{Samples: r.samples.Load(), WithUser: r.withUser.Load(), Whole: r.whole.Load(),
 		Naming: r.ended.Load() != nil}
 	if stats, err := r.sampler.Stats(); err == nil {
-		p.Expected, p.Lost = stats.Expected, (&Recording{Lost: stats.Lost}).LostSamples()
+		p.Expected = r.account(&stats)
+		p.Lost = (&Recording{Lost: stats.Lost}).LostSamples()
 	}
 	return p
 }
@@ -388,8 +403,9 @@ func (r *Recorder) describe(out *Recording) error {
 	if err != nil {
 		return err
 	}
+	due := r.account(&stats)
 	if out.Profile != nil {
-		pprof.SetLost(out.Profile, stats.Expected, (&Recording{Lost: stats.Lost}).LostSamples())
+		pprof.SetLost(out.Profile, due, (&Recording{Lost: stats.Lost}).LostSamples())
 	}
 	names := r.builder.Stats()
 	out.Lost, out.Unnamed, out.Errors = stats.Lost, names.Unnamed, stats.Errors
@@ -399,6 +415,15 @@ func (r *Recorder) describe(out *Recording) error {
 		}
 	}
 	return nil
+}
+
+// account returns how many samples were due, and makes what was lost that of the kind that is recorded.
+func (r *Recorder) account(stats *sampler.Stats) (due uint64) {
+	if r.options.Kind == kind.CPU {
+		return stats.Expected
+	}
+	stats.Lost = map[string]uint64{sampler.LostToFullLogs: stats.EventsLost}
+	return stats.EventSamples
 }
 
 // putFirst puts the mapping first that pprof shows as the file that a profile is of: the

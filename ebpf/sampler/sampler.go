@@ -12,6 +12,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/runtime"
@@ -45,7 +46,9 @@ type Options struct {
 
 // Config is what Configure changes.
 type Config struct {
-	SampleRate   int // samples per second and CPU; 0: only those of attached events
+	SampleRate int // samples per second and CPU; 0: only those of attached events
+	// Periods are, of kinds that are events, after how many one is sampled; 0: none of that kind.
+	Periods      [kind.Count]int64
 	UserStacks   bool
 	KernelStacks bool
 	TableBytes   int // limit of the memory for unwind tables
@@ -139,7 +142,7 @@ func (s *Sampler) apply(c Config) error {
 	if err := s.startClocks(c.SampleRate); err != nil {
 		return fmt.Errorf("sample at %d Hz: %w", c.SampleRate, err)
 	}
-	return nil
+	return s.startEvents(c.Periods)
 }
 
 // startClocks samples every CPU that is online, unless StopSampling was called. The
@@ -151,12 +154,24 @@ func (s *Sampler) startClocks(rate int) error {
 	return s.kernel.Start(rate)
 }
 
+// startEvents samples events on every CPU that is online, unless StopSampling was called. The caller holds s.mu.
+func (s *Sampler) startEvents(periods [kind.Count]int64) error {
+	if s.stopped {
+		return nil
+	}
+	var errs []error
+	for _, k := range []kind.Kind{kind.PageFaults, kind.MajorFaults} {
+		errs = append(errs, s.kernel.SetEvents(k, uint64(periods[k])))
+	}
+	return errors.Join(errs...)
+}
+
 // AddCPUs begins to sample the CPUs that have come online.
 func (s *Sampler) AddCPUs() error {
 	err := s.sideBand.addCPUs()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return errors.Join(err, s.startClocks(s.config.SampleRate))
+	return errors.Join(err, s.startClocks(s.config.SampleRate), s.startEvents(s.config.Periods))
 }
 
 // AskAgain has Target asked again about the processes that were not wanted.

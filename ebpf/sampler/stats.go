@@ -22,12 +22,14 @@ const (
 // Stats are counters since Open and gauges of the present state. Those that have no row in
 // Counters are lists, or texts and readers that a session adds those of profiles to.
 type Stats struct {
-	Expected    uint64            // samples due: time that CPUs were busy over the period; to within a few
-	Delivered   uint64            // samples that were taken and not lost, the ignored ones included
-	Idle        uint64            // samples that hit an idle CPU, besides the above; not every idle CPU has any
-	Ignored     uint64            // samples that hit a process without a target
-	Lost        map[string]uint64 // samples due, but not delivered, by reason: LostToFullLogs and so on
-	RecordsLost uint64            // of processes and mappings, that the kernel had no room for
+	Expected     uint64            // samples due: time that CPUs were busy over the period; to within a few
+	Delivered    uint64            // samples that were taken and not lost, the ignored ones included
+	Idle         uint64            // samples that hit an idle CPU, besides the above; not every idle CPU has any
+	Ignored      uint64            // samples that hit a process without a target
+	Lost         map[string]uint64 // samples due, but not delivered, by reason: LostToFullLogs and so on
+	EventSamples uint64            // samples of other kinds, see Config.Periods, the ignored ones included
+	EventsLost   uint64            // of these, samples that were lost as there was no room for them
+	RecordsLost  uint64            // of processes and mappings, that the kernel had no room for
 
 	StackCopies    uint64 // samples whose walk missed a table, so that they carried a copy of their stack
 	StackCopyBytes uint64
@@ -79,6 +81,12 @@ func sampleCounters() []counter.Row[Stats] {
 		counter.Many("pyroscope_ebpf_samples_lost_total", "reason", "samples_lost",
 			"Samples that were due and not delivered, by reason: log_full, throttled, timer_skipped, session_ended.",
 			func(s *Stats) *map[string]uint64 { return &s.Lost }),
+		counter.One(counter.Total, "pyroscope_ebpf_event_samples_total", "event_samples",
+			"Samples of page faults, those of processes without a target included.",
+			func(s *Stats) *uint64 { return &s.EventSamples }),
+		counter.One(counter.Total, "pyroscope_ebpf_event_samples_lost_total", "event_samples_lost",
+			"Samples of page faults that there was no room for.",
+			func(s *Stats) *uint64 { return &s.EventsLost }),
 		counter.One(counter.Total, "pyroscope_ebpf_side_band_lost_total", "side_band_lost",
 			"Records of processes and mappings that the kernel had no room for: samples of those have the outcome records_lost.",
 			func(s *Stats) *uint64 { return &s.RecordsLost }),
@@ -178,6 +186,7 @@ func (s *Sampler) Stats() (Stats, error) {
 func (s *Stats) addKernel(c *kernel.Counters) {
 	s.Expected, s.Idle, s.Ignored, s.Delivered = c.Expected, c.Idle, c.Ignored, c.Ticks-c.Idle-c.Lost
 	s.Lost = map[string]uint64{LostToFullLogs: c.Lost, LostToThrottling: c.Throttled, LostToSkippedTimers: c.Skipped}
+	s.EventSamples, s.EventsLost = c.Events, c.EventsLost
 	s.StackCopies, s.StackCopyBytes, s.StacksUncopied = c.StackCopies, c.StackCopyBytes, c.StacksUncopied
 	s.CodesCarried, s.CodesUncarried = c.CodesNamed, c.CodesUnnamed
 	s.Chains = map[string]uint64{}

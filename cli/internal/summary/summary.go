@@ -28,7 +28,7 @@ const (
 type Summary struct {
 	Recording *record.Recording // with a profile
 	Format    export.Format
-	Rate      int    // samples per second and CPU
+	Rate      int    // samples per second and CPU; 0: one at each Period of the profile
 	File      string // "": it was written to standard output
 	Size      int64  // of the file, in bytes
 	Service   string // of Pyroscope that it was pushed as; "": it was not
@@ -56,7 +56,7 @@ func (s *Summary) WriteText(w io.Writer) error {
 	if r.Ended != "" {
 		ended = ", until " + r.Ended
 	}
-	fmt.Fprintf(&b, "%s samples in %.1f s at %d Hz%s\n", count(r.Samples), r.Duration.Seconds(), s.Rate, ended)
+	fmt.Fprintf(&b, "%s samples in %.1f s%s%s\n", count(r.Samples), r.Duration.Seconds(), s.often(total), ended)
 	fmt.Fprintf(&b, "%8s %8s  function\n", "self", "total")
 	for _, f := range shown(functions) {
 		fmt.Fprintf(&b, "%8s %8s  %s\n", percent(float64(f.Self)/float64(total)), percent(float64(f.Total)/float64(total)),
@@ -76,6 +76,28 @@ func (s *Summary) WriteText(w io.Writer) error {
 	}
 	_, err = io.WriteString(w, b.String())
 	return err
+}
+
+// often says how often a sample was taken, and of events what that stands for.
+func (s *Summary) often(total int64) string {
+	if s.Rate > 0 {
+		return fmt.Sprintf(" at %d Hz", s.Rate)
+	}
+	p := s.Recording.Profile
+	text := fmt.Sprintf(", one for each %d %s", p.Period, p.PeriodType.Type)
+	if p.Period == 1 {
+		text = ", one for each " + strings.TrimSuffix(p.PeriodType.Type, "s")
+	}
+	if unit := s.unit(); unit == "bytes" {
+		text += ", " + size(total) + " in all"
+	}
+	return text
+}
+
+// unit is that of the functions' values.
+func (s *Summary) unit() string {
+	types := s.Recording.Profile.SampleType
+	return types[len(types)-1].Unit
 }
 
 // shown returns the functions that a summary lists.
@@ -164,10 +186,11 @@ func (s *Summary) WriteJSON(w io.Writer) error {
 	r := s.Recording
 	out := summaryJSON{
 		File: s.File, Service: s.Service, Format: s.Format.Name,
-		Begun: r.Begun, Seconds: r.Duration.Seconds(), Rate: s.Rate, Ended: r.Ended,
+		Event: r.Kind.String(), Begun: r.Begun, Seconds: r.Duration.Seconds(), Rate: s.Rate,
+		Period: r.Profile.Period, Ended: r.Ended,
 		Samples: r.Samples, Whole: r.Whole, WithUser: r.WithUser, Lost: r.Lost, Frames: r.Frames,
 		Unnamed: []unnamedJSON{}, Errors: r.Errors,
-		Unit: r.Profile.SampleType[0].Unit, Total: total, Functions: shown(functions),
+		Unit: s.unit(), Total: total, Functions: shown(functions),
 	}
 	for _, u := range r.Unnamed {
 		out.Unnamed = append(out.Unnamed, unnamedJSON{u.File, u.BuildID, u.Reason, Explain(u), u.Frames})
@@ -179,9 +202,11 @@ type summaryJSON struct {
 	File      string            `json:"file,omitempty"`
 	Service   string            `json:"service,omitempty"` // that it was pushed as
 	Format    string            `json:"format"`
+	Event     string            `json:"event"`
 	Begun     time.Time         `json:"begun"`
 	Seconds   float64           `json:"seconds"`
-	Rate      int               `json:"rate"`
+	Rate      int               `json:"rate,omitempty"` // samples per second and CPU
+	Period    int64             `json:"period"`         // what a sample stands for: ns of CPU time, or page faults
 	Ended     string            `json:"ended,omitempty"`
 	Samples   uint64            `json:"samples"`
 	WithUser  uint64            `json:"with_user"`

@@ -70,6 +70,7 @@ type Settings struct {
 
 	InlineFrames bool                 `river:"inline_frames,attr,optional"` // Headwater's own argument
 	Debuginfod   *DebuginfodArguments `river:"debuginfod,block,optional"`   // Headwater's own block
+	PageFaults   *PageFaultsArguments `river:"page_faults,block,optional"`  // Headwater's own block
 
 	Unused UnusedArguments `river:",squash"`
 }
@@ -110,6 +111,9 @@ func (a *Settings) Validate() error {
 		return component.Refuse("unwind_table_memory", "must be at least %s, got %s", units.Base2Bytes(ebpf.MinTableBytes),
 			a.UnwindTableMemory)
 	}
+	if err := a.PageFaults.validate(); err != nil {
+		return err
+	}
 	if err := a.Debuginfod.options().Validate(); err != nil {
 		return component.Refuse("debuginfod", "is invalid: %v", err)
 	}
@@ -146,6 +150,7 @@ func (a *Settings) options() ebpf.Options {
 	}
 	o := ebpf.DefaultOptions()
 	o.SampleRate = a.SampleRate
+	o.Periods = a.PageFaults.periods()
 	o.Targets = slices.Clone(a.Targets)
 	o.DefaultTarget = maps.Clone(a.DefaultTarget)
 	o.TargetsOnly = a.TargetsOnly

@@ -13,6 +13,7 @@ import (
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/symbol/debuginfod"
 )
@@ -104,6 +105,15 @@ func TestArguments(t *testing.T) {
 				debuginfod.Options{URLs: []string{"http://localhost:8002"}, CacheDir: "/x", CacheSize: 10 << 20,
 					Timeout: 90 * time.Second}, o.Debuginfod)
 		}},
+		"page_faults": {`page_faults { }`, func(t *testing.T, o ebpf.Options) {
+			require.EqualValues(t, 256, o.Periods[kind.PageFaults])
+			require.EqualValues(t, 1, o.Periods[kind.MajorFaults])
+		}},
+		"page_faults with periods": {"page_faults {\n period = 7\n major_period = 0\n }", func(t *testing.T, o ebpf.Options) {
+			require.EqualValues(t, 7, o.Periods[kind.PageFaults])
+			require.Zero(t, o.Periods[kind.MajorFaults])
+		}},
+		"no page_faults": {``, func(t *testing.T, o ebpf.Options) { require.Zero(t, o.Periods) }},
 		"container_id_cache_size": {`container_id_cache_size = 10`, func(t *testing.T, o ebpf.Options) {
 			require.Equal(t, 10, o.ContainerIDCacheSize)
 		}},
@@ -155,6 +165,8 @@ func TestArgumentErrors(t *testing.T) {
 			`comm must be one of none, label, stackframe, both, got "frame"`},
 		"debuginfod {\n  urls = [\"ftp://x\"]\n }": {"debuginfod",
 			`debuginfod is invalid: "ftp://x" is no http or https URL`},
+		"page_faults {\n period = -1\n }": {"page_faults",
+			`page_faults is invalid: period must be between 0 and 2147483648, got -1`},
 		`targets = "x"`:          {"", `test.river:2:11: "x" should be array, got string`},
 		`targets = [{"a" = {}}]`: {"", `test.river:2:19: {} should be string, got object`},
 		`forward_twice = []`:     {"", `test.river:2:1: unrecognized attribute name "forward_twice"`},

@@ -29,16 +29,18 @@ type DebugInfo struct {
 // counters are since the component began. Attributes that the table of counters names
 // are set by it.
 type DebugSession struct {
-	Started    time.Time         `river:"started,attr,optional"`
-	SampleRate int               `river:"sample_rate,attr,optional"`
-	Rounds     uint64            `river:"rounds,attr,optional"`
-	Expected   uint64            `river:"samples_expected,attr,optional"`
-	Delivered  uint64            `river:"samples_delivered,attr,optional"`
-	Idle       uint64            `river:"samples_idle,attr,optional"`
-	Ignored    uint64            `river:"samples_ignored,attr,optional"`
-	Lost       map[string]uint64 `river:"samples_lost,attr,optional"` // by reason
-	Records    uint64            `river:"side_band_lost,attr,optional"`
-	Outcomes   map[string]uint64 `river:"outcomes,attr,optional"`
+	Started          time.Time         `river:"started,attr,optional"`
+	SampleRate       int               `river:"sample_rate,attr,optional"`
+	Rounds           uint64            `river:"rounds,attr,optional"`
+	Expected         uint64            `river:"samples_expected,attr,optional"`
+	Delivered        uint64            `river:"samples_delivered,attr,optional"`
+	Idle             uint64            `river:"samples_idle,attr,optional"`
+	Ignored          uint64            `river:"samples_ignored,attr,optional"`
+	Lost             map[string]uint64 `river:"samples_lost,attr,optional"`  // by reason
+	EventSamples     uint64            `river:"event_samples,attr,optional"` // of page faults
+	EventSamplesLost uint64            `river:"event_samples_lost,attr,optional"`
+	Records          uint64            `river:"side_band_lost,attr,optional"`
+	Outcomes         map[string]uint64 `river:"outcomes,attr,optional"`
 
 	ProfilesLost map[string]uint64 `river:"profiles_lost,attr,optional"` // that a receiver did not get, by reason
 

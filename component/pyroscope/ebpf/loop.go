@@ -14,6 +14,7 @@ import (
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/counter"
+	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/pprof"
 )
 
@@ -229,7 +230,7 @@ func (l *loop) collect() {
 	var withUser, complete uint64
 	due, lost := l.lostSamples()
 	for _, p := range profiles {
-		if due > 0 {
+		if due > 0 && p.Kind == kind.CPU {
 			pprof.SetLost(p.Pprof, due, lost)
 		}
 		raw, err := l.c.encode(p.Pprof)

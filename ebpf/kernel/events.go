@@ -1,0 +1,114 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/kind"
+)
+
+// events are the perf events of one kind, of all tasks, which take a sample whenever period of them have happened on
+// a CPU.
+type events struct {
+	period uint64
+	byCPU  map[int]*perfEvent
+}
+
+// eventOf returns the software event of a kind, and the program that says that samples are of it.
+func (p *Profiler) eventOf(k kind.Kind) (config uint64, program *ebpf.Program, err error) {
+	switch k {
+	case kind.PageFaults:
+		return unix.PERF_COUNT_SW_PAGE_FAULTS, p.objects.SampleFault, nil
+	case kind.MajorFaults:
+		return unix.PERF_COUNT_SW_PAGE_FAULTS_MAJ, p.objects.SampleMajor, nil
+	}
+	return 0, nil, fmt.Errorf("sample %s: it is no event", k)
+}
+
+// linkEvents lets the programs of events call the one that takes samples.
+func (p *Profiler) linkEvents() error {
+	if err := p.objects.Takers.Put(uint32(0), p.objects.SampleCpu); err != nil {
+		return fmt.Errorf("link BPF programs: %w", err)
+	}
+	return nil
+}
+
+// SetEvents takes a sample on every online CPU at each period-th event of a kind, or none any more with period 0.
+// CPUs that came online since are added. The kinds are page faults and major faults.
+func (p *Profiler) SetEvents(k kind.Kind, period uint64) error {
+	config, program, err := p.eventOf(k)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if period == 0 {
+		return p.stopEvents(k)
+	}
+	cpus, err := onlineCPUs()
+	if err != nil {
+		return fmt.Errorf("find online CPUs: %w", err)
+	}
+	of := p.events[k]
+	if of == nil {
+		of = &events{byCPU: map[int]*perfEvent{}}
+		p.events[k] = of
+	}
+	attr := unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_SOFTWARE, Config: config, Sample: period, Bits: unix.PerfBitDisabled,
+	}
+	var errs []error
+	for _, cpu := range cpus {
+		if err := of.start(&attr, cpu, program.FD()); err != nil {
+			errs = append(errs, fmt.Errorf("sample %s: %w", k, err))
+		}
+	}
+	of.period = period
+	errs = append(errs, of.drop(func(cpu int) bool { return !slices.Contains(cpus, cpu) }))
+	return errors.Join(errs...)
+}
+
+// start begins to sample a CPU, or changes the period.
+func (e *events) start(attr *unix.PerfEventAttr, cpu, program int) error {
+	if event, ok := e.byCPU[cpu]; ok {
+		if e.period == attr.Sample {
+			return nil
+		}
+		return event.setPeriod(attr.Sample)
+	}
+	event, err := openPerfEvent(attr, cpu)
+	if err != nil {
+		return err
+	}
+	if err := event.attach(program); err != nil {
+		return errors.Join(err, event.close())
+	}
+	e.byCPU[cpu] = event
+	return nil
+}
+
+// drop closes the events of some CPUs.
+func (e *events) drop(which func(cpu int) bool) error {
+	var errs []error
+	for cpu, event := range e.byCPU {
+		if which(cpu) {
+			errs = append(errs, event.close())
+			delete(e.byCPU, cpu)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stopEvents ends the samples of a kind. The caller holds p.mu.
+func (p *Profiler) stopEvents(k kind.Kind) error {
+	of := p.events[k]
+	if of == nil {
+		return nil
+	}
+	delete(p.events, k)
+	return of.drop(func(int) bool { return true })
+}
