@@ -178,9 +178,9 @@ func shownProfile(p ebpf.Profile, raw []byte) flamegraph.Profile {
 		Labels: p.Labels, Data: raw, Samples: p.Samples, WithUser: p.WithUser, Complete: p.Complete,
 		Kind: p.Kind.String(),
 	}
-	if kind.Of(p.Kind).IsTime() {
-		shown.Period = time.Duration(p.Pprof.Period)
-	}
+	values := kind.Of(p.Kind).Values
+	shown.Period = p.Pprof.Period * values[len(values)-1].Per
+	shown.Unit = values[len(values)-1].Unit
 	if p.Kind != kind.CPU { // one target, whatever is counted
 		shown.Labels = maps.Clone(p.Labels)
 		shown.Labels[target.LabelName] = target.DefaultName

@@ -45,7 +45,7 @@ func newFlameAbout(used []*kept, s selection, total int64) flameAbout {
 // samplesOf returns how many samples of the profiles a selection means, whose values are total together.
 func samplesOf(used []*kept, s selection, total int64) (sum uint64) {
 	if period := used[0].Period; s.perSample() && period > 0 {
-		return uint64(max(0, total) / period.Nanoseconds())
+		return uint64(max(0, total) / period)
 	}
 	for _, k := range used {
 		samples, _, _ := k.of(s)

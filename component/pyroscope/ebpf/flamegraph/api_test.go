@@ -58,11 +58,11 @@ func TestSeries(t *testing.T) {
 func TestLongSeriesAreJoined(t *testing.T) {
 	var bins []*bin
 	for i := range int64(1000) {
-		bins = append(bins, &bin{from: i, to: i + 1, all: time.Second, by: map[string]time.Duration{"a": time.Second}})
+		bins = append(bins, &bin{from: i, to: i + 1, all: 7, by: map[string]int64{"a": 7}})
 	}
 	got := joinBins(bins)
 	require.Len(t, got, 200)
-	require.Equal(t, bin{5, 10, 5 * time.Second, map[string]time.Duration{"a": 5 * time.Second}}, *got[1])
+	require.Equal(t, bin{5, 10, 35, map[string]int64{"a": 35}}, *got[1])
 }
 
 func TestTop(t *testing.T) {

@@ -1,6 +1,7 @@
 package flamegraph
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/headwater/headwater/ebpf/export"
@@ -35,6 +36,9 @@ func (p *Page) fields(s selection) []field {
 		target.Value = s.target
 	}
 	out := []field{target}
+	if kinds := kindsOf(p.history.all(), s.filter); len(kinds) > 1 {
+		out = append(out, field{Name: "kind", Text: "Kind", Value: s.kindName(), Options: kinds})
+	}
 	of := selection{target: s.target, from: s.from, to: s.to, filter: filter{kind: s.kind}}
 	process, pid := field{Name: "process", Text: "Process", Value: s.comm}, field{Name: "pid", Text: "PID"}
 	for _, row := range allProcessRows(of.pick(entries), query{}) {
@@ -53,6 +57,22 @@ func (p *Page) fields(s selection) []field {
 		out = append(out, pid)
 	}
 	return append(out, status.moreFields(s)...)
+}
+
+// kindsOf returns the kinds that there are profiles of and the one that is chosen, cpu first.
+func kindsOf(entries []*kept, chosen filter) []string {
+	out := []string{kindCPU}
+	add := func(kind string) {
+		if !slices.Contains(out, kind) {
+			out = append(out, kind)
+		}
+	}
+	add(chosen.kindName())
+	for _, k := range entries {
+		add(k.kind())
+	}
+	slices.Sort(out[1:])
+	return out
 }
 
 // moreFields returns those without a list of what there is.

@@ -10,6 +10,7 @@
 package flamegraph
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
@@ -25,7 +26,8 @@ type Profile struct {
 	Labels map[string]string // the target's labels
 	Data   []byte            // the pprof profile, gzip-compressed
 	Kind   string            // what is counted: the name of a kind of package ebpf/kind; "" stands for cpu
-	Period time.Duration     // of CPU time or of waiting that one sample stands for; 0 if not known
+	Unit   string            // of the values of its samples; "" stands for nanoseconds
+	Period int64             // value of one sample, in Unit; 0 if not known
 
 	Samples   uint64 // samples in the profile
 	WithUser  uint64 // of these, samples that should have a user part
@@ -51,6 +53,12 @@ type kept struct {
 	start  int64 // of the round, in ms since 1970
 	end    int64
 }
+
+// unit returns the unit of values.
+func (k *kept) unit() string { return cmp.Or(k.Unit, unitTime) }
+
+// unitTime is the unit of times.
+const unitTime = "nanoseconds"
 
 // kind returns what is counted.
 func (k *kept) kind() string { return filter{kind: k.Kind}.kindName() }

@@ -22,6 +22,7 @@ type overview struct {
 	Refresh int // seconds
 
 	Ranges   []timeRange
+	Kinds    []string    // that there are profiles of, cpu first; none if that is all
 	Targets  []targetRow // of the chosen range, most samples first
 	More     int         // targets beyond the table
 	Choice   choice
@@ -42,6 +43,7 @@ type choice struct {
 	Comm                                 string
 	PID                                  uint32
 	Root                                 string
+	Kind                                 string
 	Query                                template.URL // the same, encoded
 }
 
@@ -91,6 +93,9 @@ func newOverview(name string, status Status, h *history, q query) overview {
 		Outcomes: outcomeRows(status.Stats.Outcomes),
 		Kept:     historyFigures{Profiles: len(entries), Bytes: h.size(), MaxBytes: h.maxBytes, MaxAge: h.maxAge},
 	}
+	if kinds := kindsOf(entries, q.filter); len(kinds) > 1 {
+		o.Kinds = kinds
+	}
 	if len(entries) > 0 {
 		o.Kept.Since = time.UnixMilli(entries[0].start)
 	}
@@ -98,7 +103,8 @@ func newOverview(name string, status Status, h *history, q query) overview {
 	picked := q.resolve(entries).pick(entries)
 	o.Choice = choice{
 		Target: q.target, TargetName: targetName(picked, q.target),
-		Range: q.rng.Value, RangeText: q.rng.Text, Comm: q.comm, PID: q.pid, Root: q.root, Query: q.encode(),
+		Range: q.rng.Value, RangeText: q.rng.Text, Comm: q.comm, PID: q.pid, Root: q.root, Kind: q.kindName(),
+		Query: q.encode(),
 	}
 	o.Process, o.MorePIDs = processRows(picked, q, status.ByPID)
 	o.sum(picked, q)
@@ -171,7 +177,7 @@ func allTargetRows(entries []*kept, q query) (rows []targetRow) {
 	for _, k := range entries {
 		row := byID[k.target.id]
 		if row == nil {
-			link := query{target: k.target.id, rng: q.rng, root: q.root}
+			link := query{target: k.target.id, rng: q.rng, root: q.root, filter: filter{kind: q.kind}}
 			row = &targetRow{ID: k.target.id, Name: k.target.name, Labels: k.target.labels, Query: link.encode()}
 			byID[k.target.id] = row
 			pids[k.target.id] = make(map[uint32]bool)
@@ -198,7 +204,9 @@ func processRows(entries []*kept, q query, byPID bool) (rows []processRow, more 
 	rows, more = cut(allProcessRows(entries, q), maxRows)
 	for i := range rows {
 		row := &rows[i]
-		row.PIDs, row.MorePIDs = pidRows(row.all, query{target: q.target, rng: q.rng, comm: row.Comm, root: q.root}, byPID)
+		row.PIDs, row.MorePIDs = pidRows(row.all, query{
+			target: q.target, rng: q.rng, comm: row.Comm, root: q.root, filter: filter{kind: q.kind},
+		}, byPID)
 	}
 	return rows, more
 }
@@ -211,7 +219,9 @@ func allProcessRows(entries []*kept, q query) (rows []processRow) {
 		for _, p := range k.Processes {
 			row := byComm[p.Comm]
 			if row == nil {
-				link := query{target: q.target, rng: q.rng, comm: p.Comm, root: q.root}
+				link := query{
+					target: q.target, rng: q.rng, comm: p.Comm, root: q.root, filter: filter{kind: q.kind},
+				}
 				row = &processRow{Comm: p.Comm, Query: link.encode()}
 				byComm[p.Comm] = row
 				pids[p.Comm] = make(map[uint32]uint64)

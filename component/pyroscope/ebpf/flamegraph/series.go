@@ -15,19 +15,20 @@ const (
 	maxBins     = 240 // intervals; more are joined
 )
 
-// seriesAnswer is what api/series answers: the CPU time of each interval, oldest first, by process or target. All
-// columns but Names have a value for each interval.
+// seriesAnswer is what api/series answers: the CPU time of each interval, or what else is counted, oldest first, by
+// process or target. All columns but Names have a value for each interval.
 type seriesAnswer struct {
 	From   []int64   `json:"from"` // begin of an interval, in ms since 1970
 	To     []int64   `json:"to"`   // its end
-	All    []int64   `json:"all"`  // ms of CPU time
+	All    []int64   `json:"all"`  // in Unit
 	Names  []string  `json:"names"`
-	Values [][]int64 `json:"values"` // ms of CPU time, by name
+	Values [][]int64 `json:"values"` // in Unit, by name
 	Rest   []int64   `json:"rest"`   // of the others
 	Others int       `json:"others"` // how many names those are
 
-	Interval int64 `json:"interval"` // ms from one round of collecting to the next
-	Kept     int64 `json:"kept"`     // ms that profiles are kept for
+	Unit     string `json:"unit"`     // ms of time, bytes or count
+	Interval int64  `json:"interval"` // ms from one round of collecting to the next
+	Kept     int64  `json:"kept"`     // ms that profiles are kept for
 }
 
 // serveSeries answers with a timeline. Without from and to it is of all that is kept.
@@ -69,22 +70,22 @@ func (p *Page) seriesSelection(v url.Values) (s selection, by string, err error)
 	return s, by, nil
 }
 
-// cpuPeriod returns the CPU time that a sample stands for, if its profile does not say.
-func cpuPeriod(s Status) time.Duration {
-	return time.Second / time.Duration(max(1, s.SampleRate))
+// cpuPeriod returns the CPU time, in ns, that a sample stands for, if its profile does not say.
+func cpuPeriod(s Status) int64 {
+	return int64(time.Second) / int64(max(1, s.SampleRate))
 }
 
 // bin is one interval of a timeline.
 type bin struct {
 	from, to int64
-	all      time.Duration
-	by       map[string]time.Duration
+	all      int64
+	by       map[string]int64
 }
 
-// newSeries adds up the CPU time of processes. A sample of a profile without a period stands for period.
-func newSeries(entries []*kept, s selection, by string, period time.Duration) *seriesAnswer {
+// newSeries adds up the values of processes. A sample of a profile without a period stands for period.
+func newSeries(entries []*kept, s selection, by string, period int64) *seriesAnswer {
 	bins := joinBins(binsOf(entries, s, by, period))
-	sums := map[string]time.Duration{}
+	sums := map[string]int64{}
 	for _, b := range bins {
 		for name, value := range b.by {
 			sums[name] += value
@@ -95,23 +96,27 @@ func newSeries(entries []*kept, s selection, by string, period time.Duration) *s
 		names = append(names, name)
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b)) })
-	out := &seriesAnswer{From: []int64{}, To: []int64{}, All: []int64{}, Rest: []int64{}, Values: [][]int64{}}
+	out := &seriesAnswer{Unit: "ms", From: []int64{}, To: []int64{}, All: []int64{}, Rest: []int64{}, Values: [][]int64{}}
 	out.Names, out.Others = cut(names, shownSeries)
 	for range out.Names {
 		out.Values = append(out.Values, []int64{})
 	}
+	scale := int64(time.Millisecond)
+	if len(entries) > 0 && entries[0].unit() != unitTime {
+		out.Unit, scale = entries[0].unit(), 1
+	}
 	for _, b := range bins {
-		out.add(b)
+		out.add(b, scale)
 	}
 	return out
 }
 
-// add appends an interval.
-func (a *seriesAnswer) add(b *bin) {
-	all := b.all.Milliseconds()
+// add appends an interval, whose values are in the unit over scale.
+func (a *seriesAnswer) add(b *bin, scale int64) {
+	all := b.all / scale
 	rest := all
 	for i, name := range a.Names {
-		value := b.by[name].Milliseconds()
+		value := b.by[name] / scale
 		a.Values[i] = append(a.Values[i], value)
 		rest -= value
 	}
@@ -120,15 +125,15 @@ func (a *seriesAnswer) add(b *bin) {
 }
 
 // binsOf returns one interval for each round, oldest first.
-func binsOf(entries []*kept, s selection, by string, period time.Duration) (bins []*bin) {
+func binsOf(entries []*kept, s selection, by string, period int64) (bins []*bin) {
 	for _, k := range entries {
 		n := len(bins)
 		if n == 0 || bins[n-1].to != k.end {
-			bins = append(bins, &bin{from: k.start, to: k.end, by: map[string]time.Duration{}})
+			bins = append(bins, &bin{from: k.start, to: k.end, by: map[string]int64{}})
 			n++
 		}
 		each := k.Period
-		if each == 0 {
+		if each == 0 && k.unit() == unitTime {
 			each = period
 		}
 		bins[n-1].count(k, s, by, each)
@@ -137,20 +142,20 @@ func binsOf(entries []*kept, s selection, by string, period time.Duration) (bins
 }
 
 // count adds a profile to its interval.
-func (b *bin) count(k *kept, s selection, by string, each time.Duration) {
+func (b *bin) count(k *kept, s selection, by string, each int64) {
 	if by == "target" {
 		samples, _, _ := k.of(s)
-		b.add(k.target.name, time.Duration(samples)*each)
+		b.add(k.target.name, int64(samples)*each)
 		return
 	}
 	for _, p := range k.Processes {
 		if (s.comm == "" || s.comm == p.Comm) && (s.pid == 0 || s.pid == p.PID) {
-			b.add(p.Comm, time.Duration(p.Samples)*each)
+			b.add(p.Comm, int64(p.Samples)*each)
 		}
 	}
 }
 
-func (b *bin) add(name string, value time.Duration) {
+func (b *bin) add(name string, value int64) {
 	b.all += value
 	b.by[name] += value
 }

@@ -1,4 +1,4 @@
-// Draws the CPU time of each interval into #timeline, from what api/series answers. A range that is dragged is shown;
+// Draws the CPU time of each interval, or what else is counted, into #timeline, from what api/series answers. A range that is dragged is shown;
 // one that is dragged with Shift is the baseline of a comparison. Begin and end are sliders for the keyboard.
 'use strict';
 
@@ -21,12 +21,21 @@
   }
 
   const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false });
-  const cores = (cpu, span) => (span > 0 ? cpu / span : 0).toFixed(2) + ' CPUs';
+
+  // rate says how much of a unit there is in a span of ms: CPUs of CPU time, threads of other times, bytes a second.
+  function rate(value, span, unit, kind) {
+    const each = span > 0 ? value / span : 0;
+    if (unit === 'ms') return each.toFixed(2) + (kind === 'cpu' ? ' CPUs' : ' threads');
+    if (unit === 'bytes') return (each * 1000 / 1048576).toFixed(2) + ' MiB/s';
+    return (each * 1000).toFixed(1) + '/s';
+  }
 
   class Timeline {
     constructor(root) {
       this.root = root;
       this.query = new URLSearchParams(location.search);
+      this.kind = this.query.get('kind') || 'cpu';
+      this.what = this.kind === 'cpu' ? 'CPU time' : this.kind;
       this.shown = this.rangeOf('from', 'to');
       this.base = this.query.has('base_from') ? this.rangeOf('base_from', 'base_to') : null;
       this.chosen = { ...this.shown };
@@ -38,7 +47,7 @@
 
     make() {
       this.svg = shape('svg', {
-        viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': 'CPU time by process',
+        viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': this.what + ' by process',
       });
       this.handles = {
         from: this.handle('from', 'Begin of the range'), to: this.handle('to', 'End of the range'),
@@ -79,6 +88,8 @@
       this.draw();
     }
 
+    rate(value, span) { return rate(value, span, this.data.unit, this.kind); }
+
     x(ms) { return (ms - this.begin) / Math.max(1, this.end - this.begin) * WIDTH; }
 
     draw() {
@@ -113,8 +124,8 @@
       this.legend.replaceChildren(...items.map(([name, kind]) =>
         element('li', {}, element('span', { class: 'swatch ' + kind }), name)));
       const sum = all.reduce((a, b) => a + b, 0);
-      this.svg.setAttribute('aria-label', `CPU time from ${clock(this.begin)} to ${clock(this.end)}: ` +
-        `${cores(sum, this.end - this.begin)} on average, most of it ${names.join(', ')}`);
+      this.svg.setAttribute('aria-label', `${this.what} from ${clock(this.begin)} to ${clock(this.end)}: ` +
+        `${this.rate(sum, this.end - this.begin)} on average, most of it ${names.join(', ')}`);
     }
 
     // mark shows which ranges are chosen, as far as profiles are kept.
@@ -153,7 +164,7 @@
         span += this.data.to[i] - this.data.from[i];
       }
       return (this.drag && this.drag.base ? 'baseline ' : '') +
-        `${clock(range.from)} to ${clock(range.to)}, ${cores(cpu, span)}`;
+        `${clock(range.from)} to ${clock(range.to)}, ${this.rate(cpu, span)}`;
     }
 
     // snap widens what is shown to whole intervals: a selection means those that end in it.
