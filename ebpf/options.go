@@ -59,6 +59,10 @@ type Options struct {
 	// TableBytes limits the kernel memory of unwind tables. When it is short, pages
 	// that were not looked up lately make room.
 	TableBytes int
+
+	// CountBPFTime has the kernel count how long BPF programs run, see Stats.BPFTime. It costs each run of any BPF
+	// program of this host some tens of nanoseconds.
+	CountBPFTime bool
 }
 
 // DefaultOptions returns the options of an empty pyroscope.ebpf block, but with
@@ -110,6 +114,6 @@ func (o Options) Validate() error {
 func (o Options) sampling() sampler.Config {
 	return sampler.Config{
 		SampleRate: o.SampleRate, Periods: o.Periods, UserStacks: o.UserStacks, KernelStacks: o.KernelStacks,
-		TableBytes: o.TableBytes,
+		TableBytes: o.TableBytes, CountTime: o.CountBPFTime,
 	}
 }

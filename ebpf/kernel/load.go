@@ -34,6 +34,7 @@ type Profiler struct {
 	due       due    // until the last change of the period
 	throttled uint64 // Counters.Throttled of the last time
 	skipped   uint64 // Counters.Skipped of the last time
+	runTime   runTime
 }
 
 // Counters are totals since the programs were loaded.
@@ -53,6 +54,8 @@ type Counters struct {
 	StackCopies    uint64 // samples that carry a copy of their stack, because the walk missed a table
 	StackCopyBytes uint64
 	StacksUncopied uint64 // samples that should, but came too fast one after another
+
+	Ran time.Duration // how long the programs have run, see CountTime
 
 	Outcomes [unwind.NumOutcomes]uint64
 
@@ -249,7 +252,7 @@ func (p *Profiler) Counters() (Counters, error) {
 	if p.rings == nil {
 		return Counters{}, fmt.Errorf("read counters: %w", ErrClosed)
 	}
-	c := p.rings.counters()
+	c, err := p.rings.counters(), error(nil)
 	now := p.due.plus(p.dueSince(p.cpuTimes()))
 	c.Expected = now.samples
 	// The clocks themselves are right, which is how the samples are known that they did not
@@ -261,7 +264,8 @@ func (p *Profiler) Counters() (Counters, error) {
 		p.skipped = max(p.skipped, missing-min(now.throttled, missing))
 	}
 	c.Throttled, c.Skipped = p.throttled, p.skipped
-	return c, nil
+	c.Ran, err = p.ran()
+	return c, err
 }
 
 // Stop ends sampling; samples already taken can still be read.
@@ -283,7 +287,7 @@ func (p *Profiler) Stop() error {
 
 // Close stops sampling and unloads everything. Nobody may be reading.
 func (p *Profiler) Close() error {
-	errs := []error{p.Stop()}
+	errs := []error{p.Stop(), p.CountTime(false)}
 	if p.wakeups != nil {
 		errs = append(errs, p.wakeups.close())
 	}

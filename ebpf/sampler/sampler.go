@@ -51,7 +51,8 @@ type Config struct {
 	Periods      [kind.Count]int64
 	UserStacks   bool
 	KernelStacks bool
-	TableBytes   int // limit of the memory for unwind tables
+	TableBytes   int  // limit of the memory for unwind tables
+	CountTime    bool // have the kernel count how long BPF programs run, which costs a little
 }
 
 // Sampler is the source of samples. Its methods may be called concurrently, from Open
@@ -72,6 +73,7 @@ type Sampler struct {
 	mu      sync.Mutex
 	config  Config
 	stopped bool
+	timeErr error // why the kernel does not count how long BPF programs run
 }
 
 // Open loads the programs and reads what runs already. Configure makes it sample. It
@@ -131,8 +133,16 @@ func (s *Sampler) Configure(c Config) error {
 		return err
 	}
 	s.kernel.Tables().SetLimit(c.TableBytes)
+	s.timeErr = s.kernel.CountTime(c.CountTime) // not every kernel can, and nothing depends on it
 	s.config = c
 	return nil
+}
+
+// countingFailed returns why the kernel does not count how long BPF programs run, if it should.
+func (s *Sampler) countingFailed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.timeErr
 }
 
 func (s *Sampler) apply(c Config) error {

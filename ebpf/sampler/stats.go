@@ -29,6 +29,7 @@ type Stats struct {
 	Lost         map[string]uint64 // samples due, but not delivered, by reason: LostToFullLogs and so on
 	EventSamples uint64            // samples of other kinds, see Config.Periods, the ignored ones included
 	EventsLost   uint64            // of these, samples that were lost as there was no room for them
+	BPFTime      uint64            // microseconds in BPF programs, see Config.CountTime
 	RecordsLost  uint64            // of processes and mappings, that the kernel had no room for
 
 	StackCopies    uint64 // samples whose walk missed a table, so that they carried a copy of their stack
@@ -87,6 +88,9 @@ func sampleCounters() []counter.Row[Stats] {
 		counter.One(counter.Total, "pyroscope_ebpf_event_samples_lost_total", "event_samples_lost",
 			"Samples of page faults that there was no room for.",
 			func(s *Stats) *uint64 { return &s.EventsLost }),
+		counter.One(counter.Total, "pyroscope_ebpf_bpf_microseconds_total", "bpf_microseconds",
+			"Microseconds in BPF programs; counted with overhead_limit alone.",
+			func(s *Stats) *uint64 { return &s.BPFTime }),
 		counter.One(counter.Total, "pyroscope_ebpf_side_band_lost_total", "side_band_lost",
 			"Records of processes and mappings that the kernel had no room for: samples of those have the outcome records_lost.",
 			func(s *Stats) *uint64 { return &s.RecordsLost }),
@@ -173,6 +177,9 @@ func (s *Sampler) Stats() (Stats, error) {
 	for _, l := range out.Languages {
 		out.RuntimeFrames[l.Name], out.RuntimeUnnamed[l.Name] = l.Named, l.Unnamed()
 	}
+	if err := s.countingFailed(); err != nil {
+		out.Errors[err.Error()]++
+	}
 	c, err := s.kernel.Counters()
 	if err != nil {
 		return out, err
@@ -186,6 +193,7 @@ func (s *Sampler) Stats() (Stats, error) {
 func (s *Stats) addKernel(c *kernel.Counters) {
 	s.Expected, s.Idle, s.Ignored, s.Delivered = c.Expected, c.Idle, c.Ignored, c.Ticks-c.Idle-c.Lost
 	s.Lost = map[string]uint64{LostToFullLogs: c.Lost, LostToThrottling: c.Throttled, LostToSkippedTimers: c.Skipped}
+	s.BPFTime = uint64(c.Ran.Microseconds())
 	s.EventSamples, s.EventsLost = c.Events, c.EventsLost
 	s.StackCopies, s.StackCopyBytes, s.StacksUncopied = c.StackCopies, c.StackCopyBytes, c.StacksUncopied
 	s.CodesCarried, s.CodesUncarried = c.CodesNamed, c.CodesUnnamed

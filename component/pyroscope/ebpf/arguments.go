@@ -68,6 +68,9 @@ type Settings struct {
 	// limit of kernel memory; Headwater's own argument
 	UnwindTableMemory units.Base2Bytes `river:"unwind_table_memory,attr,optional"`
 
+	// percent of one CPU that profiling may cost, 0 for no limit; Headwater's own argument
+	OverheadLimit float64 `river:"overhead_limit,attr,optional"`
+
 	InlineFrames bool                 `river:"inline_frames,attr,optional"` // Headwater's own argument
 	Debuginfod   *DebuginfodArguments `river:"debuginfod,block,optional"`   // Headwater's own block
 	PageFaults   *PageFaultsArguments `river:"page_faults,block,optional"`  // Headwater's own block
@@ -110,6 +113,9 @@ func (a *Settings) Validate() error {
 	case a.UnwindTableMemory < ebpf.MinTableBytes:
 		return component.Refuse("unwind_table_memory", "must be at least %s, got %s", units.Base2Bytes(ebpf.MinTableBytes),
 			a.UnwindTableMemory)
+	case !(a.OverheadLimit == 0 || a.OverheadLimit >= leastLimit && a.OverheadLimit <= mostLimit):
+		return component.Refuse("overhead_limit", "must be 0, for none, or between %g and %g percent of one CPU, got %g",
+			leastLimit, mostLimit, a.OverheadLimit)
 	}
 	if err := a.PageFaults.validate(); err != nil {
 		return err

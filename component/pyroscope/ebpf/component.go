@@ -54,6 +54,7 @@ type Component struct {
 	opts    component.Options
 	start   func(ebpf.Options) (session, error)
 	encode  func(*profile.Profile) ([]byte, error) // for Run's goroutine alone
+	cpuTime func() time.Duration                   // of this process so far
 	fanout  *pyroscope.Fanout
 	page    *flamegraph.Page
 	metrics *metrics
@@ -77,6 +78,7 @@ func New(opts component.Options, args Arguments) (*Component, error) {
 		opts:    opts,
 		start:   startSession,
 		encode:  new(pprof.Encoder).Encode,
+		cpuTime: ownCPUTime,
 		fanout:  pyroscope.NewFanout(args.ForwardTo, opts.ID, opts.Registerer),
 		updates: mailbox.New[Settings](),
 	}

@@ -103,7 +103,9 @@ func TestCountersShown(t *testing.T) {
 
 // The table and the debug info know the same attributes.
 func TestDebugAttributes(t *testing.T) {
-	named := map[string]bool{"started": true, "sample_rate": true} // no counters
+	named := map[string]bool{
+		"started": true, "sample_rate": true, "sample_rate_current": true, "overhead": true, // no counters
+	}
 	for _, row := range counters() {
 		named[row.Debug] = true
 	}

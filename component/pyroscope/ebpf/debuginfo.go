@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"strings"
@@ -31,6 +32,9 @@ type DebugInfo struct {
 type DebugSession struct {
 	Started          time.Time         `river:"started,attr,optional"`
 	SampleRate       int               `river:"sample_rate,attr,optional"`
+	RateCurrent      int               `river:"sample_rate_current,attr,optional"` // lower with overhead_limit
+	Overhead         string            `river:"overhead,attr,optional"`            // what the last round has cost
+	BPFTime          uint64            `river:"bpf_microseconds,attr,optional"`
 	Rounds           uint64            `river:"rounds,attr,optional"`
 	Expected         uint64            `river:"samples_expected,attr,optional"`
 	Delivered        uint64            `river:"samples_delivered,attr,optional"`
@@ -126,7 +130,12 @@ func (c *Component) DebugInfo() interface{} {
 	info := DebugInfo{
 		Targets: state.targets,
 		Process: debugProcesses(state.args),
-		Session: DebugSession{Started: state.started, SampleRate: state.args.SampleRate},
+		Session: DebugSession{
+			Started: state.started, SampleRate: state.args.SampleRate, RateCurrent: state.rate,
+		},
+	}
+	if state.cost != (cost{}) {
+		info.Session.Overhead = state.cost.String()
 	}
 	info.Session.set(&f)
 	for _, b := range f.session.Binaries {
@@ -153,7 +162,7 @@ func (c *Component) pageStatus() flamegraph.Status {
 	status := flamegraph.Status{
 		Healthy:    health.Health != component.HealthTypeUnhealthy && health.Health != component.HealthTypeExited,
 		Message:    health.Message,
-		SampleRate: args.SampleRate, Interval: args.CollectInterval,
+		SampleRate: cmp.Or(state.rate, args.SampleRate), Interval: args.CollectInterval,
 		Targets: len(state.targets), TargetsOnly: args.TargetsOnly, Stats: c.metrics.snapshot().session,
 		ByName: mode != ebpf.CommNone, ByPID: args.PIDLabel,
 	}

@@ -45,6 +45,8 @@ type loop struct {
 	overdue bool            // the last round was
 	builds  buildLog
 
+	governor governor
+
 	dueBefore, lostBefore uint64 // samples of the session that were due, and lost, at the end of the last round
 
 	sessionErr, updateErr, collectErr error
@@ -95,7 +97,8 @@ func (l *loop) close() {
 
 // startSession starts the profiler with the newest arguments.
 func (l *loop) startSession() error {
-	options := l.args.options()
+	l.governor.started()
+	options := l.options()
 	s, err := l.c.start(options)
 	l.sessionErr = err
 	if err != nil {
@@ -116,6 +119,7 @@ func (l *loop) startSession() error {
 	l.dueBefore, l.lostBefore = 0, 0
 	l.c.metrics.newSession()
 	l.c.status.publish(func(s *status) { s.started = l.began })
+	l.publishRate()
 	l.reportHealth(0, 0)
 	return nil
 }
@@ -131,10 +135,11 @@ func (l *loop) tick() {
 		l.restart()
 		return
 	}
-	if !reflect.DeepEqual(l.args.options(), l.applied) {
+	if !reflect.DeepEqual(l.options(), l.applied) {
 		l.applyOptions() // it failed before
 	}
 	l.collect()
+	l.govern()
 	next := l.due.Add(l.args.CollectInterval)
 	if now := time.Now(); next.Before(now) {
 		next = now.Add(l.args.CollectInterval) // collecting takes longer than the interval
@@ -156,8 +161,35 @@ func (l *loop) update(args Settings) {
 	l.applyOptions()
 }
 
-func (l *loop) applyOptions() {
+// options are those of the arguments, as far as the governor lets them.
+func (l *loop) options() ebpf.Options {
+	l.governor.setLimit(l.args.OverheadLimit)
 	options := l.args.options()
+	l.governor.govern(&options)
+	return options
+}
+
+// govern samples more or less often, if what the round that has just ended has cost makes it right.
+func (l *loop) govern() {
+	changed := l.governor.round(spent{
+		at: l.began, agent: l.c.cpuTime(), bpf: time.Duration(l.session.Stats().BPFTime) * time.Microsecond,
+	})
+	if changed {
+		l.applyOptions()
+		level.Info(l.c.opts.Logger).Log("msg", "the rate of sampling follows overhead_limit",
+			"sample_rate", l.applied.SampleRate, "of", l.args.SampleRate, "cost", l.governor.cost)
+	}
+	l.publishRate()
+}
+
+// publishRate shows how often is sampled, and what the last round has cost.
+func (l *loop) publishRate() {
+	rate, cost := l.applied.SampleRate, l.governor.cost
+	l.c.status.publish(func(s *status) { s.rate, s.cost = rate, cost })
+}
+
+func (l *loop) applyOptions() {
+	options := l.options()
 	if reflect.DeepEqual(options, l.applied) {
 		l.updateErr = nil
 		return
@@ -167,6 +199,7 @@ func (l *loop) applyOptions() {
 		level.Error(l.c.opts.Logger).Log("msg", "the profiler keeps its old arguments", "err", err)
 	} else {
 		l.updateErr, l.applied = nil, options
+		l.publishRate()
 	}
 	l.reportHealth(0, 0)
 }
@@ -314,6 +347,9 @@ func (l *loop) reportHealth(withUser, complete uint64) {
 	message := profiled(l.args)
 	if waits := l.waits(); waits != "" {
 		message += "; names are missing: " + waits
+	}
+	if governed := l.governor.String(); governed != "" {
+		message += "; " + governed
 	}
 	if withUser > 0 {
 		message += fmt.Sprintf("; %d of %d user stacks of the last interval are complete", complete, withUser)

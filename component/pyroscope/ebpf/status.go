@@ -11,6 +11,8 @@ type status struct {
 	args    Settings  // the newest
 	targets []string  // usable ones of args
 	started time.Time // of the session; zero if none runs
+	rate    int       // samples per second and CPU now; 0: no session has begun
+	cost    cost      // of profiling in the last round; 0 without a limit
 }
 
 // statusBoard holds the published status. It is safe for concurrent use.

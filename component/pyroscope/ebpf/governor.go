@@ -1,0 +1,129 @@
+package ebpf
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf"
+)
+
+// The governor goes for rates at which profiling costs this much of the limit, so that it need not change them with
+// each round, and changes them by no more than this at a time.
+const (
+	aimedShare   = 0.9
+	fastestDrop  = 4
+	fastestRaise = 2
+	leastRaise   = 1.1
+)
+
+// Limits of overhead_limit, in percent of one CPU.
+const (
+	leastLimit = 0.01
+	mostLimit  = 100_000.0
+)
+
+// leastShare of the configured rates is always left: what a lower rate saves is little, and what it shows is too.
+const leastShare = 1.0 / 32
+
+// governor samples less often while profiling costs more than a limit, and again as often as configured when it does
+// not. What a sample stands for follows the rate, so that totals stay right.
+type governor struct {
+	limit float64 // percent of one CPU; 0: none
+	share float64 // of the configured rates; 0 is 1
+	last  spent   // at the end of the last round
+	cost  cost    // of the last round
+}
+
+// spent is what profiling has cost until a moment.
+type spent struct {
+	at         time.Time
+	agent, bpf time.Duration // CPU time of this process, and in BPF programs
+}
+
+// cost is what profiling costs, in percent of one CPU.
+type cost struct{ agent, bpf float64 }
+
+func (c cost) sum() float64 { return c.agent + c.bpf }
+
+func (c cost) String() string {
+	return fmt.Sprintf("%.2f %% of one CPU (agent %.2f, BPF %.2f)", c.sum(), c.agent, c.bpf)
+}
+
+// setLimit takes a limit into use, 0 for none.
+func (g *governor) setLimit(percent float64) {
+	if percent != g.limit {
+		*g = governor{limit: percent, share: g.share}
+	}
+	if percent == 0 {
+		g.share = 1
+	}
+}
+
+// started says that a session begins, with counters of its own. What its start costs is of no round.
+func (g *governor) started() { g.last, g.cost = spent{}, cost{} }
+
+// round takes what was spent until the end of a round, and says whether rates are to change.
+func (g *governor) round(now spent) (changed bool) {
+	before := g.last
+	g.last = now
+	wall := now.at.Sub(before.at)
+	if g.limit == 0 || before.at.IsZero() || wall <= 0 {
+		return false
+	}
+	percent := func(d time.Duration) float64 { return 100 * float64(max(0, d)) / float64(wall) }
+	g.cost = cost{percent(now.agent - before.agent), percent(now.bpf - before.bpf)}
+	return g.adapt(g.limit / max(g.cost.sum(), g.limit/1000))
+}
+
+// adapt changes the share, if profiling may cost room times what it does.
+func (g *governor) adapt(room float64) (changed bool) {
+	was := g.current()
+	share := was * aimedShare * room
+	if room >= 1 && share < was*leastRaise {
+		return false
+	}
+	share = min(max(share, was/fastestDrop), was*fastestRaise)
+	g.share = min(max(share, leastShare), 1)
+	return g.share != was
+}
+
+func (g *governor) current() float64 {
+	if g.share == 0 {
+		return 1
+	}
+	return g.share
+}
+
+// govern makes options sample as often as the governor lets them.
+func (g *governor) govern(o *ebpf.Options) {
+	o.CountBPFTime = g.limit > 0
+	share := g.current()
+	o.SampleRate = max(ebpf.MinSampleRate, int(float64(o.SampleRate)*share+0.5))
+	for k, period := range o.Periods {
+		o.Periods[k] = min(int64(float64(period)/share+0.5), ebpf.MaxPeriod)
+	}
+}
+
+// String says what the limit does; it is empty if it does nothing.
+func (g *governor) String() string {
+	switch {
+	case g.limit == 0 || g.current() == 1 && g.cost.sum() <= g.limit:
+		return ""
+	case g.current() > leastShare:
+		return fmt.Sprintf("sampling at %.0f %% of the configured rate, to keep the overhead_limit of %g %%: it costs %s",
+			100*g.current(), g.limit, g.cost)
+	default:
+		return fmt.Sprintf("above the overhead_limit of %g %% at the lowest rate already: it costs %s", g.limit, g.cost)
+	}
+}
+
+// ownCPUTime returns the CPU time of this process so far.
+func ownCPUTime() time.Duration {
+	var usage unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
