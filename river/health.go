@@ -17,12 +17,17 @@ func newNodeHealth() nodeHealth {
 	return nodeHealth{run: created, evaluation: created}
 }
 
+// evaluated notes how an evaluation went. The time stays that of the first one in a row that went so, however often a
+// component is evaluated again.
 func (h *nodeHealth) evaluated(err error) {
+	now := healthNow(component.HealthTypeHealthy, "component evaluated")
 	if err != nil {
-		h.evaluation = healthNow(component.HealthTypeUnhealthy, fmt.Sprintf("component evaluation failed: %s", err))
-		return
+		now = healthNow(component.HealthTypeUnhealthy, fmt.Sprintf("component evaluation failed: %s", err))
 	}
-	h.evaluation = healthNow(component.HealthTypeHealthy, "component evaluated")
+	if now.Health == h.evaluation.Health {
+		now.UpdateTime = h.evaluation.UpdateTime
+	}
+	h.evaluation = now
 }
 
 func (h *nodeHealth) started() {
