@@ -42,7 +42,8 @@ At the end it prints the functions with most samples, how many stacks are whole,
 many samples were lost, and which binaries have no names and what to install for them.
 
 The exit code is that of COMMAND if it ended by itself, 0 if all went well, 1 if there
-were no samples, 2 if nothing could be recorded, and 130 or 143 after SIGINT or SIGTERM.`,
+were no samples, 2 if nothing could be recorded, and 130 or 143 after SIGINT or SIGTERM.
+A second signal ends it at once, without a file.`,
 		Example: `  headwater record -p 4711 -d 10
   headwater record -a -d 30 -o cpu.html
   headwater record -F 999 -o - -f folded -- ./program arguments | sort -k2`,
@@ -101,7 +102,7 @@ func (r *recording) run(ctx context.Context) (err error) {
 	options.Threads = options.Threads || r.format.Times
 	options.Timestamps = options.Timestamps || r.format.Times
 
-	caught := catchSignals(ctx)
+	caught := catchSignals(ctx, r.abandon)
 	defer caught.stop()
 	recorder, err := record.Open(options)
 	if err != nil {
@@ -124,7 +125,8 @@ func (r *recording) record(caught *signals, recorder *record.Recorder) error {
 		ctx, cancel = context.WithTimeout(ctx, d)
 		defer cancel()
 	}
-	go footprint.ReleaseMemory(caught.ctx, func(error) {}) // without it there is more memory, and all else is the same
+	// Without it there is more memory, and all else is the same.
+	go footprint.ReleaseMemory(caught.ctx, footprint.SmallHeap, func(error) {})
 	stopProgress := r.showProgress(recorder)
 	recorded, err := recorder.Run(ctx)
 	stopProgress()
@@ -296,33 +298,69 @@ func isTerminal(w io.Writer) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
+// abandon ends this process at the second signal: the first one has ended the recording, which is being named or
+// written.
+func (r *recording) abandon(sig syscall.Signal) {
+	switch name := r.flags.output; {
+	case r.file == nil:
+		fmt.Fprintln(r.stderr, "headwater: ended by a second signal: what was written is cut short")
+	case r.file.Abandon():
+		fmt.Fprintf(r.stderr, "headwater: ended by a second signal before %s was written; the recording is lost\n",
+			name)
+	default:
+		fmt.Fprintf(r.stderr, "headwater: ended by a second signal; %s may be there without a summary\n", name)
+	}
+	os.Exit(128 + int(sig))
+}
+
 // signals ends a context with the first SIGINT or SIGTERM; the second ends the process.
 type signals struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	caught chan os.Signal
 	first  chan os.Signal
+
+	stopped chan struct{} // closed by stop
 }
 
-func catchSignals(ctx context.Context) *signals {
-	s := &signals{caught: make(chan os.Signal, 1), first: make(chan os.Signal, 1)}
+// catchSignals begins to wait for signals. second, if set, is called with the second one, on a goroutine of its own,
+// and has to end the process.
+func catchSignals(ctx context.Context, second func(syscall.Signal)) *signals {
+	s := &signals{caught: make(chan os.Signal, 2), first: make(chan os.Signal, 1), stopped: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	signal.Notify(s.caught, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		select {
-		case sig := <-s.caught:
-			signal.Stop(s.caught)
-			s.first <- sig
-			s.cancel()
-		case <-s.ctx.Done():
-		}
-	}()
+	go s.wait(second)
 	return s
+}
+
+// wait waits for the first signal, and then, if there is something to do, for the second.
+func (s *signals) wait(second func(syscall.Signal)) {
+	select {
+	case sig := <-s.caught:
+		if second == nil {
+			signal.Stop(s.caught)
+		}
+		s.first <- sig
+		s.cancel()
+	case <-s.stopped:
+		return
+	}
+	if second == nil {
+		return
+	}
+	select {
+	case sig := <-s.caught:
+		if number, ok := sig.(syscall.Signal); ok {
+			second(number)
+		}
+	case <-s.stopped:
+	}
 }
 
 func (s *signals) stop() {
 	signal.Stop(s.caught)
 	s.cancel()
+	close(s.stopped)
 }
 
 // exit returns the error that ends the process as a signal does, nil without one.

@@ -156,7 +156,7 @@ func (p *program) run(ctx context.Context) error {
 		return err
 	}
 	running.Go(func() {
-		footprint.ReleaseMemory(ctx, func(err error) {
+		footprint.ReleaseMemory(ctx, footprint.LittleCPU, func(err error) {
 			level.Debug(p.logger).Log("msg", "memory that only starting needed stays resident", "err", err)
 		})
 	})

@@ -75,7 +75,7 @@ func (f *summaryFlags) run(cmd *cobra.Command, args []string) error {
 		}
 		return nil
 	}
-	caught := catchSignals(cmd.Context())
+	caught := catchSignals(cmd.Context(), nil)
 	defer caught.stop()
 	p, err := f.record(caught.ctx)
 	if err != nil {

@@ -96,7 +96,7 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 		Record: options, By: top.By(f.by), Interval: f.interval, Span: max(f.window, f.interval), Duration: f.duration,
 		NoColor: f.noColor || os.Getenv("NO_COLOR") != "",
 	}
-	caught := catchSignals(cmd.Context())
+	caught := catchSignals(cmd.Context(), nil)
 	defer caught.stop()
 	if f.plain(cmd) {
 		err = f.print(caught.ctx, cmd, o)

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/ebpf/pprof"
 )
 
 // Format is a format of files.
@@ -75,4 +77,4 @@ func Names() (names []string) {
 }
 
 // Pprof writes the profile itself, compressed.
-func Pprof(w io.Writer, p *profile.Profile) error { return p.Write(w) }
+func Pprof(w io.Writer, p *profile.Profile) error { return pprof.Write(w, p) }

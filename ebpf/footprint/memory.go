@@ -12,8 +12,8 @@ const (
 	// gcPercent trades a little CPU for memory: the heap has a few ten megabytes, much
 	// of which is allocated for each collection of profiles and dropped after it.
 	gcPercent = 50
-	// largeHeap is where garbage of gcPercent would be much memory. From there on collections come more often, which
-	// costs CPU time.
+	// largeHeap is where garbage of gcPercent would be much memory. With SmallHeap collections come more often from there
+	// on.
 	largeHeap        = 96 << 20
 	largeHeapPercent = 20
 	// idleSeconds is the longest time between two releases of the executable's pages
@@ -22,11 +22,20 @@ const (
 	idleSeconds = 30
 )
 
+// Preference says what large heaps cost.
+type Preference int
+
+// The preferences.
+const (
+	LittleCPU Preference = iota // garbage collections stay as rare as with a small heap: for what runs for ever
+	SmallHeap                   // collections come more often: for what holds much for a while
+)
+
 // ReleaseMemory returns memory to the kernel until ctx ends: garbage after each burst of
 // allocations, such as those for a profile, and pages of the executable that ran once.
 // It also sets the garbage collector's target, unless GOGC is set. It calls report
 // with an error after which the executable's pages stay resident, at most twice.
-func ReleaseMemory(ctx context.Context, report func(error)) {
+func ReleaseMemory(ctx context.Context, prefer Preference, report func(error)) {
 	own, err := ownPages()
 	if err != nil {
 		report(err)
@@ -37,7 +46,7 @@ func ReleaseMemory(ctx context.Context, report func(error)) {
 	percent, given := 0, os.Getenv("GOGC") != ""
 	for due := 0; ; due-- {
 		now := readHeap()
-		if p := percentOf(now.live); !given && p != percent {
+		if p := prefer.percentOf(now.live); !given && p != percent {
 			percent = p
 			debug.SetGCPercent(p)
 		}
@@ -61,8 +70,8 @@ func ReleaseMemory(ctx context.Context, report func(error)) {
 }
 
 // percentOf is the garbage collector's target for a heap of which that many bytes are in use.
-func percentOf(live uint64) int {
-	if live > largeHeap {
+func (p Preference) percentOf(live uint64) int {
+	if p == SmallHeap && live > largeHeap {
 		return largeHeapPercent
 	}
 	return gcPercent

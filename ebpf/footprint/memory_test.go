@@ -38,3 +38,14 @@ func TestBurst(t *testing.T) {
 	require.GreaterOrEqual(t, after.allocated-before.allocated, uint64(len(kept)))
 	require.NotZero(t, after.live)
 }
+
+// TestPercentOf: only who wants a small heap pays for it with more collections.
+func TestPercentOf(t *testing.T) {
+	for _, c := range []struct {
+		prefer Preference
+		live   uint64
+		want   int
+	}{{LittleCPU, 10 << 20, 50}, {LittleCPU, 500 << 20, 50}, {SmallHeap, 10 << 20, 50}, {SmallHeap, 500 << 20, 20}} {
+		require.Equal(t, c.want, c.prefer.percentOf(c.live), c)
+	}
+}

@@ -1,6 +1,7 @@
 package pprof
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"time"
 
@@ -28,12 +29,16 @@ type Builder struct {
 	known   map[*Location]*profile.Location // every location added
 	same    map[locationKey]*location       // by content
 	frames  int                             // of all samples
-	samples map[string]*profile.Sample      // by stack and labels
+	samples map[sampleKey]*profile.Sample   // by stack and labels
 	out     *out
 
 	stack []*profile.Location // scratch of Add
 	key   []byte              // scratch of Add
 }
+
+// sampleKey stands for a stack and its labels: their hash, as the stacks themselves, of which a recording may have
+// hundreds of thousands, are in the profile already. No two have the same.
+type sampleKey [sha256.Size]byte
 
 // NewBuilder returns an empty Builder.
 func NewBuilder(opts Options) *Builder {
@@ -45,7 +50,7 @@ func NewBuilder(opts Options) *Builder {
 		values:  kind.Of(opts.Kind).Values,
 		known:   map[*Location]*profile.Location{},
 		same:    map[locationKey]*location{},
-		samples: map[string]*profile.Sample{},
+		samples: map[sampleKey]*profile.Sample{},
 		out:     newOut(opts),
 	}
 }
@@ -69,10 +74,11 @@ func (b *Builder) AddAt(times []int64, stack []*Location, value int64, labels []
 		stack = []*Location{pseudoFrame(unnamed)}
 	}
 	b.resolve(stack, labels)
-	s := b.samples[string(b.key)]
+	key := sampleKey(sha256.Sum256(b.key))
+	s := b.samples[key]
 	if s == nil {
 		s = b.out.add(b.stack, len(b.values), labels)
-		b.samples[string(b.key)] = s
+		b.samples[key] = s
 		b.frames += len(b.stack)
 	}
 	for i, v := range b.values {

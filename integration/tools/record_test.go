@@ -141,6 +141,24 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
+// TestSecondInterrupt: a second signal, while names are read or the file is written, ends the command at once. It says
+// so, and leaves nothing behind.
+func TestSecondInterrupt(t *testing.T) {
+	need.Root(t)
+	lab.StartCopy(t)
+	folder := t.TempDir()
+	out := filepath.Join(folder, "out.pb.gz")
+	h := lab.Start(t, exec.Command(lab.Binary(t), "record", "-a", "-F", "997", "-o", out))
+	time.Sleep(3 * time.Second)
+	h.Signal(t, syscall.SIGINT)
+	h.Signal(t, syscall.SIGTERM)
+	require.Equal(t, 128+int(syscall.SIGTERM), h.Wait(t, 30*time.Second), h.Output)
+	require.Contains(t, fmt.Sprint(h.Output), "ended by a second signal before")
+	left, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
 // TestIdle: a process that uses no CPU has no samples, which is said.
 func TestIdle(t *testing.T) {
 	need.Root(t)

@@ -17,6 +17,8 @@ type File struct {
 	out  *os.File // the file itself, or one next to it that takes its place
 	size int64
 	temp bool
+
+	beside string // the name of out, if that takes the place of path later
 }
 
 // Create begins a file. It replaces one that is there when it is kept; what is no regular file,
@@ -44,7 +46,7 @@ func Create(path string) (*File, error) {
 	if err := out.Chmod(mode); err != nil {
 		return nil, errors.Join(err, (&File{out: out, temp: true}).Discard())
 	}
-	return &File{path: path, out: out, temp: true}, nil
+	return &File{path: path, out: out, temp: true, beside: out.Name()}, nil
 }
 
 // cause leaves out the name of the file next to it.
@@ -78,6 +80,12 @@ func (f *File) Keep() error {
 	}
 	f.temp = false
 	return nil
+}
+
+// Abandon removes what was written so far, and reports whether that kept the file from its place. It is for the end of
+// the process: it may be called whatever another goroutine does with the File, which must not be used after it.
+func (f *File) Abandon() bool {
+	return f.beside != "" && os.Remove(f.beside) == nil
 }
 
 // Discard leaves everything as it was. After Keep it does nothing.

@@ -72,3 +72,23 @@ func requireFiles(t *testing.T, folder string, want int) {
 	require.NoError(t, err)
 	require.Len(t, entries, want)
 }
+
+// TestAbandon: what another goroutine still writes is gone, and a file that was kept stays.
+func TestAbandon(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "out")
+	f, err := Create(path)
+	require.NoError(t, err)
+	require.True(t, f.Abandon())
+	_, err = f.Write([]byte("late"))
+	require.NoError(t, err)
+	left, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	require.Empty(t, left)
+
+	f, err = Create(path)
+	require.NoError(t, err)
+	require.NoError(t, f.Keep())
+	require.False(t, f.Abandon())
+	require.FileExists(t, path)
+}
