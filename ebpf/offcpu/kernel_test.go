@@ -37,9 +37,9 @@ func TestSleeper(t *testing.T) {
 	var sum, whole time.Duration
 	c := New(Options{
 		Passes: threads, Completer: taker.Sampler(), Watched: func(p uint32) bool { return p == pid },
-		Use: func(s *sampler.Sample, state kernel.ThreadState) {
+		Use: func(s *sampler.Sample, at *kernel.Thread) {
 			sum += time.Duration(s.Value)
-			if s.PID == pid && state == kernel.Sleeping && s.Outcome.Complete() && len(s.Kernel) > 0 && len(s.User) > 1 {
+			if s.PID == pid && at.State == kernel.Sleeping && s.Outcome.Complete() && len(s.Kernel) > 0 && len(s.User) > 1 {
 				whole += time.Duration(s.Value)
 			}
 		},

@@ -38,9 +38,10 @@ type Options struct {
 	// Watched reports whether the threads of a process are looked at.
 	Watched func(pid uint32) bool
 	// Use gets where a thread was while it was on no CPU, in a sample of kind kind.OffCPU. Its Value is for how long, in
-	// nanoseconds, and its state what the thread did there: it waited, or, if Runnable, was queued for a CPU. The sample
-	// is without a Target, and valid until Use returns. Use may not call the Clock.
-	Use func(*sampler.Sample, kernel.ThreadState)
+	// nanoseconds. The thread is as it was there: its State says whether it waited or, if Runnable, was queued for a CPU,
+	// and snapshot.Wait for what. Its Kernel is nil: the sample has it. Both are valid until Use returns, and the sample
+	// is without a Target. Use may not call the Clock.
+	Use func(*sampler.Sample, *kernel.Thread)
 	// MaxReads is how many stacks a pass reads. If more threads have moved, a random subset of them stands for all.
 	// 0: DefaultMaxReads.
 	MaxReads int

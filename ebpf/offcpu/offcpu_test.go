@@ -57,8 +57,8 @@ func (h *host) CompleteThread(t *kernel.Thread, _ sampler.ThreadMemory) *sampler
 
 func (h *host) Memory(uint32) runtime.Memory { return nil }
 
-func (h *host) use(s *sampler.Sample, state kernel.ThreadState) {
-	c := credit{tid: s.TID, state: state, outcome: s.Outcome, d: time.Duration(s.Value)}
+func (h *host) use(s *sampler.Sample, t *kernel.Thread) {
+	c := credit{tid: s.TID, state: t.State, outcome: s.Outcome, d: time.Duration(s.Value)}
 	if len(s.User) > 0 {
 		c.pc = s.User[0].Vaddr
 	}

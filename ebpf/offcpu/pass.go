@@ -15,23 +15,22 @@ import (
 
 // thread is one that was on no CPU at the last pass.
 type thread struct {
-	started, switches uint64
-	state             kernel.ThreadState
-	stack             *sampler.Sample // where it is; nil: that was not read
-	credit            time.Duration   // what Use has not got yet
+	kernel.Thread                 // as it was when the stack was read, but with the State of the last pass; no Kernel
+	stack         *sampler.Sample // where it is
+	credit        time.Duration   // what Use has not got yet
 }
 
 // settle hands to Use what a thread is credited with.
 func (c *Clock) settle(t *thread) {
 	if t.credit > 0 {
-		c.use(t.stack, t.state, t.credit)
+		c.use(t.stack, &t.Thread, t.credit)
 	}
 	t.credit = 0
 }
 
-func (c *Clock) use(s *sampler.Sample, state kernel.ThreadState, d time.Duration) {
+func (c *Clock) use(s *sampler.Sample, t *kernel.Thread, d time.Duration) {
 	s.Kind, s.Value = kind.OffCPU, uint64(d)
-	c.options.Use(s, state)
+	c.options.Use(s, t)
 }
 
 // pass is one look at all threads.
@@ -50,7 +49,7 @@ func (p *pass) look(t *kernel.Thread) {
 	p.seen[t.TID] = true
 	p.stats.Time[t.State] += p.interval
 	known := p.threads[t.TID]
-	if known != nil && (t.State == kernel.Running || known.started != t.Started || known.switches != t.Switches) {
+	if known != nil && (t.State == kernel.Running || known.Started != t.Started || known.Switches != t.Switches) {
 		p.settle(known)
 		delete(p.threads, t.TID)
 		known = nil
@@ -62,9 +61,9 @@ func (p *pass) look(t *kernel.Thread) {
 		kept.Kernel = slices.Clone(t.Kernel)
 		p.moved = append(p.moved, &kept)
 	default:
-		if known.state != t.State { // it was woken, say, and is queued for a CPU
+		if known.State != t.State { // it was woken, say, and is queued for a CPU
 			p.settle(known)
-			known.state = t.State
+			known.State = t.State
 		}
 		known.credit += p.interval
 	}
@@ -156,13 +155,12 @@ func (p *pass) take(t *kernel.Thread, stack *sampler.Sample, stays bool, credit 
 		p.stats.Dropped++
 		stack.User, stack.Interpreted, stack.Outcome = nil, nil, unwind.Moved
 	}
+	t.Kernel = nil // the sample has it
 	if !stays || len(p.threads) >= p.options.MaxThreads {
 		if credit > 0 {
-			p.use(stack, t.State, credit)
+			p.use(stack, t, credit)
 		}
 		return
 	}
-	p.threads[t.TID] = &thread{
-		started: t.Started, switches: t.Switches, state: t.State, stack: stack, credit: credit,
-	}
+	p.threads[t.TID] = &thread{*t, stack, credit}
 }
