@@ -45,7 +45,8 @@ struct sched_entity {
 	__u64 exec_start;
 } __attribute__((preserve_access_index));
 struct sched_info {
-	unsigned long long last_arrival;
+	unsigned long long last_arrival; /* on a CPU */
+	unsigned long long last_queued; /* for one; 0: it is not queued */
 } __attribute__((preserve_access_index));
 struct thread_info {
 	__u32 cpu;
@@ -81,6 +82,21 @@ enum {
 /* Whose threads are written; 0: those of all. User space sets them before it reads. */
 volatile __u32 only_pid = 0;
 volatile __u32 only_tid = 0;
+
+/* 0, or the number of the check: threads whose mark does not have it are left out, and nothing but where they are is read. */
+volatile __u32 only_check = 0;
+
+/* Leaves out threads of the kernel and unwanted ones, and does not read what marks say is known. */
+volatile __u32 by_marks = 0;
+volatile __u32 unwanted = 0;
+
+/* By thread ID. Marks of threads that have ended make room for others. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1 << 15);
+	__type(key, __u32);
+	__type(value, struct thread_mark);
+} marks SEC(".maps");
 
 /* The record that is being made. One pass reads at a time. */
 struct {
@@ -192,6 +208,53 @@ ALWAYS_INLINE void take_switches(struct task_struct *task, struct thread *t)
 	t->switches = BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
 }
 
+/*
+ * Whether a thread is queued for the CPU that the reader took: it would run if nobody looked. Both times are of the
+ * clock of that CPU's queue.
+ */
+ALWAYS_INLINE int displaced(struct task_struct *task)
+{
+	struct task_struct *reader = (struct task_struct *)bpf_get_current_task();
+
+	if (!bpf_core_field_exists(task->sched_info.last_queued) || cpu_of(task) != bpf_get_smp_processor_id())
+		return 0;
+	return BPF_CORE_READ(task, sched_info.last_queued) >= BPF_CORE_READ(reader, sched_info.last_arrival);
+}
+
+/* Sets whether the thread is where its mark has it. Returns whether it is to be left out. */
+ALWAYS_INLINE int take_mark(struct task_struct *task, struct thread *t)
+{
+	if ((BPF_CORE_READ(task, flags) & PF_KTHREAD) || !BPF_CORE_READ(task, mm))
+		return 1;
+	struct thread_mark *mark = bpf_map_lookup_elem(&marks, &t->tid);
+	if (!mark || mark->started != t->started)
+		return 0;
+	if (mark->unwanted)
+		return mark->unwanted == unwanted;
+	if (mark->switches == t->switches && !(t->flags & THREAD_ON_CPU))
+		t->flags |= THREAD_UNMOVED;
+	return 0;
+}
+
+/* Whether a thread is looked at in this check. */
+ALWAYS_INLINE int checked(__u32 tid)
+{
+	struct thread_mark *mark = bpf_map_lookup_elem(&marks, &tid);
+
+	return mark && mark->check == only_check;
+}
+
+/* Takes what is no longer there when the thread has moved. */
+ALWAYS_INLINE long take_place(struct task_struct *task, struct thread *t)
+{
+	t->outcome = OUTCOME_UNSET;
+	if (only_check || (t->flags & THREAD_UNMOVED))
+		return 0;
+	t->outcome = take_registers(task, t);
+	long bytes = t->flags & THREAD_ON_CPU ? 0 : bpf_get_task_stack(task, t->kernel, sizeof(t->kernel), 0);
+	return bytes < 0 || bytes > (long)sizeof(t->kernel) ? 0 : bytes;
+}
+
 SEC("iter/task")
 int read_threads(struct bpf_iter__task *ctx)
 {
@@ -203,6 +266,8 @@ int read_threads(struct bpf_iter__task *ctx)
 		return 0;
 	__u32 pid = BPF_CORE_READ(task, tgid), tid = BPF_CORE_READ(task, pid);
 	if ((only_pid && pid != only_pid) || (only_tid && tid != only_tid))
+		return 0;
+	if (only_check && !checked(tid))
 		return 0;
 	struct thread *t = bpf_map_lookup_elem(&record, &zero);
 	if (!t)
@@ -217,15 +282,18 @@ int read_threads(struct bpf_iter__task *ctx)
 	t->lr_valid = 0;
 	t->off = 0;
 	take_switches(task, t);
+	if (by_marks && take_mark(task, t))
+		return 0;
+	if (displaced(task))
+		t->flags |= THREAD_DISPLACED;
 	t->state = state_of(task);
 	t->exit_state = BPF_CORE_READ(task, exit_state);
 	t->cpu = cpu_of(task);
 	BPF_CORE_READ_INTO(&t->comm, task, comm);
 	take_since(task, t);
-	t->outcome = take_registers(task, t);
-	long bytes = t->flags & THREAD_ON_CPU ? 0 : bpf_get_task_stack(task, t->kernel, sizeof(t->kernel), 0);
+	long bytes = take_place(task, t);
 	if (bytes < 0 || bytes > (long)sizeof(t->kernel))
-		bytes = 0;
+		return 0; /* for the verifier */
 	t->kernel_frames = (__u32)bytes / 8;
 	bpf_seq_write(seq, t, __builtin_offsetof(struct thread, kernel) + bytes);
 	return 0;

@@ -10,6 +10,16 @@ enum thread_flags {
 	THREAD_REGISTERS = 2, /* regs are those with which it entered the kernel */
 	THREAD_SINCE = 4, /* `off` is known */
 	THREAD_SYSTEM_CALL = 8, /* it is in system call `call` */
+	THREAD_UNMOVED = 16, /* it is where its mark has it: registers and stack are not read */
+	THREAD_DISPLACED = 32, /* it is queued for the CPU that the reader runs on, since the reader came */
+};
+
+/* What user space knows of a thread, so that a pass need not look at all of it again. */
+struct thread_mark {
+	__u64 started; /* as in struct thread: a mark is of one thread, not of all that get its ID */
+	__u64 switches; /* where its stack was read */
+	__u32 unwanted; /* 0, or the number of passes.unwanted for which the thread is left out */
+	__u32 check; /* the number of the check that the thread is looked at in */
 };
 
 /* After the head are kernel_frames addresses, leaf first. */
@@ -42,6 +52,7 @@ _Static_assert(sizeof(struct thread) % 8 == 0, "records follow one another");
 struct thread_enums {
 	enum thread_flags thread_flags;
 	struct thread thread;
+	struct thread_mark mark;
 };
 
 #endif

@@ -28,8 +28,7 @@ func TestConvert(t *testing.T) {
 			args: []string{"parca-agent", "--node=web1", "--metadata-external-labels=region=eu;zone=a", "--log-level", "warn",
 				"--metadata-disable-thread-id-label", "--off-cpu-threshold=0.1", "--debuginfo-upload-disable"},
 			river: []string{`"node"   = "web1"`, `"region" = "eu"`, `"zone"   = "a"`, `level = "warn"`, "= 19\n",
-				"thread_name_label"},
-			said: []string{"-off-cpu-threshold: pyroscope.ebpf samples CPU time only"},
+				"thread_name_label", "off_cpu_threshold = 0.1"},
 		},
 		"its defaults, too": {args: []string{"parca-agent"}, river: []string{"constants.hostname", "thread_id_label"}},
 		"unknown": {
@@ -101,12 +100,12 @@ func TestConvertCollector(t *testing.T) {
 	require.Equal(t, []string{
 		file + ":2: otlp: only the receiver profiling is converted; the collector goes on with this one",
 		file + ":6: tracers: functions of php are not shown",
-		file + ":7: off_cpu_threshold: pyroscope.ebpf samples CPU time only",
 		file + ":10: debug: profiles are pushed to Pyroscope, not sent over OTLP or to Parca; --server names it",
 	}, strings.Split(strings.TrimSpace(stderr), "\n"))
 	river, err := os.ReadFile(made)
 	require.NoError(t, err)
-	for _, want := range []string{"= 50\n", `= "10s"`, "hotspot_enabled ", "v8_enabled ", `url = "http://p:4040"`} {
+	for _, want := range []string{"= 50\n", `= "10s"`, "= 0.2\n", "hotspot_enabled ", "v8_enabled ",
+		`url = "http://p:4040"`} {
 		require.Contains(t, string(river), want)
 	}
 	require.NotContains(t, string(river), "python_enabled")

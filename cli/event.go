@@ -22,9 +22,14 @@ func (e *event) Set(text string) error {
 	case "major-faults":
 		e.kind = kind.MajorFaults
 		return nil
-	case "off-cpu", "wall", "offcpu", "lock":
-		return errors.New("waiting is not recorded; what threads wait for is shown by " +
-			"headwater stack PID and headwater top -p PID --by waits")
+	case "off-cpu", "offcpu":
+		e.kind = kind.OffCPU
+		return nil
+	case "wall":
+		e.kind = kind.Wall
+		return nil
+	case "lock":
+		return errors.New("waits for locks are part of off-cpu: its samples have a label wait, which is lock for them")
 	case "cycles", "instructions", "cache-misses", "branch-misses", "cpu-cycles":
 		return errors.New("hardware counters are not used; cpu samples CPU time by a timer, with and without them alike")
 	case "minor-faults":
@@ -32,9 +37,9 @@ func (e *event) Set(text string) error {
 	case "alloc":
 		return errors.New("allocations are not sampled; page-faults shows who touches memory first")
 	case "context-switches", "cs":
-		return errors.New("it is not sampled; there are cpu, page-faults and major-faults")
+		return errors.New("it is not sampled; there are cpu, off-cpu, wall, page-faults and major-faults")
 	}
-	return fmt.Errorf("%q is unknown: there are cpu, page-faults and major-faults", text)
+	return fmt.Errorf("%q is unknown: there are cpu, off-cpu, wall, page-faults and major-faults", text)
 }
 
 // String implements pflag.Value.

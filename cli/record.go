@@ -208,8 +208,11 @@ var errNoSamples = errors.New("no samples: nothing of what was selected used a C
 
 // noSamples returns what to say if there are none.
 func (r *recording) noSamples() error {
-	if r.flags.event.kind == kind.CPU {
+	switch r.flags.event.kind {
+	case kind.CPU, kind.Wall:
 		return errNoSamples
+	case kind.OffCPU:
+		return fmt.Errorf("%w threads of what was selected waited, so no file was written", errNoEvents)
 	}
 	return fmt.Errorf("%w %s of what was selected was sampled, so no file was written; "+
 		"a lower --period samples more of them", errNoEvents, &r.flags.event)
@@ -246,10 +249,13 @@ func (r *recording) write(recorded *record.Recording) error {
 
 // rate returns the samples a second and CPU, 0 of events.
 func (r *recording) rate() int {
-	if r.flags.event.kind != kind.CPU {
-		return 0
+	switch r.flags.event.kind {
+	case kind.CPU, kind.Wall:
+		return r.flags.rate
+	case kind.OffCPU:
+		return min(r.flags.rate, maxPasses)
 	}
-	return r.flags.rate
+	return 0
 }
 
 // summarize says what was recorded, as the flags want it.

@@ -45,7 +45,8 @@ func (f *samplingFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.selection.Unit, "unit", "", "sample this systemd unit")
 	flags.IntVarP(&f.rate, "freq", "F", 99, "samples per second and CPU")
 	flags.IntVarP(&f.rate, "rate", "r", 99, "the same as --freq, as in py-spy")
-	flags.VarP(&f.event, "event", "e", "what is sampled: cpu, which is CPU time; page-faults, which is memory that is "+
+	flags.VarP(&f.event, "event", "e", "what is sampled: cpu, which is CPU time; off-cpu, which is "+
+		"time that threads wait; wall, which is both; page-faults, which is memory that is "+
 		"touched first; or major-faults, which wait for a disk")
 	flags.BoolVarP(&f.kernelOnly, "kernel", "K", false, "sample only the kernel part of stacks")
 	flags.BoolVarP(&f.userOnly, "user", "U", false, "sample only the user part of stacks")
@@ -109,6 +110,9 @@ func (f *samplingFlags) check() error {
 	return nil
 }
 
+// maxPasses is how often a second threads are looked at, at most, for time off CPU.
+const maxPasses = 20
+
 // recordFlags are the flags of the command record.
 type recordFlags struct {
 	samplingFlags
@@ -156,6 +160,7 @@ func (f *recordFlags) options(args []string) (o record.Options, err error) {
 		return o, err
 	}
 	o.Threads, o.Timestamps = f.threads, f.timestamps
+	o.OffCPURate = min(o.SampleRate, maxPasses)
 	o.Kind, o.Period = f.event.kind, cmp.Or(f.period, kind.Of(f.event.kind).Period)
 	if o.CPUs, o.NUMANodes, err = parseLabels(f.labels); err != nil {
 		return o, err
@@ -171,7 +176,7 @@ func (f *recordFlags) check() error {
 		return fmt.Errorf("--period is for page-faults and major-faults: %s is sampled --freq times a second", &f.event)
 	case f.period > ebpf.MaxPeriod:
 		return fmt.Errorf("--period must be at most %d, got %d", ebpf.MaxPeriod, f.period)
-	case f.timestamps && isEvent:
+	case f.timestamps && f.event.kind != kind.CPU:
 		return fmt.Errorf("--timestamps is for CPU time, not for %s", &f.event)
 	case f.duration < 0:
 		return fmt.Errorf("--duration must not be negative, got %v", f.duration)

@@ -53,6 +53,8 @@ type Options struct {
 	TargetsOnly          bool                // do not profile processes that match no target
 	ContainerIDCacheSize int                 // processes whose container ID is remembered
 
+	OffCPU OffCPU // profile time that threads spend on no CPU, too
+
 	UserStacks   bool // collect the user part of stacks
 	KernelStacks bool // collect the kernel part of stacks
 
@@ -101,6 +103,9 @@ func (o Options) Validate() error {
 		if period < 0 || period > MaxPeriod {
 			return fmt.Errorf("the period of %s must be between 0 and %d, got %d", kind.Kind(k), MaxPeriod, period)
 		}
+	}
+	if r := o.OffCPU.Rate; r < 0 || r > MaxOffCPURate {
+		return fmt.Errorf("threads must be looked at between 0 and %d times a second, got %d", MaxOffCPURate, r)
 	}
 	switch o.Comm {
 	case CommNone, CommLabel, CommStackframe, CommBoth:

@@ -29,6 +29,7 @@ type Session struct {
 	sampler  *sampler.Sampler
 	targets  *targets
 	profiles *profile.Builder
+	waiting  *waiting       // time off CPU
 	files    *filework.Pool // reads what others control
 	updating sync.Mutex     // one Update at a time
 	runner   runner
@@ -62,10 +63,15 @@ func (s *Session) open(o Options) error {
 	if err != nil {
 		return err
 	}
+	o.Periods = o.periods()
 	if s.profiles, err = profile.New(o.ProfileOptions, s.sampler, s.files); err != nil {
 		return err
 	}
-	return s.sampler.Configure(o.sampling())
+	s.waiting = &waiting{sampler: s.sampler, targets: s.targets, add: s.add, options: o}
+	if err := s.sampler.Configure(o.sampling()); err != nil {
+		return err
+	}
+	return s.waiting.prepare(o)
 }
 
 // add counts one sample for its target.
@@ -108,24 +114,31 @@ func (s *Session) Update(o Options) error {
 	}
 	s.updating.Lock()
 	defer s.updating.Unlock()
+	o.Periods = o.periods()
 	update, err := s.profiles.Prepare(o.ProfileOptions)
 	if err != nil {
 		return err
 	}
-	if err := s.sampler.Configure(o.sampling()); err != nil {
+	if err := s.waiting.prepare(o); err != nil {
 		update.Discard()
 		return err
 	}
+	if err := s.sampler.Configure(o.sampling()); err != nil {
+		update.Discard()
+		return errors.Join(err, s.waiting.update(s.waiting.current()))
+	}
+	s.waiting.flush()
 	update.Apply() // from here on nothing can fail
 	s.targets.update(o)
 	s.sampler.AskAgain()
-	return nil
+	return s.waiting.update(o)
 }
 
 // Collect returns profiles of everything since the last call, the samples of
 // just now included.
 func (s *Session) Collect() ([]Profile, error) {
 	s.sampler.Flush()
+	s.waiting.flush()
 	profiles := s.profiles.Collect()
 	s.profiles.Forget(s.sampler.Sweep(idleExecutable))
 	return profiles, s.sampler.AddCPUs()
@@ -135,6 +148,7 @@ func (s *Session) Collect() ([]Profile, error) {
 // until then is for the next Collect, which need not compete with sampling any more.
 func (s *Session) StopSampling() error {
 	s.profiles.Hurry()
+	s.waiting.stop()
 	return s.sampler.StopSampling()
 }
 
@@ -147,15 +161,20 @@ func (s *Session) Waiting() map[string]time.Duration { return s.files.Late() }
 func (s *Session) Close() error {
 	s.profiles.Interrupt()
 	s.runner.stop()
+	s.waiting.stop()
 	s.keepStats()
 	return s.release()
 }
 
 func (s *Session) release() error {
+	var err error
+	if s.waiting != nil {
+		err = s.waiting.close()
+	}
 	if s.profiles != nil {
 		s.profiles.Close()
 	}
-	err := s.targets.close()
+	err = errors.Join(err, s.targets.close())
 	if s.sampler != nil {
 		err = errors.Join(err, s.sampler.Close())
 	}

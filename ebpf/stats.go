@@ -5,6 +5,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/counter"
 	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/offcpu"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
 )
@@ -38,6 +39,7 @@ const (
 type Stats struct {
 	SamplerStats
 	ProfileStats
+	OffCPU offcpu.Stats
 
 	FilesLate    uint64 // pieces of work on files that take so long that nobody waits for them
 	FilesHanging uint64 // those that do not go on
@@ -58,6 +60,7 @@ func Counters() []counter.Row[Stats] {
 	return slices.Concat(
 		counter.Of(sampler.Counters(), func(s *Stats) *sampler.Stats { return &s.SamplerStats }),
 		counter.Of(profile.Counters(), func(s *Stats) *profile.Stats { return &s.ProfileStats }),
+		counter.Of(offcpu.Counters(), func(s *Stats) *offcpu.Stats { return &s.OffCPU }),
 		fileCounters())
 }
 
@@ -89,12 +92,12 @@ func (s *Session) Stats() Stats {
 		return *last
 	}
 	sampling, _ := s.sampler.Stats() // with an error the kernel could not be asked
-	profiles := s.profiles.Stats()
+	profiles, waits := s.profiles.Stats(), s.waiting.Stats()
 	late, hanging, refused := s.files.Counts()
 	return Stats{
-		SamplerStats: sampling, ProfileStats: profiles,
+		SamplerStats: sampling, ProfileStats: profiles, OffCPU: waits,
 		FilesLate: uint64(late), FilesHanging: uint64(hanging), FilesRefused: refused,
-		Errors:    errorsOf(&sampling, &profiles),
+		Errors:    errorsOf(&sampling, &profiles, &waits),
 		LimitHits: limitHits(sampling.LimitHits, profiles.LimitHits),
 	}
 }
@@ -112,10 +115,12 @@ func (s *Session) keepStats() {
 const maxErrors = 512
 
 // errorsOf returns what cost names or stacks, and how often.
-func errorsOf(sampling *sampler.Stats, profiles *profile.Stats) map[string]uint64 {
+func errorsOf(sampling *sampler.Stats, profiles *profile.Stats, waits *offcpu.Stats) map[string]uint64 {
 	all := limit.Texts{Most: maxErrors}
-	for text, n := range sampling.Errors {
-		all.Add(text, n)
+	for _, of := range []map[string]uint64{sampling.Errors, waits.Errors} {
+		for text, n := range of {
+			all.Add(text, n)
+		}
 	}
 	for _, text := range profiles.Errors {
 		all.Add(text, 1)

@@ -52,6 +52,16 @@ func (s ThreadState) String() string {
 	return "unknown"
 }
 
+// ParseThreadState returns the state that String calls so.
+func ParseThreadState(name string) (ThreadState, bool) {
+	for s := Running; s <= Ended; s++ {
+		if s.String() == name {
+			return s, true
+		}
+	}
+	return 0, false
+}
+
 // Waits reports whether the thread waits for something other than a CPU.
 func (s ThreadState) Waits() bool { return s == Sleeping || s == Uninterruptible }
 
@@ -105,6 +115,11 @@ type Thread struct {
 	Off  time.Duration
 	Call int64 // number of the system call that it is in, or NoCall
 
+	// Unmoved says that the thread is where its mark has it. Then Kernel, Outcome and all below are not read.
+	Unmoved bool
+	// Displaced says that it is Runnable only because who reads this runs on its CPU.
+	Displaced bool
+
 	Kernel []uint64 // addresses, leaf first; none of a Running thread
 
 	// Outcome is Unset, or says why there are no registers. Regs are those with which the thread has entered the kernel:
@@ -122,6 +137,9 @@ type Threads struct {
 	pass    *link.Iter
 	buffer  []byte
 	record  threadsThread
+
+	unwanted uint32 // what marks of unwanted threads have
+	checks   uint32 // how many there were
 }
 
 // OpenThreads loads the program that looks at threads. It returns a *PermissionError when the process lacks
@@ -152,7 +170,7 @@ func (t *Threads) open() error {
 	if t.pass, err = link.AttachIter(link.IterOptions{Program: t.objects.ReadThreads}); err != nil {
 		return fmt.Errorf("look at threads: %w", err)
 	}
-	return nil
+	return t.WantAll()
 }
 
 // Close unloads the program.
@@ -167,9 +185,23 @@ func (t *Threads) Close() error {
 // Read hands the threads of a process to use, or with a tid that one alone, or with neither all threads of this host.
 // No thread is not an error.
 func (t *Threads) Read(pid, tid uint32, use func(*Thread)) error {
+	return t.read(filter{pid: pid, tid: tid}, use)
+}
+
+// ReadMarked hands the threads of all programs of this host to use, but for those that are marked as unwanted. Those
+// that are where MarkAndCheck has found them are Unmoved, which costs much less.
+func (t *Threads) ReadMarked(use func(*Thread)) error { return t.read(filter{byMarks: 1}, use) }
+
+// filter says which threads are read; see the variables of bpf/threads.bpf.c.
+type filter struct{ pid, tid, byMarks, check uint32 }
+
+// read makes a pass. use may mark threads.
+func (t *Threads) read(f filter, use func(*Thread)) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := errors.Join(t.objects.OnlyPid.Set(pid), t.objects.OnlyTid.Set(tid)); err != nil {
+	err := errors.Join(t.objects.OnlyPid.Set(f.pid), t.objects.OnlyTid.Set(f.tid), t.objects.ByMarks.Set(f.byMarks),
+		t.objects.OnlyCheck.Set(f.check))
+	if err != nil {
 		return fmt.Errorf("look at threads: %w", err)
 	}
 	file, err := t.pass.Open()
@@ -226,6 +258,8 @@ func (r *threadsThread) thread() Thread {
 		Outcome:       unwind.Outcome(r.Outcome),
 		ThreadPointer: r.ThreadPointer, StartStack: r.StartStack,
 	}
+	t.Unmoved = flags&threadsThreadFlagsTHREAD_UNMOVED != 0
+	t.Displaced = flags&threadsThreadFlagsTHREAD_DISPLACED != 0 && t.State == Runnable
 	if flags&threadsThreadFlagsTHREAD_SINCE != 0 {
 		t.Off = time.Duration(min(r.Off, 1<<62))
 	}

@@ -80,6 +80,13 @@ type threadsThreadEnums struct {
 		Comm         [16]int8
 		Kernel       [127]uint64
 	}
+	Mark struct {
+		_        structs.HostLayout
+		Started  uint64
+		Switches uint64
+		Unwanted uint32
+		Check    uint32
+	}
 }
 
 type threadsThreadFlags uint32
@@ -89,17 +96,31 @@ const (
 	threadsThreadFlagsTHREAD_REGISTERS   threadsThreadFlags = 2
 	threadsThreadFlagsTHREAD_SINCE       threadsThreadFlags = 4
 	threadsThreadFlagsTHREAD_SYSTEM_CALL threadsThreadFlags = 8
+	threadsThreadFlagsTHREAD_UNMOVED     threadsThreadFlags = 16
+	threadsThreadFlagsTHREAD_DISPLACED   threadsThreadFlags = 32
 )
+
+type threadsThreadMark struct {
+	_        structs.HostLayout
+	Started  uint64
+	Switches uint64
+	Unwanted uint32
+	Check    uint32
+}
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	threadsMapMarks        = "marks"
 	threadsMapRecord       = "record"
 	threadsProgReadThreads = "read_threads"
+	threadsVarByMarks      = "by_marks"
+	threadsVarOnlyCheck    = "only_check"
 	threadsVarOnlyPid      = "only_pid"
 	threadsVarOnlyTid      = "only_tid"
 	threadsVarThreadEnums  = "thread_enums"
+	threadsVarUnwanted     = "unwanted"
 )
 
 // loadThreads returns the embedded CollectionSpec for threads.
@@ -151,6 +172,7 @@ type threadsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type threadsMapSpecs struct {
+	Marks  *ebpf.MapSpec `ebpf:"marks"`
 	Record *ebpf.MapSpec `ebpf:"record"`
 }
 
@@ -158,9 +180,12 @@ type threadsMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type threadsVariableSpecs struct {
+	ByMarks     *ebpf.VariableSpec `ebpf:"by_marks"`
+	OnlyCheck   *ebpf.VariableSpec `ebpf:"only_check"`
 	OnlyPid     *ebpf.VariableSpec `ebpf:"only_pid"`
 	OnlyTid     *ebpf.VariableSpec `ebpf:"only_tid"`
 	ThreadEnums *ebpf.VariableSpec `ebpf:"thread_enums"`
+	Unwanted    *ebpf.VariableSpec `ebpf:"unwanted"`
 }
 
 // threadsObjects contains all objects after they have been loaded into the kernel.
@@ -183,11 +208,13 @@ func (o *threadsObjects) Close() error {
 //
 // It can be passed to loadThreadsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type threadsMaps struct {
+	Marks  *ebpf.Map `ebpf:"marks"`
 	Record *ebpf.Map `ebpf:"record"`
 }
 
 func (m *threadsMaps) Close() error {
 	return _ThreadsClose(
+		m.Marks,
 		m.Record,
 	)
 }
@@ -196,9 +223,12 @@ func (m *threadsMaps) Close() error {
 //
 // It can be passed to loadThreadsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type threadsVariables struct {
+	ByMarks     *ebpf.Variable `ebpf:"by_marks"`
+	OnlyCheck   *ebpf.Variable `ebpf:"only_check"`
 	OnlyPid     *ebpf.Variable `ebpf:"only_pid"`
 	OnlyTid     *ebpf.Variable `ebpf:"only_tid"`
 	ThreadEnums *ebpf.Variable `ebpf:"thread_enums"`
+	Unwanted    *ebpf.Variable `ebpf:"unwanted"`
 }
 
 // threadsPrograms contains all programs after they have been loaded into the kernel.

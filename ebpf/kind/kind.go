@@ -17,6 +17,7 @@ const (
 	OffCPU                  // time of threads that do not run
 	PageFaults              // memory that a thread touches, and the kernel has to give or find
 	MajorFaults             // page faults that wait for a disk
+	Wall                    // CPU and OffCPU: all time of threads. Commands record it
 	Count                   // how many there are
 )
 
@@ -51,6 +52,8 @@ func Of(k Kind) Info {
 	case MajorFaults:
 		return Info{"major-faults", "major_faults", []Value{{"faults", "count", 1}},
 			"page faults that waited for a disk", 1}
+	case Wall:
+		return Info{"wall", "wall", []Value{{"wall", "nanoseconds", 1}}, "time on a CPU and off", 0}
 	}
 	name := fmt.Sprintf("kind-%d", k)
 	return Info{name, strings.ReplaceAll(name, "-", "_"), []Value{{"samples", "count", 1}}, name, 0}

@@ -9,6 +9,7 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/snapshot"
+	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/integration/need"
 )
 
@@ -36,26 +37,26 @@ func TestSleeper(t *testing.T) {
 
 	var sum, whole time.Duration
 	c := New(Options{
-		Passes: threads, Completer: taker.Sampler(), Watched: func(p uint32) bool { return p == pid },
-		Use: func(s *sampler.Sample, at *kernel.Thread) {
+		Passes: threads, Completer: taker.Sampler(),
+		Target: func(p uint32) (*target.Target, bool) { return nil, p == pid },
+		Use: func(s *sampler.Sample) {
 			sum += time.Duration(s.Value)
-			if s.PID == pid && at.State == kernel.Sleeping && s.Outcome.Complete() && len(s.Kernel) > 0 && len(s.User) > 1 {
+			sleeps := s.PID == pid && s.Thread.State == kernel.Sleeping
+			if sleeps && s.Outcome.Complete() && len(s.Kernel) > 0 && len(s.User) > 1 {
 				whole += time.Duration(s.Value)
 			}
 		},
 	})
 	ctx, stop := context.WithTimeout(context.Background(), time.Second)
 	defer stop()
-	if err := c.Run(ctx, 50); err != nil {
-		t.Fatal(err)
-	}
+	c.Run(ctx, func() float64 { return 50 })
 	s := c.Stats()
 	t.Logf("%+v, %v in whole stacks", s, whole)
 	if s.Passes < 3 || s.Read != 1 || s.Dropped != 0 || s.Threads != 1 {
 		t.Errorf("stats %+v", s)
 	}
-	if sum == 0 || whole != sum || s.Time[kernel.Sleeping] != sum {
-		t.Errorf("%v of %v in whole stacks, and %v of sleep", whole, sum, s.Time[kernel.Sleeping])
+	if sum == 0 || whole != sum || s.Time["sleeping"] != uint64(sum) {
+		t.Errorf("%v of %v in whole stacks, and %v of sleep", whole, sum, s.Time["sleeping"])
 	}
 }
 

@@ -9,21 +9,30 @@ package offcpu
 import (
 	"cmp"
 	"context"
-	"maps"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/limit"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/target"
 )
 
 // Passes looks at threads; *kernel.Threads does.
 type Passes interface {
-	Read(pid, tid uint32, use func(*kernel.Thread)) error
+	ReadMarked(use func(*kernel.Thread)) error
+	MarkAndCheck(threads []*kernel.Thread, use func(*kernel.Thread)) error
+	MarkUnwanted(*kernel.Thread) error
+	Unmark(tid uint32) error
+	WantAll() error
 }
+
+// askAgain is how often Target is asked again about processes that are not wanted.
+const askAgain = 2 * time.Second
 
 // Completer walks stacks; *sampler.Sampler does.
 type Completer interface {
@@ -35,16 +44,19 @@ type Completer interface {
 type Options struct {
 	Passes    Passes
 	Completer Completer
-	// Watched reports whether the threads of a process are looked at.
-	Watched func(pid uint32) bool
+	// Target says whom the samples of a process count for, and whether its threads are looked at. Those of the kernel
+	// are not. It is asked once a pass.
+	Target func(pid uint32) (t *target.Target, wanted bool)
 	// Use gets where a thread was while it was on no CPU, in a sample of kind kind.OffCPU. Its Value is for how long, in
-	// nanoseconds. The thread is as it was there: its State says whether it waited or, if Runnable, was queued for a CPU,
-	// and snapshot.Wait for what. Its Kernel is nil: the sample has it. Both are valid until Use returns, and the sample
-	// is without a Target. Use may not call the Clock.
-	Use func(*sampler.Sample, *kernel.Thread)
+	// nanoseconds, and its Time now. Its Thread is as it was there: the State says whether it waited or, if Runnable, was
+	// queued for a CPU, and wait.Of for what. It is valid until Use returns, which may not call the Clock.
+	Use func(*sampler.Sample)
 	// MaxReads is how many stacks a pass reads. If more threads have moved, a random subset of them stands for all.
 	// 0: DefaultMaxReads.
 	MaxReads int
+	// MaxShare is how much of a CPU passes may take: with many threads fewer of them are made, and each stands for more
+	// time. 0: DefaultMaxShare.
+	MaxShare float64
 	// MaxThreads is of how many threads stacks are kept. Those of others are read at each pass, as if they had moved.
 	// 0: DefaultMaxThreads.
 	MaxThreads int
@@ -55,21 +67,9 @@ type Options struct {
 // The limits where Options have none.
 const (
 	DefaultMaxReads   = 512
-	DefaultMaxThreads = 1 << 15
+	DefaultMaxThreads = 1 << 14
+	DefaultMaxShare   = 0.03
 )
-
-// Stats are counted since New.
-type Stats struct {
-	Passes  uint64
-	Threads uint64 // that the last pass has seen
-	Kept    uint64 // of them, those of which a stack is kept
-	Read    uint64 // stacks that were read
-	Dropped uint64 // of them, those whose thread ran meanwhile: they end at a frame that says so
-	Unread  uint64 // stacks that had to be read and were not, beyond MaxReads
-	// Time is what threads were credited with, by their state at the passes. The sum over all states is the sum of all
-	// threads' time between passes.
-	Time map[kernel.ThreadState]time.Duration
-}
 
 // Clock is the wall clock. Safe for concurrent use.
 type Clock struct {
@@ -77,8 +77,11 @@ type Clock struct {
 
 	mu      sync.Mutex
 	last    uint64 // when the last pass began, CLOCK_MONOTONIC; 0: there was none, or it failed
+	asked   uint64 // when Target was asked about all processes, as last
 	threads map[uint32]*thread
 	stats   Stats
+	times   times
+	errors  limit.Texts
 }
 
 // New returns a clock that stands still: its passes are made by Run, or one at a time by Pass.
@@ -87,26 +90,40 @@ func New(o Options) *Clock {
 		o.now = clock.Monotonic
 	}
 	o.MaxReads = cmp.Or(o.MaxReads, DefaultMaxReads)
+	o.MaxShare = cmp.Or(o.MaxShare, DefaultMaxShare)
 	o.MaxThreads = cmp.Or(o.MaxThreads, DefaultMaxThreads)
-	return &Clock{options: o, threads: map[uint32]*thread{},
-		stats: Stats{Time: map[kernel.ThreadState]time.Duration{}}}
+	return &Clock{options: o, threads: map[uint32]*thread{}, errors: limit.Texts{Most: 16}}
 }
 
-// Run makes passes, rate of them a second, until the context is done or one fails. The time between two of them is
-// random: a program that does something as regularly would else be met in the same place each time.
-func (c *Clock) Run(ctx context.Context, rate float64) error {
+// Run makes passes, rate() of them a second if they do not take too long, until the context is done. The time between
+// two of them is random: a program that does something as regularly would else be met in the same place each time.
+// Those that fail are counted.
+func (c *Clock) Run(ctx context.Context, rate func() float64) {
 	defer c.Flush()
 	for {
-		if err := c.Pass(); err != nil {
-			return err
+		began := c.options.now()
+		err := c.Pass()
+		period := max(float64(time.Second)/rate(), float64(c.options.now()-began)/c.options.MaxShare)
+		period *= 0.5 + rand.Float64()
+		if err != nil {
+			c.failed(err)
+			period = max(period, float64(retryAfter))
 		}
-		period := time.Duration((0.5 + rand.Float64()) * float64(time.Second) / rate)
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-time.After(period):
+			return
+		case <-time.After(time.Duration(period)):
 		}
 	}
+}
+
+// retryAfter is how long no pass is made after one that failed.
+const retryAfter = time.Second
+
+func (c *Clock) failed(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.errors.Add(err.Error(), 1)
 }
 
 // Flush hands to Use what threads are credited with that are still where they were.
@@ -124,7 +141,7 @@ func (c *Clock) Stats() Stats {
 	defer c.mu.Unlock()
 	out := c.stats
 	out.Kept = uint64(len(c.threads))
-	out.Time = maps.Clone(c.stats.Time)
+	out.Time, out.Errors = c.times.byName(), c.errors.Counts()
 	return out
 }
 
@@ -134,17 +151,23 @@ func (c *Clock) Pass() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.options.now()
-	p := pass{Clock: c, seen: map[uint32]bool{}}
+	p := pass{Clock: c, seen: map[uint32]bool{}, owners: map[uint32]owner{}}
 	if c.last != 0 {
 		p.interval = time.Duration(now - c.last)
 	}
 	c.last = 0
-	if err := c.options.Passes.Read(0, 0, p.look); err != nil {
+	if now-c.asked >= uint64(askAgain) {
+		c.asked = now
+		if err := c.options.Passes.WantAll(); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(c.options.Passes.ReadMarked(p.look), p.err); err != nil {
 		return err
 	}
 	c.last = now
 	c.stats.Passes++
 	c.stats.Threads = uint64(len(p.seen))
 	p.forget()
-	return p.readMoved()
+	return errors.Join(p.readMoved(), p.err)
 }

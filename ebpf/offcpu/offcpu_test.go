@@ -9,6 +9,7 @@ import (
 	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -21,6 +22,7 @@ type host struct {
 	check   func() // before a look at one process
 	failing bool
 	read    map[uint32]int // stacks read, by thread
+	marks   map[uint32]kernel.Thread
 	got     []credit
 }
 
@@ -48,6 +50,30 @@ func (h *host) Read(pid, tid uint32, use func(*kernel.Thread)) error {
 	return nil
 }
 
+func (h *host) ReadMarked(use func(*kernel.Thread)) error {
+	return h.Read(0, 0, func(t *kernel.Thread) {
+		if mark, ok := h.marks[t.TID]; ok && mark.Started == t.Started && mark.Switches == t.Switches {
+			t.Unmoved, t.Regs = true, unwind.Regs{}
+		}
+		use(t)
+	})
+}
+
+func (h *host) MarkAndCheck(threads []*kernel.Thread, use func(*kernel.Thread)) error {
+	for _, t := range threads {
+		h.marks[t.TID] = *t
+	}
+	return h.Read(threads[0].PID, 0, use)
+}
+
+func (h *host) Unmark(tid uint32) error {
+	delete(h.marks, tid)
+	return nil
+}
+
+func (h *host) MarkUnwanted(*kernel.Thread) error { return nil }
+func (h *host) WantAll() error                    { return nil }
+
 func (h *host) CompleteThread(t *kernel.Thread, _ sampler.ThreadMemory) *sampler.Sample {
 	h.read[t.TID]++
 	return &sampler.Sample{Sample: &kernel.Sample{
@@ -57,8 +83,8 @@ func (h *host) CompleteThread(t *kernel.Thread, _ sampler.ThreadMemory) *sampler
 
 func (h *host) Memory(uint32) runtime.Memory { return nil }
 
-func (h *host) use(s *sampler.Sample, t *kernel.Thread) {
-	c := credit{tid: s.TID, state: t.State, outcome: s.Outcome, d: time.Duration(s.Value)}
+func (h *host) use(s *sampler.Sample) {
+	c := credit{tid: s.TID, state: s.Thread.State, outcome: s.Outcome, d: time.Duration(s.Value)}
 	if len(s.User) > 0 {
 		c.pc = s.User[0].Vaddr
 	}
@@ -81,10 +107,11 @@ func (h *host) set(tid uint32, state kernel.ThreadState, switches uint64) {
 }
 
 func newClock(h *host) *Clock {
-	h.now, h.read = 1, map[uint32]int{}
+	h.now, h.read, h.marks = 1, map[uint32]int{}, map[uint32]kernel.Thread{}
 	return New(Options{
-		Passes: h, Completer: h, Watched: func(p uint32) bool { return p == pid }, Use: h.use,
-		now: func() uint64 { return h.now },
+		Passes: h, Completer: h, Use: h.use,
+		Target: func(p uint32) (*target.Target, bool) { return nil, p == pid },
+		now:    func() uint64 { return h.now },
 	})
 }
 
@@ -122,7 +149,7 @@ func TestThreadThatStays(t *testing.T) {
 	if want := (credit{1, 500, kernel.Sleeping, unwind.Complete, 320}); len(h.got) != 1 || h.got[0] != want {
 		t.Errorf("credits %v, want %v", h.got, want)
 	}
-	if s := c.Stats(); s.Passes != 4 || s.Threads != 1 || s.Kept != 1 || s.Read != 1 || s.Time[kernel.Sleeping] != 320 {
+	if s := c.Stats(); s.Passes != 4 || s.Threads != 1 || s.Kept != 1 || s.Read != 1 || s.Time["sleeping"] != 320 {
 		t.Errorf("stats %+v", s)
 	}
 }
@@ -149,7 +176,7 @@ func TestThreadThatMoves(t *testing.T) {
 		t.Errorf("credits %v, want %v", h.got, want)
 	}
 	s := c.Stats()
-	if s.Kept != 0 || s.Threads != 0 || s.Read != 2 || s.Time[kernel.Running] != 10 {
+	if s.Kept != 0 || s.Threads != 0 || s.Read != 2 || s.Time["running"] != 10 {
 		t.Errorf("stats %+v", s)
 	}
 }
@@ -170,7 +197,7 @@ func TestThreadThatMovesWhileItIsRead(t *testing.T) {
 		h.got[1] != (credit{1, 300, kernel.Sleeping, unwind.Complete, 10}) {
 		t.Errorf("credits %v", h.got)
 	}
-	if s := c.Stats(); s.Dropped != 1 || s.Read != 3 || s.Time[kernel.Sleeping] != 20 {
+	if s := c.Stats(); s.Dropped != 1 || s.Read != 3 || s.Time["sleeping"] != 20 {
 		t.Errorf("stats %+v", s)
 	}
 }
@@ -189,7 +216,7 @@ func TestSubset(t *testing.T) {
 		h.pass(t, c, 11)
 	}
 	c.Flush()
-	if want := time.Duration(threads * passes * 11); h.sum() != want || c.Stats().Time[kernel.Sleeping] != want {
+	if want := time.Duration(threads * passes * 11); h.sum() != want || c.Stats().Time["sleeping"] != uint64(want) {
 		t.Errorf("%v in all, and %+v; want %v", h.sum(), c.Stats(), want)
 	}
 	if s := c.Stats(); s.Read != reads*(passes+1) || s.Unread != (threads-reads)*(passes+1) || len(h.read) != threads {

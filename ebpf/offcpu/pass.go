@@ -10,6 +10,7 @@ import (
 	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/snapshot"
+	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -29,8 +30,8 @@ func (c *Clock) settle(t *thread) {
 }
 
 func (c *Clock) use(s *sampler.Sample, t *kernel.Thread, d time.Duration) {
-	s.Kind, s.Value = kind.OffCPU, uint64(d)
-	c.options.Use(s, t)
+	s.Kind, s.Value, s.Thread, s.Time = kind.OffCPU, uint64(d), t, c.options.now()
+	c.options.Use(s)
 }
 
 // pass is one look at all threads.
@@ -38,24 +39,51 @@ type pass struct {
 	*Clock
 	interval time.Duration
 	seen     map[uint32]bool
+	owners   map[uint32]owner // by PID
+	err      error            // of marks
 	moved    []*kernel.Thread // they are on no CPU, and their stacks have to be read
+}
+
+// owner is what Options.Target says of a process.
+type owner struct {
+	target *target.Target
+	wanted bool
+}
+
+// owner returns whom the time of a process counts for.
+func (p *pass) owner(pid uint32) owner {
+	o, known := p.owners[pid]
+	if !known {
+		o.target, o.wanted = p.options.Target(pid)
+		p.owners[pid] = o
+	}
+	return o
 }
 
 // look takes note of a thread.
 func (p *pass) look(t *kernel.Thread) {
-	if t.State == kernel.Ended || !p.options.Watched(t.PID) {
+	if t.State == kernel.Ended || t.Outcome == unwind.KernelThread {
 		return
 	}
+	owner := p.owner(t.PID)
+	if !owner.wanted {
+		p.note(p.options.Passes.MarkUnwanted(t))
+		return
+	}
+	if t.Displaced { // it would run if nobody looked
+		t.State = kernel.Running
+	}
 	p.seen[t.TID] = true
-	p.stats.Time[t.State] += p.interval
+	p.times[t.State] += p.interval
 	known := p.threads[t.TID]
 	if known != nil && (t.State == kernel.Running || known.Started != t.Started || known.Switches != t.Switches) {
-		p.settle(known)
-		delete(p.threads, t.TID)
+		p.drop(known)
 		known = nil
 	}
 	switch {
 	case t.State == kernel.Running: // the CPU clock has it
+	case known == nil && t.Unmoved: // a mark of before: the next pass reads it
+		p.note(p.options.Passes.Unmark(t.TID))
 	case known == nil:
 		kept := *t
 		kept.Kernel = slices.Clone(t.Kernel)
@@ -65,7 +93,25 @@ func (p *pass) look(t *kernel.Thread) {
 			p.settle(known)
 			known.State = t.State
 		}
+		if known.stack.Target != owner.target {
+			p.settle(known)
+			known.stack.Target = owner.target
+		}
 		known.credit += p.interval
+	}
+}
+
+// drop settles a thread that is not where it was.
+func (p *pass) drop(t *thread) {
+	p.settle(t)
+	delete(p.threads, t.TID)
+	p.note(p.options.Passes.Unmark(t.TID))
+}
+
+// note keeps the first error.
+func (p *pass) note(err error) {
+	if p.err == nil {
+		p.err = err
 	}
 }
 
@@ -73,8 +119,7 @@ func (p *pass) look(t *kernel.Thread) {
 func (p *pass) forget() {
 	for tid, t := range p.threads {
 		if !p.seen[tid] {
-			p.settle(t)
-			delete(p.threads, tid)
+			p.drop(t)
 		}
 	}
 }
@@ -124,7 +169,7 @@ func (p *pass) read(pid uint32, threads []*kernel.Thread, shares []time.Duration
 		memory := snapshot.MemoryOf(p.options.Completer.Memory(pid), t)
 		stacks = append(stacks, p.options.Completer.CompleteThread(t, memory))
 	}
-	stays, err := p.staying(pid, threads)
+	stays, err := p.staying(threads)
 	for i, t := range threads {
 		p.stats.Read++
 		p.take(t, stacks[i], err == nil && stays[t.TID], shares[i])
@@ -132,14 +177,10 @@ func (p *pass) read(pid uint32, threads []*kernel.Thread, shares []time.Duration
 	return err
 }
 
-// staying returns which of some threads of a process have not been on a CPU since the pass saw them.
-func (p *pass) staying(pid uint32, threads []*kernel.Thread) (map[uint32]bool, error) {
+// staying returns which of some threads of a process have not been on a CPU since the pass saw them. Those are marked.
+func (p *pass) staying(threads []*kernel.Thread) (map[uint32]bool, error) {
 	stays := map[uint32]bool{}
-	only := uint32(0)
-	if len(threads) == 1 {
-		only = threads[0].TID
-	}
-	err := p.options.Passes.Read(pid, only, func(now *kernel.Thread) {
+	err := p.options.Passes.MarkAndCheck(threads, func(now *kernel.Thread) {
 		at := slices.IndexFunc(threads, func(t *kernel.Thread) bool { return t.TID == now.TID })
 		if at >= 0 && !snapshot.Moved(threads[at], now) {
 			stays[now.TID] = true
@@ -156,10 +197,12 @@ func (p *pass) take(t *kernel.Thread, stack *sampler.Sample, stays bool, credit 
 		stack.User, stack.Interpreted, stack.Outcome = nil, nil, unwind.Moved
 	}
 	t.Kernel = nil // the sample has it
+	stack.Target = p.owner(t.PID).target
 	if !stays || len(p.threads) >= p.options.MaxThreads {
 		if credit > 0 {
 			p.use(stack, t, credit)
 		}
+		p.note(p.options.Passes.Unmark(t.TID))
 		return
 	}
 	p.threads[t.TID] = &thread{*t, stack, credit}

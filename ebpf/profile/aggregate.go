@@ -59,6 +59,7 @@ type stack struct {
 	tid     uint32 // 0 unless thread IDs are labels
 	cpu     uint32 // 0 unless CPUs are labels
 	node    int32  // 0 unless nodes of CPUs are labels; -1: not known
+	doing   doing  // what the thread does; zero unless it is known
 	outcome unwind.Outcome
 	kernel  []uint64       // addresses, leaf first
 	user    []kernel.Frame // leaf first
@@ -91,7 +92,7 @@ func (a *aggregate) add(s *sampler.Sample) {
 	}
 	counts.countProcess(s)
 
-	st := stack{comm: s.ProcessComm, outcome: s.Outcome, kernel: s.Kernel, user: a.options.frames(s)}
+	st := stack{comm: s.ProcessComm, outcome: s.Outcome, kernel: s.Kernel, user: a.options.frames(s), doing: doingOf(s)}
 	if a.options.FoldRuntimes {
 		a.folded = foldRuntime(a.folded[:0], st.user, s.Runtime)
 		st.user = a.folded
@@ -177,6 +178,7 @@ func (s *stack) appendKey(b []byte) []byte {
 	b = binary.NativeEndian.AppendUint32(b, s.tid)
 	b = binary.NativeEndian.AppendUint32(b, s.cpu)
 	b = binary.NativeEndian.AppendUint32(b, uint32(s.node))
+	b = s.doing.appendKey(b)
 	b = binary.NativeEndian.AppendUint32(b, uint32(len(s.kernel)))
 	for _, addr := range s.kernel {
 		b = binary.NativeEndian.AppendUint64(b, addr)
@@ -201,7 +203,7 @@ func (s *stack) decode(key string) {
 	b := keyReader(rest)
 	*s = stack{
 		comm: comm, thread: thread, outcome: unwind.Outcome(b.byte()), pid: b.uint32(), tid: b.uint32(),
-		cpu: b.uint32(), node: int32(b.uint32()), kernel: s.kernel[:0], user: s.user[:0],
+		cpu: b.uint32(), node: int32(b.uint32()), doing: b.doing(), kernel: s.kernel[:0], user: s.user[:0],
 	}
 	for range b.uint32() {
 		s.kernel = append(s.kernel, b.uint64())

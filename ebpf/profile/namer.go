@@ -165,7 +165,8 @@ func (n *namer) addAll(b *pprof.Builder, c *targetCounts, a *aggregate) {
 	var locations []*pprof.Location
 	for s, value := range c.all {
 		locations = n.stack(locations[:0], s, a.options)
-		b.AddAt(s.times, locations, int64(value), labels(s, a.options))
+		does := s.doing.labels(locations[:len(s.kernel)], &a.options)
+		b.AddAt(s.times, locations, int64(value), append(labels(s, a.options), does...))
 	}
 }
 

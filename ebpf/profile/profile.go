@@ -46,6 +46,8 @@ type Options struct {
 	ThreadIDLabel   bool                // add a sample label "thread_id"
 	CPULabel        bool                // add a sample label "cpu"
 	NUMANodeLabel   bool                // add a sample label "numa_node", of the CPU; none if that is not known
+	NoStateLabel    bool                // of samples off CPU: leave out the label LabelState
+	NoWaitLabel     bool                // and LabelWait
 	Timestamps      bool                // keep when each sample was taken, see pprof.Timestamp; memory grows with them
 	Demangle        symbol.DemangleMode // how C++ and Rust names are shown
 	InlineFrames    bool                // show functions that were inlined into others

@@ -19,12 +19,14 @@ import (
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/offcpu"
 	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/procfs"
 	builder "github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/unwind"
 )
 
 const (
@@ -40,6 +42,8 @@ const (
 	// MaxFrames is how many frames the distinct stacks of a recording have. Then it ends: they
 	// take some 16 bytes each.
 	MaxFrames = 16 << 20
+	// waitingShare is how much of a CPU it may take to look at threads that are on none.
+	waitingShare = 0.25
 	// maxBytes is how much memory stacks without names take before they are named.
 	maxBytes = 64 << 20
 )
@@ -48,7 +52,8 @@ const (
 type Options struct {
 	Selection
 
-	Kind         kind.Kind // what is sampled: CPU time, page faults or major faults
+	Kind         kind.Kind // what is sampled: CPU time, time off CPU, both (kind.Wall), page faults or major faults
+	OffCPURate   int       // of time off CPU: how often a second threads are looked at
 	Period       uint64    // of faults: after how many one is sampled
 	SampleRate   int       // samples per second and CPU
 	UserStacks   bool      // record the user part of stacks
@@ -71,8 +76,11 @@ type Options struct {
 
 // period returns what one sample stands for, in the unit of the first value of its kind.
 func (o *Options) period() int64 {
-	if o.Kind == kind.CPU {
+	switch o.Kind {
+	case kind.CPU, kind.Wall:
 		return int64(time.Second) / int64(o.SampleRate)
+	case kind.OffCPU:
+		return int64(time.Second) / int64(o.OffCPURate)
 	}
 	return int64(o.Period)
 }
@@ -82,11 +90,18 @@ func (o *Options) config() sampler.Config {
 	c := sampler.Config{
 		SampleRate: o.SampleRate, UserStacks: o.UserStacks, KernelStacks: o.KernelStacks, TableBytes: o.TableBytes,
 	}
-	if o.Kind != kind.CPU {
+	switch o.Kind {
+	case kind.CPU, kind.Wall:
+	case kind.OffCPU:
+		c.SampleRate = 0
+	default:
 		c.SampleRate, c.Periods[o.Kind] = 0, o.period()
 	}
 	return c
 }
+
+// offCPU reports whether threads are looked at that are on no CPU.
+func (o *Options) offCPU() bool { return o.Kind == kind.OffCPU || o.Kind == kind.Wall }
 
 // Part is what was sampled between two rounds.
 type Part struct {
@@ -147,8 +162,9 @@ type Recorder struct {
 	files    *filework.Pool
 	target   *target.Target
 	threads  threads
-	profile  *pprof.Builder // what was named; without Each
-	parted   time.Time      // when the last Part ended
+	waiting  *offcpu.Running // nil: time off CPU is not wanted
+	profile  *pprof.Builder  // what was named; without Each
+	parted   time.Time       // when the last Part ended
 	swept    time.Time
 
 	ending sync.Once // stops sampling
@@ -204,6 +220,35 @@ func (r *Recorder) open() error {
 	return r.sampler.Configure(r.options.config())
 }
 
+// startWaiting begins to look at threads that are on no CPU, if they are wanted.
+func (r *Recorder) startWaiting() (err error) {
+	if !r.options.offCPU() {
+		return nil
+	}
+	r.waiting, err = offcpu.Start(offcpu.Options{
+		Completer: r.sampler, MaxShare: waitingShare,
+		Target: func(pid uint32) (*target.Target, bool) { return r.target, r.selected.has(pid) },
+		Use: func(s *sampler.Sample) {
+			if !r.options.shows(s.Thread.State) {
+				return
+			}
+			shown, inner := *s, *s.Sample // the clock keeps s
+			shown.Sample = &inner
+			if !r.options.KernelStacks {
+				shown.Kernel = nil
+			}
+			if !r.options.UserStacks {
+				shown.User, shown.Interpreted, shown.Outcome = nil, nil, unwind.NotCollected
+			}
+			_ = r.add(&shown) // times are not kept of these
+		},
+	}, float64(r.options.OffCPURate))
+	return err
+}
+
+// shows reports whether threads in a state are recorded: those that somebody has stopped wait for nothing.
+func (o *Options) shows(s kernel.ThreadState) bool { return s == kernel.Runnable || s.Waits() }
+
 // observe passes a side-band record on.
 func (r *Recorder) observe(record *kernel.Record) {
 	r.selected.observe(record)
@@ -228,6 +273,12 @@ var errFull = errors.New("full")
 func (r *Recorder) add(s *sampler.Sample) error {
 	if !r.selected.hasSample(s.Sample) {
 		return nil
+	}
+	if r.options.Kind == kind.Wall {
+		if s.Kind == kind.CPU {
+			s.Value = uint64(r.options.period())
+		}
+		s.Kind = kind.Wall
 	}
 	r.builder.Add(s)
 	if s.Outcome.HasUserPart() {
@@ -268,6 +319,9 @@ func (r *Recorder) Progress() Progress {
 func (r *Recorder) Run(ctx context.Context) (*Recording, error) {
 	out := &Recording{Kind: r.options.Kind, Begun: time.Now()}
 	r.parted = out.Begun
+	if err := r.startWaiting(); err != nil {
+		return nil, err
+	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	context.AfterFunc(ctx, r.stopSampling) // at once, while names are read too
@@ -299,6 +353,9 @@ func (r *Recorder) stopSampling() {
 	r.ending.Do(func() {
 		now := time.Now()
 		r.ended.Store(&now)
+		if r.waiting != nil {
+			r.waiting.Stop()
+		}
 		r.endErr = r.sampler.StopSampling()
 	})
 }
@@ -343,6 +400,9 @@ func (r *Recorder) endRound() error {
 		return nil
 	}
 	r.sampler.Flush() // samples lie in the kernel for a while
+	if r.waiting != nil {
+		r.waiting.Flush()
+	}
 	now := time.Now()
 	collected := r.builder.Collect() // names that are late are there in the next round
 	if now.Sub(r.swept) >= round {
@@ -419,8 +479,12 @@ func (r *Recorder) describe(out *Recording) error {
 
 // account returns how many samples were due, and makes what was lost that of the kind that is recorded.
 func (r *Recorder) account(stats *sampler.Stats) (due uint64) {
-	if r.options.Kind == kind.CPU {
+	switch r.options.Kind {
+	case kind.CPU, kind.Wall:
 		return stats.Expected
+	case kind.OffCPU:
+		stats.Lost = nil
+		return r.samples.Load()
 	}
 	stats.Lost = map[string]uint64{sampler.LostToFullLogs: stats.EventsLost}
 	return stats.EventSamples
@@ -446,6 +510,9 @@ func (r *Recorder) putFirst(p *profile.Profile) {
 func (r *Recorder) Close() error {
 	r.selected.close()
 	err := r.threads.close()
+	if r.waiting != nil {
+		err = errors.Join(err, r.waiting.Close())
+	}
 	if r.builder != nil {
 		r.builder.Interrupt()
 		r.builder.Close()

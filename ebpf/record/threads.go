@@ -8,7 +8,7 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
-	"github.com/headwater/headwater/ebpf/snapshot"
+	"github.com/headwater/headwater/ebpf/wait"
 )
 
 // Thread is what a thread does at one moment.
@@ -17,7 +17,7 @@ type Thread struct {
 	Name  string
 	State kernel.ThreadState
 	CPU   uint32        // where it runs, or has run last
-	Wait  string        // what it waits for, see snapshot.Wait; "" if it does not, or that is not known
+	Wait  string        // what it waits for, see wait.Of; "" if it does not, or that is not known
 	Off   time.Duration // for how long it has been on no CPU; negative: not known
 	In    string        // the innermost function of its kernel stack, "" of one that runs
 }
@@ -86,7 +86,7 @@ func newThread(t *kernel.Thread, stack *profile.Named) Thread {
 			functions = append(functions, line.Function)
 		}
 	}
-	out := Thread{TID: t.TID, Name: t.Comm, State: t.State, CPU: t.CPU, Wait: snapshot.Wait(t, functions), Off: t.Off}
+	out := Thread{TID: t.TID, Name: t.Comm, State: t.State, CPU: t.CPU, Wait: wait.Of(t, functions), Off: t.Off}
 	switch {
 	case t.State == kernel.Running:
 		out.Off = 0

@@ -25,6 +25,8 @@ type Sample struct {
 	Runtime unwind.ExeID
 	// Program is the file that the process runs, 0 if that is not known.
 	Program unwind.ExeID
+	// Thread is, of samples of threads that are on no CPU, the thread as it was, without Kernel; else nil.
+	Thread *kernel.Thread
 }
 
 // Frames returns all user frames, those of interpreters too, leaf first.

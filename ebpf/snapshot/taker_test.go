@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/wait"
 	"github.com/headwater/headwater/integration/need"
 	"github.com/headwater/headwater/integration/record"
 )
@@ -166,7 +167,7 @@ func TestOwnThread(t *testing.T) {
 		if s.Call != unix.SYS_NANOSLEEP && time.Now().Before(end) {
 			continue
 		}
-		if !s.Whole() || s.State != kernel.Sleeping || Wait(&s.Thread, nil) != WaitSleep {
+		if !s.Whole() || s.State != kernel.Sleeping || wait.Of(&s.Thread, nil) != wait.Sleep {
 			t.Fatalf("the thread is %s in system call %d, torn %v after %d tries: %+v", s.State, s.Call, s.Torn, s.Tries,
 				s.Sample.Sample)
 		}

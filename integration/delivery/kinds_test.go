@@ -33,7 +33,7 @@ func TestKinds(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "hwgrow")
 	lab.Compile(t, "gcc", "-O1", "-g", "-o", program, "../tools/testdata/grow.c")
 	server := lab.StartPyroscope(t)
-	agent := lab.StartHeadwater(t, lab.HostConfig(server.URL, "kinds", "page_faults { period = 16 }"))
+	agent := lab.StartHeadwater(t, lab.HostConfig(server.URL, "kinds", "page_faults { period = 16 }\noff_cpu { }"))
 	defer agent.Stop(t)
 	agent.WaitReady(t)
 	lab.WaitForService(t, server, "kinds")
@@ -60,8 +60,33 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%d page faults are %d bytes", got, bytes)
 		}
 	})
+	checkWaits(t, server)
 	require.Contains(t, server.LabelValues(t, "__name__"), "page_faults")
+	require.Contains(t, server.LabelValues(t, "__name__"), "offcpu")
 	require.Empty(t, server.Discarded(t))
+}
+
+// checkWaits: a process that sleeps is in the profile of time off CPU for as long as it is there.
+func checkWaits(t *testing.T, server *lab.Pyroscope) {
+	program := filepath.Join(t.TempDir(), "hwsleeper")
+	sleep, err := exec.LookPath("sleep")
+	require.NoError(t, err)
+	content, err := os.ReadFile(sleep)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(program, content, 0o700))
+	since := time.Now()
+	sleeper := exec.Command(program, "600")
+	require.NoError(t, sleeper.Start())
+	defer func() {
+		_ = sleeper.Process.Kill()
+		_ = sleeper.Wait() // it says that it was killed
+	}()
+	slept := func() time.Duration {
+		p := server.Profile(t, typesOf(kind.OffCPU)[0], `{service_name="kinds"}`, since)
+		return time.Duration(ofFunction(p, "hwsleeper"))
+	}
+	lab.Eventually(t, 60*time.Second, "seconds of sleep are in Pyroscope", func() bool { return slept() > 3*time.Second })
+	require.LessOrEqual(t, slept(), time.Since(since))
 }
 
 // ofFunction adds up the first value of the samples that have a function.

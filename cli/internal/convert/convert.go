@@ -45,6 +45,7 @@ type settings struct {
 	interval  time.Duration
 	languages map[string]bool // by argument: python_enabled; those that are off
 	threads   []string        // arguments that are on
+	offCPU    string          // off_cpu_threshold, "" if that is not wanted
 	labels    map[string]string
 	logging   map[string]string
 	notes     []string
@@ -124,6 +125,9 @@ func (s *settings) river(of, server string) string {
 	}
 	for _, argument := range s.threads {
 		arguments[argument] = "true"
+	}
+	if s.offCPU != "" {
+		arguments["off_cpu_threshold"] = s.offCPU
 	}
 	b.WriteString("pyroscope.ebpf \"host\" {\n")
 	writeAligned(&b, arguments, "\t")

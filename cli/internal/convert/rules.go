@@ -10,7 +10,6 @@ import (
 // Notes on what several flags ask for.
 const (
 	noOTLP    = "profiles are pushed to Pyroscope, not sent over OTLP or to Parca; --server names it"
-	noOffCPU  = "pyroscope.ebpf samples CPU time only"
 	noProbes  = "there are no probes"
 	noChance  = "this host is profiled all the time; a lower sample_rate costs less"
 	ownServer = "say what the endpoint of pyroscope.write needs: it is another server"
@@ -138,7 +137,7 @@ func setOffCPU(s *settings, value string) error {
 		return fmt.Errorf("%q is not a number", value)
 	}
 	if share > 0 {
-		s.note(noOffCPU)
+		s.offCPU = strconv.FormatFloat(min(share, 1), 'f', -1, 64)
 	}
 	return nil
 }

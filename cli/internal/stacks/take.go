@@ -21,6 +21,7 @@ import (
 	"github.com/headwater/headwater/ebpf/snapshot"
 	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/wait"
 )
 
 // namePatience is how long names are waited for: the debug info of the largest programs takes seconds.
@@ -203,7 +204,7 @@ func (t *Thread) addFrames(s *snapshot.Stack, named *profile.Named) {
 			t.Frames = append(t.Frames, Frame{Function: line.Function, Kind: Kernel})
 		}
 	}
-	t.Wait = snapshot.Wait(&s.Thread, functions)
+	t.Wait = wait.Of(&s.Thread, functions)
 	for i, f := range s.Sample.Frames() {
 		t.addLocation(f, named.User[i])
 	}

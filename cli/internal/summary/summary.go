@@ -62,6 +62,7 @@ func (s *Summary) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, "%8s %8s  %s\n", percent(float64(f.Self)/float64(total)), percent(float64(f.Total)/float64(total)),
 			described(f))
 	}
+	s.writeWaits(&b, total)
 	fmt.Fprintf(&b, "%s of stacks are whole, %s samples were lost, %s of frames have no name\n",
 		share(r.Whole, r.WithUser), count(r.LostSamples()), share(unnamedFrames(r), r.Frames))
 	s.writeUnnamed(&b)
@@ -190,7 +191,7 @@ func (s *Summary) WriteJSON(w io.Writer) error {
 		Period: r.Profile.Period, Ended: r.Ended,
 		Samples: r.Samples, Whole: r.Whole, WithUser: r.WithUser, Lost: r.Lost, Frames: r.Frames,
 		Unnamed: []unnamedJSON{}, Errors: r.Errors,
-		Unit: s.unit(), Total: total, Functions: shown(functions),
+		Unit: s.unit(), Total: total, Functions: shown(functions), Waits: waits(r.Profile),
 	}
 	for _, u := range r.Unnamed {
 		out.Unnamed = append(out.Unnamed, unnamedJSON{u.File, u.BuildID, u.Reason, Explain(u), u.Frames})
@@ -218,6 +219,7 @@ type summaryJSON struct {
 	Unit      string            `json:"unit"` // of the functions' values
 	Total     int64             `json:"total"`
 	Functions []export.Function `json:"functions"`
+	Waits     []Wait            `json:"waits,omitempty"` // of time off CPU, most first
 }
 
 type unnamedJSON struct {

@@ -75,6 +75,10 @@ type Settings struct {
 	Debuginfod   *DebuginfodArguments `river:"debuginfod,block,optional"`   // Headwater's own block
 	PageFaults   *PageFaultsArguments `river:"page_faults,block,optional"`  // Headwater's own block
 
+	OffCPU *OffCPUArguments `river:"off_cpu,block,optional"` // Headwater's own block
+
+	OffCPUThreshold float64 `river:"off_cpu_threshold,attr,optional"` // Alloy's: 0 to 1, above 0 stands for off_cpu { }
+
 	Unused UnusedArguments `river:",squash"`
 }
 
@@ -117,7 +121,13 @@ func (a *Settings) Validate() error {
 		return component.Refuse("overhead_limit", "must be 0, for none, or between %g and %g percent of one CPU, got %g",
 			leastLimit, mostLimit, a.OverheadLimit)
 	}
+	if a.OffCPUThreshold < 0 || a.OffCPUThreshold > 1 {
+		return component.Refuse("off_cpu_threshold", "must be between 0 and 1, got %v", a.OffCPUThreshold)
+	}
 	if err := a.PageFaults.validate(); err != nil {
+		return err
+	}
+	if err := a.OffCPU.validate(); err != nil {
 		return err
 	}
 	if err := a.Debuginfod.options().Validate(); err != nil {
@@ -157,6 +167,7 @@ func (a *Settings) options() ebpf.Options {
 	o := ebpf.DefaultOptions()
 	o.SampleRate = a.SampleRate
 	o.Periods = a.PageFaults.periods()
+	a.OffCPU.apply(&o, a.OffCPUThreshold)
 	o.Targets = slices.Clone(a.Targets)
 	o.DefaultTarget = maps.Clone(a.DefaultTarget)
 	o.TargetsOnly = a.TargetsOnly

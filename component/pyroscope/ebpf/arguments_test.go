@@ -13,6 +13,7 @@ import (
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/symbol"
 	"github.com/headwater/headwater/ebpf/symbol/debuginfod"
@@ -113,6 +114,23 @@ func TestArguments(t *testing.T) {
 			require.EqualValues(t, 7, o.Periods[kind.PageFaults])
 			require.Zero(t, o.Periods[kind.MajorFaults])
 		}},
+		"off_cpu": {`off_cpu { }`, func(t *testing.T, o ebpf.Options) {
+			require.Equal(t, ebpf.OffCPU{Rate: 10, States: ebpf.DefaultOffCPUStates()}, o.OffCPU)
+			require.False(t, o.NoStateLabel || o.NoWaitLabel)
+		}},
+		"off_cpu with all": {"off_cpu {\n rate = 7\n states = [\"sleeping\"]\n labels = [\"wait\"]\n }",
+			func(t *testing.T, o ebpf.Options) {
+				require.Equal(t, ebpf.OffCPU{Rate: 7, States: []kernel.ThreadState{kernel.Sleeping}}, o.OffCPU)
+				require.True(t, o.NoStateLabel && !o.NoWaitLabel)
+			}},
+		"off_cpu_threshold": {`off_cpu_threshold = 0.02`, func(t *testing.T, o ebpf.Options) {
+			require.Equal(t, ebpf.OffCPU{Rate: 10, States: ebpf.DefaultOffCPUStates()}, o.OffCPU)
+		}},
+		"off_cpu_threshold 0": {`off_cpu_threshold = 0`, func(t *testing.T, o ebpf.Options) { require.Zero(t, o.OffCPU) }},
+		"off_cpu off": {"off_cpu_threshold = 1\noff_cpu {\n rate = 0\n }", func(t *testing.T, o ebpf.Options) {
+			require.Zero(t, o.OffCPU.Rate)
+		}},
+		"no off_cpu":     {``, func(t *testing.T, o ebpf.Options) { require.Zero(t, o.OffCPU) }},
 		"no page_faults": {``, func(t *testing.T, o ebpf.Options) { require.Zero(t, o.Periods) }},
 		"container_id_cache_size": {`container_id_cache_size = 10`, func(t *testing.T, o ebpf.Options) {
 			require.Equal(t, 10, o.ContainerIDCacheSize)
@@ -165,6 +183,11 @@ func TestArgumentErrors(t *testing.T) {
 			`comm must be one of none, label, stackframe, both, got "frame"`},
 		"debuginfod {\n  urls = [\"ftp://x\"]\n }": {"debuginfod",
 			`debuginfod is invalid: "ftp://x" is no http or https URL`},
+		"off_cpu_threshold = 1.5":          {"off_cpu_threshold", `off_cpu_threshold must be between 0 and 1, got 1.5`},
+		"off_cpu {\n rate = 5000\n }":      {"off_cpu", `off_cpu is invalid: rate must be between 0 and 1000, got 5000`},
+		"off_cpu {\n labels = [\"x\"]\n }": {"off_cpu", `off_cpu is invalid: labels must be some of state, wait, got "x"`},
+		"off_cpu {\n states = [\"running\"]\n }": {"off_cpu", `off_cpu is invalid: states must be some of runnable, ` +
+			`sleeping, uninterruptible, stopped, traced, idle, got "running"`},
 		"page_faults {\n period = -1\n }": {"page_faults",
 			`page_faults is invalid: period must be between 0 and 2147483648, got -1`},
 		`targets = "x"`:          {"", `test.river:2:11: "x" should be array, got string`},
@@ -286,7 +309,7 @@ func TestEveryKnownArgument(t *testing.T) {
 				"symb_cache_path", "symb_cache_size", "bpf_fs_root",
 				"perl_enabled", "php_enabled", "ruby_enabled",
 				"dotnet_enabled", "go_enabled",
-				"off_cpu_threshold", "load_probe", "u_probe_links", "probe_links",
+				"load_probe", "u_probe_links", "probe_links",
 				"reporter_unsymbolized_stubs", "verbose_mode", "lazy_mode", "no_kernel_version_check",
 				"obi_process_context_enabled",
 				"debug_info.on_target_symbolization", "debug_info.upload", "debug_info.cache_size", "debug_info.strip_text_section",

@@ -43,6 +43,12 @@ type DebugSession struct {
 	Lost             map[string]uint64 `river:"samples_lost,attr,optional"`  // by reason
 	EventSamples     uint64            `river:"event_samples,attr,optional"` // of page faults
 	EventSamplesLost uint64            `river:"event_samples_lost,attr,optional"`
+	OffCPUPasses     uint64            `river:"off_cpu_passes,attr,optional"`
+	OffCPUThreads    uint64            `river:"off_cpu_threads,attr,optional"` // at the last pass
+	OffCPURead       uint64            `river:"off_cpu_stacks_read,attr,optional"`
+	OffCPUMoved      uint64            `river:"off_cpu_stacks_moved,attr,optional"`
+	OffCPUUnread     uint64            `river:"off_cpu_stacks_not_read,attr,optional"`
+	OffCPUTime       map[string]uint64 `river:"off_cpu_thread_nanoseconds,attr,optional"` // by state
 	Records          uint64            `river:"side_band_lost,attr,optional"`
 	Outcomes         map[string]uint64 `river:"outcomes,attr,optional"`
 

@@ -101,6 +101,9 @@ func (g *governor) govern(o *ebpf.Options) {
 	o.CountBPFTime = g.limit > 0
 	share := g.current()
 	o.SampleRate = max(ebpf.MinSampleRate, int(float64(o.SampleRate)*share+0.5))
+	if o.OffCPU.Rate > 0 {
+		o.OffCPU.Rate = max(1, int(float64(o.OffCPU.Rate)*share+0.5))
+	}
 	for k, period := range o.Periods {
 		o.Periods[k] = min(int64(float64(period)/share+0.5), ebpf.MaxPeriod)
 	}

@@ -83,11 +83,13 @@ func TestGovernorKeepsTheShare(t *testing.T) {
 func TestGovernedOptions(t *testing.T) {
 	o := ebpf.DefaultOptions()
 	o.SampleRate = 100
+	o.OffCPU.Rate = 20
 	o.Periods[kind.PageFaults] = 256
 	g := &governor{limit: 1, share: 0.25}
 	g.govern(&o)
 	require.Equal(t, 25, o.SampleRate)
 	require.EqualValues(t, 1024, o.Periods[kind.PageFaults])
+	require.EqualValues(t, 5, o.OffCPU.Rate)
 	require.True(t, o.CountBPFTime)
 
 	g.share = 1.0 / 1000

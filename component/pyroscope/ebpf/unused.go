@@ -23,10 +23,9 @@ type UnusedArguments struct {
 	GoEnabled     *bool `river:"go_enabled,attr,optional"`
 
 	// Other sources of samples.
-	OffCPUThreshold *float64 `river:"off_cpu_threshold,attr,optional"`
-	LoadProbe       *bool    `river:"load_probe,attr,optional"`
-	UProbeLinks     []string `river:"u_probe_links,attr,optional"`
-	ProbeLinks      []string `river:"probe_links,attr,optional"`
+	LoadProbe   *bool    `river:"load_probe,attr,optional"`
+	UProbeLinks []string `river:"u_probe_links,attr,optional"`
+	ProbeLinks  []string `river:"probe_links,attr,optional"`
 
 	// Other behaviour.
 	GoTableFallback           *bool `river:"go_table_fallback,attr,optional"`
@@ -70,7 +69,6 @@ func (u *UnusedArguments) withoutEffect() []string {
 	names.add("dotnet_enabled", is(u.DotnetEnabled, true))
 	names.add("go_enabled", is(u.GoEnabled, true))
 
-	names.add("off_cpu_threshold", isSet(u.OffCPUThreshold) && *u.OffCPUThreshold > 0)
 	names.add("load_probe", is(u.LoadProbe, true))
 	names.add("u_probe_links", len(u.UProbeLinks) > 0)
 	names.add("probe_links", len(u.ProbeLinks) > 0)

@@ -1,0 +1,79 @@
+package ebpf
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/profile"
+)
+
+// OffCPUArguments switch on profiles of the time that threads spend on no CPU, of the type offcpu. Without the block
+// and off_cpu_threshold there are none.
+type OffCPUArguments struct {
+	Rate   int      `river:"rate,attr,optional"`   // how often a second threads are looked at; 0: never
+	States []string `river:"states,attr,optional"` // of the threads that are shown
+	Labels []string `river:"labels,attr,optional"` // that samples get: state and wait
+}
+
+// SetToDefault implements river.Defaulter.
+func (a *OffCPUArguments) SetToDefault() {
+	*a = OffCPUArguments{Rate: ebpf.DefaultOffCPURate, Labels: []string{profile.LabelState, profile.LabelWait}}
+	for _, s := range ebpf.DefaultOffCPUStates() {
+		a.States = append(a.States, s.String())
+	}
+}
+
+// offCPUStates are those that threads on no CPU can have.
+func offCPUStates() (names []string) {
+	for s := kernel.Runnable; s < kernel.Ended; s++ {
+		names = append(names, s.String())
+	}
+	return names
+}
+
+// validate returns an error that names the attribute that is out of range. The block may be missing.
+func (a *OffCPUArguments) validate() error {
+	if a == nil {
+		return nil
+	}
+	if a.Rate < 0 || a.Rate > ebpf.MaxOffCPURate {
+		return component.Refuse("off_cpu", "is invalid: rate must be between 0 and %d, got %d", ebpf.MaxOffCPURate, a.Rate)
+	}
+	for _, of := range []struct {
+		name         string
+		given, known []string
+	}{
+		{"states", a.States, offCPUStates()}, {"labels", a.Labels, []string{profile.LabelState, profile.LabelWait}},
+	} {
+		for _, name := range of.given {
+			if !slices.Contains(of.known, name) {
+				return component.Refuse("off_cpu", "is invalid: %s must be some of %s, got %q", of.name,
+					strings.Join(of.known, ", "), name)
+			}
+		}
+	}
+	return nil
+}
+
+// apply sets the options of time off CPU. Alloy's off_cpu_threshold above 0 stands for the block with its defaults: the
+// chance that it gives to each wait is of no use where time is sampled.
+func (a *OffCPUArguments) apply(o *ebpf.Options, threshold float64) {
+	if a == nil {
+		if threshold <= 0 {
+			return
+		}
+		a = &OffCPUArguments{}
+		a.SetToDefault()
+	}
+	o.OffCPU.Rate = a.Rate
+	for _, name := range a.States {
+		if s, ok := kernel.ParseThreadState(name); ok {
+			o.OffCPU.States = append(o.OffCPU.States, s)
+		}
+	}
+	o.NoStateLabel = !slices.Contains(a.Labels, profile.LabelState)
+	o.NoWaitLabel = !slices.Contains(a.Labels, profile.LabelWait)
+}

@@ -1,0 +1,53 @@
+package offcpu
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+)
+
+// Running is a Clock that runs on the threads of this host. Its methods may be called concurrently.
+type Running struct {
+	*Clock
+	threads *kernel.Threads
+	rate    atomic.Uint64 // the bits of a float64
+	cancel  context.CancelFunc
+	loop    sync.WaitGroup
+}
+
+// Start begins to make passes, rate of them a second. Options.Passes need not be set. It returns a
+// *kernel.PermissionError when this process lacks capabilities. Close it after use.
+func Start(o Options, rate float64) (*Running, error) {
+	threads, err := kernel.OpenThreads()
+	if err != nil {
+		return nil, err
+	}
+	o.Passes = threads
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &Running{Clock: New(o), threads: threads, cancel: cancel}
+	r.SetRate(rate)
+	r.loop.Go(func() { r.Run(ctx, func() float64 { return math.Float64frombits(r.rate.Load()) }) })
+	return r, nil
+}
+
+// SetRate changes how many passes are made a second.
+func (r *Running) SetRate(rate float64) { r.rate.Store(math.Float64bits(rate)) }
+
+// Stop ends the passes. Use has got all time when it returns.
+func (r *Running) Stop() {
+	r.cancel()
+	r.loop.Wait()
+}
+
+// Close stops the clock and releases everything.
+func (r *Running) Close() error {
+	r.Stop()
+	if err := r.threads.Close(); err != nil {
+		return errors.Join(errors.New("stop looking at threads"), err)
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package profile
+
+import (
+	"encoding/binary"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/wait"
+)
+
+// Labels of samples of kind.OffCPU and kind.Wall, unless Options say otherwise.
+const (
+	LabelState = "state" // of the thread, see kernel.ThreadState
+	LabelWait  = "wait"  // for what, see wait.Of; none if that is not known, or the thread runs
+)
+
+// doing is what a thread does, where samples say that.
+type doing struct {
+	known bool
+	state kernel.ThreadState
+	call  int64 // the system call that it is in, or kernel.NoCall
+}
+
+// doingOf returns what the thread of a sample does, if the kind of the sample wants it to be told.
+func doingOf(s *sampler.Sample) doing {
+	switch {
+	case s.Thread != nil:
+		return doing{true, s.Thread.State, s.Thread.Call}
+	case s.Kind == kind.Wall:
+		return doing{true, kernel.Running, kernel.NoCall}
+	}
+	return doing{}
+}
+
+// appendKey appends d to a key, from which readDoing reads it.
+func (d doing) appendKey(b []byte) []byte {
+	if !d.known {
+		return append(b, 0)
+	}
+	return binary.NativeEndian.AppendUint64(append(b, byte(d.state)+1), uint64(d.call))
+}
+
+func (b *keyReader) doing() doing {
+	state := b.byte()
+	if state == 0 {
+		return doing{}
+	}
+	return doing{true, kernel.ThreadState(state - 1), int64(b.uint64())}
+}
+
+// labels returns what the thread does as labels. stack is the kernel's part of its stack.
+func (d doing) labels(stack []*pprof.Location, o *Options) (out []pprof.Label) {
+	if !d.known {
+		return nil
+	}
+	if !o.NoStateLabel {
+		out = append(out, pprof.Label{Key: LabelState, Text: d.state.String()})
+	}
+	if o.NoWaitLabel {
+		return out
+	}
+	var functions []string
+	for _, l := range stack {
+		for _, line := range l.Lines {
+			functions = append(functions, line.Function)
+		}
+	}
+	if reason := wait.Of(&kernel.Thread{State: d.state, Call: d.call}, functions); reason != "" {
+		out = append(out, pprof.Label{Key: LabelWait, Text: reason})
+	}
+	return out
+}

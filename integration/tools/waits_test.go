@@ -1,0 +1,101 @@
+package tools
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/pprof/profile"
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/ebpf/retrytest"
+	"github.com/headwater/headwater/integration/lab"
+)
+
+// TestWaits: of a program whose threads wait in known ways, a recording of all time has each way for as long as the
+// program's own clock says, and knows for what it waits; the kernel's own count agrees on the time that threads were
+// queued for a CPU; and all of the threads' time is there.
+func TestWaits(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "hwwaits")
+	lab.Compile(t, "gcc", "-O1", "-g", "-pthread", "-o", program, "testdata/waits.c")
+	dir, err := os.MkdirTemp("testdata", "disk") // folders for temporary files may be in memory
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	file, err := filepath.Abs(filepath.Join(dir, "file"))
+	require.NoError(t, err)
+	retrytest.Run(t, func(t *retrytest.T) { checkWaits(t, program, file) })
+}
+
+func checkWaits(t *retrytest.T, program, file string) {
+	folder, stdout, stderr, code := record(t, "-e", "wall", "--", program, file, "5")
+	require.Equal(t, 0, code, stderr)
+	p := readProfile(t, folder, "headwater.pb.gz")
+	require.Equal(t, []*profile.ValueType{{Type: "wall", Unit: "nanoseconds"}}, p.SampleType)
+	printed := printedSeconds(t, stdout)
+	whole := func(s *profile.Sample) bool {
+		return hasFunction(s, "clone3") || hasFunction(s, "__libc_start_main_impl")
+	}
+	all := secondsOf(p, func(*profile.Sample) bool { return true })
+	near(t, "all threads", all, printed["threads"], 0.1)
+	near(t, "whole stacks", secondsOf(p, whole), all, 0.15)
+	near(t, "queued", secondsOf(p, waitsFor("run_queue")), printed["queued"], 0.3)
+	for way, wait := range map[string]string{
+		"way_sleep": "sleep", "way_epoll": "epoll", "way_lock": "lock", "way_disk": "disk",
+	} {
+		in := func(s *profile.Sample) bool { return hasFunction(s, way) }
+		moved := 0.0
+		if wait == "disk" { // waits of less than a millisecond: user frames are missing where a thread has run meanwhile
+			moved = secondsOf(p, func(s *profile.Sample) bool { return hasFunction(s, "[incomplete: moved]") })
+		}
+		near(t, way, secondsOf(p, in)+moved, printed[way], 0.25)
+		blocked := func(s *profile.Sample) bool {
+			return in(s) && (s.Label["state"][0] == "sleeping" || s.Label["state"][0] == "uninterruptible")
+		}
+		right := func(s *profile.Sample) bool { return in(s) && waitsFor(wait)(s) }
+		if of := secondsOf(p, blocked); wait != "disk" { // few of its stacks say where
+			near(t, way+" that is "+wait, secondsOf(p, right), of, 0.1)
+		} else if got := secondsOf(p, waitsFor(wait)); got == 0 || got > printed[way] {
+			t.Errorf("%.2f s for the disk, of %.2f s", got, printed[way])
+		}
+	}
+}
+
+// near fails unless a time, in seconds, is the one that is wanted to within a part of it.
+func near(t *retrytest.T, of string, got, want, part float64) {
+	t.Logf("%s: %.2f s, want %.2f", of, got, want)
+	if want == 0 || math.Abs(got-want) > part*want {
+		t.Errorf("%s has %.2f s, want %.2f", of, got, want)
+	}
+}
+
+// printedSeconds reads lines of a name and seconds.
+func printedSeconds(t testing.TB, text string) map[string]float64 {
+	out := map[string]float64{}
+	for line := range strings.Lines(text) {
+		var name string
+		var seconds float64
+		if n, _ := fmt.Sscan(line, &name, &seconds); n == 2 {
+			out[name] = seconds
+		}
+	}
+	require.NotEmpty(t, out, "nothing printed: %s", text)
+	return out
+}
+
+// secondsOf adds up the samples that are wanted.
+func secondsOf(p *profile.Profile, wanted func(*profile.Sample) bool) (sum float64) {
+	for _, s := range p.Sample {
+		if wanted(s) {
+			sum += float64(s.Value[0]) / 1e9
+		}
+	}
+	return sum
+}
+
+// waitsFor returns whether a sample is of a thread that waits for something.
+func waitsFor(what string) func(*profile.Sample) bool {
+	return func(s *profile.Sample) bool { return len(s.Label["wait"]) > 0 && s.Label["wait"][0] == what }
+}
