@@ -220,7 +220,8 @@ func TestSnapshotOfPHP(t *testing.T) {
 		workers = lab.Children(t, master.PID())
 		return len(workers) == 2 && slices.ContainsFunc(workers, handles)
 	})
-	for _, pid := range append(workers, master.PID()) {
+	// The master first: it gets a signal when a worker is stopped.
+	for _, pid := range append([]int{master.PID()}, workers...) {
 		compareDebuggers(t, pid)
 	}
 }
