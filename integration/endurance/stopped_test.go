@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/need"
 )
@@ -22,7 +23,9 @@ const stopLength = 6 * time.Second
 // go. When the profiler continues, profiles come again, and it accounts for the backlog:
 // stacks of the program that goes on are whole and named, and samples of programs that have
 // ended say that records of them were lost.
-func TestStopped(t *testing.T) {
+func TestStopped(t *testing.T) { retrytest.Run(t, tryStopped) }
+
+func tryStopped(t *retrytest.T) {
 	need.Root(t)
 	program := lab.ChainProgram(t, "hwliving")
 	living := lab.StartChain(t, program, 600)
@@ -142,28 +145,30 @@ func checkLiving(t testing.TB, all []*profile.Profile) {
 // records, and not to be of unknown processes any more often than before.
 func checkEnded(t testing.TB, all []*profile.Profile) {
 	t.Helper()
-	// share returns how many percent of the time have an outcome.
-	share := func(profiles []*profile.Profile, outcome string) float64 {
-		sum, with := int64(0), int64(0)
+	// share returns how many percent of the time have an outcome, and the stacks that have it.
+	share := func(profiles []*profile.Profile, outcome string) (percent float64, with []lab.Stack) {
+		var all []lab.Stack
 		for _, p := range profiles {
-			for _, s := range lab.Stacks(p) {
-				sum += s.Value
-				if len(s.Frames) > 1 && strings.HasPrefix(s.Frames[1].Name, "[incomplete: "+outcome) {
-					with += s.Value
-				}
+			all = append(all, lab.Stacks(p)...)
+		}
+		for _, s := range all {
+			if len(s.Frames) > 1 && strings.HasPrefix(s.Frames[1].Name, "[incomplete: "+outcome) {
+				with = append(with, s)
 			}
 		}
-		return 100 * float64(with) / float64(max(sum, 1))
+		return 100 * float64(lab.Total(with)) / float64(max(lab.Total(all), 1)), with
 	}
 	at := overStop(t, all)
 	usual, covering := all[:at], all[at:at+1]
-	lost := share(covering, "records_lost")
-	unknown, before := share(covering, "process_unknown"), share(usual, "process_unknown")
+	lost, _ := share(covering, "records_lost")
+	unknown, stacks := share(covering, "process_unknown")
+	before, _ := share(usual, "process_unknown")
 	t.Logf("records_lost %.2f %%, process_unknown %.2f %%, before the stop %.2f %%", lost, unknown, before)
 	if lost == 0 {
 		t.Error("no sample says that records were lost")
 	}
 	if unknown > before+1 {
-		t.Errorf("%.2f %% of the samples are process_unknown, before the stop %.2f %%", unknown, before)
+		t.Errorf("%.2f %% of the samples are process_unknown, before the stop %.2f %%:\n%s",
+			unknown, before, lab.Show(stacks, 10))
 	}
 }
