@@ -145,7 +145,7 @@ func (r *recording) record(caught *signals, recorder *record.Recorder) error {
 		if written != nil {
 			fmt.Fprintln(r.stderr, "Error:", written)
 		}
-		return exitError{silent{}, code}
+		return commandExit(code)
 	case ended && (errors.Is(written, errNoSamples) || errors.Is(written, errNoEvents)):
 		fmt.Fprintln(r.stderr, "headwater:", written)
 		return nil

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"time"
@@ -35,12 +37,13 @@ type topFlags struct {
 func topCommand() *cobra.Command {
 	var f topFlags
 	cmd := &cobra.Command{
-		Use:   "top [flags]",
+		Use:   "top [flags] [-- COMMAND ARGS...]",
 		Short: "Show live where CPU time goes: by process, thread, function or binary",
 		Long: `Samples CPUs, and shows on the terminal where their time goes: by process, thread,
 function or binary, as a flame graph, and what the threads of a process wait for. Without
-flags it shows the whole host. Keys switch, sort, filter, open what is selected and write
-what is shown to a pprof file; ? lists them.
+flags it shows the whole host, and with a COMMAND that one, together with all that it
+starts. Keys switch, sort, filter, open what is selected and write what is shown to a
+pprof file; ? lists them.
 
 The second line says how much of the truth that is: samples, the share of whole stacks,
 samples that were lost, time in functions without a name, and the CPU time of this program.
@@ -48,20 +51,34 @@ samples that were lost, time in functions without a name, and the CPU time of th
 With --once, -n or --json, or where standard output is no terminal, it prints plain tables.
 NO_COLOR in the environment, or --no-color, leaves out colors.
 
-The exit code is 0, 1 if tables were printed and nothing of what was selected used a CPU,
-2 if nothing could be sampled, and 130 or 143 after SIGINT or SIGTERM.`,
+COMMAND is started, and top ends with it: then what it did is printed as a table. If top
+ends first, it ends COMMAND. While the terminal shows the view, COMMAND has no input and
+its output is dropped; with plain tables its output goes to standard error.
+
+The exit code is that of COMMAND if it ended by itself, 0 if all went well, 1 if tables
+were printed and nothing of what was selected used a CPU, 2 if nothing could be sampled,
+and 130 or 143 after SIGINT or SIGTERM.`,
 		Example: `  headwater top
   headwater top -p $(pidof java) --by function
   headwater top --once --interval 10 | head -n 20
-  headwater top --json -n 6 --by binary`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return endOfSampling(cmd, f.run(cmd))
+  headwater top --json -n 6 --by binary
+  headwater top --by function -- ./program arguments`,
+		Args: commandAfterDashes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return endOfSampling(cmd, f.run(cmd, args))
 		},
 	}
 	f.register(cmd.Flags())
 	completeSelection(cmd)
 	return cmd
+}
+
+// commandAfterDashes refuses arguments before "--": they may be meant as the name of a process.
+func commandAfterDashes(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 || cmd.ArgsLenAtDash() == 0 {
+		return nil
+	}
+	return fmt.Errorf("%q is no flag: -p PID shows a process that runs, and -- %s starts a command", args[0], args[0])
 }
 
 func (f *topFlags) register(flags *pflag.FlagSet) {
@@ -80,8 +97,9 @@ func (f *topFlags) register(flags *pflag.FlagSet) {
 }
 
 // run shows or prints.
-func (f *topFlags) run(cmd *cobra.Command) error {
+func (f *topFlags) run(cmd *cobra.Command, args []string) error {
 	f.windowed = cmd.Flags().Changed("window")
+	f.selection.Command = len(args) > 0
 	if f.chosen() == 0 && f.cpus == "" {
 		f.all = true
 	}
@@ -96,25 +114,65 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 		Record: options, By: top.By(f.by), Interval: f.interval, Span: max(f.window, f.interval), Duration: f.duration,
 		NoColor: f.noColor || os.Getenv("NO_COLOR") != "",
 	}
+	if len(args) > 0 {
+		if o.Command, err = f.command(cmd, args); err != nil {
+			return err
+		}
+	}
+	return f.show(cmd, o)
+}
+
+// show shows or prints until the end, and returns what the exit code is made of.
+func (f *topFlags) show(cmd *cobra.Command, o top.Options) error {
 	caught := catchSignals(cmd.Context(), nil)
 	defer caught.stop()
+	how := top.Show
 	if f.plain(cmd) {
-		err = f.print(caught.ctx, cmd, o)
-	} else {
-		err = top.Show(caught.ctx, o)
+		how = f.print
 	}
-	if errors.Is(err, top.ErrNothing) {
+	ended, err := how(caught.ctx, o, f.format(), cmd.OutOrStdout())
+	nothing := errors.Is(err, top.ErrNothing)
+	switch {
+	case ended != nil && (err == nil || nothing):
+		if err != nil {
+			fmt.Fprintln(cmd.ErrOrStderr(), "headwater:", err)
+		}
+		return commandExit(ended.Code)
+	case nothing:
 		return exitError{err, 1}
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	return caught.exit()
 }
 
+// commandExit is the error that ends this program as a command did, which speaks for itself.
+func commandExit(code int) error {
+	if code == 0 {
+		return nil
+	}
+	return exitError{silent{}, code}
+}
+
+// format says how tables are printed.
+func (f *topFlags) format() top.Tables {
+	return top.Tables{Count: max(f.tables, 1), Rows: f.rows, JSON: f.json, Columns: columns()}
+}
+
+// command is the program to start. On a terminal that shows tables of its own it is neither heard nor seen.
+func (f *topFlags) command(cmd *cobra.Command, args []string) (*exec.Cmd, error) {
+	if _, err := exec.LookPath(args[0]); err != nil {
+		return nil, err
+	}
+	program := exec.Command(args[0], args[1:]...)
+	if f.plain(cmd) {
+		program.Stdin, program.Stdout, program.Stderr = cmd.InOrStdin(), cmd.ErrOrStderr(), cmd.ErrOrStderr()
+	}
+	return program, nil
+}
+
 // print prints tables. Each is of what came since the last one, unless a window was given.
-func (f *topFlags) print(ctx context.Context, cmd *cobra.Command, o top.Options) error {
-	tables := top.Tables{Count: max(f.tables, 1), Rows: f.rows, JSON: f.json, Columns: columns()}
+func (f *topFlags) print(ctx context.Context, o top.Options, p top.Tables, out io.Writer) (*top.CommandEnd, error) {
 	switch {
 	case f.duration > 0 && f.tables == 0:
 		o.Interval = f.duration
@@ -126,7 +184,7 @@ func (f *topFlags) print(ctx context.Context, cmd *cobra.Command, o top.Options)
 	if !f.windowed {
 		o.Span = o.Interval
 	}
-	return top.Print(ctx, o, tables, cmd.OutOrStdout())
+	return top.Print(ctx, o, p, out)
 }
 
 // plain reports whether tables are printed: there is no terminal, or they are asked for.

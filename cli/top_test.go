@@ -12,7 +12,10 @@ func TestTopRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"4711"}, `unknown command "4711" for "headwater top"`},
+		{[]string{"4711"}, `"4711" is no flag: -p PID shows a process that runs, and -- 4711 starts a command`},
+		{[]string{"sleep", "--", "1"}, `"sleep" is no flag`},
+		{[]string{"--", "no-such-program"}, `"no-such-program": executable file not found`},
+		{[]string{"-p", "1", "--", "true"}, "exclude each other"},
 		{[]string{"-a", "-p", "1"}, "exclude each other"},
 		{[]string{"-K", "-U"}, "--kernel and --user exclude each other"},
 		{[]string{"-F", "0"}, "--freq must be between 1 and 10000 samples per second, got 0"},

@@ -226,6 +226,42 @@ func TestTopPlain(t *testing.T) {
 	}
 }
 
+// TestTopCommand: a command is started, alone in what is shown, and all ends with it, with its exit code.
+func TestTopCommand(t *testing.T) {
+	program := lab.ChainProgram(t, "hwtop")
+	x := openTerminal(t, "top", "--interval", "0.3", "-F", "499", "--by", "function", "--rows", "3", "--",
+		"sh", "-c", `"$0" 2 & wait; echo unseen; exit 7`, program)
+	x.await(t, "f59  hwtop")
+	x.requireRestored(t, 7)
+	require.NotContains(t, x.shows(t), "unseen")
+	require.Contains(t, x.shows(t), "f59  hwtop", "the table at the end")
+
+	var stdout, stderr strings.Builder
+	plain := func(args ...string) int {
+		stdout.Reset()
+		stderr.Reset()
+		cmd := exec.Command(lab.Binary(t), append([]string{"top", "-F", "499", "--once", "--"}, args...)...)
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		_ = cmd.Run() // the exit code says how it ended
+		return cmd.ProcessState.ExitCode()
+	}
+	require.Zero(t, plain("sh", "-c", "echo heard; "+program+" 1"))
+	require.Contains(t, stdout.String(), "hwtop\n")
+	require.Equal(t, "heard\n", stderr.String())
+	require.Zero(t, plain("true"), "a command that uses hardly any CPU has ended well all the same")
+	require.Equal(t, 128+int(syscall.SIGKILL), plain("sh", "-c", "kill -KILL $$"))
+}
+
+// TestTopCommandEnds: a command does not outlive the view.
+func TestTopCommandEnds(t *testing.T) {
+	x := openTerminal(t, "top", "--interval", "0.5", "--", "sh", "-c", "echo $$ >pid; exec sleep 600")
+	x.await(t, "CPU%")
+	pid := strings.TrimSpace(lab.ReadFile(t, filepath.Join(x.folder, "pid")))
+	x.press(t, "q")
+	x.requireRestored(t, 0)
+	require.NoDirExists(t, "/proc/"+pid)
+}
+
 // TestTopPlainWaits: the threads of a process are printed too.
 func TestTopPlainWaits(t *testing.T) {
 	need.Root(t)

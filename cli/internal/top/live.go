@@ -2,7 +2,9 @@ package top
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os/exec"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -25,6 +27,8 @@ type live struct {
 	waits   chan Waits
 	used    time.Duration // CPU time of this process at the last round
 	at      time.Time     // of the last round
+
+	hasCommand bool // it was started, and all ends with it
 }
 
 // update is what a round has brought.
@@ -39,8 +43,8 @@ type end struct {
 	err error
 }
 
-// start begins to sample. Close what it returns.
-func start(ctx context.Context, o record.Options) (*live, error) {
+// start begins to sample, and starts a command if there is one. Close what it returns.
+func start(ctx context.Context, o record.Options, command *exec.Cmd) (*live, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &live{
 		cancel: cancel, running: make(chan struct{}), commands: map[int64]string{},
@@ -59,6 +63,13 @@ func start(ctx context.Context, o record.Options) (*live, error) {
 	if l.recorder, err = record.Open(o); err != nil {
 		cancel()
 		return nil, err
+	}
+	if command != nil {
+		if err := l.recorder.Start(command); err != nil {
+			cancel()
+			return nil, errors.Join(err, l.recorder.Close())
+		}
+		l.hasCommand = true
 	}
 	go l.run(ctx)
 	return l, nil
@@ -125,12 +136,21 @@ func (l *live) askWaits(pid int64) {
 	}
 }
 
-// close ends everything.
-func (l *live) close() error {
+// close ends everything, adds to *err what failed, and sets *ended if the command has ended by itself.
+func (l *live) close(ended **CommandEnd, err *error) {
 	l.cancel()
 	<-l.running
-	return l.recorder.Close()
+	if l.hasCommand {
+		code, itself, failed := l.recorder.EndCommand()
+		if *err = errors.Join(*err, failed); itself {
+			*ended = &CommandEnd{code}
+		}
+	}
+	*err = errors.Join(*err, l.recorder.Close())
 }
+
+// endsView reports whether nothing is shown any more when what is selected has ended.
+func (l *live) endsView() bool { return l.hasCommand }
 
 // now describes the present round.
 func (l *live) now(u update) Now { return Now{OwnCPU: u.own, Command: l.command} }

@@ -2,8 +2,8 @@ package top
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -16,28 +16,32 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// Show shows what CPUs do on the terminal of this process, until a key or ctx ends it. The terminal is then as it was,
-// whatever happened.
-func Show(ctx context.Context, o Options) (err error) {
+// Show shows what CPUs do on the terminal of this process, until a key, ctx or the end of the command ends it. The
+// terminal is then as it was, whatever happened. When the command has ended by itself, what it did is printed as a
+// table, and ended is not nil.
+func Show(ctx context.Context, o Options, p Tables, out io.Writer) (ended *CommandEnd, err error) {
 	l, v, err := o.open(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, l.close()) }()
+	defer l.close(&ended, &err)
 	options := noQuestions()
 	if o.NoColor {
 		options = append(options, tcell.OptColors(0))
 	}
 	s, err := tcell.NewScreen(options...)
 	if err != nil {
-		return fmt.Errorf("use the terminal: %w; --once prints one table without it", err)
+		return nil, fmt.Errorf("use the terminal: %w; --once prints one table without it", err)
 	}
 	if o.Duration > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, o.Duration)
 		defer cancel()
 	}
-	return show(ctx, screen{s, o.NoColor}, v, l)
+	if over, err := show(ctx, screen{s, o.NoColor}, v, l); err != nil || !over {
+		return nil, err
+	}
+	return nil, v.write(out, p)
 }
 
 // noQuestions keeps from asking the terminal what it can do. Nothing of it is used here, late answers would be typed
@@ -50,15 +54,17 @@ func noQuestions() []tcell.TerminfoScreenOption {
 type source interface {
 	events() (updates <-chan update, waits <-chan Waits, ended <-chan end)
 	askWaits(pid int64)
+	endsView() bool
 	now(update) Now
 }
 
 func (l *live) events() (<-chan update, <-chan Waits, <-chan end) { return l.updates, l.waits, l.ended }
 
-// show runs the screen. Fini gives the terminal back, also after a panic.
-func show(ctx context.Context, s screen, v *View, from source) error {
+// show runs the screen. Fini gives the terminal back, also after a panic. over says that the view ends because what it
+// shows has ended.
+func show(ctx context.Context, s screen, v *View, from source) (over bool, err error) {
 	if err := s.Init(); err != nil {
-		return fmt.Errorf("use the terminal: %w", err)
+		return false, fmt.Errorf("use the terminal: %w", err)
 	}
 	defer s.Fini()
 	s.HideCursor()
@@ -66,29 +72,32 @@ func show(ctx context.Context, s screen, v *View, from source) error {
 	stops := make(chan os.Signal, 1)
 	signal.Notify(stops, syscall.SIGTSTP) // as kill -TSTP, and some parents, send it; the key comes as an event
 	defer signal.Stop(stops)
-	updates, waits, ended := from.events()
+	updates, waits, ends := from.events()
 	for {
 		s.draw(v)
 		select {
 		case <-ctx.Done():
-			return nil
+			return false, nil
 		case u := <-updates:
 			v.Add(u.part, from.now(u))
 			from.askWaits(v.WaitsOf())
 		case w := <-waits:
 			v.SetWaits(w)
-		case e := <-ended:
+		case e := <-ends:
 			if e.err != nil {
-				return e.err
+				return false, e.err
 			}
 			v.SetEnded(e.why)
+			if from.endsView() {
+				return true, nil
+			}
 		case <-stops:
 			if err := s.suspend(); err != nil {
-				return err
+				return false, err
 			}
 		case event, ok := <-s.EventQ():
 			if done, err := s.handle(v, event, ok, from); done || err != nil {
-				return err
+				return false, err
 			}
 		}
 	}

@@ -69,10 +69,13 @@ type fake struct {
 	waits   chan Waits
 	ended   chan end
 	command func(int64) string
+
+	isCommand bool
 }
 
 func (f *fake) events() (<-chan update, <-chan Waits, <-chan end) { return f.updates, f.waits, f.ended }
 func (f *fake) askWaits(int64)                                    {}
+func (f *fake) endsView() bool                                    { return f.isCommand }
 func (f *fake) now(u update) Now                                  { return Now{OwnCPU: u.own, Command: f.command} }
 
 // showing is a screen that is shown.
@@ -81,6 +84,7 @@ type showing struct {
 	fake  *fake
 	stop  context.CancelFunc
 	ended chan error
+	over  bool // the screen was left because what it shows has ended
 }
 
 func showOn(t *testing.T, width, height int, noColor bool) *showing {
@@ -107,7 +111,9 @@ func showOn(t *testing.T, width, height int, noColor bool) *showing {
 				x.ended <- errors.New(p.(string))
 			}
 		}()
-		x.ended <- show(ctx, screen{s, noColor}, v, x.fake)
+		over, err := show(ctx, screen{s, noColor}, v, x.fake)
+		x.over = over
+		x.ended <- err
 	}()
 	x.fake.updates <- update{newParts(t).next(shop()), 0.01}
 	return x
@@ -182,4 +188,11 @@ func TestEnds(t *testing.T) {
 	x.fake.command = func(int64) string { panic("a bug") }
 	x.fake.updates <- update{newParts(t).next(shop()), 0}
 	require.EqualError(t, x.end(t), "a bug")
+
+	x = showOn(t, 80, 24, false)
+	x.eventually(t, "shopd")
+	x.fake.isCommand = true
+	x.fake.ended <- end{why: "the command has ended"}
+	require.NoError(t, x.end(t))
+	require.True(t, x.over)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"time"
 
 	"github.com/headwater/headwater/cli/internal/outfile"
@@ -22,6 +23,8 @@ type Options struct {
 	Span     time.Duration // how far back what is shown reaches
 	Duration time.Duration // when it ends by itself; 0: it does not
 	NoColor  bool
+
+	Command *exec.Cmd // to start, with Record.Command; nil: none
 }
 
 // Tables says how tables are printed.
@@ -35,13 +38,21 @@ type Tables struct {
 // ErrNothing says that nothing of what was selected used a CPU.
 var ErrNothing = errors.New("no samples: nothing of what was selected used a CPU meanwhile")
 
-// Print prints tables, one each Interval, until ctx is done. The error is ErrNothing if all of them were empty.
-func Print(ctx context.Context, o Options, p Tables, out io.Writer) (err error) {
+// CommandEnd says that the command has ended by itself, and with which exit code; 128+n stands for signal n.
+type CommandEnd struct{ Code int }
+
+// Print prints tables, one each Interval, until ctx is done or what is selected has ended. The error is ErrNothing if
+// all of them were empty. ended is nil unless the command has ended by itself.
+func Print(ctx context.Context, o Options, p Tables, out io.Writer) (ended *CommandEnd, err error) {
 	l, v, err := o.open(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, l.close()) }()
+	defer l.close(&ended, &err)
+	return nil, l.print(ctx, v, p, out)
+}
+
+func (l *live) print(ctx context.Context, v *View, p Tables, out io.Writer) error {
 	samples := uint64(0)
 	for n := 0; p.Count == 0 || n < p.Count; n++ {
 		more, err := l.next(ctx, v)
@@ -59,7 +70,7 @@ func Print(ctx context.Context, o Options, p Tables, out io.Writer) (err error) 
 			return err
 		}
 	}
-	if samples == 0 && ctx.Err() == nil && o.By != ByWaits {
+	if samples == 0 && ctx.Err() == nil && v.by != ByWaits {
 		return ErrNothing
 	}
 	return nil
@@ -92,7 +103,7 @@ func (l *live) next(ctx context.Context, v *View) (more bool, err error) {
 // open begins to sample, and makes the view of it.
 func (o *Options) open(ctx context.Context) (*live, *View, error) {
 	o.Record.Round = o.Interval
-	l, err := start(ctx, o.Record)
+	l, err := start(ctx, o.Record, o.Command)
 	if err != nil {
 		return nil, nil, err
 	}
