@@ -21,7 +21,7 @@ var assets embed.FS
 
 // scripts are the files that make flame.js, in their order: a file uses those before it, and classes of any.
 var scripts = []string{
-	"text", "profile", "tree", "path", "derive", "colors", "plain", "comparison", "chart", "state", "rows", "table",
+	"text", "profile", "tree", "path", "unfold", "derive", "colors", "plain", "comparison", "chart", "state", "rows", "table",
 	"treegrid", "menu", "tip", "input", "controls", "view", "start",
 }
 

@@ -43,27 +43,6 @@ func (b *Builder) outermost(stack []position, function string) int {
 	return slices.IndexFunc(stack, func(p position) bool { return b.frames[p.frame].name == function })
 }
 
-// NewBelow returns a Builder of the stacks that lead through one node: the node, its callers, and all below it.
-// Nodes elsewhere are left out, so that more of these can be shown. See PathID.
-func NewBelow(show func(name string) string, node PathID) *Builder {
-	b := NewBuilder(show)
-	b.part = func(stack []position) []position {
-		id := RootPath
-		for _, p := range stack {
-			if id == node {
-				return stack
-			}
-			f := &b.frames[p.frame]
-			id = id.Child(f.name, f.mapping.file)
-		}
-		if id == node {
-			return stack
-		}
-		return nil
-	}
-	return b
-}
-
 // PathID identifies a node by its functions from the root on, so that it means the same node in other profiles: the
 // 64-bit FNV-1a hash of the name and the binary's path of each function, each followed by a zero byte.
 type PathID uint64

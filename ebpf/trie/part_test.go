@@ -56,11 +56,59 @@ func TestCallees(t *testing.T) {
 	checkStacks(t, NewCallees(nil, "nothing"))
 }
 
+func checkBelow(t *testing.T, node PathID, want ...string) {
+	t.Helper()
+	b := NewBuilder(nil)
+	if err := b.Add(partMaker().Profile); err != nil {
+		t.Fatal(err)
+	}
+	if got := stacksOf(b.Below(node).Tree(Options{})); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestBelow(t *testing.T) {
 	f := RootPath.Child("main", "a").Child("f", "a")
-	checkStacks(t, NewBelow(nil, f), "[main f g f] 2", "[main f g] 2", "[main f leaf] 5", "[main f] 7", "[main] 7")
-	checkStacks(t, NewBelow(nil, f.Child("leaf", "b")), "[main f leaf] 5", "[main f] 5", "[main] 5")
-	checkStacks(t, NewBelow(nil, f.Child("leaf", "a")))
+	checkBelow(t, f, "[main f g f] 2", "[main f g] 2", "[main f leaf] 5", "[main f] 7", "[main] 7")
+	checkBelow(t, f.Child("leaf", "b"), "[main f leaf] 5", "[main f] 5", "[main] 5")
+	checkBelow(t, f.Child("leaf", "a"))
+}
+
+// TestBelowShowsWhatWasFolded: a part has the nodes that the whole tree folds, of the same totals in the same scale,
+// and says of functions what they have everywhere.
+func TestBelowShowsWhatWasFolded(t *testing.T) {
+	m := newMaker()
+	for i := range 100 {
+		m.sample(10, "a:main", "a:wide", fmt.Sprintf("a:small%d", i%50), fmt.Sprintf("a:leaf%d", i))
+		m.sample(5, "a:main", fmt.Sprintf("a:leaf%d", i))
+		m.sample(1000, "a:main", fmt.Sprintf("a:large%d", i))
+	}
+	b := NewBuilder(nil)
+	if err := b.Add(m.Profile); err != nil {
+		t.Fatal(err)
+	}
+	few := Options{MaxNodes: 200, Enough: 200}
+	all := b.Tree(few)
+	wide := RootPath.Child("main", "a").Child("wide", "a")
+	part := b.Below(wide).Tree(few)
+	if all.Omitted.Nodes != 250 || part.Omitted.Nodes != 0 {
+		t.Errorf("folded %d nodes of all, %d of the part; want 250 and none", all.Omitted.Nodes, part.Omitted.Nodes)
+	}
+	if part.Total*part.Scale != 1000 || part.Scale != all.Scale {
+		t.Errorf("the part has %d of scale %d, want 1000 in all of scale %d", part.Total, part.Scale, all.Scale)
+	}
+	var self int64
+	for _, value := range part.Nodes.Self {
+		self += value
+	}
+	if self != part.Total || part.Nodes.Total[0] != part.Total {
+		t.Errorf("nodes have %d and the root %d of %d", self, part.Nodes.Total[0], part.Total)
+	}
+	leaf := slices.Index(part.Strings, "leaf7")
+	at := slices.Index(part.Frames.Name, leaf)
+	if at < 0 || part.Frames.Self[at]*part.Scale != 15 || part.Functions.Total[part.Frames.Of[at]]*part.Scale != 15 {
+		t.Errorf("leaf7 has 15 everywhere: frame %d of %v", at, part.Frames.Self)
+	}
 }
 
 // TestPathID compares with the standard library's FNV-1a.

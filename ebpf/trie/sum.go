@@ -59,7 +59,7 @@ func (b *Builder) functions() (of []int, n int) {
 	return of, len(numbers)
 }
 
-// sum computes self and total of each frame, function and kind.
+// sum computes self and total of each frame, function and kind, of all that the tree is a part of.
 func (w *writer) sum() {
 	frames, kindOf := make([]int, len(w.frames)), make([]int, len(w.frames))
 	for i, f := range w.frames {
@@ -68,18 +68,22 @@ func (w *writer) sum() {
 	w.byFrame = newTally(frames, len(frames))
 	w.byFunction = newTally(w.functions())
 	byKind := newTally(kindOf, kinds)
+	nodes, children := w.nodes, w.children
+	if w.whole != nil {
+		nodes, children = w.whole.nodes, w.whole.children()
+	}
 	var visit func(at uint32)
 	visit = func(at uint32) {
-		n := &w.nodes[at]
+		n := &nodes[at]
 		frame, function, kind := w.byFrame.enter(n), w.byFunction.enter(n), byKind.enter(n)
-		for _, child := range w.children[at] {
+		for _, child := range children[at] {
 			visit(child)
 		}
 		w.byFrame.leave(n, frame)
 		w.byFunction.leave(n, function)
 		byKind.leave(n, kind)
 	}
-	for _, child := range w.children[0] {
+	for _, child := range children[0] {
 		visit(child)
 	}
 	out := &w.tree.Kinds

@@ -148,6 +148,9 @@ func noFrames() Frames {
 
 // scale returns the largest number that divides all values.
 func (b *Builder) scale() int64 {
+	if b.whole != nil {
+		return b.whole.scale()
+	}
 	var scale int64
 	for i := range b.nodes {
 		for _, x := range []int64{b.nodes[i].self, b.nodes[i].was[0]} {

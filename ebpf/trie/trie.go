@@ -28,6 +28,7 @@ type Builder struct {
 	was   string     // what the program of the base is called,
 	is    string     // and what the same one is called in the new profiles
 	part  part       // of a stack that is added; nil: all of it
+	whole *Builder   // what this is a part of, see Below; nil: it is whole
 	stack []position // of a sample, root first; scratch of add
 }
 

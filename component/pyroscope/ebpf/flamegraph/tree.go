@@ -68,16 +68,15 @@ func parseTreeOptions(v url.Values) (o treeOptions, err error) {
 // newTree adds up the profiles as a flame graph, the newest first, within the limits.
 func newTree(entries []*kept, s selection, o treeOptions) (*answer, error) {
 	b := trie.NewBuilder(flameName)
-	root := ""
-	if o.below {
-		b, root = trie.NewBelow(flameName, o.root), o.root.String()
-	}
 	about, _, err := s.read(entries, b)
 	if err != nil {
 		return nil, err
 	}
-	if b.Total() == 0 {
-		return nil, errNoNode
+	root := ""
+	if o.below {
+		if b, root = b.Below(o.root), o.root.String(); b.Total() == 0 {
+			return nil, errNoNode
+		}
 	}
 	data, err := compress(treeAnswer{about, root, b.Tree(o.Options)})
 	return &answer{about, data}, err

@@ -4,6 +4,13 @@ class Profile {
   constructor(data) {
     this.data = data;
     this.total = data.nodes.total[0];
+    this.readFrames();
+  }
+
+  // readFrames reads the frames of the data, and again when there are more.
+  readFrames() {
+    const { data } = this;
+    this.byName = null;
     this.of = data.frames.of;
     this.functions = data.functions.self.length;
     this.first = new Int32Array(this.functions).fill(-1); // a frame of each function

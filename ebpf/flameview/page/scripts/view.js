@@ -320,6 +320,10 @@ class View {
   }
 
   zoomTo(chart, node) {
+    if (chart === this.main && chart.tree.frame(node) < -1 && this.root.dataset.unfold) {
+      this.unfolding = this.unfoldBelow(chart.tree.parent[node]);
+      return;
+    }
     const key = this.stateKeys.get(chart);
     const path = this.pathsOf(chart).of(node);
     if (node !== chart.zoomed) this.back.push(this.state);
@@ -330,6 +334,29 @@ class View {
     if (chart === this.main) this.controls.fillCrumbs(chart);
     this.controls.update();
     this.writeSoon();
+  }
+
+  // unfoldBelow asks the server for what is folded below a node of the flame graph, and zooms to the node.
+  async unfoldBelow(node) {
+    const path = new Paths(this.current).of(node);
+    const at = new Paths(this.full).find(path);
+    let notice = '';
+    try {
+      if (at < 0) throw new Error('end the filters first');
+      const way = this.full.ancestors(at).slice(1);
+      const frames = way.map((i) => this.full.frame(i));
+      const answer = await fetch(this.root.dataset.unfold + '&max=20000&root=' + (path || pathText(PATH_ROOT)));
+      const part = await answer.json();
+      if (!answer.ok) throw new Error(part.error);
+      if (!unfold(this.profile.data, frames, part)) notice = 'There are too many frames here to show them all.';
+    } catch (error) {
+      notice = 'What is folded cannot be shown: ' + error.message + '.';
+    }
+    this.profile.readFrames();
+    this.full = new Tree(this.profile, this.profile.data.nodes);
+    this.shown = {};
+    this.apply({ zoom: path }, path !== this.state.zoom);
+    if (notice) this.notice.textContent = notice;
   }
 
   describe(chart, node) {

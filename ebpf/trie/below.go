@@ -1,0 +1,51 @@
+package trie
+
+// Below returns the part of b that leads through one node: the node, its callers, and all below it. Nodes elsewhere are
+// left out, so that more of these can be shown. What its Tree says of frames, functions and kinds is of all of b, in
+// b's scale, so that it can be put into a Tree of b. Its Total is 0 if there is no such node. Nothing may be added to
+// it. See PathID.
+func (b *Builder) Below(at PathID) *Builder {
+	part := b.through(at)
+	out := &Builder{sampleType: b.sampleType, total: part[0].total, frames: b.frames, diff: b.diff, whole: b}
+	to := make([]uint32, len(part))
+	for i, n := range part {
+		if i > 0 && n.total == 0 {
+			continue
+		}
+		n.parent = to[n.parent]
+		to[i] = uint32(len(out.nodes))
+		out.nodes = append(out.nodes, n)
+	}
+	return out
+}
+
+// through returns the nodes of b with what leads through one node; others have nothing.
+func (b *Builder) through(at PathID) []node {
+	ids, inside := b.paths(), make([]bool, len(b.nodes))
+	part := make([]node, len(b.nodes))
+	for i, n := range b.nodes { // a parent comes before its children
+		part[i] = node{frame: n.frame, parent: n.parent, line: n.line}
+		above := i > 0 && inside[n.parent]
+		if inside[i] = above || ids[i] == at; !inside[i] {
+			continue
+		}
+		part[i] = n
+		for up := uint32(i); !above && up != 0; { // this is the node: its callers have what it has
+			up = b.nodes[up].parent
+			part[up].total += n.total
+			part[up].was[1] += n.was[1]
+		}
+	}
+	return part
+}
+
+// paths returns the path of each node.
+func (b *Builder) paths() []PathID {
+	ids := make([]PathID, len(b.nodes))
+	ids[0] = RootPath
+	for i := 1; i < len(b.nodes); i++ {
+		f := &b.frames[b.nodes[i].frame]
+		ids[i] = ids[b.nodes[i].parent].Child(f.name, f.mapping.file)
+	}
+	return ids
+}
