@@ -162,6 +162,7 @@ func TestPrograms(t *testing.T) {
 		"not pie, by gcc": {[]string{"CGO_ENABLED=1"}, []string{"-buildmode=exe", "-ldflags=-linkmode=external"}},
 		"arm64":           {[]string{"GOARCH=arm64", "CGO_ENABLED=0"}, nil},
 		"arm64 pie":       {[]string{"GOARCH=arm64", "CGO_ENABLED=0"}, []string{"-buildmode=pie"}},
+		"386":             {[]string{"GOARCH=386", "CGO_ENABLED=0"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := build(t, c.env, c.flags...)
@@ -169,7 +170,7 @@ func TestPrograms(t *testing.T) {
 			compareNames(t, whole, nm(t, path))
 			compareTables(t, whole, openProgram(t, path, true))
 			if !strings.HasSuffix(name, "gcc") {
-				compareDeltas(t, whole, path, strings.HasPrefix(name, "arm64"))
+				compareDeltas(t, whole, path, strings.Fields(name)[0])
 			}
 		})
 	}
@@ -233,7 +234,7 @@ func compareTables(t *testing.T, a, b *Table) {
 // compareDeltas compares stack pointers with the call frame information that the
 // linker writes for debuggers, as readelf interprets it: the CFA is the stack
 // pointer before the call.
-func compareDeltas(t *testing.T, tab *Table, path string, arm bool) {
+func compareDeltas(t *testing.T, tab *Table, path, machine string) {
 	t.Helper()
 	need.Tools(t, "readelf")
 	cmd := exec.Command("readelf", "--debug-dump=frames-interp", path)
@@ -245,10 +246,13 @@ func compareDeltas(t *testing.T, tab *Table, path string, arm bool) {
 		t.Fatal(err)
 	}
 	base, register := int64(8), "rsp" // the return address
-	if arm {
+	switch machine {
+	case "arm64":
 		base, register = 0, "(?:r31|sp)"
+	case "386":
+		base, register = 4, "esp"
 	}
-	line := regexp.MustCompile(`^([0-9a-f]{16}) ` + register + `\+([0-9]+)`)
+	line := regexp.MustCompile(`^([0-9a-f]{8,16}) ` + register + `\+([0-9]+)`)
 	r, compared := tab.NewReader(), 0
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		m := line.FindStringSubmatch(lines.Text())

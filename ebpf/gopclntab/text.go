@@ -30,7 +30,7 @@ func (t *Table) locateText() error {
 
 // locateModule finds the module data and sets what it states.
 func (t *Table) locateModule() bool {
-	if t.version < go118 || t.ptr != 8 {
+	if t.version < go118 {
 		return false
 	}
 	if start, _, ok := t.image.SectionRange(".go.module"); ok && t.tryModule(start, t.words(start)) {
@@ -53,13 +53,13 @@ func (t *Table) functionData() uint64 {
 // words returns the module data at address at as it is in the file, nil if it
 // cannot be.
 func (t *Table) words(at uint64) []uint64 {
-	b := make([]byte, moduleWords*8)
+	b := make([]byte, moduleWords*t.ptr)
 	if t.image.ReadVaddr(b, at) != nil {
 		return nil
 	}
 	words := make([]uint64, moduleWords)
 	for i := range words {
-		words[i] = t.order.Uint64(b[8*i:])
+		words[i] = t.pointer(b[i*t.ptr:])
 	}
 	return words
 }
@@ -98,7 +98,7 @@ const maxModules = 16
 
 // tryHeaderRelocation sets t.text by the relocation of the header's word.
 func (t *Table) tryHeaderRelocation() bool {
-	header := t.header + 8 + 2*8 // where the header states the start of the text
+	header := t.header + 8 + 2*uint64(t.ptr) // where the header states the start of the text
 	err := t.image.RelativeRelocations(func(at, value uint64) bool {
 		if at == header {
 			t.text = value
@@ -124,11 +124,11 @@ func (t *Table) tryRelocations() bool {
 	if len(places) == 0 {
 		return false
 	}
-	modules := make([][moduleWords]uint64, len(places))
+	modules, word := make([][moduleWords]uint64, len(places)), uint64(t.ptr)
 	err = t.image.RelativeRelocations(func(at, value uint64) bool {
 		for i, place := range places {
-			if at >= place && (at-place)/8 < moduleWords && (at-place)%8 == 0 {
-				modules[i][(at-place)/8] = value
+			if at >= place && (at-place)/word < moduleWords && (at-place)%word == 0 {
+				modules[i][(at-place)/word] = value
 			}
 		}
 		return true
@@ -159,15 +159,15 @@ func (t *Table) tryScan() bool {
 
 // scanModule finds module data in a range of addresses.
 func (t *Table) scanModule(start, end uint64) bool {
-	buf := make([]byte, scanChunk)
+	buf, word := make([]byte, scanChunk), uint64(t.ptr)
 	end = min(end, start+MaxScan)
-	for at := (start + 7) &^ 7; at < end; at += scanChunk {
+	for at := (start + word - 1) &^ (word - 1); at < end; at += scanChunk {
 		chunk := buf[:min(scanChunk, end-at)]
 		if t.image.ReadVaddr(chunk, at) != nil {
 			return false
 		}
-		for i := 0; i+8 <= len(chunk); i += 8 {
-			if t.order.Uint64(chunk[i:]) == t.header && t.tryModule(at+uint64(i), t.words(at+uint64(i))) {
+		for i := 0; i+t.ptr <= len(chunk); i += t.ptr {
+			if t.pointer(chunk[i:]) == t.header && t.tryModule(at+uint64(i), t.words(at+uint64(i))) {
 				return true
 			}
 		}
