@@ -13,6 +13,7 @@ type builder struct {
 	table   *Table
 	first   source    // nil: none
 	second  source    // for the gaps of the first; nil: none
+	go386   *goTable  // nil: no 32-bit Go program
 	frames  []*frames // those of the sources that are sections of FDEs
 	code    *code
 	heights heights
@@ -21,7 +22,7 @@ type builder struct {
 }
 
 func newBuilder(t *Table) *builder {
-	b := &builder{span: new(span), table: t, code: newCode(t.sections)}
+	b := &builder{span: new(span), table: t, code: newCode(t.sections), go386: newGo386(t)}
 	b.heights.b = b
 	if f := newEHFrame(t, b.code); f != nil {
 		b.first, b.frames = f, append(b.frames, f)

@@ -45,11 +45,18 @@ func (t *Table) IndexBytes() int {
 }
 
 // CallFrame returns what is stated about the ELF virtual address vaddr, and false
-// where nothing is, or in a Go program, whose statements are not to be trusted. The
-// error is about reading it.
+// where nothing is, or in a Go program, whose statements are not to be trusted; of
+// a 32-bit one it returns what Go's own table says. The error is about reading it.
 func (t *Table) CallFrame(vaddr uint64) (unwind.CallFrame, bool, error) {
 	b := t.builders.Get().(*builder)
 	defer t.builders.Put(b)
+	if b.go386 != nil {
+		c, ok, err := b.go386.callFrame386(vaddr)
+		if err != nil {
+			return unwind.CallFrame{}, false, fmt.Errorf("unwind table: %w", err)
+		}
+		return c, ok, nil
+	}
 	if t.sections.Go {
 		return unwind.CallFrame{}, false, nil
 	}

@@ -152,6 +152,7 @@ type interp struct {
 	inSection bool
 	fde       *FDE // being read
 	columns   []string
+	digits    int // of an address: 16, or 8 in a 32-bit file
 	count     int
 }
 
@@ -172,13 +173,14 @@ func (p *interp) line(line string) {
 	case len(fields) > 3 && fields[3] == "FDE":
 		p.end()
 		if m := fdeLine.FindStringSubmatch(line); m != nil {
+			p.digits = len(m[2])
 			p.fde = &FDE{Offset: hex(p.t, m[1]), Start: hex(p.t, m[2]), End: hex(p.t, m[3])}
 		}
 	case len(fields) > 3 && fields[3] == "CIE":
 		p.end()
 	case len(fields) > 0 && fields[0] == "LOC":
 		p.columns = fields[1:]
-	case p.fde != nil && len(fields) == len(p.columns)+1 && len(fields[0]) == 16:
+	case p.fde != nil && len(fields) == len(p.columns)+1 && len(fields[0]) == p.digits && fields[1] != "ZERO":
 		p.fde.add(p.columns, Row{hex(p.t, fields[0]), fields[1:]})
 	}
 }
