@@ -1,0 +1,40 @@
+// Spends its time in a function below 20 calls of another one, which a sort calls through a closure.
+package main
+
+import (
+	"fmt"
+	"os"
+	"sort"
+	"time"
+)
+
+//go:noinline
+func burn(rounds int) (sum int) {
+	for i := range rounds {
+		sum = sum*31 + i
+	}
+	return sum
+}
+
+//go:noinline
+func call(depth int) int {
+	if depth > 0 {
+		return call(depth-1) + depth
+	}
+	numbers := []int{3, 1, 2}
+	sort.Slice(numbers, func(i, j int) bool { return burn(100_000) != 1 && numbers[i] < numbers[j] })
+	return numbers[0]
+}
+
+func main() {
+	length, err := time.ParseDuration(os.Args[1])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	sum := 0
+	for begin := time.Now(); time.Since(begin) < length; {
+		sum += call(20)
+	}
+	fmt.Println(sum > 0)
+}
