@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -33,7 +34,7 @@ func explainUsage(cmd *cobra.Command) {
 
 // usageError adds to an error how a command is used.
 func usageError(cmd *cobra.Command, err error) error {
-	text := countedArguments.ReplaceAllStringFunc(err.Error(), func(found string) string {
+	text := countedArguments.ReplaceAllStringFunc(plainly(err).Error(), func(found string) string {
 		n, _, _ := strings.Cut(found, " ")
 		if n == "1" {
 			return n + " argument"
@@ -41,6 +42,23 @@ func usageError(cmd *cobra.Command, err error) error {
 		return n + " arguments"
 	})
 	return exitError{fmt.Errorf("%s\nUsage: %s\n%s --help says more", text, cmd.UseLine(), cmd.CommandPath()), exitUsage}
+}
+
+// plainly says what a flag must be, without the name of the function that found out.
+func plainly(err error) error {
+	var flag *pflag.InvalidValueError
+	var number *strconv.NumError
+	if !errors.As(err, &flag) || !errors.As(err, &number) {
+		return err
+	}
+	wanted := "a number"
+	switch {
+	case number.Func == "ParseBool":
+		wanted = "true or false"
+	case errors.Is(number, strconv.ErrRange):
+		wanted = "a smaller number"
+	}
+	return fmt.Errorf("--%s must be %s, got %q", flag.GetFlag().Name, wanted, flag.GetValue())
 }
 
 // countedArguments is how cobra counts arguments.

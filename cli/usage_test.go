@@ -24,9 +24,12 @@ func TestUsage(t *testing.T) {
 		{[]string{"verify", "--duration", "soon"}, `Error: invalid argument "soon" for "--duration" flag: "soon" is no ` +
 			"duration such as 10, 90s or 1m30s\nUsage: headwater verify [flags] [-- COMMAND ARGS...]\n" +
 			"headwater verify --help says more\n"},
-		{[]string{"run", "--cluster.enabled=maybe", "c.river"}, `Error: invalid argument "maybe" for "--cluster.enabled" ` +
-			"flag: strconv.ParseBool: parsing \"maybe\": invalid syntax\nUsage: headwater run [flags] PATH\n" +
-			"headwater run --help says more\n"},
+		{[]string{"run", "--cluster.enabled=maybe", "c.river"}, `Error: --cluster.enabled must be true or false, got "maybe"` +
+			"\nUsage: headwater run [flags] PATH\nheadwater run --help says more\n"},
+		{[]string{"report", "--top", "a.pb.gz"}, `Error: --top must be a number, got "a.pb.gz"` +
+			"\nUsage: headwater report [flags] FILE\nheadwater report --help says more\n"},
+		{[]string{"report", "--top", "99999999999999999999", "a"}, "Error: --top must be a smaller number, " +
+			`got "99999999999999999999"` + "\nUsage: headwater report [flags] FILE\nheadwater report --help says more\n"},
 		{[]string{"halt"}, "Error: unknown command \"halt\"\nUsage: headwater [flags]\n" +
 			"headwater --help says more\n"},
 		{[]string{"verify", "top"}, "Error: a command must follow --\n"},

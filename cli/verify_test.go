@@ -21,7 +21,7 @@ func TestVerifyRefuses(t *testing.T) {
 		{[]string{"--min-agreement", "1.5"}, "--min-agreement must be between 0 and 1, got 1.5"},
 		{[]string{"--min-complete", "-1"}, "--min-complete must be between 0 and 1, got -1"},
 		{[]string{"--min-coverage", "2"}, "--min-coverage must be between 0 and 1, got 2"},
-		{[]string{"--min-agreement", "many"}, `invalid argument "many"`},
+		{[]string{"--min-agreement", "many"}, `--min-agreement must be a number, got "many"`},
 		{[]string{"--sample-rate", "0"}, "--sample-rate must be between 1 and 10000, got 0"},
 		{[]string{"--duration", "0s"}, "--duration must be positive, got 0s"},
 		{[]string{"true"}, "a command must follow --"},
