@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/fusetest"
+	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/need"
 )
 
@@ -60,7 +61,10 @@ func buildMover(t *testing.T, dir string) (path string) {
 // TestHangingOverlay has a program in an overlay that its user has mounted, in a user namespace
 // of their own, over a file system that stops to answer when the program's rows are not all
 // read. Others have their names in every profile.
-func TestHangingOverlay(t *testing.T) {
+func TestHangingOverlay(t *testing.T) { retrytest.Run(t, tryHangingOverlay) }
+
+func tryHangingOverlay(attempt *retrytest.T) {
+	t := attempt.T
 	need.Root(t)
 	need.Tools(t, "nsenter", "unshare", "mount")
 	dir := t.TempDir()
@@ -103,7 +107,7 @@ func TestHangingOverlay(t *testing.T) {
 	checkRounds(t, s, "while the program moves on")
 	time.Sleep(time.Second)
 	if !round(t, s, "far_in_the_dark")["far_in_the_dark"] {
-		t.Errorf("the program has no names though its file was read when it could be: %v", s.Waiting())
+		attempt.Errorf("the program has no names though its file was read when it could be: %v", s.Waiting())
 	}
 	within(t, "the end", func() {
 		if err := s.Close(); err != nil {
