@@ -24,8 +24,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"verify", "--duration", "soon"}, `Error: invalid argument "soon" for "--duration" flag: "soon" is no ` +
 			"duration such as 10, 90s or 1m30s\nUsage: headwater verify [flags] [-- COMMAND ARGS...]\n" +
 			"headwater verify --help says more\n"},
-		{[]string{"run", "--cluster.enabled=maybe", "c.river"}, `Error: --cluster.enabled must be true or false, got "maybe"` +
-			"\nUsage: headwater run [flags] PATH\nheadwater run --help says more\n"},
+		{[]string{"run", "--cluster.enabled=maybe", "c.river"}, "Error: --cluster.enabled must be true or false, " +
+			`got "maybe"` + "\nUsage: headwater run [flags] PATH\nheadwater run --help says more\n"},
 		{[]string{"report", "--top", "a.pb.gz"}, `Error: --top must be a number, got "a.pb.gz"` +
 			"\nUsage: headwater report [flags] FILE\nheadwater report --help says more\n"},
 		{[]string{"report", "--top", "99999999999999999999", "a"}, "Error: --top must be a smaller number, " +
