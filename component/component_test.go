@@ -140,5 +140,12 @@ func TestCondition(t *testing.T) {
 	c.SetHealth(HealthTypeUnhealthy, "why")
 	require.Equal(t, HealthTypeUnhealthy, reporter.CurrentHealth().Health)
 	require.Equal(t, "why", reporter.CurrentHealth().Message)
-	require.False(t, reporter.CurrentHealth().UpdateTime.Before(before))
+	since := reporter.CurrentHealth().UpdateTime
+	require.False(t, since.Before(before))
+
+	c.SetHealth(HealthTypeUnhealthy, "something else")
+	require.Equal(t, "something else", reporter.CurrentHealth().Message)
+	require.Equal(t, since, reporter.CurrentHealth().UpdateTime, "the same condition keeps its time")
+	c.SetHealth(HealthTypeHealthy, "")
+	require.True(t, reporter.CurrentHealth().UpdateTime.After(since), "a new condition has a new time")
 }

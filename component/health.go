@@ -68,7 +68,17 @@ func (t HealthType) severity() int {
 type Health struct {
 	Health     HealthType `river:"state,attr"`
 	Message    string     `river:"message,attr,optional"`
-	UpdateTime time.Time  `river:"update_time,attr,optional"` // when this was found out
+	UpdateTime time.Time  `river:"update_time,attr,optional"` // since when the condition is this
+}
+
+// Now returns the health that follows h now. Its time stays that of h while the condition does, whatever the message
+// says.
+func (h Health) Now(kind HealthType, message string) Health {
+	next := Health{Health: kind, Message: message, UpdateTime: time.Now()}
+	if kind == h.Health && !h.UpdateTime.IsZero() {
+		next.UpdateTime = h.UpdateTime
+	}
+	return next
 }
 
 // LeastHealthy returns the worst of several healths: exited before unhealthy
@@ -102,5 +112,5 @@ func (c *Condition) CurrentHealth() Health {
 func (c *Condition) SetHealth(kind HealthType, message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.health = Health{Health: kind, Message: message, UpdateTime: time.Now()}
+	c.health = c.health.Now(kind, message)
 }

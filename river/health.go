@@ -20,14 +20,11 @@ func newNodeHealth() nodeHealth {
 // evaluated notes how an evaluation went. The time stays that of the first one in a row that went so, however often a
 // component is evaluated again.
 func (h *nodeHealth) evaluated(err error) {
-	now := healthNow(component.HealthTypeHealthy, "component evaluated")
 	if err != nil {
-		now = healthNow(component.HealthTypeUnhealthy, fmt.Sprintf("component evaluation failed: %s", err))
+		h.evaluation = h.evaluation.Now(component.HealthTypeUnhealthy, fmt.Sprintf("component evaluation failed: %s", err))
+		return
 	}
-	if now.Health == h.evaluation.Health {
-		now.UpdateTime = h.evaluation.UpdateTime
-	}
-	h.evaluation = now
+	h.evaluation = h.evaluation.Now(component.HealthTypeHealthy, "component evaluated")
 }
 
 func (h *nodeHealth) started() {

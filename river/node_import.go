@@ -101,12 +101,12 @@ func (n *importNode) takeContent() error {
 	n.loaded = text
 	n.mu.Lock()
 	if err != nil {
-		n.contentOK = healthNow(component.HealthTypeUnhealthy, fmt.Sprintf("imported content cannot be used: %s", err))
+		n.contentOK = n.contentOK.Now(component.HealthTypeUnhealthy, fmt.Sprintf("imported content cannot be used: %s", err))
 		n.mu.Unlock()
 		return err
 	}
 	n.current = next
-	n.contentOK = healthNow(component.HealthTypeHealthy, "content updated")
+	n.contentOK = n.contentOK.Now(component.HealthTypeHealthy, "content updated")
 	n.mu.Unlock()
 	wake(n.changed)
 	n.onChange(n)

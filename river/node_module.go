@@ -105,13 +105,13 @@ func (n *moduleNode) takeContent() error {
 		return nil
 	}
 	err := n.loadText(text, args)
-	health := healthNow(component.HealthTypeHealthy, "module content loaded")
+	kind, message := component.HealthTypeHealthy, "module content loaded"
 	if err != nil {
-		health = healthNow(component.HealthTypeUnhealthy, fmt.Sprintf("failed to load module content: %s", err))
+		kind, message = component.HealthTypeUnhealthy, fmt.Sprintf("failed to load module content: %s", err)
 	}
 	n.loaded, n.loadedText, n.loadedArgs = err == nil, text, args
 	n.mu.Lock()
-	n.loadHealth = health
+	n.loadHealth = n.loadHealth.Now(kind, message)
 	n.mu.Unlock()
 	return err
 }
