@@ -42,7 +42,8 @@ type HTTPOptions struct {
 //	/metrics /debug/pprof/
 //	/api/v0/component/ID/       what components serve themselves
 //	PREFIX/api/v0/web/components[/ID]
-//	PREFIX/api/v0/web/modules/ID/components
+//	PREFIX/api/v0/web/imports
+//	PREFIX/api/v0/web/modules/ID/components, /imports
 //	PREFIX/                     pages for people, see package ui
 func (r *Runtime) Handler(options HTTPOptions) http.Handler {
 	prefix := path.Join("/", options.UIPrefix)
@@ -62,6 +63,7 @@ func (r *Runtime) Handler(options HTTPOptions) http.Handler {
 	mux.HandleFunc(componentPath, r.serveComponentPages)
 	mux.HandleFunc("GET "+path.Join(prefix, "api/v0/web/components"), r.serveComponents)
 	mux.HandleFunc("GET "+path.Join(prefix, "api/v0/web/components")+"/{id...}", r.serveComponent)
+	mux.HandleFunc("GET "+path.Join(prefix, "api/v0/web/imports"), r.serveImports)
 	mux.HandleFunc("GET "+path.Join(prefix, "api/v0/web/modules")+"/{rest...}", r.serveModule)
 	base := strings.TrimSuffix(prefix, "/") + "/"
 	pages := ui.Handler(base)
@@ -180,12 +182,21 @@ func (r *Runtime) serveComponent(w http.ResponseWriter, req *http.Request) {
 	writeJSON(w, info)
 }
 
-// serveModule serves MODULE/components below web/modules, where the module's ID
+// serveModule serves MODULE/components and MODULE/imports below web/modules, where the module's ID
 // may have slashes in it.
 func (r *Runtime) serveModule(w http.ResponseWriter, req *http.Request) {
-	id, ok := strings.CutSuffix(req.PathValue("rest"), "/components")
-	infos, found := r.ModuleComponents(id)
-	if !ok || !found {
+	id, what := path.Split(req.PathValue("rest"))
+	id = strings.TrimSuffix(id, "/")
+	var infos any
+	found := false
+	switch {
+	case id == "":
+	case what == "components":
+		infos, found = r.ModuleComponents(id)
+	case what == "imports":
+		infos, found = r.ModuleImports(id)
+	}
+	if !found {
 		http.NotFound(w, req)
 		return
 	}

@@ -35,9 +35,16 @@ type ComponentInfo struct {
 	// CreatedModuleIDs are the IDs of the modules inside: at most one.
 	CreatedModuleIDs []string `json:"createdModuleIDs,omitempty"`
 
-	// Pages is the path of what the component serves itself, or "". The Agent
-	// does not have this field.
+	// The Agent does not have these fields.
+
+	// Pages is the path of what the component serves itself, or "".
 	Pages string `json:"pages,omitempty"`
+
+	// SendsTo are those of ReferencesTo that data goes to; from the others it comes.
+	SendsTo []string `json:"sendsTo,omitempty"`
+
+	// DeclaredIn are the local IDs of the imports that the component is declared in.
+	DeclaredIn []string `json:"declaredIn,omitempty"`
 }
 
 // ComponentInfoHealth is a component's health in JSON.
@@ -159,8 +166,15 @@ func (r *Runtime) handler(id string) http.Handler {
 	return built.handler()
 }
 
+func healthInfo(health component.Health) ComponentInfoHealth {
+	return ComponentInfoHealth{
+		State:       health.Health.String(),
+		Message:     string(config.HidePasswords([]byte(health.Message))),
+		UpdatedTime: health.UpdateTime,
+	}
+}
+
 func (m *module) describe(g *graph, n instance) ComponentInfo {
-	health := n.currentHealth()
 	info := ComponentInfo{
 		Name:         n.name(),
 		Type:         "block",
@@ -169,14 +183,12 @@ func (m *module) describe(g *graph, n instance) ComponentInfo {
 		Label:        n.label(),
 		ReferencesTo: componentIDs(g.Dependencies(n)),
 		ReferencedBy: componentIDs(g.Dependants(n)),
-		Health: ComponentInfoHealth{
-			State:       health.Health.String(),
-			Message:     string(config.HidePasswords([]byte(health.Message))),
-			UpdatedTime: health.UpdateTime,
-		},
-		Arguments: json.RawMessage("[]"),
-		Exports:   json.RawMessage("[]"),
-		DebugInfo: json.RawMessage("[]"),
+		Health:       healthInfo(n.currentHealth()),
+		Arguments:    json.RawMessage("[]"),
+		Exports:      json.RawMessage("[]"),
+		DebugInfo:    json.RawMessage("[]"),
+		SendsTo:      g.sendsTo(n),
+		DeclaredIn:   importIDs(g.Dependencies(n)),
 	}
 	if inner := n.module(); inner != nil {
 		info.CreatedModuleIDs = []string{inner.id}

@@ -14,8 +14,8 @@ import (
 	"github.com/headwater/headwater/integration/need"
 )
 
-// uiConfig has components with and without work, a custom component, references in both
-// directions, a secret, and a value that looks like markup.
+// uiConfig has components with and without work, a custom component, an import, references to what takes data and to
+// what gives it, a secret, and a value that looks like markup.
 const uiConfig = `
 pyroscope.write "nowhere" {
 	endpoint {
@@ -53,6 +53,12 @@ profile "custom" {
 	receivers = [pyroscope.write.nowhere.receiver]
 }
 
+import.string "lib" {
+	content = "declare \"quiet\" { }"
+}
+
+lib.quiet "one" { }
+
 pyroscope.ebpf "host" {
 	forward_to = [pyroscope.write.nowhere.receiver]
 	targets    = [{"__process_pid__" = "1", "service_name" = profile.custom.note}]
@@ -70,16 +76,21 @@ func TestUI(t *testing.T) {
 	page.heading("Components")
 	lab.Eventually(t, 60*time.Second, "all are healthy", func() bool {
 		page.open("/")
-		return strings.Contains(page.text(), "4 components: 4 healthy")
+		return strings.Contains(page.text(), "5 components: 5 healthy")
 	})
 	b.screenshot(t, "ui-list")
 	page.checkNames()
 	want := []string{"pyroscope.write.nowhere", "profile.custom", "profile.custom/pyroscope.ebpf.inner",
-		"pyroscope.ebpf.host"}
+		"lib.quiet.one", "pyroscope.ebpf.host"}
 	rows := page.strings(`[...document.querySelectorAll("tbody th a")].map(a =>
 		decodeURIComponent(a.getAttribute("href").slice("component/".length)))`)
 	if !slices.Equal(rows, want) {
 		t.Errorf("the list has %q, not %q", rows, want)
+	}
+	imports := page.strings(`[...document.querySelectorAll("#imports + table tbody tr")].map(row =>
+		[0, 1, 4, 5].map(i => row.cells[i].textContent).join(" | "))`)
+	if want := []string{"import.string.lib | healthy | lib.quiet | lib.quiet.one"}; !slices.Equal(imports, want) {
+		t.Errorf("the imports are %q, not %q", imports, want)
 	}
 
 	page.follow("component/pyroscope.write.nowhere")
@@ -108,24 +119,10 @@ func TestUI(t *testing.T) {
 		t.Errorf("the link to flame graphs is %q", links)
 	}
 	b.screenshot(t, "ui-inner")
-
+	checkDebugInfo(t, page)
 	page.follow("graph")
 	page.heading("Graph")
-	b.screenshot(t, "ui-graph")
-	page.checkNames()
-	nodes := page.strings(`[...document.querySelectorAll("svg a")].map(a => a.getAttribute("aria-label"))`)
-	slices.Sort(nodes)
-	if want := []string{"profile.custom, healthy", "pyroscope.ebpf.host, healthy",
-		"pyroscope.write.nowhere, healthy"}; !slices.Equal(nodes, want) {
-		t.Errorf("the graph has %q, not %q", nodes, want)
-	}
-	arrows := page.strings(`[...document.querySelectorAll("svg > path")].map(p => "" + p.getTotalLength() > 0)`)
-	if len(arrows) != 3 {
-		t.Errorf("the graph has %d arrows, not 3", len(arrows))
-	}
-	if overlaps := page.strings(overlappingBoxes); len(overlaps) > 0 {
-		t.Errorf("boxes of the graph overlap: %q", overlaps)
-	}
+	checkGraph(t, page)
 
 	b.do(t, chromedp.Evaluate[chromedp.Void](`history.back()`))
 	page.heading("profile.custom/pyroscope.ebpf.inner")
@@ -140,9 +137,57 @@ func TestUI(t *testing.T) {
 	h.Stop(t)
 }
 
+// checkDebugInfo opens the debug info, which begins closed, by keyboard. A refresh leaves it open, and the focus where
+// it is.
+func checkDebugInfo(t *testing.T, page *uiPage) {
+	const section = `document.querySelector("details[data-key='Debug info']")`
+	if open := page.strings(`[` + section + `.open]`); open[0] != "false" {
+		t.Error("debug info is not folded")
+	}
+	result(t, page.b, chromedp.Evaluate[any](section+`.querySelector("summary").focus()`))
+	page.b.do(t, chromedp.KeyEvent("\r"))
+	page.wait(section + `.open`)
+	page.b.screenshot(t, "ui-debug")
+	page.checkNames()
+	// The page that a refresh brings is another one, of which the mark of this one is gone.
+	result(t, page.b, chromedp.Evaluate[any](section+`.dataset.mark = "before"`))
+	page.wait(section + `.dataset.mark === undefined`)
+	kept := page.strings(`[` + section + `.open && document.activeElement.parentElement === ` + section + `]`)
+	if kept[0] != "true" {
+		t.Error("a refresh closes what was open, or takes the focus")
+	}
+}
+
+// checkGraph compares the drawing with the configuration: arrows lead the way that data goes.
+func checkGraph(t *testing.T, page *uiPage) {
+	page.b.screenshot(t, "ui-graph")
+	page.checkNames()
+	nodes := page.strings(`[...document.querySelectorAll("svg a")].map(a => a.getAttribute("aria-label"))`)
+	slices.Sort(nodes)
+	if want := []string{"import.string.lib, import, healthy", "lib.quiet.one, holds components, healthy",
+		"profile.custom, holds components, healthy", "pyroscope.ebpf.host, healthy",
+		"pyroscope.write.nowhere, healthy"}; !slices.Equal(nodes, want) {
+		t.Errorf("the graph has %q, not %q", nodes, want)
+	}
+	arrows := page.strings(`[...document.querySelectorAll("svg > path")].filter(p => p.getTotalLength() > 0).map(p => {
+		const ends = [p.getPointAtLength(0).x, p.getPointAtLength(p.getTotalLength()).x];
+		const right = p.getAttribute("marker-end") !== null && ends[0] < ends[1];
+		return [p.dataset.from, right ? "->" : "?", p.dataset.to, p.getAttribute("class")].join(" ");
+	})`)
+	slices.Sort(arrows)
+	if want := []string{"import.string.lib -> lib.quiet.one declares", "profile.custom -> pyroscope.ebpf.host data",
+		"profile.custom -> pyroscope.write.nowhere data",
+		"pyroscope.ebpf.host -> pyroscope.write.nowhere data"}; !slices.Equal(arrows, want) {
+		t.Errorf("the graph has the arrows %q, not %q", arrows, want)
+	}
+	if overlaps := page.strings(overlappingBoxes); len(overlaps) > 0 {
+		t.Errorf("boxes of the graph overlap: %q", overlaps)
+	}
+}
+
 // overlappingBoxes lists pairs of boxes of the graph that share some area.
 const overlappingBoxes = `(() => {
-	const boxes = [...document.querySelectorAll("svg rect")].map(r => r.getBBox());
+	const boxes = [...document.querySelectorAll("svg rect.box")].map(r => r.getBBox());
 	const found = [];
 	boxes.forEach((a, i) => boxes.slice(i + 1).forEach((b, j) => {
 		if (a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height)

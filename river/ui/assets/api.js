@@ -20,19 +20,26 @@ export function components(module) {
 	return get(module ? `modules/${encode(module)}/components` : "components");
 }
 
+// imports returns the import blocks of a module, and those in their texts.
+export function imports(module) {
+	return get(module ? `modules/${encode(module)}/imports` : "imports");
+}
+
 export function component(id) {
 	return get("components/" + encode(id));
 }
 
-// allComponents returns those of the configuration and of all modules, each
-// module's after the component that holds it.
-export async function allComponents(module = "") {
-	const all = [];
+// everything returns the components and the imports of the configuration and of
+// all modules, each module's after the component that holds it.
+export async function everything(module = "") {
+	const all = {components: [], imports: await imports(module)};
 	for (const info of await components(module)) {
-		all.push(info);
+		all.components.push(info);
 		for (const inner of info.createdModuleIDs ?? []) {
 			try {
-				all.push(...await allComponents(inner));
+				const more = await everything(inner);
+				all.components.push(...more.components);
+				all.imports.push(...more.imports);
 			} catch (error) {
 				if (!(error instanceof NotFound)) { // gone since
 					throw error;

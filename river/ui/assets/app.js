@@ -66,15 +66,24 @@ async function show(arrived) {
 // unfolded.
 function replace(next, arrived) {
 	shown = next.innerHTML;
-	const open = arrived ? [] : [...main.querySelectorAll("details")].map((element) => element.open);
-	const focused = arrived ? null : main.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+	const open = new Set(arrived ? [] : [...main.querySelectorAll("details[open]")].map((element) => element.dataset.key));
+	const focused = arrived ? null : selectorOf(document.activeElement);
 	main.replaceChildren(...next.childNodes);
-	main.querySelectorAll("details").forEach((element, i) => {
-		element.open = open[i] ?? false;
-	});
-	if (focused) {
-		main.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus({preventScroll: true});
+	for (const element of main.querySelectorAll("details")) {
+		element.open = open.has(element.dataset.key);
 	}
+	if (focused) {
+		main.querySelector(focused)?.focus({preventScroll: true});
+	}
+}
+
+// selectorOf returns what finds a part of the content again, null if nothing does.
+function selectorOf(element) {
+	if (!main.contains(element) || element === main) {
+		return null;
+	}
+	const fold = element.localName === "summary" ? element.parentElement.dataset.key : null;
+	return fold ? `details[data-key="${CSS.escape(fold)}"] > summary` : element.hasAttribute("href") ? `[href="${CSS.escape(element.getAttribute("href"))}"]` : null;
 }
 
 function say(text) {

@@ -1,32 +1,75 @@
 import {h} from "./dom.js";
 
-// body shows a River body as the API encodes it: attributes and blocks.
-export function body(statements) {
+// body shows a River body as the API encodes it: attributes and blocks. Several
+// small blocks of one kind are a table. key names the place, so that what is
+// unfolded there stays so when the page is refreshed.
+export function body(statements, key) {
 	if (!statements || statements.length === 0) {
 		return h("p", {class: "nothing"}, "none");
 	}
 	const parts = [];
-	for (const statement of statements) {
+	for (let i = 0; i < statements.length; i++) {
+		const statement = statements[i];
+		const place = `${key}/${statement.name}${statement.label ?? ""}`;
 		if (statement.type === "attr") {
-			parts.push(h("dl", {class: "attribute"}, h("dt", {}, statement.name), h("dd", {}, value(statement.value))));
+			parts.push(h("dl", {class: "attribute"}, h("dt", {}, statement.name), h("dd", {}, value(statement.value, place))));
+			continue;
+		}
+		const alike = run(statements, i);
+		if (alike.length >= fewest) {
+			parts.push(h("h3", {}, `${statement.name} (${alike.length})`), table(alike, place));
+			i += alike.length - 1;
 		} else {
 			const label = statement.label ? ` "${statement.label}"` : "";
-			parts.push(h("h3", {}, statement.name + label), body(statement.body));
+			parts.push(h("h3", {}, statement.name + label), body(statement.body, `${place}/${i}`));
 		}
 	}
 	return h("div", {class: "body"}, parts);
 }
 
+const fewest = 3; // blocks of a table
+const widest = 8; // its columns
+
+// run returns the blocks from one on that go into a table with it: those of the
+// same name without blocks inside, as long as there are few enough columns.
+function run(statements, from) {
+	const columns = new Set();
+	let to = from;
+	for (; to < statements.length; to++) {
+		const block = statements[to];
+		if (block.type !== "block" || block.name !== statements[from].name || block.body.some((inner) => inner.type !== "attr")) {
+			break;
+		}
+		block.body.forEach((inner) => columns.add(inner.name));
+	}
+	return columns.size > 0 && columns.size <= widest ? statements.slice(from, to) : [];
+}
+
+function table(blocks, key) {
+	const columns = [...new Set(blocks.flatMap((block) => block.body.map((inner) => inner.name)))];
+	const labelled = blocks.some((block) => block.label);
+	const cell = (block, column, i) => {
+		const found = block.body.find((inner) => inner.name === column);
+		return found ? value(found.value, `${key}/${i}/${column}`) : "";
+	};
+	const row = (block, i) => h("tr", {}, (labelled ? ["label", ...columns] : columns).map((column, at) =>
+		h(at === 0 ? "th" : "td", {scope: at === 0 ? "row" : null, "data-column": column},
+			labelled && at === 0 ? block.label : cell(block, column, i))));
+	return h("div", {class: "wide", tabindex: 0, role: "region", "aria-label": blocks[0].name},
+		h("table", {},
+			h("thead", {}, h("tr", {}, (labelled ? ["label", ...columns] : columns).map((name) => h("th", {scope: "col"}, name)))),
+			h("tbody", {}, blocks.map(row))));
+}
 // longest is how many lines a value has before it is folded.
 const longest = 12;
 
-function value(encoded) {
+function value(encoded, key) {
 	const text = river(encoded, "");
 	const pre = h("pre", {}, text);
 	if (text.split("\n").length <= longest) {
 		return pre;
 	}
-	return h("details", {}, h("summary", {}, describe(encoded)), pre);
+	return h("details", {"data-key": key}, h("summary", {}, describe(encoded)), pre);
 }
 
 function describe(encoded) {

@@ -13,15 +13,28 @@ export async function details(id) {
 			fact("Health", state(info.health), when(info.health.updatedTime) ? h("span", {class: "quiet"}, " ", when(info.health.updatedTime)) : null),
 			fact("Message", info.health.message || "none"),
 			info.moduleID ? fact("In", h("a", {href: link("component", info.moduleID)}, info.moduleID)) : null,
-			fact("Refers to", links(info.moduleID, info.referencesTo)),
+			info.declaredIn ? fact("Declared in", info.declaredIn.join(", ")) : null,
+			fact("Sends data to", links(info.moduleID, info.sendsTo ?? [])),
+			fact("Gets data from", links(info.moduleID, info.referencesTo.filter((other) => !(info.sendsTo ?? []).includes(other)))),
 			fact("Used by", links(info.moduleID, info.referencedBy)),
 			inner.length > 0 ? fact("Inside", inner.map((module) => h("a", {href: link("graph", module)}, "its own components"))) : null),
 		info.pages ? h("a", {class: "open", href: info.pages}, pagesName(info)) : null,
 	];
 	for (const [title, statements] of [["Arguments", info.arguments], ["Exports", info.exports], ["Debug info", info.debugInfo]]) {
-		content.push(h("h2", {}, title), body(statements));
+		content.push(title === "Debug info" ? folded(title, statements) : [h("h2", {}, title), body(statements, title)]);
 	}
 	return {title: id, content};
+}
+
+// folded is a section that begins closed, with a heading that says how much it has.
+function folded(title, statements) {
+	if (!statements || statements.length === 0) {
+		return [h("h2", {}, title), body(statements, title)];
+	}
+	const count = statements.length;
+	return h("details", {class: "section", "data-key": title},
+		h("summary", {}, h("h2", {}, title), h("span", {class: "quiet"}, ` ${count} ${count === 1 ? "entry" : "entries"}`)),
+		body(statements, title));
 }
 
 function fact(name, ...value) {

@@ -1,14 +1,15 @@
-import {components} from "./api.js";
+import {components, imports} from "./api.js";
 import {globalID, h, link, s} from "./dom.js";
 import {arrange} from "./layout.js";
 
-const box = {width: 220, height: 52, across: 90, down: 22};
+const box = {width: 220, height: 52, across: 56, down: 22};
 const margin = 20;
 
-// graph is the page that draws a module's components: an arrow goes from a
-// component to one that uses what it exports.
+// graph is the page that draws a module's components and imports. An arrow leads
+// the way that data goes; a dashed line leads from an import to what it declares.
 export async function graph(module) {
 	const infos = await components(module);
+	const imported = await imports(module);
 	const title = module ? `Graph of ${module}` : "Graph";
 	const content = [h("h1", {}, title)];
 	if (module) {
@@ -18,21 +19,34 @@ export async function graph(module) {
 		content.push(h("p", {class: "nothing"}, "No components are loaded."));
 		return {title, content};
 	}
+	const shown = imported.filter((info) => !info.localID.includes("/")); // others are in one of these
+	const edges = [...infos.flatMap(dataOf), ...shown.flatMap((info) => info.usedBy.map((id) => ({from: info.localID, to: id, kind: "declares"})))];
 	content.push(
-		h("p", {class: "quiet"}, "An arrow leads from a component to one that uses its exports. The same is written below."),
-		h("div", {class: "graph"}, draw(infos)),
+		h("p", {class: "quiet"}, "Arrows lead the way that data goes", shown.length > 0 ? ", dashed ones from an import to components that it declares" : "", ". The same is written below."),
+		h("div", {class: "graph", tabindex: 0, role: "region", "aria-label": "Graph"}, draw([...infos, ...shown], edges)),
 		h("h2", {}, "As a list"),
-		h("ul", {}, infos.map(sentence)));
+		h("ul", {}, infos.map((info) => sentence(info, edges))));
 	return {title, content};
 }
 
-function sentence(info) {
-	const uses = info.referencesTo.length > 0 ? " uses " + info.referencesTo.join(", ") : " uses no other component";
-	return h("li", {}, h("a", {href: link("component", globalID(info))}, info.localID), ` (${info.health.state})${uses}`);
+// dataOf returns the edges of a component's references: to what it sends to, and
+// from what it reads.
+function dataOf(info) {
+	const sendsTo = info.sendsTo ?? [];
+	return info.referencesTo.map((id) =>
+		sendsTo.includes(id) ? {from: info.localID, to: id, kind: "data"} : {from: id, to: info.localID, kind: "data"});
 }
 
-function draw(infos) {
-	const {layers, arrows} = arrange(infos);
+function sentence(info, edges) {
+	const to = edges.filter((edge) => edge.from === info.localID).map((edge) => edge.to);
+	const declared = info.declaredIn ? `, declared in ${info.declaredIn.join(", ")},` : "";
+	return h("li", {}, h("a", {href: link("component", globalID(info))}, info.localID),
+		` (${info.health.state})${declared} ` + (to.length > 0 ? "gives data to " + to.join(", ") : "gives data to no other component"),
+		(info.createdModuleIDs ?? []).map((inner) => [", holds ", h("a", {href: link("graph", inner)}, "components of its own")]).flat());
+}
+
+function draw(infos, edges) {
+	const {layers, lines} = arrange(infos, edges);
 	const heights = layers.map((layer) => layer.reduce((sum, place) => sum + heightOf(place) + box.down, -box.down));
 	const width = layers.length * (box.width + box.across) - box.across + 2 * margin;
 	const height = Math.max(...heights) + 2 * margin;
@@ -44,38 +58,48 @@ function draw(infos) {
 			y += heightOf(place) + box.down;
 		}
 	});
-	return s("svg", {width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Components and who uses whom"},
-		s("defs", {}, s("marker", {id: "tip", viewBox: "0 0 10 10", refX: 9, refY: 5, markerWidth: 8, markerHeight: 8, orient: "auto"}, s("path", {d: "M0 0L10 5L0 10z"}))),
-		arrows.map(arrow),
+	return s("svg", {width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Components and the way of data"},
+		s("defs", {}, s("marker", {id: "tip", viewBox: "0 0 10 10", refX: 9, refY: 5, markerWidth: 8, markerHeight: 8, orient: "auto-start-reverse"}, s("path", {d: "M0 0L10 5L0 10z"}))),
+		lines.map(drawLine),
 		layers.flat().filter((place) => place.info).map((place) => node(place.info, place)));
 }
 
-// An arrow that passes a layer needs no more than a line's height there.
+// A line that passes a layer needs no more than a line's height there.
 const heightOf = (place) => (place.info ? box.height : 4);
 
-function arrow(path) {
+function drawLine({path, back, kind}) {
 	const middle = (place) => place.y + heightOf(place) / 2;
 	const bend = box.across / 2;
-	let d = `M${path[0].x + box.width} ${middle(path[0])}`;
+	const first = path[0];
+	const last = path[path.length - 1];
+	let d = `M${first.x + box.width + (back ? 2 : 0)} ${middle(first)}`;
 	path.slice(1).forEach((place, i) => {
 		const from = path[i];
-		const end = place.info ? place.x - 2 : place.x;
+		const end = place.info && !back ? place.x - 2 : place.x;
 		d += `C${from.x + box.width + bend} ${middle(from)} ${place.x - bend} ${middle(place)} ${end} ${middle(place)}`;
 		if (!place.info) {
 			d += `H${place.x + box.width}`;
 		}
 	});
-	return s("path", {d, "marker-end": "url(#tip)", "aria-hidden": "true"});
+	const [from, to] = back ? [last, first] : [first, last];
+	return s("path", {
+		d, class: kind, "marker-end": back ? null : "url(#tip)", "marker-start": back ? "url(#tip)" : null, "aria-hidden": "true",
+		"data-from": from.info.localID, "data-to": to.info.localID,
+	});
 }
 
+// node is a box: double for a component that holds others, dashed for an import.
 function node(info, place) {
-	const title = info.label || info.localID;
-	return s("a", {href: link("component", globalID(info)), "aria-label": `${info.localID}, ${info.health.state}`},
+	const isImport = info.usedBy !== undefined;
+	const holds = (info.createdModuleIDs ?? []).length > 0;
+	const kind = isImport ? ", import" : holds ? ", holds components" : "";
+	return s("a", {href: isImport ? "." : link("component", globalID(info)), "aria-label": `${info.localID}${kind}, ${info.health.state}`, class: isImport ? "import" : null},
 		s("title", {}, `${info.localID}: ${info.health.state}. ${info.health.message}`),
-		s("rect", {x: place.x, y: place.y, width: box.width, height: box.height, rx: 6}),
+		holds ? s("rect", {class: "behind", x: place.x + 5, y: place.y + 5, width: box.width, height: box.height, rx: 6}) : null,
+		s("rect", {class: "box", x: place.x, y: place.y, width: box.width, height: box.height, rx: 6}),
 		s("circle", {cx: place.x + 16, cy: place.y + box.height / 2, r: 6, class: info.health.state}),
 		s("text", {x: place.x + 32, y: place.y + 20, class: "name"}, shorten(info.name)),
-		s("text", {x: place.x + 32, y: place.y + 40}, shorten(title)));
+		s("text", {x: place.x + 32, y: place.y + 40}, shorten(info.label || info.localID)));
 }
 
 const shorten = (text) => (text.length > 24 ? text.slice(0, 23) + "…" : text);
