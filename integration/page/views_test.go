@@ -56,6 +56,14 @@ func pick(t testing.TB, b *browser, frame, entry string) {
 // clickText clicks on the element whose text begins so.
 func clickText(t testing.TB, b *browser, selector, text string) {
 	t.Helper()
+	at := placeOf(t, b, selector, text)
+	b.do(t, chromedp.MouseClickXY(at[0], at[1]))
+	painted(t, b)
+}
+
+// placeOf brings the element whose text begins so into sight, and returns where its middle is in the window.
+func placeOf(t testing.TB, b *browser, selector, text string) []float64 {
+	t.Helper()
 	at := result(t, b, chromedp.Evaluate[[]float64](fmt.Sprintf(`(() => {
 		const e = [...document.querySelectorAll(%q)].find(e => e.textContent.trim().startsWith(%q));
 		if (!e || !e.checkVisibility()) return [];
@@ -64,8 +72,7 @@ func clickText(t testing.TB, b *browser, selector, text string) {
 		return [box.x + box.width / 2, box.y + box.height / 2];
 	})()`, selector, text)))
 	require.Len(t, at, 2, "nothing to click on of %s says %s", selector, text)
-	b.do(t, chromedp.MouseClickXY(at[0], at[1]))
-	painted(t, b)
+	return at
 }
 
 // rowsOf returns the texts of the rows of a table that are in sight.

@@ -75,7 +75,7 @@ class Controls {
       'div',
       { class: 'modes', role: 'group', 'aria-label': 'View' },
       ...Object.entries(MODES).map(([mode, label]) => {
-        const button = this.button('', label, () => view.apply({ mode }, true));
+        const button = this.button('', label, () => view.showMode(mode));
         button.dataset.mode = mode;
         return button;
       }),

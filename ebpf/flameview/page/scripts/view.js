@@ -126,6 +126,12 @@ class View {
     this.refresh();
   }
 
+  // showMode is what a button of the modes does. A sandwich is of what is searched for, if anything is.
+  showMode(mode) {
+    const searched = mode === 'sandwich' && this.state.search ? { function: '', callers: '', callees: '' } : {};
+    this.apply({ mode, ...searched }, true);
+  }
+
   showAll() {
     this.apply({ zoom: '', focus: [], hide: [] }, true);
   }
@@ -252,10 +258,23 @@ class View {
     return this.paths.get(chart);
   }
 
-  // showSandwich shows callers and callees of the chosen function, or of that with most self time.
+  // likely returns the function that a sandwich is of if none was chosen: of those that are searched for the one of
+  // that name, or with most in total; without a search that with most self time.
+  likely() {
+    const { sums, profile } = this;
+    const name = this.state.search.toLowerCase();
+    let best = -1;
+    const rank = (fn) => (profile.name(fn).toLowerCase() === name ? Infinity : sums.total[fn]);
+    profile.of.forEach((fn, frame) => {
+      if (this.matching && this.matching[frame] && sums.total[fn] > 0 && (best < 0 || rank(fn) > rank(best))) best = fn;
+    });
+    return best < 0 ? sums.self.indexOf(Math.max(...sums.self)) : best;
+  }
+
+  // showSandwich shows callers and callees of the chosen function, or of the likely one.
   showSandwich(newTree, newColors) {
     const chosen = this.state.function ? this.functions([this.state.function])[0] : undefined;
-    const fn = chosen === undefined ? this.sums.self.indexOf(Math.max(...this.sums.self)) : chosen;
+    const fn = chosen === undefined ? this.likely() : chosen;
     if (!this.changed('sandwich', fn, this.color) && !newTree && !newColors) {
       this.showZoom(this.above);
       this.showZoom(this.below);
