@@ -1,6 +1,7 @@
 package page
 
 import (
+	"strings"
 	"testing"
 
 	cdpbrowser "github.com/chromedp/cdproto/browser"
@@ -25,4 +26,34 @@ func (b *browser) allowDownloads(t testing.TB, dir string) {
 		Behavior: cdpbrowser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir,
 	})
 	require.NoError(t, err)
+}
+
+// TestClipboard copies names, stacks and links: where a page may use the clipboard, and where it may not because it
+// comes from another host without TLS.
+func TestClipboard(t *testing.T) {
+	server := flameServer(t)
+	far := strings.Replace(server.URL, "127.0.0.1", "profiles.test", 1)
+	b := openBrowser(t, chromedp.Flag("host-resolver-rules", "MAP profiles.test 127.0.0.1"))
+	stack := "service\nmain\n_PyEval_EvalFrameDefault\nhandle\nwrite\ndo_syscall_64"
+	for _, origin := range []struct {
+		address string
+		secure  bool
+	}{{server.URL, true}, {far, false}} {
+		for entry, want := range map[string]string{"Copy name": "do_syscall_64", "Copy stack": stack, "": "link"} {
+			b.do(t, chromedp.Navigate(origin.address+"/profiler/open"))
+			waitForFlame(t, b)
+			secure := result(t, b, chromedp.Evaluate[bool](`navigator.clipboard !== undefined`))
+			require.Equal(t, origin.secure, secure, origin.address)
+			if entry == "" {
+				b.do(t, chromedp.Click(chromedp.CSS("#link")))
+				want = result(t, b, chromedp.Location())
+				require.True(t, strings.HasPrefix(want, origin.address+"/profiler/flame?from="), want)
+			} else {
+				pick(t, b, "do_syscall_64", entry)
+			}
+			painted(t, b)
+			b.do(t, chromedp.Navigate(server.URL+"/profiler/"))
+			require.Equal(t, want, b.clipboard(t), "%s at %s", entry, origin.address)
+		}
+	}
 }

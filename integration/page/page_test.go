@@ -96,7 +96,7 @@ type browser struct {
 
 // openBrowser starts Debian's chromium with a profile of its own. The browser makes no
 // connections by itself.
-func openBrowser(t testing.TB) *browser {
+func openBrowser(t testing.TB, more ...chromedp.ExecAllocatorOption) *browser {
 	t.Helper()
 	need.Tools(t, "chromium")
 	options := []chromedp.ExecAllocatorOption{
@@ -105,7 +105,7 @@ func openBrowser(t testing.TB) *browser {
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
 	}
-	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), append(options, more...)...)
 	ctx, stop := chromedp.NewContext(allocator)
 	t.Cleanup(func() { stop(); stopAllocator() })
 	b := &browser{ctx: ctx}
@@ -155,6 +155,17 @@ func result[T any](t testing.TB, b *browser, action chromedp.Action[T]) T {
 		t.Fatalf("browser: %v", err)
 	}
 	return answer
+}
+
+// waits waits until something is true of the page. While another page comes, nothing is.
+func (b *browser) waits(t testing.TB, what, condition string) {
+	t.Helper()
+	lab.Eventually(t, 30*time.Second, what, func() bool {
+		ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
+		defer cancel()
+		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool](condition))
+		return err == nil && is
+	})
 }
 
 // checkComplaints demands a quiet console and no request to anybody else.

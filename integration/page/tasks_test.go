@@ -130,13 +130,9 @@ func (h *hand) searches(text string) {
 	painted(h.t, h.b)
 }
 
-// waits waits until something is true of the page. While another page comes, nothing is.
 func (h *hand) waits(what, condition string) {
 	h.t.Helper()
-	lab.Eventually(h.t, 30*time.Second, what, func() bool {
-		is, err := chromedp.Run(h.b.ctx, chromedp.Evaluate[bool](condition))
-		return err == nil && is
-	})
+	h.b.waits(h.t, what, condition)
 }
 
 // share is a part of all samples as the page writes it.
