@@ -67,7 +67,9 @@ func (r *Runtime) Handler(options HTTPOptions) http.Handler {
 	mux.HandleFunc("GET "+path.Join(prefix, "api/v0/web/modules")+"/{rest...}", r.serveModule)
 	base := strings.TrimSuffix(prefix, "/") + "/"
 	pages := ui.Handler(base)
-	for _, page := range []string{"{$}", "graph", "graph/", "component/", "assets/"} {
+	for _, page := range []string{
+		"{$}", "graph", "graph/", "component/", "assets/", "processes", "processes/", "health", "health/",
+	} {
 		mux.Handle("GET "+base+page, pages)
 	}
 	return newHostGuard(options.ListenAddr, options.AllowedHosts, r.authenticated(mux))

@@ -236,6 +236,7 @@ func TestPages(t *testing.T) {
 	for prefix, base := range map[string]string{"/ui/": "/ui/", "/ui": "/ui/", "": "/", "/": "/"} {
 		s := newSite(t, HTTPOptions{UIPrefix: prefix})
 		for _, page := range []string{"", "graph", "graph/module.file.a", "component/test.value.a",
+			"processes", "processes/module.file.a/pyroscope.ebpf.b", "health", "health/pyroscope.ebpf.a",
 			"component/module.file.a/test.value.b"} {
 			code, body := s.get(base + page)
 			require.Equal(t, 200, code, page)

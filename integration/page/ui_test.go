@@ -115,8 +115,9 @@ func TestUI(t *testing.T) {
 	page.follow("component/profile.custom/pyroscope.ebpf.inner")
 	page.heading("profile.custom/pyroscope.ebpf.inner")
 	links := page.strings(`[...document.querySelectorAll("a.open")].map(a => a.getAttribute("href"))`)
-	if !slices.Equal(links, []string{"/api/v0/component/profile.custom/pyroscope.ebpf.inner/"}) {
-		t.Errorf("the link to flame graphs is %q", links)
+	const inner = "profile.custom/pyroscope.ebpf.inner"
+	if !slices.Equal(links, []string{"/api/v0/component/" + inner + "/", "processes/" + inner, "health/" + inner}) {
+		t.Errorf("the links of the profiler are %q", links)
 	}
 	b.screenshot(t, "ui-inner")
 	checkDebugInfo(t, page)

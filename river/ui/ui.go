@@ -24,6 +24,8 @@ const securityPolicy = "default-src 'none'; script-src 'self'; style-src 'self';
 //	PREFIX                     the list of components
 //	PREFIX graph[/MODULE]      the graph of a module's components
 //	PREFIX component/ID        one component, by its global ID
+//	PREFIX processes[/ID]      what a profiler has seen, by process and target; of the first one, without an ID
+//	PREFIX health[/ID]         how a profiler does
 //	PREFIX assets/             what the pages consist of
 //
 // The pages read PREFIX api/v0/web/, which is the caller's to serve.
@@ -43,11 +45,24 @@ func Handler(prefix string) http.Handler {
 		case strings.HasPrefix(rest, "assets/") && rest != "assets/" && rest != "assets/index.html":
 			w.Header().Set("Cache-Control", "no-cache") // the next version has other scripts under the same names
 			static.ServeHTTP(w, r)
-		case rest == "", rest == "graph", strings.HasPrefix(rest, "graph/"), strings.HasPrefix(rest, "component/"):
+		case rest == "", isPage(rest):
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			_ = page.Execute(w, prefix) // the client has gone: nothing to do
 		default:
 			http.NotFound(w, r)
 		}
 	})
+}
+
+// isPage reports whether a path below the prefix is that of a page.
+func isPage(rest string) bool {
+	name, id, _ := strings.Cut(rest, "/")
+	switch name {
+	case "graph", "processes", "health":
+		return true
+	case "component":
+		return id != ""
+	default:
+		return false
+	}
 }

@@ -1,6 +1,12 @@
 // The runtime's API, relative to the page's base.
 
-export class NotFound extends Error {}
+// NotFound says that there is nothing at a path. Its text, if it has one, is for people.
+export class NotFound extends Error {
+	constructor(path, text) {
+		super(path);
+		this.text = text;
+	}
+}
 
 async function get(path) {
 	const response = await fetch("api/v0/web/" + path, {cache: "no-store"});

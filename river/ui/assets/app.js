@@ -2,7 +2,9 @@ import {NotFound} from "./api.js";
 import {details} from "./component.js";
 import {h} from "./dom.js";
 import {graph} from "./graph.js";
+import {health} from "./health.js";
 import {list} from "./list.js";
+import {processes} from "./processes.js";
 
 const base = new URL(document.baseURI).pathname;
 const main = document.getElementById("main");
@@ -17,6 +19,10 @@ function route() {
 		return {name: "graph", load: () => graph(id)};
 	case "component":
 		return {name: "component", load: () => details(id)};
+	case "processes":
+		return {name: "processes", load: () => processes(id, () => show(false))};
+	case "health":
+		return {name: "health", load: () => health(id)};
 	default:
 		return {name: "list", load: list};
 	}
@@ -42,13 +48,13 @@ async function show(arrived) {
 			say(`Headwater does not answer: ${error.message}. What you see may be old.`);
 			return;
 		}
-		result = {title: "Not found", content: [h("h1", {}, "Not found"), h("p", {}, "There is no such component. It may have been removed by a reload.")]};
+		result = {title: "Not found", content: [h("h1", {}, "Not found"), h("p", {}, error.text ?? "There is no such component. It may have been removed by a reload.")]};
 	}
 	if (mine !== turn) {
 		return;
 	}
 	const next = h("main", {}, ...result.content.flat(Infinity).filter((part) => part !== null));
-	if (arrived || next.innerHTML !== shown) {
+	if (arrived || next.innerHTML !== shown && !isSelecting()) {
 		replace(next, arrived);
 	}
 	document.title = result.title + " · Headwater";
@@ -67,20 +73,32 @@ async function show(arrived) {
 function replace(next, arrived) {
 	shown = next.innerHTML;
 	const open = new Set(arrived ? [] : [...main.querySelectorAll("details[open]")].map((element) => element.dataset.key));
-	const focused = arrived ? null : selectorOf(document.activeElement);
+	const before = document.activeElement;
+	const focused = arrived ? null : selectorOf(before);
 	main.replaceChildren(...next.childNodes);
 	for (const element of main.querySelectorAll("details")) {
 		element.open = open.has(element.dataset.key);
 	}
-	if (focused) {
-		main.querySelector(focused)?.focus({preventScroll: true});
+	const after = focused ? main.querySelector(focused) : null;
+	after?.focus({preventScroll: true});
+	if (after?.type === "search") {
+		after.setSelectionRange(before.selectionStart, before.selectionEnd);
 	}
+}
+
+// isSelecting reports whether somebody has marked text of the content.
+function isSelecting() {
+	const text = getSelection();
+	return text !== null && !text.isCollapsed && main.contains(text.anchorNode);
 }
 
 // selectorOf returns what finds a part of the content again, null if nothing does.
 function selectorOf(element) {
 	if (!main.contains(element) || element === main) {
 		return null;
+	}
+	if (element.id) {
+		return "#" + CSS.escape(element.id);
 	}
 	const fold = element.localName === "summary" ? element.parentElement.dataset.key : null;
 	return fold ? `details[data-key="${CSS.escape(fold)}"] > summary` : element.hasAttribute("href") ? `[href="${CSS.escape(element.getAttribute("href"))}"]` : null;
@@ -107,7 +125,7 @@ document.addEventListener("click", (event) => {
 	}
 	const target = new URL(href, document.baseURI);
 	const path = target.pathname.slice(base.length);
-	if (target.origin !== location.origin || !target.pathname.startsWith(base) || !/^(|graph(\/.*)?|component\/.+)$/.test(path)) {
+	if (target.origin !== location.origin || !target.pathname.startsWith(base) || !/^(|(graph|processes|health)(\/.*)?|component\/.+)$/.test(path)) {
 		return;
 	}
 	event.preventDefault();

@@ -2,6 +2,7 @@ import {component} from "./api.js";
 import {body} from "./body.js";
 import {h, link, state, when} from "./dom.js";
 import {pagesName} from "./list.js";
+import {isProfiler, pageNames} from "./profiler.js";
 
 // details is the page of one component.
 export async function details(id) {
@@ -19,6 +20,7 @@ export async function details(id) {
 			fact("Used by", links(info.moduleID, info.referencedBy)),
 			inner.length > 0 ? fact("Inside", inner.map((module) => h("a", {href: link("graph", module)}, "its own components"))) : null),
 		info.pages ? h("a", {class: "open", href: info.pages}, pagesName(info)) : null,
+		isProfiler(info) ? ["processes", "health"].map((page) => [" ", h("a", {class: "open", href: link(page, id)}, pageNames[page])]) : null,
 	];
 	for (const [title, statements] of [["Arguments", info.arguments], ["Exports", info.exports], ["Debug info", info.debugInfo]]) {
 		content.push(title === "Debug info" ? folded(title, statements) : [h("h2", {}, title), body(statements, title)]);
