@@ -243,14 +243,15 @@ struct block {
 	__s64 offset;
 	__u64 mask; /* of the pointer */
 	__u32 bytes;
-	__u8 at; /* the pointer: a word of a block before */
+	__u8 at; /* the pointer: a word of a block before, BLOCK_WORDS * block + its number there */
 	__u8 unused[3];
 };
 
-/* A word of those that were read: BLOCK_WORDS * block + its number there. */
+/* A word of those that were read. Of words and cookie of a layout, those beyond its counts have a mask of 0. */
 struct block_word {
 	__u64 mask;
-	__u64 at;
+	__u32 block;
+	__u32 at; /* bytes from its begin on */
 };
 
 /* Bytes that name a code object. */
@@ -258,7 +259,7 @@ struct text {
 	__s64 offset;
 	__u64 mask; /* of the pointer */
 	__u32 bytes;
-	__u32 at; /* the pointer */
+	__u32 at; /* the pointer, as that of a block */
 };
 
 /* What is read of a frame, or of a slot. */

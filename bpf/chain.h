@@ -89,12 +89,11 @@ ALWAYS_INLINE int find_node(struct chain *c, const struct interpreter *in)
 /* Reads the frame that the chain has come to. CHAIN_NONE: it is one. */
 ALWAYS_INLINE int read_frame(struct chain *c, const struct interpreter *in)
 {
-	__u64 stop = in->stop;
-
 	read_blocks(&c->blocks, &in->frame, c->at);
 	if (!(c->blocks.read & 1))
 		return CHAIN_UNREADABLE;
-	if (stop < MAX_LAYOUT_WORDS && (word_of(&c->blocks, &in->frame.words[stop]) & in->stop_mask) == in->stop_value)
+	__u64 stop = in->stop;
+	if (stop < MAX_LAYOUT_WORDS && (c->blocks.frame[stop] & in->stop_mask) == in->stop_value)
 		return CHAIN_WHOLE;
 	return CHAIN_NONE;
 }
@@ -108,7 +107,7 @@ ALWAYS_INLINE int next_frame(struct chain *c, const struct interpreter *in)
 		c->at += in->next_offset;
 		return CHAIN_NONE;
 	}
-	__u64 at = word_of(&c->blocks, &in->frame.words[next]) & in->next_mask;
+	__u64 at = c->blocks.frame[next] & in->next_mask;
 
 	if (!at)
 		return CHAIN_WHOLE;

@@ -6,12 +6,16 @@
 #include "unwinder.h"
 
 enum {
-	PLACE_BITS = 3,
+	PLACE_BITS = 4,
 	BLOCK_PLACES = 1 << PLACE_BITS, /* of each block, that many are remembered in a sample */
 	FRAME_WINDOW_WORDS = BLOCK_PLACES * BLOCK_WORDS, /* a power of two, of at most a page */
 	FRAME_WINDOW_BYTES = FRAME_WINDOW_WORDS * 8,
 	ALL_BLOCK_WORDS = MAX_BLOCKS * FRAME_WINDOW_WORDS,
+	/* Layouts with more words than that are read in a second step. Without loops a frame takes a tenth less time. */
+	FEW_WORDS = 4,
 };
+
+#define UNROLL _Pragma("clang loop unroll(full)")
 
 /* Where a number of bytes is handed to a helper: 5.10 forgets the bound that was checked before. */
 #define BOUND_BYTES(bytes)                      \
@@ -27,10 +31,11 @@ enum {
 struct blocks {
 	__u64 read; /* which of them could be read: a bit for each */
 	__u64 first[MAX_BLOCKS]; /* the word in which each begins */
-	__u64 words[ALL_BLOCK_WORDS];
+	__u64 words[ALL_BLOCK_WORDS + BLOCK_WORDS]; /* room for a block that begins in the last one */
 	__u64 pointers[MAX_BLOCKS * BLOCK_PLACES]; /* what led to those that could be read */
 	__u64 last; /* address of the last frame's block 0 */
 	__u64 window_base; /* address of the window of block 0 */
+	__u64 frame[MAX_LAYOUT_WORDS]; /* the words of the layout */
 };
 
 /* 2^64 divided by the golden ratio: products with it have bits that depend on all lower ones. */
@@ -39,19 +44,42 @@ struct blocks {
 /* In no process's memory: reading it fails, and leaves zeros. */
 #define NOWHERE (~0ULL)
 
-ALWAYS_INLINE __u64 word_at(const struct blocks *b, __u64 at)
+/* Where a block begins. */
+ALWAYS_INLINE const __u64 *block_begin(const struct blocks *b, __u64 block)
 {
-	__u64 block = at / BLOCK_WORDS;
-
 	asm volatile("" : "+r"(block)); /* else clang drops the masks, which the verifier wants */
-	at = b->first[block & (MAX_BLOCKS - 1)] + at % BLOCK_WORDS;
+	__u64 at = b->first[block & (MAX_BLOCKS - 1)];
 	asm volatile("" : "+r"(at));
-	return b->words[at & (ALL_BLOCK_WORDS - 1)];
+	return &b->words[at & (ALL_BLOCK_WORDS - 1)];
 }
 
-ALWAYS_INLINE __u64 word_of(const struct blocks *b, const struct block_word *w)
+ALWAYS_INLINE __u64 word_at(const struct blocks *b, __u64 at)
 {
-	return word_at(b, w->at) & w->mask;
+	return block_begin(b, at / BLOCK_WORDS)[at % BLOCK_WORDS];
+}
+
+/* Reads words one after the other. Most are in the block of the one before. */
+struct word_reader {
+	const struct blocks *blocks;
+	const __u64 *begin; /* of the block that the last word was in */
+	__u64 block;
+};
+
+ALWAYS_INLINE struct word_reader read_words(const struct blocks *b, __u64 block)
+{
+	return (struct word_reader){ b, block_begin(b, block), block };
+}
+
+ALWAYS_INLINE __u64 word_of(struct word_reader *r, const struct block_word *w)
+{
+	__u64 at = w->at;
+
+	if (w->block != r->block) {
+		r->block = w->block;
+		r->begin = block_begin(r->blocks, r->block);
+	}
+	asm volatile("" : "+r"(at)); /* else clang drops the mask, which the verifier wants */
+	return *(const __u64 *)((const char *)r->begin + (at & (BLOCK_WORDS - 1) * 8)) & w->mask;
 }
 
 /* Forgets the frames that were read before. */
@@ -126,22 +154,30 @@ ALWAYS_INLINE void read_blocks(struct blocks *b, const struct layout *l, __u64 f
 			read |= 1U << i;
 	}
 	b->read = read;
+	struct word_reader r = read_words(b, 0);
+	UNROLL for (int i = 0; i < FEW_WORDS; i++)
+		b->frame[i] = word_of(&r, &l->words[i]);
+	if (l->word_count > FEW_WORDS) {
+		UNROLL for (int i = FEW_WORDS; i < MAX_LAYOUT_WORDS; i++)
+			b->frame[i] = word_of(&r, &l->words[i]);
+	}
 }
 
 /* Folds the words that change when the address of a code object is used for another; 0 if one could not be read. */
 ALWAYS_INLINE __u64 cookie_of(const struct blocks *b, const struct layout *l)
 {
-	__u64 cookie = 1;
+	__u64 cookie = 1, factor = GOLDEN;
 
 	if (l->cookie_blocks & ~b->read)
 		return 0;
-	for (int i = 0; i < MAX_COOKIE_WORDS; i++) {
-		if (i >= l->cookie_count)
-			break;
-		cookie = (cookie ^ word_of(b, &l->cookie[i])) * GOLDEN;
-		cookie ^= cookie >> 32;
+	struct word_reader r = read_words(b, l->cookie[0].block);
+	UNROLL for (int i = 0; i < FEW_WORDS; i++, factor *= GOLDEN)
+		cookie += word_of(&r, &l->cookie[i]) * factor;
+	if (l->cookie_count > FEW_WORDS) {
+		UNROLL for (int i = FEW_WORDS; i < MAX_COOKIE_WORDS; i++, factor *= GOLDEN)
+			cookie += word_of(&r, &l->cookie[i]) * factor;
 	}
-	return cookie;
+	return cookie ^ cookie >> 32;
 }
 
 /* The address of the code object of a frame; 0: none. */
@@ -149,9 +185,7 @@ ALWAYS_INLINE __u64 code_of(const struct blocks *b, const struct layout *l)
 {
 	__u32 code = l->code;
 
-	if (code >= MAX_LAYOUT_WORDS)
-		return 0;
-	return word_of(b, &l->words[code]) & l->code_mask;
+	return code < MAX_LAYOUT_WORDS ? b->frame[code] & l->code_mask : 0;
 }
 
 #endif

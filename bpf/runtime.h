@@ -133,10 +133,11 @@ ALWAYS_INLINE int add_frame(struct sample_ring *ring, const struct layout *l, co
 
 	if (begin + MAX_LAYOUT_WORDS + 2 > RUNTIME_WORDS_END)
 		return CHAIN_TOO_LONG;
-	for (__u32 i = 0; i < MAX_LAYOUT_WORDS; i++) {
-		if (i >= words)
-			break;
-		to[i] = word_of(&ring->chain.blocks, &l->words[i]);
+	UNROLL for (__u32 i = 0; i < FEW_WORDS; i++)
+		to[i] = ring->chain.blocks.frame[i];
+	if (words > FEW_WORDS) {
+		UNROLL for (__u32 i = FEW_WORDS; i < MAX_LAYOUT_WORDS; i++)
+			to[i] = ring->chain.blocks.frame[i];
 	}
 	if (slot)
 		*body(s, begin + words++) = slot->frame;
@@ -264,9 +265,10 @@ __attribute__((noinline)) int carry_code(__u32 cpu, __u32 number)
 	read_blocks(b, l, ring->unknown[number & (MAX_SAMPLE_CODES - 1)]);
 	*body(s, at) = code_of(b, l);
 	*body(s, at + 1) = cookie_of(b, l);
+	struct word_reader r = read_words(b, 0);
 	for (__u32 i = 0; i < MAX_COOKIE_WORDS; i++) {
 		if (i < l->cookie_count)
-			*body(s, at + CODE_HEAD_WORDS + i) = word_of(b, &l->cookie[i]);
+			*body(s, at + CODE_HEAD_WORDS + i) = word_of(&r, &l->cookie[i]);
 	}
 	__u64 lengths = 0, room = l->cookie_count | l->text_count << 8;
 	for (__u32 i = 0; i < MAX_TEXTS; i++) {

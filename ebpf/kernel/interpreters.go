@@ -127,11 +127,9 @@ func encodeLayout(v *profilerInterpreter, l *runtime.Layout) {
 		to := &out.Blocks[i]
 		to.Offset, to.Mask, to.Bytes, to.At = b.Offset, allIfZero(b.At.Mask), uint32(b.Bytes), uint8(wordNumber(b.At))
 	}
-	for i, w := range l.Words {
-		out.Words[i].At, out.Words[i].Mask = wordNumber(w), allIfZero(w.Mask)
-	}
-	for i, w := range l.Cookie {
-		out.Cookie[i].At, out.Cookie[i].Mask = wordNumber(w), allIfZero(w.Mask)
+	encodeWords(out.Words[:], l.Words)
+	encodeWords(out.Cookie[:], l.Cookie)
+	for _, w := range l.Cookie {
 		out.CookieBlocks |= 1 << w.Block
 	}
 	for i, t := range l.Texts {
@@ -141,6 +139,18 @@ func encodeLayout(v *profilerInterpreter, l *runtime.Layout) {
 	out.Code, out.CodeMask = noWord, allIfZero(l.CodeMask)
 	if l.Code >= 0 {
 		out.Code = uint8(l.Code)
+	}
+}
+
+// encodeWords sets what words are. Those beyond them are of the same block as the last, and 0.
+func encodeWords(out []profilerBlockWord, words []runtime.Word) {
+	for i := range out {
+		if i < len(words) {
+			out[i].At, out[i].Mask = uint32(words[i].Offset), allIfZero(words[i].Mask)
+		}
+		if len(words) > 0 {
+			out[i].Block = uint32(words[min(i, len(words)-1)].Block)
+		}
 	}
 }
 

@@ -60,6 +60,13 @@ type profilerAbiEnums struct {
 	}
 }
 
+type profilerBlockWord struct {
+	_     structs.HostLayout
+	Mask  uint64
+	Block uint32
+	At    uint32
+}
+
 type profilerCfaKind uint32
 
 const (
@@ -171,17 +178,9 @@ type profilerInterpreter struct {
 			At     uint8
 			Unused [3]uint8
 		}
-		Words [6]struct {
-			_    structs.HostLayout
-			Mask uint64
-			At   uint64
-		}
-		Cookie [8]struct {
-			_    structs.HostLayout
-			Mask uint64
-			At   uint64
-		}
-		Texts [3]struct {
+		Words  [6]profilerBlockWord
+		Cookie [8]profilerBlockWord
+		Texts  [3]struct {
 			_      structs.HostLayout
 			Offset int64
 			Mask   uint64
@@ -458,10 +457,11 @@ type profilerSampleRing struct {
 			_          structs.HostLayout
 			Read       uint64
 			First      [8]uint64
-			Words      [1024]uint64
-			Pointers   [64]uint64
+			Words      [2064]uint64
+			Pointers   [128]uint64
 			Last       uint64
 			WindowBase uint64
+			Frame      [6]uint64
 		}
 	}
 	SlotsWanted uint64
@@ -477,7 +477,7 @@ type profilerSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [2032]byte
+	_            [1344]byte
 	Words        [82432]uint64
 }
 

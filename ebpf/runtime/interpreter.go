@@ -295,10 +295,11 @@ func (e ChainEnd) String() string {
 
 // Fold folds the words of a cookie, masked: as the BPF program does for each frame.
 func Fold(words []uint64) uint64 {
-	cookie := uint64(1)
+	const golden = 0x9e3779b97f4a7c15
+	cookie, factor := uint64(1), uint64(golden)
 	for _, w := range words {
-		cookie = (cookie ^ w) * 0x9e3779b97f4a7c15
-		cookie ^= cookie >> 32
+		cookie += w * factor
+		factor *= golden
 	}
-	return cookie
+	return cookie ^ cookie>>32
 }

@@ -64,7 +64,7 @@ static int walk(struct chain *c, struct chain_result *out)
 		uint64_t *words = out->words[out->frames++ % KEPT_FRAMES];
 		memset(words, 0, sizeof(out->words[0]));
 		for (int w = 0; w < i->frame.word_count; w++)
-			words[w] = word_of(&c->blocks, &i->frame.words[w]);
+			words[w] = c->blocks.frame[w];
 		words[MAX_LAYOUT_WORDS] = cookie_of(&c->blocks, &i->frame);
 		end = next_frame(c, i);
 	}
