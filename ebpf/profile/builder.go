@@ -83,6 +83,7 @@ func (u *Update) Discard() { u.builder.names.debuginfod.discard(u.fetcher) }
 func (u *Update) Apply() {
 	b := u.builder
 	b.names.debuginfod.use(u.fetcher, u.options.Debuginfod, b.names.symbolizer)
+	b.names.symbolizer.SetTableBytes(u.options.SymbolBytes)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.options = u.options

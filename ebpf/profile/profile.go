@@ -55,6 +55,7 @@ type Options struct {
 	Hotspot         bool                // name the methods that Java VMs run
 	V8              bool                // show functions of JavaScript
 	FoldRuntimes    bool                // leave out native frames of a runtime in stacks with functions of its language
+	SymbolBytes     int                 // limit of the memory for symbol tables; 0: symbol.DefaultTableBytes
 	Debuginfod      debuginfod.Options  // where to fetch missing debug files; without URLs from nowhere
 }
 

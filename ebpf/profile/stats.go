@@ -25,6 +25,8 @@ type Stats struct {
 	UnknownSymbols map[string]uint64 // frames in a known file without a name, by service_name
 	UnknownModules map[string]uint64 // frames outside any known file, by service_name
 
+	SymbolBytes uint64 // memory of the symbol tables
+
 	JITBytes   uint64 // memory of the names that just-in-time compilers wrote
 	JITDropped uint64 // functions that there was no room for in it
 
@@ -50,6 +52,9 @@ func Counters() []counter.Row[Stats] {
 		counter.Many("pyroscope_symtab_unknown_modules_total", target.LabelServiceName, "",
 			"Frames outside any known file.",
 			func(s *Stats) *map[string]uint64 { return &s.UnknownModules }),
+		counter.One(counter.Gauge, "pyroscope_ebpf_symbol_table_bytes", "symbol_table_bytes",
+			"Memory of the symbol tables.",
+			func(s *Stats) *uint64 { return &s.SymbolBytes }),
 		counter.One(counter.Gauge, "pyroscope_ebpf_jit_names_bytes", "jit_names_bytes",
 			"Memory of the names that just-in-time compilers wrote.",
 			func(s *Stats) *uint64 { return &s.JITBytes }),
@@ -201,6 +206,7 @@ func (b *Builder) Stats() Stats {
 	out.Binaries = b.names.describeEnded(ended)
 	out.Unnamed = b.names.describeUnnamed(unnamed, out.UnknownModules)
 	out.Errors, out.LimitHits = b.names.errors(), b.names.symbolizer.LimitHits()
+	out.SymbolBytes = uint64(b.names.symbolizer.Stats().TableBytes)
 	compiled := b.names.jit.Stats()
 	out.JITBytes, out.JITDropped = compiled.Bytes, compiled.Dropped
 	return out

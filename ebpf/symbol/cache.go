@@ -206,8 +206,13 @@ func (c *tableCache) account(e *tableEntry, bytes int) {
 	e.status.Bytes = bytes
 	c.used += bytes + entryOverhead - e.bytes
 	e.bytes = bytes + entryOverhead
+	c.shrink(e)
+}
+
+// shrink drops what exceeds the budget, but for the entry keep.
+func (c *tableCache) shrink(keep *tableEntry) {
 	for c.used > c.budget {
-		last := c.oldest(e)
+		last := c.oldest(keep)
 		if last == nil {
 			return
 		}
@@ -301,6 +306,14 @@ func (c *tableCache) status(o *Object) (Status, bool) {
 	return status, ok
 }
 
+// setBudget changes the budget, and drops what exceeds it.
+func (c *tableCache) setBudget(bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.budget = bytes
+	c.shrink(nil)
+}
+
 func (c *tableCache) size() (tables, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -343,6 +356,19 @@ func (g *generation) forget(id uint32) {
 
 func newFrameCache(size int) *frameCache {
 	return &frameCache{half: max(size/2, 1), young: newGeneration(), old: newGeneration()}
+}
+
+// setSize changes how many addresses are remembered; those that are too many go.
+func (c *frameCache) setSize(size int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.half = max(size/2, 1)
+	if c.old.count > c.half {
+		c.old = newGeneration()
+	}
+	if c.young.count > c.half {
+		c.young = newGeneration()
+	}
 }
 
 func (c *frameCache) get(id uint32, at uint64) []Frame {

@@ -101,12 +101,13 @@ func (o *Options) setDefaults() {
 
 // Symbolizer names addresses. Its methods may be called concurrently.
 type Symbolizer struct {
-	tables *tableCache
-	frames *frameCache
-	kernel kernel
-	finder *debugFinder
-	owners packages
-	limits *limit.Counter
+	options Options
+	tables  *tableCache
+	frames  *frameCache
+	kernel  kernel
+	finder  *debugFinder
+	owners  packages
+	limits  *limit.Counter
 }
 
 // unpackRate is how many bytes a second of compressed debug info are decompressed in the
@@ -123,11 +124,12 @@ func New(options Options) *Symbolizer {
 	tables := newTableCache(options.TableBytes, func(o *Object) (*names, Status) { return load(o, finder) })
 	tables.limits = limits
 	return &Symbolizer{
-		tables: tables,
-		frames: newFrameCache(options.CacheFrames),
-		kernel: kernel{path: options.Kallsyms},
-		finder: finder,
-		limits: limits,
+		options: options,
+		tables:  tables,
+		frames:  newFrameCache(options.CacheFrames),
+		kernel:  kernel{path: options.Kallsyms},
+		finder:  finder,
+		limits:  limits,
 	}
 }
 
@@ -162,6 +164,16 @@ func Unnamed(o *Object, vaddr uint64, returnAddress bool) []Frame {
 
 func unnamed(o *Object, at uint64) []Frame {
 	return []Frame{{Function: unknownName(o.Path, at), Kind: Unknown}}
+}
+
+// SetTableBytes changes Options.TableBytes, 0 for the default, and with it in proportion how many addresses' names are
+// remembered. What is beyond the limit goes.
+func (s *Symbolizer) SetTableBytes(bytes int) {
+	if bytes <= 0 {
+		bytes = s.options.TableBytes
+	}
+	s.tables.setBudget(bytes)
+	s.frames.setSize(int(float64(s.options.CacheFrames) * min(1, float64(bytes)/float64(s.options.TableBytes))))
 }
 
 // Trim gives back memory that is only needed while names are asked for.

@@ -2,6 +2,7 @@ package endurance
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,4 +62,47 @@ pyroscope.ebpf "host" {
 			t.Errorf("profiles have %v of CPU time, the kernel has counted %v", sum, counted)
 		}
 	})
+}
+
+// TestMemoryLimit: a profiler that takes more than its limit keeps little, and names all the same.
+func TestMemoryLimit(t *testing.T) {
+	need.Root(t)
+	living := lab.StartChain(t, lab.ChainProgram(t, "hwremembered"), 600)
+	defer living.Kill(t)
+	received := lab.StartReceiver(t)
+	h := lab.StartHeadwater(t, fmt.Sprintf(`
+pyroscope.write "server" {
+	endpoint {
+		url = %q
+	}
+}
+
+pyroscope.ebpf "host" {
+	forward_to       = [pyroscope.write.server.receiver]
+	targets          = [{"__process_pid__" = "%d", "service_name" = "remembered"}]
+	targets_only     = false
+	collect_interval = "1s"
+	memory_limit     = "32MiB" // the process alone takes more
+}
+`, received.URL, living.PID()))
+	limited := func() bool {
+		return strings.Contains(h.Component(t, "pyroscope.ebpf.host").Message, "the memory_limit of")
+	}
+	lab.Eventually(t, time.Minute, "less kept in memory", limited)
+	before := len(received.Profiles("remembered"))
+	lab.Eventually(t, time.Minute, "more profiles", func() bool { return len(received.Profiles("remembered")) > before+3 })
+	if !limited() {
+		t.Error("the limit applies no more")
+	}
+	all := received.Profiles("remembered")[before+1:]
+	h.Stop(t)
+	deepest := 0
+	for _, p := range all {
+		for _, s := range lab.Stacks(p) {
+			depth, err := lab.ChainDepth(s)
+			require.NoError(t, err)
+			deepest = max(deepest, depth)
+		}
+	}
+	require.Equal(t, 59, deepest, "names of the whole chain")
 }

@@ -71,6 +71,9 @@ type Settings struct {
 	// percent of one CPU that profiling may cost, 0 for no limit; Headwater's own argument
 	OverheadLimit float64 `river:"overhead_limit,attr,optional"`
 
+	// bytes that profiling may take, 0 for no limit; Headwater's own argument
+	MemoryLimit units.Base2Bytes `river:"memory_limit,attr,optional"`
+
 	InlineFrames bool                 `river:"inline_frames,attr,optional"` // Headwater's own argument
 	Debuginfod   *DebuginfodArguments `river:"debuginfod,block,optional"`   // Headwater's own block
 	PageFaults   *PageFaultsArguments `river:"page_faults,block,optional"`  // Headwater's own block
@@ -120,6 +123,9 @@ func (a *Settings) Validate() error {
 	case !(a.OverheadLimit == 0 || a.OverheadLimit >= leastLimit && a.OverheadLimit <= mostLimit):
 		return component.Refuse("overhead_limit", "must be 0, for none, or between %g and %g percent of one CPU, got %g",
 			leastLimit, mostLimit, a.OverheadLimit)
+	case a.MemoryLimit != 0 && a.MemoryLimit < leastMemory:
+		return component.Refuse("memory_limit", "must be 0B, for none, or at least %s, got %s", units.Base2Bytes(leastMemory),
+			a.MemoryLimit)
 	}
 	if a.OffCPUThreshold < 0 || a.OffCPUThreshold > 1 {
 		return component.Refuse("off_cpu_threshold", "must be between 0 and 1, got %v", a.OffCPUThreshold)

@@ -55,6 +55,7 @@ type Component struct {
 	start   func(ebpf.Options) (session, error)
 	encode  func(*profile.Profile) ([]byte, error) // for Run's goroutine alone
 	cpuTime func() time.Duration                   // of this process so far
+	memory  func() int64                           // of this process, in bytes
 	fanout  *pyroscope.Fanout
 	page    *flamegraph.Page
 	metrics *metrics
@@ -79,6 +80,7 @@ func New(opts component.Options, args Arguments) (*Component, error) {
 		start:   startSession,
 		encode:  new(pprof.Encoder).Encode,
 		cpuTime: ownCPUTime,
+		memory:  ownMemory,
 		fanout:  pyroscope.NewFanout(args.ForwardTo, opts.ID, opts.Registerer),
 		updates: mailbox.New[Settings](),
 	}

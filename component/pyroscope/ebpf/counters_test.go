@@ -105,6 +105,7 @@ func TestCountersShown(t *testing.T) {
 func TestDebugAttributes(t *testing.T) {
 	named := map[string]bool{
 		"started": true, "sample_rate": true, "sample_rate_current": true, "overhead": true, // no counters
+		"memory_bytes": true,
 	}
 	for _, row := range counters() {
 		named[row.Debug] = true

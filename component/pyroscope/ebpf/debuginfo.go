@@ -34,6 +34,7 @@ type DebugSession struct {
 	SampleRate       int               `river:"sample_rate,attr,optional"`
 	RateCurrent      int               `river:"sample_rate_current,attr,optional"` // lower with overhead_limit
 	Overhead         string            `river:"overhead,attr,optional"`            // what the last round has cost
+	Memory           int64             `river:"memory_bytes,attr,optional"`        // of the process and of unwind tables
 	BPFTime          uint64            `river:"bpf_microseconds,attr,optional"`
 	Rounds           uint64            `river:"rounds,attr,optional"`
 	Expected         uint64            `river:"samples_expected,attr,optional"`
@@ -72,6 +73,7 @@ type DebugSession struct {
 	Runtime     map[string]uint64 `river:"runtime_frames,attr,optional"`     // by language
 	Unnamed     map[string]uint64 `river:"runtime_frames_unnamed,attr,optional"`
 	Unplaced    uint64            `river:"interpreter_chains_unplaced,attr,optional"`
+	SymbolBytes uint64            `river:"symbol_table_bytes,attr,optional"`
 	JITBytes    uint64            `river:"jit_names_bytes,attr,optional"`
 	JITDropped  uint64            `river:"jit_functions_dropped,attr,optional"`
 }
@@ -138,6 +140,7 @@ func (c *Component) DebugInfo() interface{} {
 		Process: debugProcesses(state.args),
 		Session: DebugSession{
 			Started: state.started, SampleRate: state.args.SampleRate, RateCurrent: state.rate,
+			Memory: state.memory,
 		},
 	}
 	if state.cost != (cost{}) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime/debug"
 	"time"
 
 	"github.com/go-kit/log/level"
@@ -46,6 +47,7 @@ type loop struct {
 	builds  buildLog
 
 	governor governor
+	memory   memory
 
 	dueBefore, lostBefore uint64 // samples of the session that were due, and lost, at the end of the last round
 
@@ -140,6 +142,7 @@ func (l *loop) tick() {
 	}
 	l.collect()
 	l.govern()
+	l.keepMemory()
 	next := l.due.Add(l.args.CollectInterval)
 	if now := time.Now(); next.Before(now) {
 		next = now.Add(l.args.CollectInterval) // collecting takes longer than the interval
@@ -164,8 +167,10 @@ func (l *loop) update(args Settings) {
 // options are those of the arguments, as far as the governor lets them.
 func (l *loop) options() ebpf.Options {
 	l.governor.setLimit(l.args.OverheadLimit)
+	l.memory.setLimit(int64(l.args.MemoryLimit), mostCaches(&l.args))
 	options := l.args.options()
 	l.governor.govern(&options)
+	l.memory.keep(&options)
 	return options
 }
 
@@ -181,6 +186,31 @@ func (l *loop) govern() {
 	}
 	l.publishRate()
 }
+
+// keepMemory has less kept in memory, or more, if what is taken at the end of the round makes it right.
+func (l *loop) keepMemory() {
+	taken := l.memoryTaken()
+	if l.memory.exceeded(taken) {
+		l.c.page.DropViews()
+		debug.FreeOSMemory() // what the collector has not got to yet
+		taken = l.memoryTaken()
+	}
+	stats := l.session.Stats()
+	if l.memory.round(taken, caches{int64(stats.TableBytes), int64(stats.SymbolBytes), l.c.page.Bytes()}) {
+		l.applyOptions()
+		level.Info(l.c.opts.Logger).Log("msg", "what is kept in memory follows memory_limit", "taken", mebibytes(taken),
+			"limit", l.args.MemoryLimit, "tables", mebibytes(l.memory.bound[tableCache]),
+			"symbols", mebibytes(l.memory.bound[symbolCache]), "profiles", mebibytes(l.memory.bound[historyCache]))
+	}
+	l.c.page.SetMaxBytes(l.memory.bound[historyCache])
+	if l.memory.exceeded(taken) {
+		debug.FreeOSMemory() // of what went just now
+	}
+	l.c.status.publish(func(s *status) { s.memory = taken })
+}
+
+// memoryTaken returns the memory of this process and of unwind tables in the kernel, in bytes.
+func (l *loop) memoryTaken() int64 { return l.c.memory() + int64(l.session.Stats().TableBytes) }
 
 // publishRate shows how often is sampled, and what the last round has cost.
 func (l *loop) publishRate() {
@@ -350,6 +380,9 @@ func (l *loop) reportHealth(withUser, complete uint64) {
 	}
 	if governed := l.governor.String(); governed != "" {
 		message += "; " + governed
+	}
+	if kept := l.memory.String(); kept != "" {
+		message += "; " + kept
 	}
 	if withUser > 0 {
 		message += fmt.Sprintf("; %d of %d user stacks of the last interval are complete", complete, withUser)

@@ -13,6 +13,7 @@ type status struct {
 	started time.Time // of the session; zero if none runs
 	rate    int       // samples per second and CPU now; 0: no session has begun
 	cost    cost      // of profiling in the last round; 0 without a limit
+	memory  int64     // bytes that profiling took at the end of the last round
 }
 
 // statusBoard holds the published status. It is safe for concurrent use.

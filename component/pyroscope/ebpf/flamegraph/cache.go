@@ -2,6 +2,7 @@ package flamegraph
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 )
@@ -92,6 +93,13 @@ func (c *viewCache[V]) evict(but *cachedView[V]) {
 		}
 		delete(c.views, oldest)
 	}
+}
+
+// drop forgets the views that are ready.
+func (c *viewCache[V]) drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.views, func(_ string, entry *cachedView[V]) bool { return entry.bytes > 0 })
 }
 
 // bytes returns what all views take. The caller holds c.mu.

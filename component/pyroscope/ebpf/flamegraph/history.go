@@ -14,6 +14,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -178,6 +179,21 @@ func (h *history) forget(before int64) {
 	}
 	// Copying lets go of the memory; cutting the slice would not.
 	h.entries = slices.Clone(h.entries[n:])
+}
+
+// setMaxBytes changes how many bytes the profiles may take. The oldest ones that are too many go.
+func (h *history) setMaxBytes(bytes int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.maxBytes = bytes
+	h.forget(math.MinInt64)
+}
+
+// limit returns how many bytes the profiles may take.
+func (h *history) limit() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.maxBytes
 }
 
 // all returns every profile, oldest first. The slice is the caller's.

@@ -91,7 +91,7 @@ func newOverview(name string, status Status, h *history, q query) overview {
 		Refresh:  max(5, int(status.Interval/time.Second)),
 		Ranges:   timeRanges(),
 		Outcomes: outcomeRows(status.Stats.Outcomes),
-		Kept:     historyFigures{Profiles: len(entries), Bytes: h.size(), MaxBytes: h.maxBytes, MaxAge: h.maxAge},
+		Kept:     historyFigures{Profiles: len(entries), Bytes: h.size(), MaxBytes: h.limit(), MaxAge: h.maxAge},
 	}
 	if kinds := kindsOf(entries, q.filter); len(kinds) > 1 {
 		o.Kinds = kinds

@@ -59,6 +59,21 @@ func New(o Options) *Page {
 	}
 }
 
+// SetMaxBytes changes Options.MaxBytes, for the history alone: the oldest profiles that are too many go.
+func (p *Page) SetMaxBytes(bytes int64) { p.history.setMaxBytes(bytes) }
+
+// MaxBytes returns how much memory they may take now.
+func (p *Page) MaxBytes() int64 { return p.history.limit() }
+
+// DropViews forgets what was made to be looked at; it is made again when somebody asks for it.
+func (p *Page) DropViews() {
+	p.answers.drop()
+	p.views.drop()
+}
+
+// Bytes returns the memory of the profiles that are kept.
+func (p *Page) Bytes() int64 { return p.history.size() }
+
 // Add hands over the profiles of one round of collecting, from start to end.
 func (p *Page) Add(start, end time.Time, profiles []Profile) {
 	added := p.history.add(start, end, profiles)

@@ -146,7 +146,7 @@ func (p *Page) serveHealth(w http.ResponseWriter) {
 func (p *Page) historyState() historyState {
 	entries := p.history.all()
 	out := historyState{
-		Profiles: len(entries), Bytes: p.history.size(), MaxBytes: p.history.maxBytes, MaxAge: p.history.maxAge.Seconds(),
+		Profiles: len(entries), Bytes: p.history.size(), MaxBytes: p.history.limit(), MaxAge: p.history.maxAge.Seconds(),
 	}
 	if len(entries) > 0 {
 		since := time.UnixMilli(entries[0].start)
