@@ -273,8 +273,8 @@ func (r *recording) summarize(s *summary.Summary) error {
 // showProgress writes how far the recording is, on a terminal, until the function that it
 // returns is called.
 func (r *recording) showProgress(recorder *record.Recorder) (stop func()) {
-	if r.flags.quiet || !isTerminal(r.stderr) || len(r.args) > 0 {
-		return func() {} // a command may use the terminal itself
+	if r.flags.quiet || !isTerminal(r.stderr) {
+		return func() {}
 	}
 	done, shown := make(chan struct{}), make(chan struct{})
 	begun := time.Now()
@@ -282,14 +282,19 @@ func (r *recording) showProgress(recorder *record.Recorder) (stop func()) {
 		defer close(shown)
 		ticker := time.NewTicker(time.Second)
 		defer ticker.Stop()
+		clear := ""
 		for {
 			select {
 			case <-done:
-				fmt.Fprint(r.stderr, "\r\x1b[K")
+				fmt.Fprint(r.stderr, clear)
 				return
 			case <-ticker.C:
-				line := summary.Progress(time.Since(begun), recorder.Progress())
-				fmt.Fprintf(r.stderr, "\r%s\x1b[K", line)
+				p := recorder.Progress()
+				if len(r.args) > 0 && !p.Naming {
+					continue // the command may use the terminal itself
+				}
+				clear = "\r\x1b[K"
+				fmt.Fprintf(r.stderr, "\r%s\x1b[K", summary.Progress(time.Since(begun), p))
 			}
 		}
 	}()
