@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
@@ -30,7 +29,7 @@ while time.time() < end: handle(text)
 `
 
 // TestPictures makes the pictures of docs/flame-graphs.md in the folder that HEADWATER_PICTURES names: of a recording
-// of a C++ program and a Python program.
+// of a C++ program and a Python program, and of a comparison of made profiles.
 func TestPictures(t *testing.T) {
 	out := os.Getenv("HEADWATER_PICTURES")
 	if out == "" {
@@ -49,10 +48,7 @@ func TestPictures(t *testing.T) {
 
 	b := openBrowser(t)
 	show := func(name string, width, height int64, theme, state string) {
-		_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}},
-		})
-		require.NoError(t, err)
+		b.prefers(t, theme)
 		address := url.URL{Scheme: "file", Path: filepath.Join(dir, "shop.html"), Fragment: state}
 		b.do(t, chromedp.EmulateViewport(width, height), chromedp.Navigate("about:blank"),
 			chromedp.Navigate(address.String()))
@@ -64,4 +60,12 @@ func TestPictures(t *testing.T) {
 	show("flame-sandwich", 1280, 860, "light", "mode=sandwich&function=handle")
 	show("flame-tree", 1280, 560, "light", "mode=tree")
 	show("flame-phone", 390, 760, "light", "")
+
+	s := newShop(t)
+	b.do(t, chromedp.EmulateViewport(1280, 760), chromedp.Navigate(s.server.URL+"/profiler/"))
+	h := &hand{t: t, b: b}
+	h.opens()
+	h.drags(0.5, 1, 0)
+	h.drags(0.5, 0, 8)
+	b.screenshot(t, "flame-diff")
 }

@@ -165,9 +165,9 @@ func checkGraph(t *testing.T, page *uiPage) {
 	page.checkNames()
 	nodes := page.strings(`[...document.querySelectorAll("svg a")].map(a => a.getAttribute("aria-label"))`)
 	slices.Sort(nodes)
-	if want := []string{"import.string.lib, import, healthy", "lib.quiet.one, holds components, healthy",
-		"profile.custom, holds components, healthy", "pyroscope.ebpf.host, healthy",
-		"pyroscope.write.nowhere, healthy"}; !slices.Equal(nodes, want) {
+	if want := []string{"import.string lib, import, healthy", "lib.quiet one, holds components, healthy",
+		"profile custom, holds components, healthy", "pyroscope.ebpf host, healthy",
+		"pyroscope.write nowhere, healthy"}; !slices.Equal(nodes, want) {
 		t.Errorf("the graph has %q, not %q", nodes, want)
 	}
 	arrows := page.strings(`[...document.querySelectorAll("svg > path")].filter(p => p.getTotalLength() > 0).map(p => {

@@ -93,13 +93,14 @@ function node(info, place) {
 	const isImport = info.usedBy !== undefined;
 	const holds = (info.createdModuleIDs ?? []).length > 0;
 	const kind = isImport ? ", import" : holds ? ", holds components" : "";
-	return s("a", {href: isImport ? "." : link("component", globalID(info)), "aria-label": `${info.localID}${kind}, ${info.health.state}`, class: isImport ? "import" : null},
-		s("title", {}, `${info.localID}: ${info.health.state}. ${info.health.message}`),
+	return s("a", {href: isImport ? "." : link("component", globalID(info)), "aria-label": `${info.name} ${info.label || info.localID}${kind}, ${info.health.state}`, class: isImport ? "import" : null},
 		holds ? s("rect", {class: "behind", x: place.x + 5, y: place.y + 5, width: box.width, height: box.height, rx: 6}) : null,
-		s("rect", {class: "box", x: place.x, y: place.y, width: box.width, height: box.height, rx: 6}),
+		s("rect", {class: "box", x: place.x, y: place.y, width: box.width, height: box.height, rx: 6},
+			s("title", {}, `${info.localID}: ${info.health.state}. ${info.health.message}`)),
 		s("circle", {cx: place.x + 16, cy: place.y + box.height / 2, r: 6, class: info.health.state}),
-		s("text", {x: place.x + 32, y: place.y + 20, class: "name"}, shorten(info.name)),
-		s("text", {x: place.x + 32, y: place.y + 40}, shorten(info.label || info.localID)));
+		s("text", {},
+			s("tspan", {x: place.x + 32, y: place.y + 20, class: "name"}, shorten(info.name)), " ",
+			s("tspan", {x: place.x + 32, y: place.y + 40}, shorten(info.label || info.localID))));
 }
 
 const shorten = (text) => (text.length > 24 ? text.slice(0, 23) + "…" : text);
