@@ -181,6 +181,17 @@ func checkGraph(t *testing.T, page *uiPage) {
 		"pyroscope.ebpf.host -> pyroscope.write.nowhere data"}; !slices.Equal(arrows, want) {
 		t.Errorf("the graph has the arrows %q, not %q", arrows, want)
 	}
+	const layout = `import(new URL("assets/layout.js", document.baseURI).href).then(({arrange}) => {
+		const infos = ["a", "b", "c", "alone"].map(localID => ({localID}));
+		const edges = [["a", "b"], ["b", "c"], ["c", "a"], ["a", "a"], ["a", "gone"]].map(([from, to]) => ({from, to}));
+		const {layers, lines} = arrange(infos, edges);
+		return [...layers.map(layer => layer.filter(place => place.info).map(place => place.info.localID).join(" ")),
+			...lines.map(({path, back}) => path[0].info.localID + (back ? " <- " : " -> ") + path.at(-1).info.localID)];
+	})`
+	layers := result(t, page.b, chromedp.Evaluate[[]string](layout, chromedp.EvalAwaitPromise))
+	if want := []string{"a alone", "b", "c", "a -> b", "b -> c", "a <- c"}; !slices.Equal(layers, want) {
+		t.Errorf("a circle is drawn as %q, not %q", layers, want)
+	}
 	if overlaps := page.strings(overlappingBoxes); len(overlaps) > 0 {
 		t.Errorf("boxes of the graph overlap: %q", overlaps)
 	}

@@ -53,7 +53,7 @@ function table(blocks, key) {
 		return found ? value(found.value, `${key}/${i}/${column}`) : "";
 	};
 	const row = (block, i) => h("tr", {}, (labelled ? ["label", ...columns] : columns).map((column, at) =>
-		h(at === 0 ? "th" : "td", {scope: at === 0 ? "row" : null, "data-column": column},
+		h(at === 0 ? "th" : "td", {scope: at === 0 ? "row" : null, "data-label": column},
 			labelled && at === 0 ? block.label : cell(block, column, i))));
 	return h("div", {class: "wide", tabindex: 0, role: "region", "aria-label": blocks[0].name},
 		h("table", {},

@@ -18,7 +18,9 @@ export async function list() {
 	return {title: "Components", content};
 }
 
+// table has rows of cells. On a phone, where it has no head, each cell says what it is.
 function table(columns, rows) {
+	rows.forEach((row) => [...row.cells].forEach((cell, i) => cell.dataset.label = columns[i]));
 	return h("table", {},
 		h("thead", {}, h("tr", {}, columns.map((name) => h("th", {scope: "col"}, name)))),
 		h("tbody", {}, rows));

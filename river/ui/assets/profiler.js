@@ -87,9 +87,11 @@ export const cards = (...all) => h("dl", {class: "cards"}, all);
 
 // table has rows of cells; the first cell of each is its header. Columns whose name begins with # are numbers.
 export function table(title, columns, rows) {
-	const head = columns.map((name) => h("th", {scope: "col", class: name.startsWith("#") ? "n" : null}, name.replace(/^#/, "")));
-	const line = (cells) => h("tr", {}, cells.map((cell, i) =>
-		h(i === 0 ? "th" : "td", {scope: i === 0 ? "row" : null, class: columns[i].startsWith("#") ? "n" : null}, cell)));
+	const names = columns.map((name) => name.replace(/^#/, ""));
+	const kind = (i) => (columns[i].startsWith("#") ? "n" : null);
+	const head = names.map((name, i) => h("th", {scope: "col", class: kind(i)}, name));
+	const line = (cells) => h("tr", {}, cells.map((cell, i) => (i === 0 ? h("th", {scope: "row", class: kind(i)}, cell) :
+		h("td", {class: kind(i), "data-label": names[i]}, cell))));
 	return [h("h2", {}, title), rows.length === 0 ? h("p", {class: "nothing"}, "none") :
 		h("div", {class: "wide", tabindex: 0, role: "region", "aria-label": title},
 			h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows.map(line))))];
