@@ -10,11 +10,11 @@ import (
 type part func(stack []position) []position
 
 // NewCallees returns a Builder of what a function calls: of each stack with the function, the part from its outermost
-// call on. It is found by its name as it is shown.
-func NewCallees(show func(name string) string, function string) *Builder {
+// call on. It is found by its name as it is shown, and by the path of its binary unless that is "".
+func NewCallees(show func(name string) string, function, binary string) *Builder {
 	b := NewBuilder(show)
 	b.part = func(stack []position) []position {
-		at := b.outermost(stack, function)
+		at := b.outermost(stack, function, binary)
 		if at < 0 {
 			return nil
 		}
@@ -25,10 +25,10 @@ func NewCallees(show func(name string) string, function string) *Builder {
 
 // NewCallers returns a Builder of who calls a function: of each stack with the function, the part up to its outermost
 // call, innermost first. The function is the first node, its callers are below it.
-func NewCallers(show func(name string) string, function string) *Builder {
+func NewCallers(show func(name string) string, function, binary string) *Builder {
 	b := NewBuilder(show)
 	b.part = func(stack []position) []position {
-		at := b.outermost(stack, function)
+		at := b.outermost(stack, function, binary)
 		if at < 0 {
 			return nil
 		}
@@ -39,8 +39,11 @@ func NewCallers(show func(name string) string, function string) *Builder {
 	return b
 }
 
-func (b *Builder) outermost(stack []position, function string) int {
-	return slices.IndexFunc(stack, func(p position) bool { return b.frames[p.frame].name == function })
+func (b *Builder) outermost(stack []position, function, binary string) int {
+	return slices.IndexFunc(stack, func(p position) bool {
+		f := &b.frames[p.frame]
+		return f.name == function && (binary == "" || f.mapping.file == binary)
+	})
 }
 
 // PathID identifies a node by its functions from the root on, so that it means the same node in other profiles: the

@@ -46,14 +46,17 @@ func checkStacks(t *testing.T, b *Builder, want ...string) {
 }
 
 func TestCallers(t *testing.T) {
-	checkStacks(t, NewCallers(nil, "leaf"), "[leaf f main] 5", "[leaf f] 5", "[leaf g main] 3", "[leaf g] 3", "[leaf] 8")
-	checkStacks(t, NewCallers(nil, "f"), "[f main] 7", "[f] 7")
-	checkStacks(t, NewCallers(nil, "nothing"))
+	checkStacks(t, NewCallers(nil, "leaf", ""),
+		"[leaf f main] 5", "[leaf f] 5", "[leaf g main] 3", "[leaf g] 3", "[leaf] 8")
+	checkStacks(t, NewCallers(nil, "f", ""), "[f main] 7", "[f] 7")
+	checkStacks(t, NewCallers(nil, "nothing", ""))
 }
 
 func TestCallees(t *testing.T) {
-	checkStacks(t, NewCallees(nil, "f"), "[f g f] 2", "[f g] 2", "[f leaf] 5", "[f] 7")
-	checkStacks(t, NewCallees(nil, "nothing"))
+	checkStacks(t, NewCallees(nil, "f", ""), "[f g f] 2", "[f g] 2", "[f leaf] 5", "[f] 7")
+	checkStacks(t, NewCallees(nil, "nothing", ""))
+	checkStacks(t, NewCallees(nil, "leaf", "b"), "[leaf] 8")
+	checkStacks(t, NewCallees(nil, "leaf", "a"))
 }
 
 func checkBelow(t *testing.T, node PathID, want ...string) {
@@ -126,26 +129,5 @@ func TestPathID(t *testing.T) {
 		if _, err := ParsePathID(bad); err == nil {
 			t.Errorf("%q is taken for a node", bad)
 		}
-	}
-}
-
-func TestFunctionsOfAll(t *testing.T) {
-	b := NewBuilder(nil)
-	if err := b.Add(partMaker().Profile); err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]Function{}
-	for _, f := range b.Functions() {
-		got[f.Name] = f
-	}
-	for _, want := range []Function{
-		{"main", "a", "native", 7, 17}, {"f", "a", "native", 2, 7}, {"g", "a", "native", 0, 5}, {"leaf", "b", "native", 8, 8},
-	} {
-		if got[want.Name] != want {
-			t.Errorf("got %+v, want %+v", got[want.Name], want)
-		}
-	}
-	if len(got) != 4 {
-		t.Errorf("%d functions", len(got))
 	}
 }

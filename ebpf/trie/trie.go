@@ -3,7 +3,6 @@
 package trie
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/google/pprof/profile"
@@ -81,11 +80,8 @@ func (b *Builder) Add(p *profile.Profile) error {
 	if err != nil {
 		return err
 	}
-	if of := *p.SampleType[index]; b.sampleType.Type == "" {
-		b.sampleType = of
-	} else if of.Type != b.sampleType.Type || of.Unit != b.sampleType.Unit {
-		return fmt.Errorf("profiles of %s in %s and of %s in %s cannot be added up",
-			b.sampleType.Type, b.sampleType.Unit, of.Type, of.Unit)
+	if b.sampleType, err = sameType(b.sampleType, *p.SampleType[index]); err != nil {
+		return err
 	}
 	known := make(map[*profile.Location][]position, len(p.Location))
 	for _, s := range p.Sample {

@@ -62,12 +62,34 @@ func pprofTotal(p *profile.Profile) (sum int64) {
 	return sum
 }
 
-// read passes the samples of a selection to add, the newest profile first, within the limits: as long as the builders
-// have room. It describes what was read.
+// read adds the samples of a selection to builders, the newest profile first, within the limits: as long as the
+// builders have room. It describes what was read.
 func (s selection) read(entries []*kept, builders ...*trie.Builder) (about flameAbout, total int64, err error) {
-	used, bytes := 0, 0
-	for used < len(entries) && bytes < maxMergedBytes && haveRoom(builders) {
+	bytes := 0
+	return s.readWhile(entries, func(k *kept) bool {
+		room := bytes < maxMergedBytes && haveRoom(builders)
+		bytes += len(k.Data)
+		return room
+	}, func(p *profile.Profile) error {
+		for _, b := range builders {
+			if err := b.Add(p); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// readWhile passes the samples of a selection to add, the newest profile first, one decoded at a time, as long as more
+// wants the next one. It describes what was read.
+func (s selection) readWhile(entries []*kept, more func(*kept) bool, add func(*profile.Profile) error) (
+	about flameAbout, total int64, err error) {
+	used := 0
+	for ; used < len(entries); used++ {
 		k := entries[len(entries)-1-used]
+		if !more(k) {
+			break
+		}
 		parts, err := decode([]*kept{k}, s)
 		if err != nil {
 			return about, 0, err
@@ -75,13 +97,10 @@ func (s selection) read(entries []*kept, builders ...*trie.Builder) (about flame
 		if s.root != "" {
 			addRoots(parts[0], s.root)
 		}
-		for _, b := range builders {
-			if err := b.Add(parts[0]); err != nil {
-				return about, 0, fmt.Errorf("adding a profile of %s: %w", k.target.name, err)
-			}
+		if err := add(parts[0]); err != nil {
+			return about, 0, fmt.Errorf("adding a profile of %s: %w", k.target.name, err)
 		}
 		total += pprofTotal(parts[0])
-		used, bytes = used+1, bytes+len(k.Data)
 	}
 	if total == 0 {
 		return about, 0, errNoSamples

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -177,4 +178,81 @@ func TestFlameIsBounded(t *testing.T) {
 	require.Equal(t, 5, f.about.Used, "of 60,000 nodes each")
 	require.Equal(t, start.Add(11*time.Second).UnixMilli(), f.about.To.UnixMilli())
 	require.Less(t, len(f.data), 300<<10)
+}
+
+// manyStacks is a history of more than maxTrieNodes nodes: each profile has stacks of its own.
+func manyStacks(t *testing.T, page *Page, end time.Time) (nodes int) {
+	t.Helper()
+	const profiles, stacks, frames = 6, 1000, 60
+	for i := range profiles {
+		var all []testStack
+		for j := range stacks {
+			s := testStack{comm: "x", value: int64(1 + (i+j)%3)}
+			for k := range frames {
+				s.frames = append(s.frames, fmt.Sprintf("f%d", (i*stacks+j*7+k*13)%5000))
+			}
+			all = append(all, s)
+		}
+		at := end.Add(time.Duration(i-profiles+1) * time.Second)
+		page.Add(at.Add(-time.Second), at, []Profile{{Data: testProfile(t, at, all...)}})
+	}
+	return profiles * stacks * (frames - 1)
+}
+
+// functionsOf adds up a pprof file: self and total of each function, and the value of the samples with any of names.
+func functionsOf(t *testing.T, file string, names ...string) (sums map[string][2]int64, found int64) {
+	t.Helper()
+	p, err := profile.ParseData([]byte(file))
+	require.NoError(t, err)
+	sums = map[string][2]int64{}
+	for _, s := range p.Sample {
+		seen, has := map[string]bool{}, false
+		for i, l := range s.Location {
+			for j, line := range l.Line {
+				name := line.Function.Name
+				sum := sums[name]
+				if i == 0 && j == 0 {
+					sum[0] += s.Value[0]
+				}
+				if !seen[name] {
+					sum[1] += s.Value[0]
+				}
+				sums[name], seen[name], has = sum, true, has || slices.Contains(names, name)
+			}
+		}
+		if has {
+			found += s.Value[0]
+		}
+	}
+	return sums, found
+}
+
+// Where the flame graph has not all profiles, the list of functions still has: it is that of the pprof file.
+func TestTopIsOfAllProfiles(t *testing.T) {
+	page := New(Options{Name: "test", Status: func() Status { return Status{} }})
+	require.Greater(t, manyStacks(t, page, time.Now()), maxTrieNodes)
+	base := serve(t, page).URL + prefix
+	tree := getTree(t, base+"/api/tree?range=5m")
+	require.Less(t, tree.Used, tree.Of)
+
+	_, file := get(t, base+"/profile?range=5m")
+	want, found := functionsOf(t, file, "f17", "f4711")
+	top := getJSON[topAnswer](t, base, "top?range=5m&limit=10000")
+	require.Equal(t, top.Of, top.Used)
+	require.Equal(t, len(want), top.Count)
+	got := map[string][2]int64{}
+	for _, f := range top.Functions {
+		got[f.Name] = [2]int64{f.Self, f.Total}
+	}
+	require.Equal(t, want, got)
+	require.Nil(t, top.Found)
+
+	top = getJSON[topAnswer](t, base, "top?range=5m&search=%5EF(17%7C4711)$")
+	require.Equal(t, found, *top.Found)
+	require.Len(t, top.Functions, 2)
+	require.Equal(t, want["f17"][1], top.Functions[slices.IndexFunc(top.Functions,
+		func(f trie.Function) bool { return f.Name == "f17" })].Total)
+	top = getJSON[topAnswer](t, base, "top?range=5m&search=nothing")
+	require.Zero(t, *top.Found)
+	require.NotNil(t, top.Functions)
 }

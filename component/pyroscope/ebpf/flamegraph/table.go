@@ -22,7 +22,8 @@ type topAnswer struct {
 	flameAbout
 	Unit      string          `json:"unit"`
 	Total     int64           `json:"total"`
-	Count     int             `json:"count"` // of functions, with those that are not listed
+	Found     *int64          `json:"found,omitempty"` // value of the samples with a function that is searched for
+	Count     int             `json:"count"`           // of functions, with those that are not listed
 	Functions []trie.Function `json:"functions"`
 }
 
@@ -57,23 +58,40 @@ func (p *Page) serveTop(w http.ResponseWriter, r *http.Request) {
 	if limit == 0 {
 		limit = defaultTop
 	}
+	search := v.Get("search")
+	if len(search) > maxPattern {
+		failJSON(w, http.StatusBadRequest, fmt.Sprintf("search has %d bytes, more than %d", len(search), maxPattern))
+		return
+	}
 	p.serveAnswer(w, r, func(entries []*kept, s selection) (*answer, error) {
-		return newTop(entries, s, less, limit)
-	}, "sort", "limit")
+		return newTop(entries, s, search, less, limit)
+	}, "sort", "limit", "search")
 }
 
-func newTop(entries []*kept, s selection, less func(a, b trie.Function) int, limit int) (*answer, error) {
-	b := trie.NewBuilder(flameName)
-	about, total, err := s.read(entries, b)
+// newTop adds up the functions of all profiles, without the limits of a tree: one profile is decoded at a time, and no
+// stacks are kept.
+func newTop(entries []*kept, s selection, search string, less func(a, b trie.Function) int, limit int) (
+	*answer, error) {
+	sums := trie.NewSums(flameName, trie.DefaultMaxFunctions)
+	if search != "" {
+		sums.Search(search)
+	}
+	about, total, err := s.readWhile(entries, func(*kept) bool { return true }, sums.Add)
 	if err != nil {
 		return nil, err
 	}
-	functions := b.Functions()
+	functions := sums.Functions()
 	order.Stable(functions, func(x, y trie.Function) int {
 		return cmp.Or(less(x, y), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Binary, y.Binary))
 	})
-	top := topAnswer{flameAbout: about, Unit: b.Unit(), Total: total, Count: len(functions)}
-	top.Functions, _ = cut(functions, limit)
+	top := topAnswer{flameAbout: about, Unit: sums.Unit(), Total: total, Count: len(functions)}
+	if search != "" {
+		found := sums.Found()
+		top.Found = &found
+	}
+	if top.Functions, _ = cut(functions, limit); top.Functions == nil {
+		top.Functions = []trie.Function{} // [] in JSON
+	}
 	data, err := compress(top)
 	return &answer{about, data}, err
 }
@@ -99,13 +117,14 @@ func (p *Page) serveSandwich(w http.ResponseWriter, r *http.Request) {
 		failJSON(w, http.StatusBadRequest, "function is missing: name one as it is shown")
 		return
 	}
+	binary := r.URL.Query().Get("binary")
 	p.serveAnswer(w, r, func(entries []*kept, s selection) (*answer, error) {
-		return newSandwich(entries, s, function)
-	}, "function")
+		return newSandwich(entries, s, function, binary)
+	}, "function", "binary")
 }
 
-func newSandwich(entries []*kept, s selection, function string) (*answer, error) {
-	callers, callees := trie.NewCallers(flameName, function), trie.NewCallees(flameName, function)
+func newSandwich(entries []*kept, s selection, function, binary string) (*answer, error) {
+	callers, callees := trie.NewCallers(flameName, function, binary), trie.NewCallees(flameName, function, binary)
 	about, all, err := s.read(entries, callers, callees)
 	if err != nil {
 		return nil, err

@@ -117,6 +117,7 @@ type flamePage struct {
 	Name                            string
 	Overview, Tree, Pprof, Download string // relative links
 	Top, Series                     string
+	Functions, Sandwich             string
 	FromMS, ToMS                    int64
 	Fields                          []field
 	Exports                         []exportLink
@@ -145,6 +146,7 @@ func (p *Page) serveFlame(w http.ResponseWriter, r *http.Request) {
 		flameAbout: f.about, Name: p.options.Name,
 		Overview: "./?" + url.Values{"target": {s.target}}.Encode(), Tree: "./api/tree?" + s.values().Encode(),
 		Pprof: pprof + "/flamegraph", Top: pprof + "/top", Download: pprof + "/download",
+		Functions: "./api/top?" + s.values().Encode(), Sandwich: "./api/sandwich?" + s.values().Encode(),
 		Series: seriesLink(s), FromMS: s.from, ToMS: s.to,
 		Fields: p.fields(s), Exports: exportLinks(s),
 	})

@@ -5,9 +5,10 @@ const FOLDED = -2; // stands for nodes that the server has folded
 
 // Adder adds up stacks as nodes.
 class Adder {
-  // frame is that of the root.
-  constructor(profile, frame) {
+  // from is the tree of the stacks, frame that of the root.
+  constructor({ profile, all }, frame) {
     this.profile = profile;
+    this.all = all;
     this.compares = profile.data.diff !== undefined;
     this.edges = new Map();
     this.frames = [frame];
@@ -57,7 +58,7 @@ class Adder {
     const byName = (a, b) => (name(a) < name(b) ? -1 : name(a) > name(b) ? 1 : total[b] - total[a]);
     const bySize = (a, b) => (this.frames[a] < 0) - (this.frames[b] < 0) || total[b] - total[a] || byName(a, b);
     for (const list of children) list.sort(order === 'name' ? byName : bySize);
-    return new Tree(this.profile, this.columns(children, total, baseTotal));
+    return new Tree(this.profile, this.columns(children, total, baseTotal), this.all);
   }
 
   columns(children, total, baseTotal) {
@@ -89,7 +90,7 @@ function filtered(tree, focus, hide, order) {
   if (!focus.length && !hide.length && order === 'size') return tree;
   const kept = throughAll(tree, focus);
   const hidden = new Set(hide);
-  const adder = new Adder(tree.profile, -1);
+  const adder = new Adder(tree, -1);
   const to = [0]; // by depth: the new node
   for (let i = 0; i < tree.length; i++) {
     if (!kept.below[i]) {
@@ -130,7 +131,7 @@ function throughAll(tree, functions) {
 
 // callees returns a tree of what a function calls, the function being its root.
 function callees(tree, fn, order) {
-  const adder = new Adder(tree.profile, tree.profile.first[fn]);
+  const adder = new Adder(tree, tree.profile.first[fn]);
   tree.outermost(
     (i) => tree.functionOf(i) === fn,
     (top) => {
@@ -147,7 +148,7 @@ function callees(tree, fn, order) {
 
 // callers returns a tree of who calls a function, the function being its root: a node is called by those below it.
 function callers(tree, fn, order) {
-  const adder = new Adder(tree.profile, tree.profile.first[fn]);
+  const adder = new Adder(tree, tree.profile.first[fn]);
   tree.outermost(
     (i) => tree.functionOf(i) === fn,
     (top) => {

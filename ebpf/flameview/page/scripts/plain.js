@@ -54,19 +54,19 @@ class Plain {
       'total',
       profile.value(total) +
         ', ' +
-        percent(total, profile.total) +
+        percent(total, tree.all) +
         ' of all' +
         (parent > 0 ? ', ' + percent(total, tree.totalOf(parent)) + ' of its caller' : '') +
         (zoomed > 0 && zoomed !== node && zoomed !== parent && node > zoomed && node < tree.end[zoomed]
           ? ', ' + percent(total, tree.totalOf(zoomed)) + ' of what is zoomed to'
           : ''),
     );
-    if (kind !== 'small') add('self', profile.value(tree.self(node)) + ', ' + percent(tree.self(node), profile.total));
+    if (kind !== 'small') add('self', profile.value(tree.self(node)) + ', ' + percent(tree.self(node), tree.all));
     const fn = tree.functionOf(node);
     if (fn >= 0 && profile.sums.total[fn] !== total) {
       add(
         'everywhere',
-        percent(profile.sums.total[fn], profile.total) + ', self ' + percent(profile.sums.self[fn], profile.total),
+        percent(profile.sums.total[fn], profile.all) + ', self ' + percent(profile.sums.self[fn], profile.all),
       );
     }
     if (frame !== -1) add('kind', kind === 'small' ? KINDS.small : kindText(profile, frame));
@@ -75,7 +75,7 @@ class Plain {
 
   // share says how much a node has.
   share(tree, node) {
-    return percent(tree.totalOf(node), this.profile.total);
+    return percent(tree.totalOf(node), tree.all);
   }
 }
 

@@ -4,6 +4,7 @@ class Profile {
   constructor(data) {
     this.data = data;
     this.total = data.nodes.total[0];
+    this.all = this.total; // what the sums of functions are of
     this.readFrames();
   }
 

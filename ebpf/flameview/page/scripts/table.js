@@ -53,7 +53,8 @@ class FunctionTable {
   }
 
   // show lists functions with these sums that has(fn) accepts, by a column: '-' before its name is for downwards.
-  show(sums, total, sort, has) {
+  // note(n) remarks on a list of n functions.
+  show(sums, total, sort, has, note) {
     const down = sort.startsWith('-');
     const column =
       this.subject.columns.find((c) => c.rank && c.id === sort.replace('-', '')) || this.subject.columns[1];
@@ -75,11 +76,10 @@ class FunctionTable {
       if (cell.dataset.column === column.id) cell.setAttribute('aria-sort', down ? 'descending' : 'ascending');
       else cell.removeAttribute('aria-sort');
     }
-    const { omitted } = this.profile.data;
     this.note.textContent =
       count(this.order.length) +
       (this.order.length === 1 ? ' function.' : ' functions.') +
-      (omitted.nodes > 0 ? ' Those in folded frames alone are listed if they are among the largest.' : '');
+      note(this.order.length);
     this.scroller.scrollTop = 0;
     this.rows.show(this.order.length, 0);
   }

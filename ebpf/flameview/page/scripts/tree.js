@@ -1,8 +1,10 @@
 // Tree is nodes in preorder, as trie.Nodes describes them, with what drawing needs: for each node its parent, the end
 // of its subtree, and where it begins in the width of all.
 class Tree {
-  constructor(profile, nodes) {
+  // all is what the values are a part of: that of the profile unless it is given.
+  constructor(profile, nodes, all = profile.total) {
     this.profile = profile;
+    this.all = all;
     this.nodes = nodes;
     this.length = nodes.frame.length;
     this.total = nodes.total[0];

@@ -30,8 +30,9 @@ const frameKey = (data, i) => {
   return [...texts, start[i], kind[i], inlined[i]].join('\0');
 };
 
-// addFrames puts the frames of a part into the data, and returns by frame of the part which one of the data it is.
-function addFrames(data, part) {
+// addFrames puts the frames of a part into the data, and returns by frame of the part which one of the data it is. What
+// the part says of functions counts times share: 1 if it is of all samples, 0 if it is not.
+function addFrames(data, part, share = 1) {
   const { frames, mappings, functions } = data;
   const strings = new Ids(data.strings);
   const text = (i) => strings.of(part.strings[i], () => data.strings.push(part.strings[i]));
@@ -48,8 +49,8 @@ function addFrames(data, part) {
     const key = functionKey(part, i);
     if (!byFunction.has(key)) {
       byFunction.set(key, functions.self.length);
-      functions.self.push(part.functions.self[part.frames.of[i]]);
-      functions.total.push(part.functions.total[part.frames.of[i]]);
+      functions.self.push(share * part.functions.self[part.frames.of[i]]);
+      functions.total.push(share * part.functions.total[part.frames.of[i]]);
     }
     return byFunction.get(key);
   };
@@ -88,10 +89,10 @@ function follow(nodes, way) {
 const foldedIn = (frames) => frames.reduce((sum, frame) => sum + (frame < -1 ? -1 - frame : 0), 0);
 
 // unfold puts what a part, an answer of api/tree below a node, has below that node in place of what the data has there.
-// way has the frames from the root to the node. It returns whether less is folded now.
-function unfold(data, way, part) {
+// way has the frames from the root to the node, share is as for addFrames. It returns whether less is folded now.
+function unfold(data, way, part, share) {
   const at = follow(data.nodes, way);
-  const to = addFrames(data, part);
+  const to = addFrames(data, part, share);
   const nodes = { ...part.nodes, frame: part.nodes.frame.map((frame) => (frame < 0 ? frame : to[frame])) };
   const from = follow(nodes, way);
   if (at < 0 || from < 0 || nodes.total[from] !== data.nodes.total[at] || part.scale !== data.scale) {

@@ -9,6 +9,7 @@ class View {
     this.state = readState(location.hash);
     this.shown = {}; // what was shown last, by subject
     this.back = []; // states before
+    this.exact = new Exact(this);
     this.narrow = matchMedia('(max-width: 600px)');
     this.build();
     this.listen();
@@ -179,7 +180,9 @@ class View {
     const newColors = this.changed('color', this.color) || newTree;
     if (newColors) this.makeGroups();
     this.only = state.only ? this.colouring.groups.findIndex((group) => group.key === state.only) : -1;
-    const newSearch = this.changed('search', state.search) || newTree;
+    const newSums = this.changed('exact', this.exact.version) || newTree;
+    if (newSums) this.sum();
+    const newSearch = this.changed('search', state.search) || newSums;
     if (newSearch) this.find();
     const { mode } = this;
     const has = (...modes) => modes.includes(mode);
@@ -197,16 +200,23 @@ class View {
     if (this.changed('legend', this.color, state.only, focus, hide)) this.showLegend();
     this.controls.fillFilters(this.current.total, this.profile.total);
     this.controls.update();
-    this.notice.textContent = this.missing.length ? 'Not in this profile: ' + this.missing.join(', ') : '';
+    this.notice.textContent = this.missing.length ? 'Not in this profile: ' + this.missing.join(', ') : this.exact.failure;
     this.draw();
+    this.exact.ask();
     this.writeSoon();
   }
 
   makeTree(focus, hide) {
     const order = this.state.order === 'name' ? 'name' : 'size';
     this.current = filtered(this.full, focus, hide, order);
-    this.sums = focus.length || hide.length ? this.current.sums() : this.profile.sums;
     this.paths = new Map(); // by chart, when they are needed
+  }
+
+  // sum chooses the sums of functions, and what they are of: with filters what is shown, else all samples.
+  sum() {
+    const filters = this.state.focus.length || this.state.hide.length;
+    this.sums = filters ? this.current.sums() : this.profile.sums;
+    this.all = filters ? this.profile.total : this.profile.all;
   }
 
   makeGroups() {
@@ -275,7 +285,8 @@ class View {
   showSandwich(newTree, newColors) {
     const chosen = this.state.function ? this.functions([this.state.function])[0] : undefined;
     const fn = chosen === undefined ? this.likely() : chosen;
-    if (!this.changed('sandwich', fn, this.color) && !newTree && !newColors) {
+    const exact = (this.exact.holds && this.exact.sandwiches.get(fn)) || null;
+    if (!this.changed('sandwich', fn, this.color, exact !== null, this.exact.version) && !newTree && !newColors) {
       this.showZoom(this.above);
       this.showZoom(this.below);
       return;
@@ -289,16 +300,18 @@ class View {
         'span',
         { class: 'share' },
         'total ' +
-          percent(this.sums.total[fn], this.profile.total) +
+          percent(this.sums.total[fn], this.all) +
           ', self ' +
-          percent(this.sums.self[fn], this.profile.total),
+          percent(this.sums.self[fn], this.all),
       ),
     );
-    for (const [chart, make, up] of [
-      [this.above, callers, true],
-      [this.below, callees, false],
+    const [above, below] = exact
+      ? exact.map((tree) => callees(tree, fn, order)) // callers stand below the function there
+      : [callers(this.current, fn, order), callees(this.current, fn, order)];
+    for (const [chart, tree, up] of [
+      [this.above, above, true],
+      [this.below, below, false],
     ]) {
-      const tree = make(this.current, fn, order);
       chart.show(tree, groupsOf(this.colouring, tree), up);
       this.shown[this.stateKeys.get(chart)] = undefined;
       this.showZoom(chart);
@@ -316,7 +329,15 @@ class View {
       this.profile.of.forEach((fn, frame) => {
         has[fn] |= this.matching[frame];
       });
-    this.table.show(this.sums, this.current.total, this.state.sort || this.subject.sort, (fn) => has[fn] === 1);
+    const total = this.exact.holds ? this.all : this.current.total;
+    const sort = this.state.sort || this.subject.sort;
+    this.table.show(
+      this.sums,
+      total,
+      sort,
+      (fn) => has[fn] === 1,
+      (listed) => (this.matching ? '' : this.exact.note(listed)),
+    );
   }
 
   // find marks the frames that are searched for, and says how much they have.
@@ -333,7 +354,9 @@ class View {
       tree.outermost(matches, (node) => {
         value += tree.totalOf(node);
       });
-      text = count(nodes) + (nodes === 1 ? ' frame, ' : ' frames, ') + percent(value, tree.total);
+      const exact = this.exact.holds ? this.exact.found.get(search) : undefined;
+      const share = exact === undefined ? percent(value, tree.total) : percent(exact, 1);
+      text = count(nodes) + (nodes === 1 ? ' frame, ' : ' frames, ') + share;
     }
     this.controls.found.textContent = text;
   }
@@ -367,7 +390,8 @@ class View {
       const answer = await fetch(this.root.dataset.unfold + '&max=20000&root=' + (path || pathText(PATH_ROOT)));
       const part = await answer.json();
       if (!answer.ok) throw new Error(part.error);
-      if (!unfold(this.profile.data, frames, part)) notice = 'There are too many frames here to show them all.';
+      const share = this.exact.isPartial ? 0 : 1;
+      if (!unfold(this.profile.data, frames, part, share)) notice = 'There are too many frames here to show them all.';
     } catch (error) {
       notice = 'What is folded cannot be shown: ' + error.message + '.';
     }
