@@ -2,8 +2,10 @@ package flamegraph
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,6 +33,7 @@ type flameAbout struct {
 	Samples uint64    `json:"samples"`
 	Used    int       `json:"profiles"` // the newest
 	Of      int       `json:"of"`       // profiles of the selection
+	Labels  []string  `json:"labels"`   // that samples have, sorted
 }
 
 // newFlameAbout describes profiles, whose samples have a value of total together.
@@ -84,7 +87,7 @@ func (s selection) read(entries []*kept, builders ...*trie.Builder) (about flame
 // wants the next one. It describes what was read.
 func (s selection) readWhile(entries []*kept, more func(*kept) bool, add func(*profile.Profile) error) (
 	about flameAbout, total int64, err error) {
-	used := 0
+	used, labels := 0, labelSet{}
 	for ; used < len(entries); used++ {
 		k := entries[len(entries)-1-used]
 		if !more(k) {
@@ -101,12 +104,14 @@ func (s selection) readWhile(entries []*kept, more func(*kept) bool, add func(*p
 			return about, 0, fmt.Errorf("adding a profile of %s: %w", k.target.name, err)
 		}
 		total += pprofTotal(parts[0])
+		labels.add(parts[0])
 	}
 	if total == 0 {
 		return about, 0, errNoSamples
 	}
 	about = newFlameAbout(entries[len(entries)-used:], s, total)
-	about.Of = len(entries)
+	about.Of, about.Labels = len(entries), slices.AppendSeq([]string{}, maps.Keys(labels))
+	slices.Sort(about.Labels)
 	return about, total, nil
 }
 

@@ -50,7 +50,7 @@ func viewHead() []byte {
 // isAsset reports whether a path is that of a file of the page's.
 func isAsset(where string) bool {
 	switch where {
-	case "/style.css", "/page.js", "/flame.css", "/flame.js", "/timeline.css", "/timeline.js":
+	case "/style.css", "/page.js", "/flame.css", "/flame.js", "/timeline.css", "/timeline.js", "/group.js":
 		return true
 	default:
 		return false

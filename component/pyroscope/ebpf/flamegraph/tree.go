@@ -120,6 +120,8 @@ type flamePage struct {
 	Functions, Sandwich             string
 	FromMS, ToMS                    int64
 	Fields                          []field
+	Group                           string // the label that is chosen
+	Groupings                       []grouping
 	Exports                         []exportLink
 }
 
@@ -148,7 +150,7 @@ func (p *Page) serveFlame(w http.ResponseWriter, r *http.Request) {
 		Pprof: pprof + "/flamegraph", Top: pprof + "/top", Download: pprof + "/download",
 		Functions: "./api/top?" + s.values().Encode(), Sandwich: "./api/sandwich?" + s.values().Encode(),
 		Series: seriesLink(s), FromMS: s.from, ToMS: s.to,
-		Fields: p.fields(s), Exports: exportLinks(s),
+		Fields: p.fields(s), Exports: exportLinks(s), Group: s.root, Groupings: groupingsOf(f.about.Labels, s.root),
 	})
 }
 

@@ -1,0 +1,55 @@
+package flamegraph
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/google/pprof/profile"
+)
+
+// grouping is a way to group the samples of a flame graph: by the values of a label.
+type grouping struct{ Label, Text string }
+
+// groupings are the labels that the profiler sets, and what people call them, in the order in which they are offered.
+func groupings() []grouping {
+	return []grouping{
+		{"comm", "process"}, {"pid", "process ID"}, {"thread_name", "thread"}, {"thread_id", "thread ID"},
+		{"state", "thread state"}, {"wait", "what is waited for"}, {"cpu", "CPU"}, {"numa_node", "NUMA node"},
+	}
+}
+
+// groupingsOf returns the ways to group samples with such labels: first what the profiler sets, then others by name. A
+// label that is chosen is offered in any case.
+func groupingsOf(labels []string, chosen string) (out []grouping) {
+	rest := map[string]bool{}
+	for _, label := range labels {
+		rest[label] = true
+	}
+	if chosen != "" {
+		rest[chosen] = true
+	}
+	for _, g := range groupings() {
+		if rest[g.Label] {
+			out = append(out, g)
+			delete(rest, g.Label)
+		}
+	}
+	for _, label := range slices.Sorted(maps.Keys(rest)) {
+		out = append(out, grouping{label, label})
+	}
+	return out
+}
+
+// labelSet collects the labels that samples have.
+type labelSet map[string]bool
+
+func (l labelSet) add(p *profile.Profile) {
+	for _, s := range p.Sample {
+		for key := range s.Label {
+			l[key] = true
+		}
+		for key := range s.NumLabel {
+			l[key] = true
+		}
+	}
+}
