@@ -10,7 +10,17 @@ import (
 // TestSendsTo: data goes to whose receiver a block refers to, also by way of a module, and comes from all others.
 func TestSendsTo(t *testing.T) {
 	h := newHost(t)
+	h.lab.files["m"] = `
+		test.value "inner" { }
+		export "receiver" { value = test.value.inner.receiver }
+		export "text" { value = test.value.inner.out }`
 	require.NoError(t, h.load(`
+		module.file "m" { filename = "m" }
+		test.sink "c" {
+			in         = test.value.a.out
+			forward_to = [module.file.m.exports.receiver]
+		}
+		test.sink "d" { in = module.file.m.exports.text }
 		declare "outlet" {
 			test.value "inner" { }
 			export "receiver" { value = test.value.inner.receiver }
@@ -35,7 +45,9 @@ func TestSendsTo(t *testing.T) {
 	}
 	require.Equal(t, map[string][]string{
 		"outlet.o": nil, "test.value.a": nil, "test.value.sent": nil,
+		"module.file.m": nil, "test.sink.d": nil,
 		"test.value.b":   {"outlet.o", "test.value.sent"},
+		"test.sink.c":    {"module.file.m"},
 		"test.sink.both": {"test.value.sent"},
 	}, sends)
 	require.ElementsMatch(t, []string{"test.value.a", "outlet.o", "test.value.sent"}, refers["test.value.b"])

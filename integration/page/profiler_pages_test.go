@@ -18,7 +18,12 @@ import (
 func TestProfilerPages(t *testing.T) {
 	need.Root(t)
 	lab.StartChain(t, lab.ChainProgram(t, "hwpages"), 120)
-	h := lab.StartHeadwater(t, lab.ReadFile(t, "../../river/examples/quickstart.river"))
+	h := lab.StartHeadwater(t, `
+		pyroscope.ebpf "host" {
+			forward_to       = []
+			targets_only     = false
+			collect_interval = "1s"
+		}`)
 	b := openBrowser(t)
 	page := &uiPage{t: t, b: b, url: h.URL}
 	const id = "pyroscope.ebpf.host"

@@ -42,6 +42,8 @@ declare "profile" {
 	pyroscope.ebpf "inner" {
 		forward_to = argument.receivers.value
 		targets    = argument.targets.value
+
+		collect_interval = "1s"
 	}
 
 	export "note" {
@@ -54,7 +56,7 @@ profile "custom" {
 }
 
 import.string "lib" {
-	content = "declare \"quiet\" { }"
+	content = "declare \"quiet\" { discovery.http \"away\" { url = \"http://127.0.0.1:1\" } }"
 }
 
 lib.quiet "one" { }
@@ -62,6 +64,8 @@ lib.quiet "one" { }
 pyroscope.ebpf "host" {
 	forward_to = [pyroscope.write.nowhere.receiver]
 	targets    = [{"__process_pid__" = "1", "service_name" = profile.custom.note}]
+
+	collect_interval = "1s"
 }
 `
 
@@ -74,14 +78,14 @@ func TestUI(t *testing.T) {
 
 	page.open("/")
 	page.heading("Components")
-	lab.Eventually(t, 60*time.Second, "all are healthy", func() bool {
+	lab.Eventually(t, 60*time.Second, "all but one are healthy", func() bool {
 		page.open("/")
-		return strings.Contains(page.text(), "5 components: 5 healthy")
+		return strings.Contains(page.text(), "6 components: 5 healthy, 1 unhealthy")
 	})
 	b.screenshot(t, "ui-list")
 	page.checkNames()
 	want := []string{"pyroscope.write.nowhere", "profile.custom", "profile.custom/pyroscope.ebpf.inner",
-		"lib.quiet.one", "pyroscope.ebpf.host"}
+		"lib.quiet.one", "lib.quiet.one/discovery.http.away", "pyroscope.ebpf.host"}
 	rows := page.strings(`[...document.querySelectorAll("tbody th a")].map(a =>
 		decodeURIComponent(a.getAttribute("href").slice("component/".length)))`)
 	if !slices.Equal(rows, want) {
@@ -165,8 +169,8 @@ func checkGraph(t *testing.T, page *uiPage) {
 	page.checkNames()
 	nodes := page.strings(`[...document.querySelectorAll("svg a")].map(a => a.getAttribute("aria-label"))`)
 	slices.Sort(nodes)
-	if want := []string{"import.string lib, import, healthy", "lib.quiet one, holds components, healthy",
-		"profile custom, holds components, healthy", "pyroscope.ebpf host, healthy",
+	if want := []string{"import.string lib, import, healthy", "lib.quiet one, holds 1 component, 1 not healthy, healthy",
+		"profile custom, holds 1 component, healthy", "pyroscope.ebpf host, healthy",
 		"pyroscope.write nowhere, healthy"}; !slices.Equal(nodes, want) {
 		t.Errorf("the graph has %q, not %q", nodes, want)
 	}
@@ -180,6 +184,11 @@ func checkGraph(t *testing.T, page *uiPage) {
 		"profile.custom -> pyroscope.write.nowhere data",
 		"pyroscope.ebpf.host -> pyroscope.write.nowhere data"}; !slices.Equal(arrows, want) {
 		t.Errorf("the graph has the arrows %q, not %q", arrows, want)
+	}
+	if marks := page.strings(`[...document.querySelectorAll("svg a circle + circle")].map(c =>
+		c.closest("a").getAttribute("href") + " " + c.getAttribute("class"))`); !slices.Equal(marks,
+		[]string{"component/lib.quiet.one unhealthy"}) {
+		t.Errorf("inside of components, the graph has %q", marks)
 	}
 	const layout = `import(new URL("assets/layout.js", document.baseURI).href).then(({arrange}) => {
 		const infos = ["a", "b", "c", "alone"].map(localID => ({localID}));

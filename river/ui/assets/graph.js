@@ -1,4 +1,4 @@
-import {components, imports} from "./api.js";
+import {components, everything, imports, NotFound} from "./api.js";
 import {globalID, h, link, s} from "./dom.js";
 import {arrange} from "./layout.js";
 
@@ -8,7 +8,7 @@ const margin = 20;
 // graph is the page that draws a module's components and imports. An arrow leads
 // the way that data goes; a dashed line leads from an import to what it declares.
 export async function graph(module) {
-	const infos = await components(module);
+	const infos = await Promise.all((await components(module)).map(withInside));
 	const imported = await imports(module);
 	const title = module ? `Graph of ${module}` : "Graph";
 	const content = [h("h1", {}, title)];
@@ -29,6 +29,33 @@ export async function graph(module) {
 	return {title, content};
 }
 
+// withInside adds to a component that holds others how many are not healthy.
+async function withInside(info) {
+	const [inner] = info.createdModuleIDs ?? [];
+	if (inner === undefined) {
+		return info;
+	}
+	try {
+		const held = (await everything(inner)).components;
+		const bad = held.filter((one) => one.health.state !== "healthy");
+		return {...info, held: held.length, bad: bad.length, worst: bad.find((one) => one.health.state !== "unknown") ?? bad[0]};
+	} catch (error) {
+		if (error instanceof NotFound) { // gone since
+			return info;
+		}
+		throw error;
+	}
+}
+
+// inside says what a component holds, "" for nothing.
+function inside(info) {
+	if (info.held === undefined) {
+		return "";
+	}
+	const some = `${info.held} component${info.held === 1 ? "" : "s"}`;
+	return info.bad > 0 ? `${some}, ${info.bad} not healthy` : some;
+}
+
 // dataOf returns the edges of a component's references: to what it sends to, and
 // from what it reads.
 function dataOf(info) {
@@ -42,7 +69,7 @@ function sentence(info, edges) {
 	const declared = info.declaredIn ? `, declared in ${info.declaredIn.join(", ")},` : "";
 	return h("li", {}, h("a", {href: link("component", globalID(info))}, info.localID),
 		` (${info.health.state})${declared} ` + (to.length > 0 ? "gives data to " + to.join(", ") : "gives data to no other component"),
-		(info.createdModuleIDs ?? []).map((inner) => [", holds ", h("a", {href: link("graph", inner)}, "components of its own")]).flat());
+		(info.createdModuleIDs ?? []).map((inner) => [", holds ", h("a", {href: link("graph", inner)}, inside(info))]).flat());
 }
 
 function draw(infos, edges) {
@@ -88,16 +115,19 @@ function drawLine({path, back, kind}) {
 	});
 }
 
-// node is a box: double for a component that holds others, dashed for an import.
+// node is a box: double for a component that holds others, with a small mark if one of these is not healthy; dashed for
+// an import.
 function node(info, place) {
 	const isImport = info.usedBy !== undefined;
-	const holds = (info.createdModuleIDs ?? []).length > 0;
-	const kind = isImport ? ", import" : holds ? ", holds components" : "";
+	const holds = info.held !== undefined;
+	const kind = isImport ? ", import" : holds ? `, holds ${inside(info)}` : "";
 	return s("a", {href: isImport ? "." : link("component", globalID(info)), "aria-label": `${info.name} ${info.label || info.localID}${kind}, ${info.health.state}`, class: isImport ? "import" : null},
 		holds ? s("rect", {class: "behind", x: place.x + 5, y: place.y + 5, width: box.width, height: box.height, rx: 6}) : null,
 		s("rect", {class: "box", x: place.x, y: place.y, width: box.width, height: box.height, rx: 6},
 			s("title", {}, `${info.localID}: ${info.health.state}. ${info.health.message}`)),
 		s("circle", {cx: place.x + 16, cy: place.y + box.height / 2, r: 6, class: info.health.state}),
+		info.worst ? s("circle", {cx: place.x + box.width - 16, cy: place.y + box.height / 2, r: 4, class: info.worst.health.state},
+			s("title", {}, `${info.worst.localID}: ${info.worst.health.state}. ${info.worst.health.message}`)) : null,
 		s("text", {},
 			s("tspan", {x: place.x + 32, y: place.y + 20, class: "name"}, shorten(info.name)), " ",
 			s("tspan", {x: place.x + 32, y: place.y + 40}, shorten(info.label || info.localID))));
