@@ -173,6 +173,13 @@ func taskThread(t *testing.T, s *shop, h *hand) {
 	h.sees()
 	require.Equal(t, s.samples["thread http-1"]*shopPeriod, result(t, h.b, chromedp.Evaluate[float64](
 		`(view => view.profile.total * view.profile.data.scale)(document.querySelector("#flame").view)`)))
+	h.waits("the timeline", `document.querySelector("#timeline").timeline?.data !== undefined`)
+	timeline := result(t, h.b, chromedp.Evaluate[[]float64](`document.querySelector("#timeline").timeline.data.all`))
+	sum := float64(len(timeline)) / 2 // less than a ms of each interval is left out
+	for _, ms := range timeline {
+		sum += ms
+	}
+	require.InDelta(t, s.samples["thread http-1"]*shopPeriod/1e6, sum, float64(len(timeline)))
 	frames := framesOf(t, h.b, "main")
 	require.Zero(t, frames["render"])
 	require.InDelta(t, s.samples["price"]/s.samples["thread http-1"], frames["price"], 0.002)

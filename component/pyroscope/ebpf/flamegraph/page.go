@@ -41,7 +41,8 @@ type Page struct {
 	comparing chan struct{} // full while a comparison is made: one at a time bounds the memory
 	compared  compared      // the last one; for who has filled comparing
 	answers   viewCache[*answer]
-	views     viewCache[*view] // pprof's
+	counted   viewCache[counts] // of profiles that were read for a timeline
+	views     viewCache[*view]  // pprof's
 }
 
 // New returns an empty page.
@@ -55,6 +56,7 @@ func New(o Options) *Page {
 	return &Page{
 		options: o, comparing: make(chan struct{}, 1), history: history{maxAge: o.MaxAge, maxBytes: o.MaxBytes},
 		answers: viewCache[*answer]{maxBytes: maxAnswerBytes}, views: viewCache[*view]{maxBytes: maxViewBytes},
+		counted: viewCache[counts]{maxBytes: maxCountBytes},
 		changes: changes{room: o.MaxBytes / 2, started: o.Started, programs: map[programKey]*program{}},
 	}
 }
@@ -81,6 +83,7 @@ func (p *Page) Add(start, end time.Time, profiles []Profile) {
 	p.changes.add(start, end, isCPU.pick(added), isCPU.pick(p.history.all()))
 	p.answers.expire(time.Now())
 	p.views.expire(time.Now())
+	p.counted.expire(time.Now())
 }
 
 // Changes returns the programs of which a new build came lately, the newest first, and how many there have been.

@@ -39,7 +39,14 @@ func (p *Page) serveSeries(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	status := p.options.Status()
-	out := newSeries(p.pick(s), s, by, cpuPeriod(status))
+	picked, period := p.pick(s), cpuPeriod(status)
+	bins, err := binsOf(picked, func(k *kept) (counts, error) { return p.countsOf(r.Context(), k, s, by, k.each(period)) })
+	if err != nil {
+		status, message := explainFailure(err)
+		failJSON(w, status, message)
+		return
+	}
+	out := newSeries(bins, unitOf(picked))
 	out.Interval, out.Kept = status.Interval.Milliseconds(), p.options.MaxAge.Milliseconds()
 	data, err := compress(out)
 	if err != nil {
@@ -66,7 +73,9 @@ func (p *Page) seriesSelection(v url.Values) (s selection, by string, err error)
 		return s, by, err
 	}
 	s = q.resolve(p.history.all())
-	s.from = 0
+	if !v.Has("range") {
+		s.from = 0
+	}
 	return s, by, nil
 }
 
@@ -82,9 +91,17 @@ type bin struct {
 	by       map[string]int64
 }
 
-// newSeries adds up the values of processes. A sample of a profile without a period stands for period.
-func newSeries(entries []*kept, s selection, by string, period int64) *seriesAnswer {
-	bins := joinBins(binsOf(entries, s, by, period))
+// unitOf returns the unit of the values of profiles of one kind.
+func unitOf(entries []*kept) string {
+	if len(entries) == 0 {
+		return unitTime
+	}
+	return entries[0].unit()
+}
+
+// newSeries adds up the values of names, which are in unit.
+func newSeries(bins []*bin, unit string) *seriesAnswer {
+	bins = joinBins(bins)
 	sums := map[string]int64{}
 	for _, b := range bins {
 		for name, value := range b.by {
@@ -102,8 +119,8 @@ func newSeries(entries []*kept, s selection, by string, period int64) *seriesAns
 		out.Values = append(out.Values, []int64{})
 	}
 	scale := int64(time.Millisecond)
-	if len(entries) > 0 && entries[0].unit() != unitTime {
-		out.Unit, scale = entries[0].unit(), 1
+	if unit != unitTime {
+		out.Unit, scale = unit, 1
 	}
 	for _, b := range bins {
 		out.add(b, scale)
@@ -124,35 +141,31 @@ func (a *seriesAnswer) add(b *bin, scale int64) {
 	a.All, a.Rest = append(a.All, all), append(a.Rest, max(0, rest))
 }
 
-// binsOf returns one interval for each round, oldest first.
-func binsOf(entries []*kept, s selection, by string, period int64) (bins []*bin) {
+// each returns what a sample of a profile stands for: period, in ns, if it does not say.
+func (k *kept) each(period int64) int64 {
+	if k.Period == 0 && k.unit() == unitTime {
+		return period
+	}
+	return k.Period
+}
+
+// binsOf returns one interval for each round, oldest first, with what count returns of its profiles.
+func binsOf(entries []*kept, count func(*kept) (counts, error)) (bins []*bin, err error) {
 	for _, k := range entries {
 		n := len(bins)
 		if n == 0 || bins[n-1].to != k.end {
 			bins = append(bins, &bin{from: k.start, to: k.end, by: map[string]int64{}})
 			n++
 		}
-		each := k.Period
-		if each == 0 && k.unit() == unitTime {
-			each = period
+		values, err := count(k)
+		if err != nil {
+			return nil, err
 		}
-		bins[n-1].count(k, s, by, each)
-	}
-	return bins
-}
-
-// count adds a profile to its interval.
-func (b *bin) count(k *kept, s selection, by string, each int64) {
-	if by == "target" {
-		samples, _, _ := k.of(s)
-		b.add(k.target.name, int64(samples)*each)
-		return
-	}
-	for _, p := range k.Processes {
-		if (s.comm == "" || s.comm == p.Comm) && (s.pid == 0 || s.pid == p.PID) {
-			b.add(p.Comm, int64(p.Samples)*each)
+		for name, value := range values {
+			bins[n-1].add(name, value)
 		}
 	}
+	return bins, nil
 }
 
 func (b *bin) add(name string, value int64) {

@@ -1,0 +1,89 @@
+package flamegraph
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/google/pprof/profile"
+)
+
+// maxCountBytes bounds what is kept of profiles that were read for a timeline.
+const maxCountBytes = 2 << 20
+
+// counts is what each process, or target, has of a profile, in the profile's unit.
+type counts map[string]int64
+
+// size implements sized.
+func (c counts) size() int64 {
+	n := int64(256)
+	for name := range c {
+		n += int64(len(name)) + 64
+	}
+	return n
+}
+
+// countsOf returns what processes, or targets, have of a profile within a selection. A sample of a profile without a
+// period stands for each. Profiles are read where each sample decides, one at a time; what they have is kept, since the
+// next timeline has almost the same profiles.
+func (p *Page) countsOf(ctx context.Context, k *kept, s selection, by string, each int64) (counts, error) {
+	if !s.perSample() {
+		return k.counts(s, by, each), nil
+	}
+	of := s
+	of.from, of.to = k.start, k.end
+	key := fmt.Sprintf("%s %s %d %s", by, k.target.id, len(k.Data), of.values().Encode())
+	return p.counted.get(ctx, key, func() (counts, error) {
+		parts, err := decode([]*kept{k}, s)
+		if err != nil {
+			return nil, err
+		}
+		out := counts{}
+		for _, sample := range parts[0].Sample {
+			name := k.target.name
+			if by == "process" {
+				name = k.processOf(sample)
+			}
+			out[name] += sample.Value[len(sample.Value)-1]
+		}
+		return out, nil
+	})
+}
+
+// counts returns what is known of a profile without reading it.
+func (k *kept) counts(s selection, by string, each int64) counts {
+	if by == "target" {
+		samples, _, _ := k.of(s)
+		return counts{k.target.name: int64(samples) * each}
+	}
+	out := counts{}
+	for _, p := range k.Processes {
+		if (s.comm == "" || s.comm == p.Comm) && (s.pid == 0 || s.pid == p.PID) {
+			out[p.Comm] += int64(p.Samples) * each
+		}
+	}
+	return out
+}
+
+// unknownProcess stands for processes that nothing in a sample names.
+const unknownProcess = "(unknown)"
+
+// processOf returns the name of the process of a sample: its label comm, its outermost frame, that of its label pid, or
+// the only one that there is.
+func (k *kept) processOf(sample *profile.Sample) string {
+	if comms := sample.Label["comm"]; len(comms) > 0 {
+		return comms[0]
+	}
+	root := rootFrame(sample)
+	i := slices.IndexFunc(k.Processes, func(p Process) bool { return p.Comm == root })
+	if i < 0 {
+		i = slices.IndexFunc(k.Processes, func(p Process) bool { return hasPID(sample, p.PID) })
+	}
+	if i < 0 && len(k.Processes) == 1 {
+		i = 0
+	}
+	if i < 0 {
+		return unknownProcess
+	}
+	return k.Processes[i].Comm
+}
