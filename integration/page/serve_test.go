@@ -43,6 +43,9 @@ func TestServe(t *testing.T) {
 	b.do(t, chromedp.KeyEvent("do_syscall"))
 	painted(t, b)
 	require.Equal(t, "1 frame, 9.8 %", text(t, b, "#found"))
+	b.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector("#flame").view.searchFor("")`))
+	painted(t, b)
+	unfoldTiny(t, b)
 	pick(t, b, "handle", "Callers and callees")
 	require.Contains(t, text(t, b, "#sandwich-heading"), "handle")
 

@@ -15,6 +15,22 @@ func TestUnfold(t *testing.T) {
 	waitForFlame(t, b)
 	require.Zero(t, flameBox(t, b, "tiny77").Width)
 	before := framesOf(t, b, "main")
+	unfoldTiny(t, b)
+	b.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector("#flame").view.searchFor("^tiny13999$")`))
+	require.Equal(t, "1 frame, <0.1 %", text(t, b, "#found"), "what was folded is searched")
+	b.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector("#flame").view.showAll()`))
+	painted(t, b)
+	after := framesOf(t, b, "main")
+	for _, name := range []string{"service", "main", "handle", "do_syscall_64", "group1"} {
+		require.InDelta(t, before[name], after[name], 1e-9, name)
+	}
+	b.screenshot(t, "unfolded")
+	b.checkComplaints(t, server.URL)
+}
+
+// unfoldTiny clicks on the folded frame of flameProfile, and checks what is shown then.
+func unfoldTiny(t *testing.T, b *browser) {
+	t.Helper()
 	at := flameBox(t, b, "(14,000 small)")
 	require.Greater(t, at.Width, 4.)
 	b.do(t, chromedp.MouseClickXY(at.X+at.Width/2, at.Y+at.Height/2))
@@ -28,14 +44,4 @@ func TestUnfold(t *testing.T) {
 		const tiny = [...Array(view.tree.length).keys()].filter(i => view.tree.name(i).startsWith("tiny"));
 		return [tiny.length, view.tree.totalOf(tiny[0]), view.tree.total];
 	})(document.querySelector("#flame").view)`)))
-	b.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector("#flame").view.searchFor("^tiny13999$")`))
-	require.Equal(t, "1 frame, <0.1 %", text(t, b, "#found"), "what was folded is searched")
-	b.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector("#flame").view.showAll()`))
-	painted(t, b)
-	after := framesOf(t, b, "main")
-	for _, name := range []string{"service", "main", "handle", "do_syscall_64", "group1"} {
-		require.InDelta(t, before[name], after[name], 1e-9, name)
-	}
-	b.screenshot(t, "unfolded")
-	b.checkComplaints(t, server.URL)
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"embed"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"mime"
@@ -25,7 +24,6 @@ import (
 	"github.com/headwater/headwater/cli/internal/profilefile"
 	"github.com/headwater/headwater/ebpf/export"
 	"github.com/headwater/headwater/ebpf/flameview"
-	"github.com/headwater/headwater/ebpf/trie"
 )
 
 //go:embed page
@@ -201,26 +199,6 @@ func (h *Handler) flame(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	render(w, "flame.html", map[string]any{"File": e, "Formats": export.Formats(), "Version": version})
-}
-
-// tree answers with the data of a flame graph.
-func (h *Handler) tree(w http.ResponseWriter, r *http.Request) {
-	i, ok := h.number(w, r)
-	if !ok {
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	p, err := h.read(r.Context(), i)
-	b := trie.NewBuilder(nil)
-	if err == nil {
-		err = b.Add(p)
-	}
-	if err != nil {
-		w.WriteHeader(http.StatusInternalServerError)
-		_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()}) // the client may be gone
-		return
-	}
-	_ = json.NewEncoder(w).Encode(b.Tree(trie.Options{}))
 }
 
 func (h *Handler) download(w http.ResponseWriter, r *http.Request) {
