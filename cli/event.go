@@ -3,12 +3,17 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/probe"
 )
 
 // event is the value of --event: what is sampled.
-type event struct{ kind kind.Kind }
+type event struct {
+	kind  kind.Kind
+	probe probe.Probe // the kind is its
+}
 
 // Set implements pflag.Value. Its errors say what there is in place of what was asked for.
 func (e *event) Set(text string) error {
@@ -37,9 +42,33 @@ func (e *event) Set(text string) error {
 	case "alloc":
 		return errors.New("allocations are not sampled; page-faults shows who touches memory first")
 	case "context-switches", "cs":
-		return errors.New("it is not sampled; there are cpu, off-cpu, wall, page-faults and major-faults")
+		return e.setProbe("software:context-switches")
 	}
-	return fmt.Errorf("%q is unknown: there are cpu, off-cpu, wall, page-faults and major-faults", text)
+	if group, _, ok := strings.Cut(text, ":"); ok {
+		if _, isType := probe.Types()[group]; !isType && strings.Count(text, ":") == 1 {
+			text = "tracepoint:" + text // as perf has it: sched:sched_switch
+		}
+		return e.setProbe(text)
+	}
+	return fmt.Errorf("%q is unknown: there are cpu, off-cpu, wall, page-faults, major-faults, and probes such as %s",
+		text, probe.Types()["uprobe"])
+}
+
+func (e *event) setProbe(link string) (err error) {
+	if e.probe, err = probe.Parse(link); err != nil {
+		return err
+	}
+	e.kind, err = kind.OfProbe(e.probe.Info())
+	return err
+}
+
+// sampled returns the probe with a period, 0 for its own; without a probe the zero Probe.
+func (e *event) sampled(period uint64) probe.Probe {
+	p := e.probe
+	if p != (probe.Probe{}) && period > 0 {
+		p.Period = period
+	}
+	return p
 }
 
 // String implements pflag.Value.

@@ -47,7 +47,7 @@ func (f *samplingFlags) register(flags *pflag.FlagSet) {
 	flags.IntVarP(&f.rate, "rate", "r", 99, "the same as --freq, as in py-spy")
 	flags.VarP(&f.event, "event", "e", "what is sampled: cpu, which is CPU time; off-cpu, which is "+
 		"time that threads wait; wall, which is both; page-faults, which is memory that is "+
-		"touched first; or major-faults, which wait for a disk")
+		"touched first; major-faults, which wait for a disk; or a probe, such as uprobe:PATH:FUNCTION")
 	flags.BoolVarP(&f.kernelOnly, "kernel", "K", false, "sample only the kernel part of stacks")
 	flags.BoolVarP(&f.userOnly, "user", "U", false, "sample only the user part of stacks")
 	f.inline = true
@@ -134,8 +134,8 @@ type recordFlags struct {
 
 func (f *recordFlags) register(flags *pflag.FlagSet) {
 	f.samplingFlags.register(flags)
-	flags.Uint64VarP(&f.period, "period", "c", 0, "with -e page-faults or major-faults: after how many of them one is "+
-		"sampled (default 256 and 1)")
+	flags.Uint64VarP(&f.period, "period", "c", 0, "with -e page-faults, major-faults or a probe: after how many of "+
+		"them one is sampled (default 256, 1 and 1)")
 	flags.VarP((*duration)(&f.duration), "duration", "d", "how long to record, such as 10, 10s or 5m; 0s: until Ctrl-C")
 	flags.StringVarP(&f.output, "output", "o", "headwater.pb.gz", "file to write, - for standard output")
 	flags.StringVarP(&f.format, "format", "f", "",
@@ -162,6 +162,7 @@ func (f *recordFlags) options(args []string) (o record.Options, err error) {
 	o.Threads, o.Timestamps = f.threads, f.timestamps
 	o.OffCPURate = min(o.SampleRate, maxPasses)
 	o.Kind, o.Period = f.event.kind, cmp.Or(f.period, kind.Of(f.event.kind).Period)
+	o.Probe = f.event.sampled(f.period)
 	if o.CPUs, o.NUMANodes, err = parseLabels(f.labels); err != nil {
 		return o, err
 	}
@@ -173,7 +174,8 @@ func (f *recordFlags) check() error {
 	isEvent := kind.Of(f.event.kind).Period > 0
 	switch {
 	case f.period > 0 && !isEvent:
-		return fmt.Errorf("--period is for page-faults and major-faults: %s is sampled --freq times a second", &f.event)
+		return fmt.Errorf("--period is for page-faults, major-faults and probes: %s is sampled --freq times a second",
+			&f.event)
 	case f.period > ebpf.MaxPeriod:
 		return fmt.Errorf("--period must be at most %d, got %d", ebpf.MaxPeriod, f.period)
 	case f.timestamps && f.event.kind != kind.CPU:

@@ -9,6 +9,8 @@ import (
 	"fmt"
 
 	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/probe"
+	"github.com/headwater/headwater/ebpf/probing"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/symbol"
@@ -54,6 +56,9 @@ type Options struct {
 	ContainerIDCacheSize int                 // processes whose container ID is remembered
 
 	OffCPU OffCPU // profile time that threads spend on no CPU, too
+
+	// Probes take samples, too. One that cannot be attached is tried again with each Collect; Stats.Errors says why.
+	Probes []probe.Probe
 
 	UserStacks   bool // collect the user part of stacks
 	KernelStacks bool // collect the kernel part of stacks
@@ -121,4 +126,9 @@ func (o Options) sampling() sampler.Config {
 		SampleRate: o.SampleRate, Periods: o.Periods, UserStacks: o.UserStacks, KernelStacks: o.KernelStacks,
 		TableBytes: o.TableBytes, CountTime: o.CountBPFTime,
 	}
+}
+
+// probing are the options of probes.
+func (o Options) probing() probing.Config {
+	return probing.Config{Probes: o.Probes, UserStacks: o.UserStacks, KernelStacks: o.KernelStacks}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/probing"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
 )
@@ -29,9 +30,10 @@ type Session struct {
 	sampler  *sampler.Sampler
 	targets  *targets
 	profiles *profile.Builder
-	waiting  *waiting       // time off CPU
-	files    *filework.Pool // reads what others control
-	updating sync.Mutex     // one Update at a time
+	waiting  *waiting        // time off CPU
+	probing  *probing.Prober // stacks at probes
+	files    *filework.Pool  // reads what others control
+	updating sync.Mutex      // one Update at a time
 	runner   runner
 	last     atomic.Pointer[Stats] // of a session that has ended
 }
@@ -71,7 +73,15 @@ func (s *Session) open(o Options) error {
 	if err := s.sampler.Configure(o.sampling()); err != nil {
 		return err
 	}
-	return s.waiting.prepare(o)
+	if err := s.waiting.prepare(o); err != nil {
+		return err
+	}
+	s.probing = probing.New(probing.Options{
+		Completer: s.sampler, Target: s.targets.of,
+		Use: func(sample *sampler.Sample) { _ = s.add(sample) }, // it returns nil
+	})
+	s.probing.Update(o.probing())
+	return nil
 }
 
 // add counts one sample for its target.
@@ -128,7 +138,9 @@ func (s *Session) Update(o Options) error {
 		return errors.Join(err, s.waiting.update(s.waiting.current()))
 	}
 	s.waiting.flush()
+	s.probing.Flush()
 	update.Apply() // from here on nothing can fail
+	s.probing.Update(o.probing())
 	s.targets.update(o)
 	s.sampler.AskAgain()
 	return s.waiting.update(o)
@@ -139,6 +151,8 @@ func (s *Session) Update(o Options) error {
 func (s *Session) Collect() ([]Profile, error) {
 	s.sampler.Flush()
 	s.waiting.flush()
+	s.probing.Flush()
+	s.probing.Retry()
 	profiles := s.profiles.Collect()
 	s.profiles.Forget(s.sampler.Sweep(idleExecutable))
 	return profiles, s.sampler.AddCPUs()
@@ -149,6 +163,7 @@ func (s *Session) Collect() ([]Profile, error) {
 func (s *Session) StopSampling() error {
 	s.profiles.Hurry()
 	s.waiting.stop()
+	s.probing.Stop()
 	return s.sampler.StopSampling()
 }
 
@@ -162,6 +177,7 @@ func (s *Session) Close() error {
 	s.profiles.Interrupt()
 	s.runner.stop()
 	s.waiting.stop()
+	s.probing.Stop()
 	s.keepStats()
 	return s.release()
 }
@@ -170,6 +186,9 @@ func (s *Session) release() error {
 	var err error
 	if s.waiting != nil {
 		err = s.waiting.close()
+	}
+	if s.probing != nil {
+		s.probing.Stop()
 	}
 	if s.profiles != nil {
 		s.profiles.Close()

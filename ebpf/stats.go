@@ -6,6 +6,7 @@ import (
 	"github.com/headwater/headwater/ebpf/counter"
 	"github.com/headwater/headwater/ebpf/limit"
 	"github.com/headwater/headwater/ebpf/offcpu"
+	"github.com/headwater/headwater/ebpf/probing"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
 )
@@ -40,6 +41,7 @@ type Stats struct {
 	SamplerStats
 	ProfileStats
 	OffCPU offcpu.Stats
+	Probes probing.Stats
 
 	FilesLate    uint64 // pieces of work on files that take so long that nobody waits for them
 	FilesHanging uint64 // those that do not go on
@@ -61,6 +63,7 @@ func Counters() []counter.Row[Stats] {
 		counter.Of(sampler.Counters(), func(s *Stats) *sampler.Stats { return &s.SamplerStats }),
 		counter.Of(profile.Counters(), func(s *Stats) *profile.Stats { return &s.ProfileStats }),
 		counter.Of(offcpu.Counters(), func(s *Stats) *offcpu.Stats { return &s.OffCPU }),
+		counter.Of(probing.Counters(), func(s *Stats) *probing.Stats { return &s.Probes }),
 		fileCounters())
 }
 
@@ -92,12 +95,12 @@ func (s *Session) Stats() Stats {
 		return *last
 	}
 	sampling, _ := s.sampler.Stats() // with an error the kernel could not be asked
-	profiles, waits := s.profiles.Stats(), s.waiting.Stats()
+	profiles, waits, probes := s.profiles.Stats(), s.waiting.Stats(), s.probing.Stats()
 	late, hanging, refused := s.files.Counts()
 	return Stats{
-		SamplerStats: sampling, ProfileStats: profiles, OffCPU: waits,
+		SamplerStats: sampling, ProfileStats: profiles, OffCPU: waits, Probes: probes,
 		FilesLate: uint64(late), FilesHanging: uint64(hanging), FilesRefused: refused,
-		Errors:    errorsOf(&sampling, &profiles, &waits),
+		Errors:    errorsOf(&profiles, sampling.Errors, waits.Errors, probes.Errors),
 		LimitHits: limitHits(sampling.LimitHits, profiles.LimitHits),
 	}
 }
@@ -115,9 +118,9 @@ func (s *Session) keepStats() {
 const maxErrors = 512
 
 // errorsOf returns what cost names or stacks, and how often.
-func errorsOf(sampling *sampler.Stats, profiles *profile.Stats, waits *offcpu.Stats) map[string]uint64 {
+func errorsOf(profiles *profile.Stats, others ...map[string]uint64) map[string]uint64 {
 	all := limit.Texts{Most: maxErrors}
-	for _, of := range []map[string]uint64{sampling.Errors, waits.Errors} {
+	for _, of := range others {
 		for text, n := range of {
 			all.Add(text, n)
 		}

@@ -119,8 +119,17 @@ func (s *PerfSnapshot) parse(b []byte) bool {
 	}
 	u64 := binary.NativeEndian.Uint64
 	*s = PerfSnapshot{PID: binary.NativeEndian.Uint32(b), TID: binary.NativeEndian.Uint32(b[4:]), Time: u64(b[8:])}
-	abi := u64(b[16:])
-	b = b[fixed:]
+	return s.parseUser(b[16:])
+}
+
+// parseUser reads the part of a record from the abi on.
+func (s *PerfSnapshot) parseUser(b []byte) bool {
+	u64 := binary.NativeEndian.Uint64
+	if len(b) < 8 {
+		return false
+	}
+	abi := u64(b)
+	b = b[8:]
 	if abi != unix.PERF_SAMPLE_REGS_ABI_NONE {
 		if len(b) < 8*len(regNumbers) {
 			return false

@@ -1,5 +1,7 @@
 package kernel
 
+import "github.com/headwater/headwater/ebpf/unwind"
+
 // Numbers of registers in a PerfSnapshot.
 const (
 	generalRegs = 16 // by DWARF number (System V psABI for x86-64, figure 3.36)
@@ -15,3 +17,12 @@ const userRegsMask = 0x1ff | 0xff<<16
 
 // SP returns the stack pointer.
 func (s *PerfSnapshot) SP() uint64 { return s.Regs[7] }
+
+// argumentRegisters hold the first arguments of a function: rdi, rsi, rdx, rcx, r8, r9.
+var argumentRegisters = [...]uint8{5, 4, 1, 2, 8, 9}
+
+// setMachine sets the registers that only this architecture has.
+func (s *PerfSnapshot) setMachine(r *unwind.Regs) {
+	r.FP, r.Full = s.Regs[6], true
+	copy(r.General[:], s.Regs[:])
+}

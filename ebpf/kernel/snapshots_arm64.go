@@ -1,5 +1,7 @@
 package kernel
 
+import "github.com/headwater/headwater/ebpf/unwind"
+
 // Numbers of registers in a PerfSnapshot.
 const (
 	generalRegs = 32 // by DWARF number (DWARF for the Arm 64-bit Architecture, 4.1): x0 to x30, sp
@@ -18,3 +20,11 @@ const userRegsMask = 1<<33 - 1
 
 // SP returns the stack pointer.
 func (s *PerfSnapshot) SP() uint64 { return s.Regs[31] }
+
+// argumentRegisters hold the first arguments of a function: x0 to x5.
+var argumentRegisters = [...]uint8{0, 1, 2, 3, 4, 5}
+
+// setMachine sets the registers that only this architecture has.
+func (s *PerfSnapshot) setMachine(r *unwind.Regs) {
+	r.FP, r.LR, r.LRKnown = s.Regs[29], s.Regs[30], true
+}

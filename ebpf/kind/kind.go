@@ -1,5 +1,5 @@
-// Package kind defines what samples can be of: CPU time, waiting, page faults. The table here is the one place that
-// has names, types and units of a kind; what a sample's kind is goes with it from the kernel to its profile.
+// Package kind defines what samples can be of: CPU time, waiting, page faults, probes. The table here is the one place
+// that has names, types and units of a kind; what a sample's kind is goes with it from the kernel to its profile.
 package kind
 
 import (
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Kind is what a sample is of. The zero value is CPU.
-type Kind uint8
+// Kind is what a sample is of. The zero value is CPU. Kinds from Count on are of probes, see Of.
+type Kind uint16
 
 // The kinds. bpf/abi.h has the numbers of those that its programs write.
 const (
@@ -38,7 +38,8 @@ type Info struct {
 	Period uint64  // of kinds that are events: after how many one is sampled, unless somebody says otherwise; else 0
 }
 
-// Of returns the description of a kind. Kinds that do not exist are described as their number.
+// Of returns the description of a kind, of a probe's as OfProbe got it. Kinds that do not exist are described as their
+// number.
 func Of(k Kind) Info {
 	page := int64(os.Getpagesize())
 	switch k {
@@ -55,6 +56,9 @@ func Of(k Kind) Info {
 	case Wall:
 		return Info{"wall", "wall", []Value{{"wall", "nanoseconds", 1}}, "time on a CPU and off", 0}
 	}
+	if probe, ok := probes.info(k); ok {
+		return probe
+	}
 	name := fmt.Sprintf("kind-%d", k)
 	return Info{name, strings.ReplaceAll(name, "-", "_"), []Value{{"samples", "count", 1}}, name, 0}
 }
@@ -69,7 +73,7 @@ func ByName(name string) (Kind, bool) {
 			return k, true
 		}
 	}
-	return 0, false
+	return probes.byName(name)
 }
 
 // IsTime reports whether the first value is a time, in nanoseconds.

@@ -64,6 +64,9 @@ func (o *Options) period(k kind.Kind) int64 {
 	if k == kind.CPU {
 		return int64(time.Second) / int64(max(1, o.SampleRate))
 	}
+	if k >= kind.Count {
+		return int64(kind.Of(k).Period)
+	}
 	return o.Periods[k]
 }
 

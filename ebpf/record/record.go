@@ -21,6 +21,8 @@ import (
 	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/offcpu"
 	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/ebpf/probe"
+	"github.com/headwater/headwater/ebpf/probing"
 	"github.com/headwater/headwater/ebpf/procfs"
 	builder "github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
@@ -52,12 +54,13 @@ const (
 type Options struct {
 	Selection
 
-	Kind         kind.Kind // what is sampled: CPU time, time off CPU, both (kind.Wall), page faults or major faults
-	OffCPURate   int       // of time off CPU: how often a second threads are looked at
-	Period       uint64    // of faults: after how many one is sampled
-	SampleRate   int       // samples per second and CPU
-	UserStacks   bool      // record the user part of stacks
-	KernelStacks bool      // record the kernel part of stacks
+	Kind         kind.Kind   // what is sampled: CPU time, time off CPU, both (kind.Wall), page faults or major faults
+	Probe        probe.Probe // samples are taken at this; then Kind and Period are the probe's
+	OffCPURate   int         // of time off CPU: how often a second threads are looked at
+	Period       uint64      // of faults: after how many one is sampled
+	SampleRate   int         // samples per second and CPU
+	UserStacks   bool        // record the user part of stacks
+	KernelStacks bool        // record the kernel part of stacks
 
 	Threads      bool                // tell threads and processes apart, by the labels of LabelPID and so on
 	CPUs         bool                // tell CPUs apart, by LabelCPU
@@ -95,7 +98,10 @@ func (o *Options) config() sampler.Config {
 	case kind.OffCPU:
 		c.SampleRate = 0
 	default:
-		c.SampleRate, c.Periods[o.Kind] = 0, o.period()
+		c.SampleRate = 0
+		if !o.isProbe() {
+			c.Periods[o.Kind] = o.period()
+		}
 	}
 	return c
 }
@@ -163,6 +169,7 @@ type Recorder struct {
 	target   *target.Target
 	threads  threads
 	waiting  *offcpu.Running // nil: time off CPU is not wanted
+	probing  *probing.Prober // nil: no probe is wanted
 	profile  *pprof.Builder  // what was named; without Each
 	parted   time.Time       // when the last Part ended
 	swept    time.Time
@@ -179,6 +186,9 @@ type Recorder struct {
 // selected process does not exist, and a *kernel.PermissionError when this process lacks
 // capabilities. Close the Recorder after use.
 func Open(o Options) (*Recorder, error) {
+	if err := o.setProbe(); err != nil {
+		return nil, err
+	}
 	selected, err := newSelection(o.Selection, procfs.Default)
 	if err != nil {
 		return nil, err
@@ -217,7 +227,10 @@ func (r *Recorder) open() error {
 	if err != nil {
 		return err
 	}
-	return r.sampler.Configure(r.options.config())
+	if err := r.sampler.Configure(r.options.config()); err != nil {
+		return err
+	}
+	return r.startProbe()
 }
 
 // startWaiting begins to look at threads that are on no CPU, if they are wanted.
@@ -356,6 +369,9 @@ func (r *Recorder) stopSampling() {
 		if r.waiting != nil {
 			r.waiting.Stop()
 		}
+		if r.probing != nil {
+			r.probing.Stop()
+		}
 		r.endErr = r.sampler.StopSampling()
 	})
 }
@@ -402,6 +418,9 @@ func (r *Recorder) endRound() error {
 	r.sampler.Flush() // samples lie in the kernel for a while
 	if r.waiting != nil {
 		r.waiting.Flush()
+	}
+	if r.probing != nil {
+		r.probing.Flush()
 	}
 	now := time.Now()
 	collected := r.builder.Collect() // names that are late are there in the next round
@@ -486,6 +505,11 @@ func (r *Recorder) account(stats *sampler.Stats) (due uint64) {
 		stats.Lost = nil
 		return r.samples.Load()
 	}
+	if r.probing != nil {
+		lost := r.probing.Stats().Lost
+		stats.Lost = map[string]uint64{sampler.LostToFullLogs: lost}
+		return r.samples.Load() + lost
+	}
 	stats.Lost = map[string]uint64{sampler.LostToFullLogs: stats.EventsLost}
 	return stats.EventSamples
 }
@@ -512,6 +536,9 @@ func (r *Recorder) Close() error {
 	err := r.threads.close()
 	if r.waiting != nil {
 		err = errors.Join(err, r.waiting.Close())
+	}
+	if r.probing != nil {
+		r.probing.Stop()
 	}
 	if r.builder != nil {
 		r.builder.Interrupt()

@@ -65,7 +65,7 @@ func (c *completer) complete(sample *Sample) {
 	}
 	sample.OutsideFile = slices.ContainsFunc(sample.User, outsideFile)
 	sample.ProcessComm = sample.Comm
-	if comm := view.Comm(); comm != "" && sample.TID != sample.PID {
+	if comm := view.Comm(); comm != "" && (sample.TID != sample.PID || sample.Comm == "") {
 		sample.ProcessComm = comm
 	}
 }

@@ -197,6 +197,9 @@ func (s *Sampler) ReadSnapshots(use func(*kernel.PerfSnapshot)) (lost uint64, er
 	return s.kernel.ReadSnapshots(use)
 }
 
+// CatchUp reads what programs have started and mapped until now: before samples are completed that Run does not see.
+func (s *Sampler) CatchUp() error { return s.sideBand.drain() }
+
 // Replaced reports whether the process of a sample runs another program by now, or has put
 // another file where there was one.
 func (s *Sampler) Replaced(sample *Sample) bool {

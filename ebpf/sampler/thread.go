@@ -74,6 +74,31 @@ func (c *Threads) CompleteThread(t *kernel.Thread, m ThreadMemory) *Sample {
 	return sample
 }
 
+// CompleteHit makes a sample of what a probe has seen. Functions of interpreters are not in it, for their memory has
+// changed since. The sample has no Target, and is the caller's. Safe for concurrent use, also with Run.
+func (c *Threads) CompleteHit(h *kernel.ProbeHit) *Sample {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sample := &Sample{Sample: &kernel.Sample{
+		Time: h.Time, PID: h.PID, TID: h.TID, CPU: h.CPU, Kernel: slices.Clone(h.Kernel),
+		Outcome: unwind.NoUserRegisters,
+	}}
+	if h.InUser {
+		// As if the kernel had missed a table at the leaf.
+		sample.Regs, sample.Stack = h.UnwindRegs(), kernel.StackIn(h.Memory())
+		sample.User = []kernel.Frame{{Vaddr: sample.Regs.PC}}
+		sample.Outcome, sample.FromLeaf = unwind.PageMissing, true
+	}
+	c.completer.complete(sample)
+	if sample.Outcome == unwind.PageMissing {
+		sample.Outcome = unwind.UnreadableStack // what stops the walk of a stack that is there
+	}
+	sample.Comm = sample.ProcessComm // perf has no names of threads
+	sample.Interpreted = slices.Clone(sample.Interpreted)
+	sample.Stack = kernel.Stack{}
+	return sample
+}
+
 // unreadFunctions counts the frames of functions that are not known.
 func unreadFunctions(frames []kernel.Frame) (n int) {
 	for _, f := range frames {

@@ -61,7 +61,7 @@ var gallery = []example{
 		{"alloy", "v1.0.0", "v1.2.0", alloyOldPage, 3},
 		{"alloy", "v1.2.1", "newest", alloyPage, 3},
 	}},
-	{file: "probes.alloy", services: []string{"till"}, warns: "probe_links has no effect", pages: []page{
+	{file: "probes.alloy", services: []string{"till"}, warns: "no samples of probe_links", pages: []page{
 		{"alloy", "v1.19.0-rc.3", "newest", alloyPage, 4},
 	}},
 	{file: "beyla.alloy", refused: []string{`cannot retrieve the definition of component name "beyla.ebpf"`},

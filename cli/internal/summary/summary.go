@@ -13,6 +13,7 @@ import (
 
 	"github.com/headwater/headwater/cli/internal/jsonout"
 	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/record"
 )
@@ -84,13 +85,19 @@ func (s *Summary) often(total int64) string {
 	if s.Rate > 0 {
 		return fmt.Sprintf(" at %d Hz", s.Rate)
 	}
-	p := s.Recording.Profile
-	text := fmt.Sprintf(", one for each %d %s", p.Period, p.PeriodType.Type)
-	if p.Period == 1 {
-		text = ", one for each " + strings.TrimSuffix(p.PeriodType.Type, "s")
+	p, of := s.Recording.Profile, ""
+	if of = p.PeriodType.Type; s.Recording.Kind >= kind.Count {
+		of = "hits" // of a probe, whatever it adds up
 	}
-	if unit := s.unit(); unit == "bytes" {
+	text := fmt.Sprintf(", one for each %d %s", p.Period, of)
+	if p.Period == 1 {
+		text = ", one for each " + strings.TrimSuffix(of, "s")
+	}
+	switch s.unit() {
+	case "bytes":
 		text += ", " + size(total) + " in all"
+	case "nanoseconds":
+		text += fmt.Sprintf(", %.3f s in all", time.Duration(total).Seconds())
 	}
 	return text
 }

@@ -82,6 +82,9 @@ type Settings struct {
 
 	OffCPUThreshold float64 `river:"off_cpu_threshold,attr,optional"` // Alloy's: 0 to 1, above 0 stands for off_cpu { }
 
+	ProbeLinks  []string `river:"probe_links,attr,optional"`   // Alloy's, and value=, unit=, period= and name= after them
+	UProbeLinks []string `river:"u_probe_links,attr,optional"` // Alloy's, deprecated: each without uprobe: before it
+
 	Unused UnusedArguments `river:",squash"`
 }
 
@@ -136,6 +139,9 @@ func (a *Settings) Validate() error {
 	if err := a.OffCPU.validate(); err != nil {
 		return err
 	}
+	if err := a.validateProbes(); err != nil {
+		return err
+	}
 	if err := a.Debuginfod.options().Validate(); err != nil {
 		return component.Refuse("debuginfod", "is invalid: %v", err)
 	}
@@ -174,6 +180,7 @@ func (a *Settings) options() ebpf.Options {
 	o.SampleRate = a.SampleRate
 	o.Periods = a.PageFaults.periods()
 	a.OffCPU.apply(&o, a.OffCPUThreshold)
+	o.Probes = a.probes()
 	o.Targets = slices.Clone(a.Targets)
 	o.DefaultTarget = maps.Clone(a.DefaultTarget)
 	o.TargetsOnly = a.TargetsOnly

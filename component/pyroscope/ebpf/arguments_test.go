@@ -310,7 +310,7 @@ func TestEveryKnownArgument(t *testing.T) {
 				"symb_cache_path", "symb_cache_size", "bpf_fs_root",
 				"perl_enabled", "php_enabled", "ruby_enabled",
 				"dotnet_enabled", "go_enabled",
-				"load_probe", "u_probe_links", "probe_links",
+				"load_probe",
 				"reporter_unsymbolized_stubs", "verbose_mode", "lazy_mode", "no_kernel_version_check",
 				"obi_process_context_enabled",
 				"debug_info.on_target_symbolization", "debug_info.upload", "debug_info.cache_size", "debug_info.strip_text_section",

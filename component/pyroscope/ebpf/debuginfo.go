@@ -50,6 +50,10 @@ type DebugSession struct {
 	OffCPUMoved      uint64            `river:"off_cpu_stacks_moved,attr,optional"`
 	OffCPUUnread     uint64            `river:"off_cpu_stacks_not_read,attr,optional"`
 	OffCPUTime       map[string]uint64 `river:"off_cpu_thread_nanoseconds,attr,optional"` // by state
+	ProbesAttached   uint64            `river:"probes_attached,attr,optional"`
+	ProbesFailed     uint64            `river:"probes_failed,attr,optional"`
+	ProbeSamples     uint64            `river:"probe_samples,attr,optional"`
+	ProbeSamplesLost uint64            `river:"probe_samples_lost,attr,optional"`
 	Records          uint64            `river:"side_band_lost,attr,optional"`
 	Outcomes         map[string]uint64 `river:"outcomes,attr,optional"`
 

@@ -23,9 +23,7 @@ type UnusedArguments struct {
 	GoEnabled     *bool `river:"go_enabled,attr,optional"`
 
 	// Other sources of samples.
-	LoadProbe   *bool    `river:"load_probe,attr,optional"`
-	UProbeLinks []string `river:"u_probe_links,attr,optional"`
-	ProbeLinks  []string `river:"probe_links,attr,optional"`
+	LoadProbe *bool `river:"load_probe,attr,optional"` // for programs of others to call; probe_links needs no program
 
 	// Other behaviour.
 	GoTableFallback           *bool `river:"go_table_fallback,attr,optional"`
@@ -70,8 +68,6 @@ func (u *UnusedArguments) withoutEffect() []string {
 	names.add("go_enabled", is(u.GoEnabled, true))
 
 	names.add("load_probe", is(u.LoadProbe, true))
-	names.add("u_probe_links", len(u.UProbeLinks) > 0)
-	names.add("probe_links", len(u.ProbeLinks) > 0)
 
 	names.add("go_table_fallback", is(u.GoTableFallback, true))
 	names.add("reporter_unsymbolized_stubs", is(u.ReporterUnsymbolizedStubs, true))

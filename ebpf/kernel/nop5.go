@@ -1,0 +1,46 @@
+package kernel
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+
+	"github.com/cilium/ebpf/features"
+)
+
+// nop5 is the instruction of x86 that does nothing in five bytes.
+var nop5 = []byte{0x0f, 0x1f, 0x44, 0x00, 0x00}
+
+// replacesNop5 is the first kernel that makes a probe at such an instruction faster, by a call in its place: 6.18, as
+// KERNEL_VERSION has it.
+const replacesNop5 = 6<<16 | 18<<8
+
+// checkNop5 refuses a uprobe that may damage what a function keeps below the stack pointer, in the 128 bytes that the
+// System V ABI gives it: the call that the kernel puts in place of the instruction writes there. Where a function
+// begins it has nothing there yet.
+func (e *ProbeEvent) checkNop5() error {
+	if e.Type != "uprobe" || e.Entry || runtime.GOARCH != "amd64" {
+		return nil
+	}
+	version, err := features.LinuxVersionCode()
+	if err != nil || version < replacesNop5 {
+		return err
+	}
+	f, err := os.Open(e.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	code := make([]byte, len(nop5))
+	if _, err := f.ReadAt(code, int64(e.Offset)); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if bytes.Equal(code, nop5) {
+		return fmt.Errorf("at %#x of %s is a nop of 5 bytes: this kernel, as those from 6.18 on, puts a call there, which "+
+			"overwrites what functions keep below the stack pointer", e.Offset, e.Path)
+	}
+	return nil
+}

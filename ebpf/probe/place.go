@@ -1,0 +1,198 @@
+package probe
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+)
+
+// Events returns where the kernel has to put the probe: one place, or of a USDT probe as many as the compiler made of
+// it. It reads the file.
+func (p *Probe) Events() ([]kernel.ProbeEvent, error) {
+	of := kernel.ProbeEvent{Type: p.Type, Period: p.Period}
+	switch p.Type {
+	case "uretprobe":
+		of.Type, of.Return = "uprobe", true
+	case "kretprobe":
+		of.Type, of.Return = "kprobe", true
+	}
+	switch of.Type {
+	case "kprobe":
+		of.Name, of.Offset = p.Symbol, p.Offset
+	case "tracepoint":
+		of.Group, of.Name = p.Group, p.Symbol
+	case "software":
+		event, err := p.event()
+		of.Config = event
+		return []kernel.ProbeEvent{of}, err
+	default:
+		of.Type = "uprobe"
+		return p.placesInFile(of)
+	}
+	return []kernel.ProbeEvent{of}, nil
+}
+
+// event returns the number of a software event.
+func (p *Probe) event() (uint64, error) {
+	all := map[string]uint64{
+		"page-faults": unix.PERF_COUNT_SW_PAGE_FAULTS, "minor-faults": unix.PERF_COUNT_SW_PAGE_FAULTS_MIN,
+		"major-faults": unix.PERF_COUNT_SW_PAGE_FAULTS_MAJ, "context-switches": unix.PERF_COUNT_SW_CONTEXT_SWITCHES,
+		"cpu-migrations": unix.PERF_COUNT_SW_CPU_MIGRATIONS, "alignment-faults": unix.PERF_COUNT_SW_ALIGNMENT_FAULTS,
+		"emulation-faults": unix.PERF_COUNT_SW_EMULATION_FAULTS,
+	}
+	event, ok := all[p.Symbol]
+	if !ok {
+		return 0, fmt.Errorf("%q is no software event: want page-faults, minor-faults, major-faults, context-switches, "+
+			"cpu-migrations, alignment-faults or emulation-faults", p.Symbol)
+	}
+	return event, nil
+}
+
+func (p *Probe) placesInFile(of kernel.ProbeEvent) ([]kernel.ProbeEvent, error) {
+	f, err := elf.Open(p.Path)
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", p.Path, err)
+	}
+	defer f.Close()
+	of.Path, of.Entry = p.Path, p.Type != "usdt" && p.Offset == 0
+	if p.Type == "usdt" {
+		return p.usdt(f, of)
+	}
+	vaddr, err := p.function(f)
+	if err != nil {
+		return nil, err
+	}
+	if of.Offset, err = fileOffset(f, vaddr+p.Offset); err != nil {
+		return nil, fmt.Errorf("%s in %s: %w", p.Symbol, p.Path, err)
+	}
+	return []kernel.ProbeEvent{of}, nil
+}
+
+// function returns the address of a function of the file.
+func (p *Probe) function(f *elf.File) (vaddr uint64, err error) {
+	for _, table := range []func() ([]elf.Symbol, error){f.DynamicSymbols, f.Symbols} {
+		symbols, err := table()
+		if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+			return 0, fmt.Errorf("read the symbols of %s: %w", p.Path, err)
+		}
+		for _, s := range symbols {
+			if s.Name == p.Symbol && elf.ST_TYPE(s.Info) == elf.STT_FUNC && s.Section != elf.SHN_UNDEF {
+				return s.Value, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("%s has no function %q: see nm -D %s, or name a file that has symbols", p.Path, p.Symbol, p.Path)
+}
+
+// fileOffset returns where in the file an address of code or data lies.
+func fileOffset(f *elf.File, vaddr uint64) (uint64, error) {
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && vaddr >= p.Vaddr && vaddr-p.Vaddr < p.Filesz {
+			return vaddr - p.Vaddr + p.Off, nil
+		}
+	}
+	return 0, fmt.Errorf("no part of the file is loaded at address %#x", vaddr)
+}
+
+// noteStapsdt is the type of notes that describe USDT probes, see
+// https://sourceware.org/systemtap/wiki/UserSpaceProbeImplementation.
+const noteStapsdt = 3
+
+// usdt returns the places of a USDT probe.
+func (p *Probe) usdt(f *elf.File, of kernel.ProbeEvent) (places []kernel.ProbeEvent, err error) {
+	section := f.Section(".note.stapsdt")
+	if section == nil {
+		return nil, fmt.Errorf("%s has no USDT probes: see readelf -n %s", p.Path, p.Path)
+	}
+	notes, err := section.Data()
+	if err != nil {
+		return nil, fmt.Errorf("read the USDT probes of %s: %w", p.Path, err)
+	}
+	var base uint64
+	if s := f.Section(".stapsdt.base"); s != nil {
+		base = s.Addr
+	}
+	for note := range eachNote(notes, f.ByteOrder) {
+		vaddr, semaphore, ok := p.place(note, f.ByteOrder, base)
+		if !ok {
+			continue
+		}
+		at := of
+		if at.Offset, err = fileOffset(f, vaddr); err != nil {
+			return nil, fmt.Errorf("USDT probe %s:%s in %s: %w", p.Group, p.Symbol, p.Path, err)
+		}
+		if semaphore != 0 {
+			if at.Semaphore, err = fileOffset(f, semaphore); err != nil {
+				return nil, fmt.Errorf("semaphore of USDT probe %s:%s in %s: %w", p.Group, p.Symbol, p.Path, err)
+			}
+		}
+		if !slices.Contains(places, at) {
+			places = append(places, at)
+		}
+	}
+	if len(places) == 0 {
+		return nil, fmt.Errorf("%s has no USDT probe %s:%s: see readelf -n %s", p.Path, p.Group, p.Symbol, p.Path)
+	}
+	return places, nil
+}
+
+// eachNote yields the descriptors of the notes of USDT probes, and ends where one does not fit.
+func eachNote(b []byte, order binary.ByteOrder) func(yield func([]byte) bool) {
+	padded := func(n uint64) uint64 { return (n + 3) &^ 3 }
+	return func(yield func([]byte) bool) {
+		for len(b) >= 12 {
+			name, size, kind := padded(uint64(order.Uint32(b))), uint64(order.Uint32(b[4:])), order.Uint32(b[8:])
+			b = b[12:]
+			if name+padded(size) > uint64(len(b)) {
+				return
+			}
+			if kind == noteStapsdt && !yield(b[name:name+size]) {
+				return
+			}
+			b = b[name+padded(size):]
+		}
+	}
+}
+
+// place returns where a note says that the probe is, if it is the one. Its addresses are as of before prelink, which
+// moved base with them.
+func (p *Probe) place(note []byte, order binary.ByteOrder, base uint64) (vaddr, semaphore uint64, ok bool) {
+	const fixed = 24
+	if len(note) < fixed {
+		return 0, 0, false
+	}
+	provider, rest := cut(note[fixed:])
+	name, _ := cut(rest)
+	if provider != p.Group || name != p.Symbol {
+		return 0, 0, false
+	}
+	vaddr, semaphore = order.Uint64(note), order.Uint64(note[16:])
+	if base != 0 {
+		moved := base - order.Uint64(note[8:])
+		vaddr += moved
+		if semaphore != 0 {
+			semaphore += moved
+		}
+	}
+	return vaddr, semaphore, true
+}
+
+// cut returns the text before the first zero, and what follows that.
+func cut(b []byte) (string, []byte) {
+	for i, c := range b {
+		if c == 0 {
+			return string(b[:i]), b[i+1:]
+		}
+	}
+	return string(b), nil
+}

@@ -1,0 +1,212 @@
+// Package probe reads what says where stacks are taken: links such as uprobe:/bin/bash:readline. It finds the place in
+// its file, and says of what kind the samples are.
+package probe
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/headwater/headwater/ebpf/kind"
+)
+
+// Probe is one link, parsed. It is comparable.
+type Probe struct {
+	Link string // as it was given
+
+	Type   string // one of Types
+	Path   string // of uprobe, uretprobe and usdt: the file
+	Group  string // of usdt the provider, of tracepoint the group
+	Symbol string // function, or name of the USDT probe, tracepoint or event
+	Offset uint64 // from the symbol on
+
+	Name   string // of the profile type; "" for that of Series
+	Value  Value  // what is added up; Calls if it is not said
+	Unit   string // of the value: count, bytes or nanoseconds
+	Period uint64 // after how many hits one is sampled
+}
+
+// Value is a number that a probe adds up: -1 for how often it was hit, 0 for what the function returns, else the number
+// of an argument.
+type Value int
+
+// The values that are no argument.
+const (
+	Calls    Value = -1
+	Returned Value = 0
+)
+
+// MaxArgument is the last argument of a function that is in a register on each architecture.
+const MaxArgument = 6
+
+// MaxPeriod limits Probe.Period.
+const MaxPeriod = 1 << 31
+
+// Types are the types of probes, and what follows them in a link.
+func Types() map[string]string {
+	return map[string]string{
+		"uprobe":     "uprobe:PATH:FUNCTION[+OFFSET]",
+		"uretprobe":  "uretprobe:PATH:FUNCTION",
+		"usdt":       "usdt:PATH:PROVIDER:NAME",
+		"tracepoint": "tracepoint:GROUP:NAME",
+		"software":   "software:EVENT",
+		"kprobe":     "kprobe:FUNCTION[+OFFSET]",
+		"kretprobe":  "kretprobe:FUNCTION",
+	}
+}
+
+// Parse reads a link: a place, and after blanks options such as value=arg1. The error says what is wrong in it, and
+// what would be right.
+func Parse(link string) (Probe, error) {
+	p := Probe{Link: link, Value: Calls, Unit: "count", Period: 1}
+	fields := strings.Fields(link)
+	if len(fields) == 0 {
+		return p, fmt.Errorf("it is empty: want a link such as %s", Types()["uprobe"])
+	}
+	if err := p.parsePlace(fields[0]); err != nil {
+		return p, err
+	}
+	for _, option := range fields[1:] {
+		if err := p.parseOption(option); err != nil {
+			return p, err
+		}
+	}
+	return p, p.check()
+}
+
+func (p *Probe) parsePlace(place string) error {
+	var rest string
+	p.Type, rest, _ = strings.Cut(place, ":")
+	form, ok := Types()[p.Type]
+	if !ok {
+		return fmt.Errorf("%q is no type of probe: want uprobe, uretprobe, usdt, tracepoint, software, kprobe or kretprobe",
+			p.Type)
+	}
+	names := strings.Count(form, ":") // after the type
+	parts := []string{}
+	for len(parts) < names-1 { // from the end: a path may have colons
+		at := strings.LastIndexByte(rest, ':')
+		if at < 0 {
+			return fmt.Errorf("want %s", form)
+		}
+		parts, rest = append([]string{rest[at+1:]}, parts...), rest[:at]
+	}
+	parts = append([]string{rest}, parts...)
+	for _, part := range parts {
+		if part == "" {
+			return fmt.Errorf("want %s", form)
+		}
+	}
+	p.Symbol = parts[len(parts)-1]
+	switch p.Type {
+	case "uprobe", "uretprobe":
+		p.Path = parts[0]
+	case "usdt":
+		p.Path, p.Group = parts[0], parts[1]
+	case "tracepoint":
+		p.Group = parts[0]
+	}
+	return p.parseOffset(form)
+}
+
+// parseOffset takes the offset from the symbol.
+func (p *Probe) parseOffset(form string) error {
+	symbol, offset, ok := strings.Cut(p.Symbol, "+")
+	if !ok || p.Type != "uprobe" && p.Type != "kprobe" {
+		return nil
+	}
+	n, err := strconv.ParseUint(offset, 0, 63)
+	if err != nil || symbol == "" {
+		return fmt.Errorf("%q is no function and offset: want %s", p.Symbol, form)
+	}
+	p.Symbol, p.Offset = symbol, n
+	return nil
+}
+
+var validName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+
+func (p *Probe) parseOption(option string) error {
+	key, text, _ := strings.Cut(option, "=")
+	switch key {
+	case "name":
+		if !validName.MatchString(text) {
+			return fmt.Errorf("name %q must have letters, digits and _ alone, and begin with no digit", text)
+		}
+		p.Name = text
+	case "period":
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || n < 1 || n > MaxPeriod {
+			return fmt.Errorf("period must be between 1 and %d, got %q", MaxPeriod, text)
+		}
+		p.Period = n
+	case "unit":
+		if text != "count" && text != "bytes" && text != "nanoseconds" {
+			return fmt.Errorf("unit must be count, bytes or nanoseconds, got %q", text)
+		}
+		p.Unit = text
+	case "value":
+		return p.parseValue(text)
+	default:
+		return fmt.Errorf("%q is no option: want value=, unit=, period= or name=", option)
+	}
+	return nil
+}
+
+func (p *Probe) parseValue(text string) error {
+	if text == "ret" {
+		p.Value = Returned
+		return nil
+	}
+	number, ok := strings.CutPrefix(text, "arg")
+	n, err := strconv.Atoi(number)
+	if !ok || err != nil || n < 1 || n > MaxArgument {
+		return fmt.Errorf("value must be ret or arg1 to arg%d, got %q", MaxArgument, text)
+	}
+	p.Value = Value(n)
+	return nil
+}
+
+// check returns an error for options that do not go together.
+func (p *Probe) check() error {
+	switch {
+	case p.Value == Returned && p.Type != "uretprobe":
+		return fmt.Errorf("value=ret is for uretprobe, which has what a function returns, not for %s", p.Type)
+	case p.Value > 0 && (p.Type != "uprobe" || p.Offset != 0):
+		return fmt.Errorf("value=arg%d is for uprobe at the begin of a function", p.Value)
+	case p.Value == Calls && p.Unit != "count":
+		return fmt.Errorf("unit=%s is for a value: add value=arg1, say", p.Unit)
+	case p.Type == "software":
+		_, err := p.event()
+		return err
+	}
+	return nil
+}
+
+var notInNames = regexp.MustCompile(`[^a-zA-Z0-9_]+`)
+
+// Series is the name of the profiles, the first part of their type in Pyroscope.
+func (p *Probe) Series() string {
+	if p.Name != "" {
+		return p.Name
+	}
+	parts := []string{p.Type}
+	if p.Group != "" {
+		parts = append(parts, p.Group)
+	}
+	return notInNames.ReplaceAllString(strings.Join(append(parts, p.Symbol), "_"), "_")
+}
+
+// Info describes the kind of the samples.
+func (p *Probe) Info() kind.Info {
+	value := kind.Value{Type: "hits", Unit: "count", Per: 1}
+	if p.Value != Calls {
+		value = kind.Value{Type: map[string]string{"bytes": "space", "nanoseconds": "time"}[p.Unit], Unit: p.Unit, Per: 1}
+		if value.Type == "" {
+			value.Type = "sum"
+		}
+	}
+	return kind.Info{
+		Name: p.Series(), Series: p.Series(), Values: []kind.Value{value}, Title: "probe " + p.Link, Period: p.Period,
+	}
+}

@@ -1,0 +1,157 @@
+package probing
+
+import (
+	"context"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/probe"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// calls is how often the program calls its function: less than a buffer holds.
+const calls = 100
+
+// seen is what a probe has seen of the program.
+type seen struct {
+	samples, sum uint64
+	whole        uint64 // samples with a whole stack
+	depth        []int  // of their stacks
+}
+
+// TestCalls: each call of a function is a hit, of a uprobe, a uretprobe and a USDT probe with its semaphore; arguments
+// and results add up to what the program computes, stacks are whole, and probes that cannot be do not hinder others.
+func TestCalls(t *testing.T) {
+	need.Root(t)
+	program := compileProbed(t)
+	found, stats := runProbed(t, program, []string{
+		"uprobe:" + program + ":work",
+		"uprobe:" + program + ":work value=arg1 unit=bytes",
+		"usdt:" + program + ":shop:sold",
+		"uprobe:" + program + ":outer period=5",
+		"uprobe:" + program + ":nothing",
+		"uprobe:" + program + "-not-there:work",
+	})
+	var sum uint64 // of the arguments
+	for i := range uint64(calls) {
+		sum += i % 10
+	}
+	require.EqualValues(t, calls, found["uprobe_work/count"].sum)
+	require.EqualValues(t, sum, found["uprobe_work/bytes"].sum)
+	require.EqualValues(t, calls, found["usdt_shop_sold/count"].sum)
+	require.InDelta(t, calls, found["uprobe_outer/count"].sum, 5*8, "a period of each CPU may not be full")
+	require.Zero(t, found["uprobe_outer/count"].sum%5)
+	requireWhole(t, found)
+	require.EqualValues(t, 4, stats.Attached)
+	require.EqualValues(t, 2, stats.Failed)
+	require.Zero(t, stats.Lost)
+	require.Len(t, stats.Errors, 2, "%v", stats.Errors)
+
+	found, stats = runProbed(t, program, []string{"uretprobe:" + program + ":work value=ret"})
+	require.EqualValues(t, 2*sum, found["uretprobe_work/count"].sum)
+	require.Empty(t, stats.Errors)
+	requireWhole(t, found)
+}
+
+func compileProbed(t *testing.T) string {
+	need.Tools(t, "gcc", "/usr/include/x86_64-linux-gnu/sys/sdt.h")
+	program := filepath.Join(t.TempDir(), "hwprobed")
+	out, err := exec.Command("gcc", "-O1", "-g", "-o", program, "testdata/probed.c").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return program
+}
+
+// requireWhole: all stacks of a probe are whole, and as deep.
+func requireWhole(t *testing.T, found map[string]*seen) {
+	t.Helper()
+	for name, of := range found {
+		require.Equal(t, of.samples, of.whole, "%s: whole stacks", name)
+		require.Equal(t, slices.Min(of.depth), slices.Max(of.depth), "%s: depth", name)
+	}
+}
+
+// TestKernelEvents: tracepoints are found where tracefs is not mounted, and software events are counted as the kernel
+// does.
+func TestKernelEvents(t *testing.T) {
+	need.Root(t)
+	program := compileProbed(t)
+	found, stats := runProbed(t, program, []string{
+		"tracepoint:sched:sched_process_exit", "tracepoint:sched:no_such_thing", "software:context-switches",
+	})
+	require.EqualValues(t, 2, stats.Attached, "%v", stats.Errors)
+	require.Len(t, stats.Errors, 1, "%v", stats.Errors)
+	for text := range stats.Errors {
+		require.Contains(t, text, `"tracepoint:sched:no_such_thing": this kernel has no tracepoint`)
+	}
+	require.EqualValues(t, 1, found["tracepoint_sched_sched_process_exit/count"].sum)
+	const sleeps = calls / 10
+	require.GreaterOrEqual(t, found["software_context_switches/count"].sum, uint64(sleeps))
+}
+
+// runProbed runs the program below probes, and returns what each has seen by the name and unit of its kind.
+func runProbed(t *testing.T, program string, links []string) (map[string]*seen, Stats) {
+	t.Helper()
+	s, err := sampler.Open(sampler.Options{TableBytes: 4 << 20})
+	s = need.Opened[*kernel.PermissionError](t, s, err)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.Run(ctx, func(*sampler.Sample) error { return nil }) })
+	defer func() {
+		stop()
+		running.Wait()
+	}()
+
+	cmd := exec.Command(program, strconv.Itoa(calls))
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	pid := uint32(cmd.Process.Pid)
+	found := map[string]*seen{}
+	p := New(Options{
+		Completer: s,
+		Target:    func(of uint32) (*target.Target, bool) { return nil, of == pid },
+		Use:       func(s *sampler.Sample) { add(found, s) },
+	})
+	defer p.Stop()
+	c := Config{UserStacks: true, KernelStacks: true}
+	for _, link := range links {
+		parsed, err := probe.Parse(link)
+		require.NoError(t, err)
+		c.Probes = append(c.Probes, parsed)
+	}
+	p.Update(c)
+	_, err = io.WriteString(stdin, "x")
+	require.NoError(t, err)
+	require.NoError(t, cmd.Wait())
+	p.Flush()
+	stats := p.Stats()
+	p.Update(Config{})
+	require.Zero(t, p.Stats().Attached)
+	return found, stats
+}
+
+func add(found map[string]*seen, s *sampler.Sample) {
+	info := kind.Of(s.Kind)
+	name := info.Series + "/" + info.Values[0].Unit
+	if found[name] == nil {
+		found[name] = &seen{}
+	}
+	of := found[name]
+	of.samples++
+	of.sum += s.Value
+	if s.Outcome.Complete() {
+		of.whole++
+	}
+	of.depth = append(of.depth, len(s.User))
+}

@@ -1,0 +1,314 @@
+// Package probing keeps probes attached, and makes samples of what they see.
+package probing
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/counter"
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/probe"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// interval is how long hits may lie in the kernel's buffers.
+const interval = 200 * time.Millisecond
+
+// Completer walks stacks; *sampler.Sampler does.
+type Completer interface {
+	CatchUp() error
+	CompleteHit(h *kernel.ProbeHit) *sampler.Sample
+}
+
+// Options say who completes stacks, and who gets them.
+type Options struct {
+	Completer Completer
+	// Target says whom the samples of a process count for, and whether they are wanted at all.
+	Target func(pid uint32) (t *target.Target, wanted bool)
+	// Use gets each sample. It is valid until Use returns, which may not call the Prober.
+	Use func(*sampler.Sample)
+}
+
+// Config says what is sampled.
+type Config struct {
+	Probes                   []probe.Probe
+	UserStacks, KernelStacks bool
+}
+
+// Stats are counted since New.
+type Stats struct {
+	Attached uint64 // probes that are attached now
+	Failed   uint64 // probes that could not be attached
+	Hits     uint64 // samples of processes that are wanted
+	Lost     uint64 // samples that were not taken because the kernel's buffer was full
+	// Errors are why probes are not attached, or their hits not read, and how often that came.
+	Errors map[string]uint64
+}
+
+// Counters returns the table of the figures, each with its name, help text, kind and place.
+func Counters() []counter.Row[Stats] {
+	return []counter.Row[Stats]{
+		counter.One(counter.Gauge, "pyroscope_ebpf_probes_attached", "probes_attached",
+			"Probes of probe_links that are attached.", func(s *Stats) *uint64 { return &s.Attached }),
+		counter.One(counter.Gauge, "pyroscope_ebpf_probes_failed", "probes_failed",
+			"Probes of probe_links that could not be attached: the errors say why.",
+			func(s *Stats) *uint64 { return &s.Failed }),
+		counter.One(counter.Total, "pyroscope_ebpf_probe_samples_total", "probe_samples",
+			"Samples that probes have taken, of processes with a target.", func(s *Stats) *uint64 { return &s.Hits }),
+		counter.One(counter.Total, "pyroscope_ebpf_probe_samples_lost_total", "probe_samples_lost",
+			"Samples that probes have not taken because the kernel's buffer was full, of any process.",
+			func(s *Stats) *uint64 { return &s.Lost }),
+	}
+}
+
+// Prober keeps probes attached. The zero Config has none, and costs nothing. Safe for concurrent use.
+type Prober struct {
+	options Options
+
+	mu      sync.Mutex
+	config  Config
+	stopped bool
+	probes  *kernel.Probes // nil: there are none
+	// attached are the probes that are, by how they were asked for; byNumber by how the kernel calls them.
+	attached map[probe.Probe]int
+	byNumber map[int]attached
+	reading  sync.WaitGroup
+	stats    Stats
+	failure  error  // why probes are not attached; nil: all are
+	lost     uint64 // of the probes before
+	errors   limit.Texts
+}
+
+// attached is a probe that is.
+type attached struct {
+	probe.Probe
+	kind kind.Kind
+}
+
+// New returns a Prober without probes.
+func New(o Options) *Prober {
+	return &Prober{
+		options: o, attached: map[probe.Probe]int{}, byNumber: map[int]attached{}, errors: limit.Texts{Most: 64},
+	}
+}
+
+// Update makes a configuration current. Probes that it does not have are detached, those that both have go on. It
+// cannot fail: probes that cannot be attached are counted, and tried again by Retry.
+func (p *Prober) Update(c Config) {
+	p.Flush() // as the old one wanted it
+	p.mu.Lock()
+	p.config = c
+	wanted := map[probe.Probe]bool{}
+	for _, link := range c.Probes {
+		wanted[link] = true
+	}
+	for link, number := range p.attached {
+		if !wanted[link] {
+			p.note(p.probes.Remove(number))
+			delete(p.attached, link)
+			delete(p.byNumber, number)
+		}
+	}
+	p.attach()
+	idle := p.release()
+	p.mu.Unlock()
+	p.close(idle)
+}
+
+// Retry attaches the probes that could not be attached before.
+func (p *Prober) Retry() {
+	p.mu.Lock()
+	if len(p.attached) < len(p.config.Probes) {
+		p.attach()
+	}
+	idle := p.release()
+	p.mu.Unlock()
+	p.close(idle)
+}
+
+// attach attaches the probes that are not. The caller holds p.mu.
+func (p *Prober) attach() {
+	p.stats.Failed, p.failure = 0, nil
+	for _, link := range p.config.Probes {
+		if _, ok := p.attached[link]; ok || p.stopped {
+			continue
+		}
+		if err := p.attachOne(link); err != nil {
+			p.stats.Failed++
+			p.failure = errors.Join(p.failure, err)
+			p.errors.Add("no samples of probe_links \""+link.Link+"\": "+err.Error(), 1)
+		}
+	}
+}
+
+func (p *Prober) attachOne(link probe.Probe) error {
+	places, err := link.Events()
+	if err != nil {
+		return err
+	}
+	k, err := kind.OfProbe(link.Info())
+	if err != nil {
+		return err
+	}
+	if p.probes == nil {
+		if p.probes, err = kernel.OpenProbes(); err != nil {
+			return err
+		}
+		probes := p.probes
+		p.reading.Go(func() { p.read(probes) })
+	}
+	number, err := p.probes.Add(places)
+	if err != nil {
+		return err
+	}
+	p.attached[link], p.byNumber[number] = number, attached{link, k}
+	return nil
+}
+
+// release gives up the buffers when nothing is attached. The caller holds p.mu, and closes what this returns.
+func (p *Prober) release() *kernel.Probes {
+	if len(p.attached) > 0 {
+		return nil
+	}
+	idle := p.probes
+	p.probes, p.lost = nil, p.stats.Lost
+	return idle
+}
+
+// close ends the reading of probes that nobody uses any more.
+func (p *Prober) close(probes *kernel.Probes) {
+	if probes == nil {
+		return
+	}
+	err := probes.Stop()
+	p.reading.Wait()
+	err = errors.Join(err, probes.Close())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.note(err)
+}
+
+// read makes samples of hits until the probes are stopped.
+func (p *Prober) read(probes *kernel.Probes) {
+	for {
+		err := probes.Wait(time.Now().Add(interval))
+		if errors.Is(err, kernel.ErrClosed) {
+			return
+		}
+		p.mu.Lock()
+		p.note(err)
+		if p.probes == probes {
+			p.drain()
+		}
+		p.mu.Unlock()
+		if err != nil {
+			time.Sleep(interval)
+		}
+	}
+}
+
+// Flush hands to Use what was hit until now.
+func (p *Prober) Flush() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drain()
+}
+
+// drain hands hits to Use. The caller holds p.mu.
+func (p *Prober) drain() {
+	if p.probes == nil {
+		return
+	}
+	p.note(p.options.Completer.CatchUp())
+	lost, err := p.probes.Read(p.use)
+	p.stats.Lost = p.lost + lost
+	p.note(err)
+}
+
+// use makes a sample of a hit. The caller holds p.mu.
+func (p *Prober) use(h *kernel.ProbeHit) {
+	of, ok := p.byNumber[h.Probe]
+	if !ok || h.PID == 0 { // the idle task
+		return
+	}
+	target, wanted := p.options.Target(h.PID)
+	if !wanted {
+		return
+	}
+	value := of.value(h)
+	if value == 0 { // nothing to add up
+		return
+	}
+	if !p.config.KernelStacks {
+		h.Kernel = nil
+	}
+	s := p.options.Completer.CompleteHit(h)
+	if !p.config.UserStacks {
+		s.User, s.Interpreted, s.Outcome = nil, nil, unwind.NotCollected
+	}
+	s.Kind, s.Value, s.Target = of.kind, value, target
+	p.stats.Hits++
+	p.options.Use(s)
+}
+
+// maxValue is the largest value that is added: what is beyond is no size and no duration, and sums must not overflow.
+const maxValue = 1 << 40
+
+// value returns what a hit adds. The numbers from -4096 to -1, of 32 and of 64 bits, add nothing: by them functions say
+// that they failed.
+func (a *attached) value(h *kernel.ProbeHit) uint64 {
+	var value uint64
+	switch {
+	case a.Value == probe.Calls:
+		return h.Hits
+	case !h.InUser:
+		return 0
+	case a.Value == probe.Returned:
+		value = h.Returned()
+	default:
+		value = h.Argument(int(a.Value))
+	}
+	if failed := value>>12 == 1<<20-1; failed || value > maxValue {
+		return 0
+	}
+	return value * h.Hits
+}
+
+// Failure returns why probes of the configuration are not attached, nil if all are.
+func (p *Prober) Failure() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failure
+}
+
+// Stop detaches all probes for good. Use has got all hits when it returns.
+func (p *Prober) Stop() {
+	p.Flush()
+	p.mu.Lock()
+	p.stopped = true
+	clear(p.attached)
+	idle := p.release()
+	p.mu.Unlock()
+	p.close(idle)
+}
+
+// note counts an error. The caller holds p.mu.
+func (p *Prober) note(err error) {
+	if err != nil {
+		p.errors.Add("probes: "+err.Error(), 1)
+	}
+}
+
+// Stats returns what was counted. It is the caller's.
+func (p *Prober) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.stats
+	out.Attached, out.Errors = uint64(len(p.attached)), p.errors.Counts()
+	return out
+}

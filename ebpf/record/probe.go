@@ -1,0 +1,43 @@
+package record
+
+import (
+	"fmt"
+
+	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/probe"
+	"github.com/headwater/headwater/ebpf/probing"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/target"
+)
+
+// isProbe reports whether a probe is recorded.
+func (o *Options) isProbe() bool { return o.Probe != probe.Probe{} }
+
+// setProbe makes the kind that of the probe, if there is one.
+func (o *Options) setProbe() (err error) {
+	if !o.isProbe() {
+		return nil
+	}
+	o.Kind, err = kind.OfProbe(o.Probe.Info())
+	o.Period = o.Probe.Period
+	return err
+}
+
+// startProbe attaches the probe that is to be recorded, if there is one.
+func (r *Recorder) startProbe() error {
+	if !r.options.isProbe() {
+		return nil
+	}
+	r.probing = probing.New(probing.Options{
+		Completer: r.sampler,
+		Target:    func(pid uint32) (*target.Target, bool) { return r.target, r.selected.has(pid) },
+		Use:       func(s *sampler.Sample) { _ = r.add(s) }, // times are not kept of these
+	})
+	r.probing.Update(probing.Config{
+		Probes: []probe.Probe{r.options.Probe}, UserStacks: r.options.UserStacks, KernelStacks: r.options.KernelStacks,
+	})
+	if err := r.probing.Failure(); err != nil {
+		return fmt.Errorf("%s: %w", r.options.Probe.Link, err)
+	}
+	return nil
+}

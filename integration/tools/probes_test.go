@@ -1,0 +1,42 @@
+package tools
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// TestProbes: each call of a function is in the recording, with its caller, and what its argument adds up to.
+func TestProbes(t *testing.T) {
+	need.Tools(t, "gcc", "/usr/include/x86_64-linux-gnu/sys/sdt.h")
+	program := filepath.Join(t.TempDir(), "hwprobed")
+	lab.Compile(t, "gcc", "-O1", "-g", "-o", program, "../../ebpf/probing/testdata/probed.c")
+	command := []string{"--", "sh", "-c", fmt.Sprintf("printf x | %s 100", program)}
+	for _, probe := range []struct {
+		link, typ, unit, says string
+		value                 float64
+	}{
+		{"uprobe:" + program + ":work", "hits", "count", "100 samples in .*, one for each hit, until", 100},
+		{"usdt:" + program + ":shop:sold", "hits", "count", "100 samples in .*, one for each hit, until", 100},
+		// The arguments are 0 to 9, again and again; what is 0 adds nothing.
+		{"uprobe:" + program + ":work value=arg1 unit=bytes", "space", "bytes",
+			"90 samples in .*, one for each hit, 450 bytes in all, until", 450},
+	} {
+		folder, _, stderr, code := record(t, append([]string{"-e", probe.link}, command...)...)
+		require.Equal(t, 0, code, stderr)
+		require.Regexp(t, probe.says, stderr)
+		require.Regexp(t, "100.0 % of stacks are whole, 0 samples were lost", stderr)
+		p := readProfile(t, folder, "headwater.pb.gz")
+		require.Equal(t, probe.typ, p.SampleType[0].Type)
+		require.Equal(t, probe.unit, p.SampleType[0].Unit)
+		require.Equal(t, probe.value, valueOf(p, "outer", 0), "the caller")
+	}
+	_, _, stderr, code := record(t, append([]string{"-e", "uprobe:" + program + ":worc"}, command...)...)
+	require.Equal(t, 2, code)
+	require.Contains(t, stderr, `has no function "worc": see nm -D`)
+}
