@@ -32,7 +32,7 @@ func (f *diffFlags) write(r *compare.Report, base, after []*profile.Profile, nam
 	about := flameview.About{Title: names[0] + " and " + names[1], Notes: []string{
 		sideNote("before", r, &r.Base), sideNote("after", r, &r.New), conclusion(r, f),
 	}}
-	if err := flameview.Write(file, about, flame.Tree()); err != nil {
+	if err := flameview.Write(file, about, flame.Tree(), nil); err != nil {
 		return err
 	}
 	return file.Keep()

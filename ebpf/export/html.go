@@ -12,7 +12,7 @@ import (
 )
 
 // HTML writes a flame graph as one file, which a browser opens from anywhere. Nodes with less
-// than a thousandth of all may be folded into one where there are too many.
+// than a thousandth of all may be folded into one where there are too many, and are shown by a click.
 func HTML(w io.Writer, p *profile.Profile) error {
 	s, err := newStacks(p)
 	if err != nil {
@@ -41,8 +41,15 @@ func HTML(w io.Writer, p *profile.Profile) error {
 		about.Notes = append(about.Notes,
 			fmt.Sprintf("%s in %s, one sample for each %d %s", of.Type, of.Unit, p.Period, by.Type))
 	}
-	return flameview.Write(w, about, b.Tree(trie.Options{}))
+	tree := b.Tree(trie.Options{})
+	if tree.Omitted.Nodes == 0 {
+		return flameview.Write(w, about, tree, nil)
+	}
+	return flameview.Write(w, about, tree, b.Tree(trie.Options{Share: -1, Enough: maxFileNodes, MaxNodes: maxFileNodes}))
 }
+
+// maxFileNodes is how many nodes a file has, with those that are folded until somebody opens them.
+const maxFileNodes = 100_000
 
 // withThreads returns a profile whose stacks have their thread as a frame below the process.
 // What is in it belongs to p.

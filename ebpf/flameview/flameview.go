@@ -4,6 +4,7 @@ package flameview
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -63,8 +64,9 @@ var file = sync.OnceValue(func() *template.Template {
 })
 
 // Write writes a page that needs nothing else: it works from a disk, and its content security
-// policy allows its own script and styles alone.
-func Write(w io.Writer, about About, tree *trie.Tree) error {
+// policy allows its own script and styles alone. whole, if it is not nil, is the same tree with
+// what tree has folded. It is written compressed, and read when somebody opens a folded node.
+func Write(w io.Writer, about About, tree, whole *trie.Tree) error {
 	var data bytes.Buffer
 	if err := json.NewEncoder(&data).Encode(tree); err != nil { // which escapes < and >
 		return fmt.Errorf("encode flame graph: %w", err)
@@ -77,10 +79,35 @@ func Write(w io.Writer, about About, tree *trie.Tree) error {
 	if err != nil {
 		return err
 	}
+	packed, err := pack(whole)
+	if err != nil {
+		return err
+	}
 	return file().Execute(w, map[string]any{
+		"Whole": packed,
 		"About": about, "Data": data.String(), "Script": string(script), "Styles": string(styles),
 		"ScriptHash": hash(script), "StylesHash": hash(styles),
 	})
+}
+
+// pack returns a tree as text that fits into a page: compressed JSON in base64; "" for nil.
+func pack(tree *trie.Tree) (string, error) {
+	if tree == nil {
+		return "", nil
+	}
+	var out bytes.Buffer
+	text := base64.NewEncoder(base64.StdEncoding, &out)
+	data := gzip.NewWriter(text)
+	if err := json.NewEncoder(data).Encode(tree); err != nil {
+		return "", fmt.Errorf("encode flame graph: %w", err)
+	}
+	if err := data.Close(); err != nil {
+		return "", fmt.Errorf("compress flame graph: %w", err)
+	}
+	if err := text.Close(); err != nil {
+		return "", fmt.Errorf("encode flame graph: %w", err)
+	}
+	return out.String(), nil
 }
 
 // allStyles are the styles of a file.

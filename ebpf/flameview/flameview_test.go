@@ -2,6 +2,9 @@ package flameview
 
 import (
 	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
 	"io/fs"
 	"slices"
 	"strings"
@@ -37,9 +40,26 @@ func TestScripts(t *testing.T) {
 func TestWrite(t *testing.T) {
 	tree := &trie.Tree{Strings: []string{"</script><script>alert(1)</script>"}}
 	var out bytes.Buffer
-	require.NoError(t, Write(&out, About{Title: "<b>"}, tree))
+	require.NoError(t, Write(&out, About{Title: "<b>"}, tree, nil))
 	require.Equal(t, 2, strings.Count(out.String(), "</script>"), "the data's and the page's")
 	require.NotContains(t, out.String(), "<b>")
 	require.True(t, slices.Contains(strings.Fields(out.String()), "'none';"))
 	require.NotContains(t, out.String(), "unsafe")
+}
+
+// TestWriteWhole: what is folded is in the file, compressed.
+func TestWriteWhole(t *testing.T) {
+	var out bytes.Buffer
+	whole := &trie.Tree{Strings: []string{"folded"}}
+	require.NoError(t, Write(&out, About{}, &trie.Tree{}, whole))
+	_, rest, found := strings.Cut(out.String(), `id="flame-whole">`)
+	require.True(t, found)
+	text, _, _ := strings.Cut(rest, "</script>")
+	packed, err := base64.StdEncoding.DecodeString(text)
+	require.NoError(t, err)
+	data, err := gzip.NewReader(bytes.NewReader(packed))
+	require.NoError(t, err)
+	var got trie.Tree
+	require.NoError(t, json.NewDecoder(data).Decode(&got))
+	require.Equal(t, whole.Strings, got.Strings)
 }

@@ -33,7 +33,7 @@ func TestDiffFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "diff.html")
 	file, err := os.Create(path)
 	require.NoError(t, err)
-	require.NoError(t, flameview.Write(file, flameview.About{Title: "old and new"}, flame.Tree()))
+	require.NoError(t, flameview.Write(file, flameview.About{Title: "old and new"}, flame.Tree(), nil))
 	require.NoError(t, file.Close())
 
 	b := openBrowser(t)

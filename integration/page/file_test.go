@@ -40,5 +40,11 @@ func TestFile(t *testing.T) {
 	})(document.querySelector("#flame").view)`))
 	painted(t, b)
 	require.Greater(t, flameBox(t, b, "do_syscall_64").Width, width+100)
+	b.do(t, chromedp.Evaluate[chromedp.Void](`(view => {
+		view.searchFor("");
+		view.zoom(0);
+	})(document.querySelector("#flame").view)`))
+	painted(t, b)
+	unfoldTiny(t, b)
 	b.checkComplaints(t, strings.TrimSuffix(address, "/flame.html"))
 }

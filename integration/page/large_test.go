@@ -76,7 +76,7 @@ func openTree(t testing.TB, b *browser, p *profile.Profile) float64 {
 	file, err := os.Create(path)
 	require.NoError(t, err)
 	all := trie.Options{Share: -1, Enough: 1 << 30, MaxNodes: 1 << 30}
-	require.NoError(t, flameview.Write(file, flameview.About{Title: "many"}, builder.Tree(all)))
+	require.NoError(t, flameview.Write(file, flameview.About{Title: "many"}, builder.Tree(all), nil))
 	require.NoError(t, file.Close())
 	b.do(t, chromedp.EmulateViewport(1280, 1200),
 		chromedp.Navigate((&url.URL{Scheme: "file", Path: path, Fragment: "mode=flame"}).String()))

@@ -66,6 +66,14 @@ function addFrames(data, part, share = 1) {
   );
 }
 
+// wholeTree reads the tree that a file has with what is folded: compressed JSON in base64. null if it has none.
+async function wholeTree() {
+  const packed = document.getElementById('flame-whole');
+  if (!packed) return null;
+  const bytes = Uint8Array.from(atob(packed.textContent), (c) => c.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'))).json();
+}
+
 // endOf returns where the subtree of a node ends.
 function endOf(depths, node) {
   let end = node + 1;

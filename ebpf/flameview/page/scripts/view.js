@@ -362,7 +362,7 @@ class View {
   }
 
   zoomTo(chart, node) {
-    if (chart === this.main && chart.tree.frame(node) < -1 && this.root.dataset.unfold) {
+    if (chart === this.main && chart.tree.frame(node) < -1 && this.canUnfold) {
       this.unfolding = this.unfoldBelow(chart.tree.parent[node]);
       return;
     }
@@ -378,7 +378,22 @@ class View {
     this.writeSoon();
   }
 
-  // unfoldBelow asks the server for what is folded below a node of the flame graph, and zooms to the node.
+  // canUnfold reports whether a server, or the file that this is, has what is folded.
+  get canUnfold() {
+    return Boolean(this.root.dataset.unfold || document.getElementById('flame-whole'));
+  }
+
+  // partBelow returns a tree with what is folded below a node.
+  async partBelow(path) {
+    const whole = await wholeTree();
+    if (whole) return whole;
+    const answer = await fetch(this.root.dataset.unfold + '&max=20000&root=' + (path || pathText(PATH_ROOT)));
+    const part = await answer.json();
+    if (!answer.ok) throw new Error(part.error);
+    return part;
+  }
+
+  // unfoldBelow shows what is folded below a node of the flame graph, and zooms to the node.
   async unfoldBelow(node) {
     const path = new Paths(this.current).of(node);
     const at = new Paths(this.full).find(path);
@@ -387,9 +402,7 @@ class View {
       if (at < 0) throw new Error('end the filters first');
       const way = this.full.ancestors(at).slice(1);
       const frames = way.map((i) => this.full.frame(i));
-      const answer = await fetch(this.root.dataset.unfold + '&max=20000&root=' + (path || pathText(PATH_ROOT)));
-      const part = await answer.json();
-      if (!answer.ok) throw new Error(part.error);
+      const part = await this.partBelow(path);
       const share = this.exact.isPartial ? 0 : 1;
       if (!unfold(this.profile.data, frames, part, share)) notice = 'There are too many frames here to show them all.';
     } catch (error) {
