@@ -108,7 +108,8 @@ func (all *traces) read(path string) error {
 	return nil
 }
 
-// placeOf returns where an address is, of a module by its number.
+// placeOf returns where an address is, of a module by its number. The dynamic
+// linker says of data, too, which module has it; the profiler looks at code alone, so data is a bare address here.
 func (all *traces) placeOf(b []byte, address, module uint64) walks.Place {
 	if module == 0 || module > maxModules {
 		return walks.Place{Address: address}
@@ -119,6 +120,9 @@ func (all *traces) placeOf(b []byte, address, module uint64) walks.Place {
 	p := walks.Place{File: string(path), Address: address - bias}
 	if byOffset != 0 {
 		p.Address = all.segments.Vaddr(p.File, p.Address)
+	}
+	if !all.segments.IsCode(p.File, p.Address) {
+		return walks.Place{Address: address}
 	}
 	return p
 }

@@ -1,6 +1,9 @@
 package walks
 
-import "debug/elf"
+import (
+	"debug/elf"
+	"slices"
+)
 
 // Segments knows how files are mapped, read by debug/elf and not by the profiler.
 type Segments map[string][]*elf.Prog
@@ -8,6 +11,26 @@ type Segments map[string][]*elf.Prog
 // Vaddr returns the ELF virtual address of an offset in a file; the offset itself where
 // there is none.
 func (s Segments) Vaddr(path string, offset uint64) uint64 {
+	for _, p := range s.of(path) {
+		if p.Type == elf.PT_LOAD && offset >= p.Off && offset-p.Off < p.Filesz {
+			return p.Vaddr + offset - p.Off
+		}
+	}
+	return offset
+}
+
+// IsCode reports whether an ELF virtual address of a file is mapped as code, in whole pages as
+// it is mapped; so is each of a file that cannot be read.
+func (s Segments) IsCode(path string, vaddr uint64) bool {
+	const page = 4096
+	segments := s.of(path)
+	return len(segments) == 0 || slices.ContainsFunc(segments, func(p *elf.Prog) bool {
+		return p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 &&
+			vaddr >= p.Vaddr&^(page-1) && vaddr < (p.Vaddr+p.Filesz+page-1)&^(page-1)
+	})
+}
+
+func (s Segments) of(path string) []*elf.Prog {
 	segments, known := s[path]
 	if !known {
 		if f, err := elf.Open(path); err == nil {
@@ -16,10 +39,5 @@ func (s Segments) Vaddr(path string, offset uint64) uint64 {
 		}
 		s[path] = segments
 	}
-	for _, p := range segments {
-		if p.Type == elf.PT_LOAD && offset >= p.Off && offset-p.Off < p.Filesz {
-			return p.Vaddr + offset - p.Off
-		}
-	}
-	return offset
+	return segments
 }
