@@ -8,6 +8,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
+#include "marks.h"
 #include "thread_pointer.h"
 #include "threads.h"
 #if defined(__TARGET_ARCH_x86)
@@ -89,14 +90,6 @@ volatile __u32 only_check = 0;
 /* Leaves out threads of the kernel and unwanted ones, and does not read what marks say is known. */
 volatile __u32 by_marks = 0;
 volatile __u32 unwanted = 0;
-
-/* By thread ID. Marks of threads that have ended make room for others. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1 << 15);
-	__type(key, __u32);
-	__type(value, struct thread_mark);
-} marks SEC(".maps");
 
 /* The record that is being made. One pass reads at a time. */
 struct {

@@ -20,6 +20,8 @@ struct thread_mark {
 	__u64 switches; /* where its stack was read */
 	__u32 unwanted; /* 0, or the number of passes.unwanted for which the thread is left out */
 	__u32 check; /* the number of the check that the thread is looked at in */
+	__u32 woken; /* somebody has ended this wait since, who is written; set by BPF */
+	__u32 unused;
 };
 
 /* After the head are kernel_frames addresses, leaf first. */

@@ -142,7 +142,8 @@ func (f *recordFlags) register(flags *pflag.FlagSet) {
 		"format of the file, by default as its name ends: "+strings.Join(export.Names(), ", "))
 	f.push.register(flags)
 	flags.BoolVar(&f.threads, "threads", false, "tell threads apart")
-	flags.StringSliceVar(&f.labels, "label", nil, "tell samples apart by these: cpu, numa_node")
+	flags.StringSliceVar(&f.labels, "label", nil, "tell samples apart by these: cpu, numa_node; waker, with "+
+		"-e off-cpu or wall: who has ended a wait")
 	flags.BoolVar(&f.timestamps, "timestamps", false, "keep when each sample was taken, in formats that can: pprof")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print errors only")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "also print what costs names or stacks")
@@ -163,7 +164,7 @@ func (f *recordFlags) options(args []string) (o record.Options, err error) {
 	o.OffCPURate = min(o.SampleRate, maxPasses)
 	o.Kind, o.Period = f.event.kind, cmp.Or(f.period, kind.Of(f.event.kind).Period)
 	o.Probe = f.event.sampled(f.period)
-	if o.CPUs, o.NUMANodes, err = parseLabels(f.labels); err != nil {
+	if err := parseLabels(f.labels, &o); err != nil {
 		return o, err
 	}
 	return o, f.check()
@@ -196,20 +197,25 @@ func ids(all []uint) (out []uint32) {
 	return out
 }
 
-// parseLabels returns which labels samples get.
-func parseLabels(labels []string) (cpu, node bool, err error) {
+// parseLabels sets which labels samples get.
+func parseLabels(labels []string, o *record.Options) error {
 	for _, label := range labels {
 		switch label {
 		case record.LabelCPU:
-			cpu = true
+			o.CPUs = true
 		case record.LabelNUMANode:
-			node = true
+			o.NUMANodes = true
+		case record.LabelWaker:
+			if o.Kind != kind.OffCPU && o.Kind != kind.Wall {
+				return fmt.Errorf("--label %s is of waits: add -e off-cpu or -e wall", label)
+			}
+			o.Wakers = true
 		default:
-			return false, false, fmt.Errorf("--label: %q is neither %s nor %s",
-				label, record.LabelCPU, record.LabelNUMANode)
+			return fmt.Errorf("--label: %q is neither %s, %s nor %s",
+				label, record.LabelCPU, record.LabelNUMANode, record.LabelWaker)
 		}
 	}
-	return cpu, node, nil
+	return nil
 }
 
 // yesNo is a bool that understands yes and no, too.

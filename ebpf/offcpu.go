@@ -26,6 +26,7 @@ const offCPUReads = 64
 type OffCPU struct {
 	Rate   int                  // how often a second threads are looked at, at most MaxOffCPURate; 0: they are not
 	States []kernel.ThreadState // of the threads that are shown; none: all
+	Wakers bool                 // have samples say who has ended a wait, by profile.LabelWaker
 }
 
 // DefaultOffCPUStates are those of threads that wait for something or for a CPU. Others have been stopped.
@@ -56,15 +57,22 @@ type waiting struct {
 	options Options
 }
 
-// prepare starts a clock if options want one and there is none. Nothing of it is shown until update.
+// prepare does what may fail: it starts a clock if options want one and there is none, and has it see wakers. Nothing
+// of that is shown until update.
 func (w *waiting) prepare(o Options) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if o.OffCPU.Rate == 0 || w.running != nil || w.stopped {
+	if o.OffCPU.Rate == 0 || w.stopped {
 		return nil
 	}
+	if w.running != nil {
+		if !o.OffCPU.Wakers {
+			return nil
+		}
+		return w.running.SetWakers(true)
+	}
 	running, err := offcpu.Start(offcpu.Options{
-		Completer: w.sampler, Target: w.targets.of, Use: w.use, MaxReads: offCPUReads,
+		Completer: w.sampler, Target: w.targets.of, Use: w.use, MaxReads: offCPUReads, Wakers: o.OffCPU.Wakers,
 	}, float64(o.OffCPU.Rate))
 	w.running = running
 	return err
@@ -87,7 +95,7 @@ func (w *waiting) update(o Options) error {
 		return w.closeClock()
 	}
 	w.running.SetRate(float64(o.OffCPU.Rate))
-	return nil
+	return w.running.SetWakers(o.OffCPU.Wakers)
 }
 
 // closeClock ends the clock and keeps what it has counted. The caller holds w.mu.

@@ -16,6 +16,8 @@ func (e *LabelError) Error() string {
 	switch e.Label {
 	case "cpu", "numa_node":
 		return text + ": headwater record --label " + e.Label + " writes it"
+	case "waker":
+		return text + ": headwater record -e off-cpu --label waker writes it"
 	case "thread_name", "thread_id", "pid":
 		return text + ": headwater record --threads writes it"
 	}

@@ -138,6 +138,8 @@ type Threads struct {
 	buffer  []byte
 	record  threadsThread
 
+	wakers *wakers // nil: nobody wants to know them
+
 	unwanted uint32 // what marks of unwanted threads have
 	checks   uint32 // how many there were
 }
@@ -175,9 +177,9 @@ func (t *Threads) open() error {
 
 // Close unloads the program.
 func (t *Threads) Close() error {
-	var err error
+	err := t.IgnoreWakers()
 	if t.pass != nil {
-		err = t.pass.Close()
+		err = errors.Join(err, t.pass.Close())
 	}
 	return errors.Join(err, t.objects.Close())
 }

@@ -86,6 +86,8 @@ type threadsThreadEnums struct {
 		Switches uint64
 		Unwanted uint32
 		Check    uint32
+		Woken    uint32
+		Unused   uint32
 	}
 }
 
@@ -106,6 +108,8 @@ type threadsThreadMark struct {
 	Switches uint64
 	Unwanted uint32
 	Check    uint32
+	Woken    uint32
+	Unused   uint32
 }
 
 // Names of all BPF objects in the ELF.

@@ -29,6 +29,9 @@ type Passes interface {
 	MarkUnwanted(*kernel.Thread) error
 	Unmark(tid uint32) error
 	WantAll() error
+	WatchWakers() error
+	IgnoreWakers() error
+	ReadWakers(use func(*kernel.Waker)) (lost uint64, err error)
 }
 
 // askAgain is how often Target is asked again about processes that are not wanted.
@@ -49,7 +52,8 @@ type Options struct {
 	Target func(pid uint32) (t *target.Target, wanted bool)
 	// Use gets where a thread was while it was on no CPU, in a sample of kind kind.OffCPU. Its Value is for how long, in
 	// nanoseconds, and its Time now. Its Thread is as it was there: the State says whether it waited or, if Runnable, was
-	// queued for a CPU, and wait.Of for what. It is valid until Use returns, which may not call the Clock.
+	// queued for a CPU, and wait.Of for what. Its Waker is set if Wakers are wanted and the wait is over. It is valid
+	// until Use returns, which may not call the Clock.
 	Use func(*sampler.Sample)
 	// MaxReads is how many stacks a pass reads. If more threads have moved, a random subset of them stands for all.
 	// 0: DefaultMaxReads.
@@ -60,6 +64,8 @@ type Options struct {
 	// MaxThreads is of how many threads stacks are kept. Those of others are read at each pass, as if they had moved.
 	// 0: DefaultMaxThreads.
 	MaxThreads int
+	// Wakers says whether a clock of Start reports to Use who has ended a wait from its beginning on, see SetWakers.
+	Wakers bool
 
 	now func() uint64 // in place of clock.Monotonic, for tests
 }
@@ -79,6 +85,7 @@ type Clock struct {
 	last    uint64 // when the last pass began, CLOCK_MONOTONIC; 0: there was none, or it failed
 	asked   uint64 // when Target was asked about all processes, as last
 	threads map[uint32]*thread
+	wakers  wakers
 	stats   Stats
 	times   times
 	errors  limit.Texts
@@ -92,7 +99,9 @@ func New(o Options) *Clock {
 	o.MaxReads = cmp.Or(o.MaxReads, DefaultMaxReads)
 	o.MaxShare = cmp.Or(o.MaxShare, DefaultMaxShare)
 	o.MaxThreads = cmp.Or(o.MaxThreads, DefaultMaxThreads)
-	return &Clock{options: o, threads: map[uint32]*thread{}, errors: limit.Texts{Most: 16}}
+	return &Clock{
+		options: o, threads: map[uint32]*thread{}, wakers: newWakers(false), errors: limit.Texts{Most: 16},
+	}
 }
 
 // Run makes passes, rate() of them a second if they do not take too long, until the context is done. The time between
@@ -163,11 +172,11 @@ func (c *Clock) Pass() error {
 		}
 	}
 	if err := errors.Join(c.options.Passes.ReadMarked(p.look), p.err); err != nil {
-		return err
+		return errors.Join(err, p.settleEnded())
 	}
 	c.last = now
 	c.stats.Passes++
 	c.stats.Threads = uint64(len(p.seen))
 	p.forget()
-	return errors.Join(p.readMoved(), p.err)
+	return errors.Join(p.settleEnded(), p.readMoved(), p.err)
 }

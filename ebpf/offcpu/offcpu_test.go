@@ -23,6 +23,9 @@ type host struct {
 	failing bool
 	read    map[uint32]int // stacks read, by thread
 	marks   map[uint32]kernel.Thread
+	wakers  []kernel.Waker // not read yet
+	watched bool           // somebody wants them
+	lost    uint64
 	got     []credit
 }
 
@@ -33,6 +36,7 @@ type credit struct {
 	state   kernel.ThreadState
 	outcome unwind.Outcome
 	d       time.Duration
+	waker   string
 }
 
 func (h *host) Read(pid, tid uint32, use func(*kernel.Thread)) error {
@@ -74,6 +78,27 @@ func (h *host) Unmark(tid uint32) error {
 func (h *host) MarkUnwanted(*kernel.Thread) error { return nil }
 func (h *host) WantAll() error                    { return nil }
 
+func (h *host) WatchWakers() error {
+	if h.failing {
+		return errors.New("no wakers today")
+	}
+	h.watched = true
+	return nil
+}
+
+func (h *host) IgnoreWakers() error {
+	h.watched = false
+	return nil
+}
+
+func (h *host) ReadWakers(use func(*kernel.Waker)) (lost uint64, err error) {
+	for _, w := range h.wakers {
+		use(&w)
+	}
+	h.wakers = nil
+	return h.lost, nil
+}
+
 func (h *host) CompleteThread(t *kernel.Thread, _ sampler.ThreadMemory) *sampler.Sample {
 	h.read[t.TID]++
 	return &sampler.Sample{Sample: &kernel.Sample{
@@ -85,6 +110,9 @@ func (h *host) Memory(uint32) runtime.Memory { return nil }
 
 func (h *host) use(s *sampler.Sample) {
 	c := credit{tid: s.TID, state: s.Thread.State, outcome: s.Outcome, d: time.Duration(s.Value)}
+	if s.Waker != nil {
+		c.waker = s.Waker.ByComm
+	}
 	if len(s.User) > 0 {
 		c.pc = s.User[0].Vaddr
 	}
@@ -146,7 +174,7 @@ func TestThreadThatStays(t *testing.T) {
 	}
 	c.Flush()
 	c.Flush()
-	if want := (credit{1, 500, kernel.Sleeping, unwind.Complete, 320}); len(h.got) != 1 || h.got[0] != want {
+	if want := (credit{1, 500, kernel.Sleeping, unwind.Complete, 320, ""}); len(h.got) != 1 || h.got[0] != want {
 		t.Errorf("credits %v, want %v", h.got, want)
 	}
 	if s := c.Stats(); s.Passes != 4 || s.Threads != 1 || s.Kept != 1 || s.Read != 1 || s.Time["sleeping"] != 320 {
@@ -168,9 +196,9 @@ func TestThreadThatMoves(t *testing.T) {
 	h.threads = nil // it ends
 	h.pass(t, c, 10)
 	want := []credit{
-		{1, 100, kernel.Sleeping, unwind.Complete, 10},
-		{1, 100, kernel.Runnable, unwind.Complete, 10},
-		{1, 200, kernel.Uninterruptible, unwind.Complete, 10},
+		{1, 100, kernel.Sleeping, unwind.Complete, 10, ""},
+		{1, 100, kernel.Runnable, unwind.Complete, 10, ""},
+		{1, 200, kernel.Uninterruptible, unwind.Complete, 10, ""},
 	}
 	if len(h.got) != len(want) || h.got[0] != want[0] || h.got[1] != want[1] || h.got[2] != want[2] {
 		t.Errorf("credits %v, want %v", h.got, want)
@@ -193,8 +221,8 @@ func TestThreadThatMovesWhileItIsRead(t *testing.T) {
 	h.check = nil
 	h.pass(t, c, 10)
 	c.Flush()
-	if len(h.got) != 2 || h.got[0] != (credit{1, 0, kernel.Sleeping, unwind.Moved, 10}) ||
-		h.got[1] != (credit{1, 300, kernel.Sleeping, unwind.Complete, 10}) {
+	if len(h.got) != 2 || h.got[0] != (credit{1, 0, kernel.Sleeping, unwind.Moved, 10, ""}) ||
+		h.got[1] != (credit{1, 300, kernel.Sleeping, unwind.Complete, 10, ""}) {
 		t.Errorf("credits %v", h.got)
 	}
 	if s := c.Stats(); s.Dropped != 1 || s.Read != 3 || s.Time["sleeping"] != 20 {

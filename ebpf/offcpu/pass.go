@@ -24,13 +24,13 @@ type thread struct {
 // settle hands to Use what a thread is credited with.
 func (c *Clock) settle(t *thread) {
 	if t.credit > 0 {
-		c.use(t.stack, &t.Thread, t.credit)
+		c.use(t.stack, &t.Thread, t.credit, c.wakers.ender(&t.Thread))
 	}
 	t.credit = 0
 }
 
-func (c *Clock) use(s *sampler.Sample, t *kernel.Thread, d time.Duration) {
-	s.Kind, s.Value, s.Thread, s.Time = kind.OffCPU, uint64(d), t, c.options.now()
+func (c *Clock) use(s *sampler.Sample, t *kernel.Thread, d time.Duration, ender *kernel.Waker) {
+	s.Kind, s.Value, s.Thread, s.Waker, s.Time = kind.OffCPU, uint64(d), t, ender, c.options.now()
 	c.options.Use(s)
 }
 
@@ -42,6 +42,7 @@ type pass struct {
 	owners   map[uint32]owner // by PID
 	err      error            // of marks
 	moved    []*kernel.Thread // they are on no CPU, and their stacks have to be read
+	ended    []thread         // what was over when the pass came by, to be settled
 }
 
 // owner is what Options.Target says of a process.
@@ -90,7 +91,7 @@ func (p *pass) look(t *kernel.Thread) {
 		p.moved = append(p.moved, &kept)
 	default:
 		if known.State != t.State { // it was woken, say, and is queued for a CPU
-			p.settle(known)
+			p.end(known)
 			known.State = t.State
 		}
 		if known.stack.Target != owner.target {
@@ -101,9 +102,15 @@ func (p *pass) look(t *kernel.Thread) {
 	}
 }
 
-// drop settles a thread that is not where it was.
+// end has what a thread is credited with settled after the pass: who has ended its wait is known then.
+func (p *pass) end(t *thread) {
+	p.ended = append(p.ended, *t)
+	t.credit = 0
+}
+
+// drop ends the credit of a thread that is not where it was.
 func (p *pass) drop(t *thread) {
-	p.settle(t)
+	p.end(t)
 	delete(p.threads, t.TID)
 	p.note(p.options.Passes.Unmark(t.TID))
 }
@@ -115,7 +122,7 @@ func (p *pass) note(err error) {
 	}
 }
 
-// forget settles the threads that the pass has not seen: they have ended, or are not watched any more.
+// forget drops the threads that the pass has not seen: they have ended, or are not watched any more.
 func (p *pass) forget() {
 	for tid, t := range p.threads {
 		if !p.seen[tid] {
@@ -200,7 +207,7 @@ func (p *pass) take(t *kernel.Thread, stack *sampler.Sample, stays bool, credit 
 	stack.Target = p.owner(t.PID).target
 	if !stays || len(p.threads) >= p.options.MaxThreads {
 		if credit > 0 {
-			p.use(stack, t, credit)
+			p.use(stack, t, credit, nil)
 		}
 		p.note(p.options.Passes.Unmark(t.TID))
 		return

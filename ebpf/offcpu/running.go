@@ -29,6 +29,10 @@ func Start(o Options, rate float64) (*Running, error) {
 	o.Passes = threads
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Running{Clock: New(o), threads: threads, cancel: cancel}
+	if err := r.SetWakers(o.Wakers); err != nil {
+		cancel()
+		return nil, errors.Join(err, threads.Close())
+	}
 	r.SetRate(rate)
 	r.loop.Go(func() { r.Run(ctx, func() float64 { return math.Float64frombits(r.rate.Load()) }) })
 	return r, nil

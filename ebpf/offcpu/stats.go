@@ -15,6 +15,9 @@ type Stats struct {
 	Read    uint64 // stacks that were read
 	Dropped uint64 // of them, those whose thread ran meanwhile: they end at a frame that says so
 	Unread  uint64 // stacks that had to be read and were not, beyond MaxReads
+	Wakers  uint64 // waits of which it was seen who ended them
+	// WakersLost are those of which it was not, because too many ended between two passes.
+	WakersLost uint64
 	// Time is what threads were credited with, in ns, by their state at the passes. The sum over all states is the sum of
 	// all threads' time between passes.
 	Time map[string]uint64
@@ -57,6 +60,12 @@ func Counters() []counter.Row[Stats] {
 		counter.One(counter.Total, "pyroscope_ebpf_off_cpu_stacks_not_read_total", "off_cpu_stacks_not_read",
 			"Stacks that were not read as there were too many at once: a random choice of the others has their time.",
 			func(s *Stats) *uint64 { return &s.Unread }),
+		counter.One(counter.Total, "pyroscope_ebpf_off_cpu_wakers_total", "off_cpu_wakers",
+			"Waits of which it was seen who ended them, if the label waker is wanted.",
+			func(s *Stats) *uint64 { return &s.Wakers }),
+		counter.One(counter.Total, "pyroscope_ebpf_off_cpu_wakers_lost_total", "off_cpu_wakers_lost",
+			"Waits of which it was not seen, as too many ended between two looks: they have no label waker.",
+			func(s *Stats) *uint64 { return &s.WakersLost }),
 		counter.Many("pyroscope_ebpf_off_cpu_thread_nanoseconds_total", "state", "off_cpu_thread_nanoseconds",
 			"Time of threads, by what they did: running is for the profile of CPU time. The sum is threads x time.",
 			func(s *Stats) *map[string]uint64 { return &s.Time }),

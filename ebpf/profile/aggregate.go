@@ -78,8 +78,8 @@ func newAggregate(o Options, epoch int64, nodes *numa.Nodes) *aggregate {
 	}
 }
 
-// add counts a sample for its target.
-func (a *aggregate) add(s *sampler.Sample) {
+// add counts a sample for its target. waker is who has ended the wait of its thread, "" if that is not known.
+func (a *aggregate) add(s *sampler.Sample, waker string) {
 	t := s.Target
 	of := countsKey{t.Fingerprint(), s.Kind}
 	counts := a.targets[of]
@@ -93,6 +93,7 @@ func (a *aggregate) add(s *sampler.Sample) {
 	counts.countProcess(s)
 
 	st := stack{comm: s.ProcessComm, outcome: s.Outcome, kernel: s.Kernel, user: a.options.frames(s), doing: doingOf(s)}
+	st.doing.waker = waker
 	if a.options.FoldRuntimes {
 		a.folded = foldRuntime(a.folded[:0], st.user, s.Runtime)
 		st.user = a.folded

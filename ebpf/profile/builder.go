@@ -103,10 +103,11 @@ func (b *Builder) Add(s *sampler.Sample) {
 	if s.OutsideFile {
 		b.names.jit.Observe(s.PID)
 	}
+	waker := b.names.wakerOf(s)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.counts.addOutcome(s)
-	b.aggregateOf(s).add(s)
+	b.aggregateOf(s).add(s, waker)
 }
 
 // aggregateOf returns where a sample counts: one that was taken before the

@@ -14,22 +14,24 @@ import (
 const (
 	LabelState = "state" // of the thread, see kernel.ThreadState
 	LabelWait  = "wait"  // for what, see wait.Of; none if that is not known, or the thread runs
+	LabelWaker = "waker" // who has ended the wait, see wait.Waker; none if samples do not say
 )
 
 // doing is what a thread does, where samples say that.
 type doing struct {
 	known bool
 	state kernel.ThreadState
-	call  int64 // the system call that it is in, or kernel.NoCall
+	call  int64  // the system call that it is in, or kernel.NoCall
+	waker string // who has ended its wait, "" if that is not known
 }
 
 // doingOf returns what the thread of a sample does, if the kind of the sample wants it to be told.
 func doingOf(s *sampler.Sample) doing {
 	switch {
 	case s.Thread != nil:
-		return doing{true, s.Thread.State, s.Thread.Call}
+		return doing{known: true, state: s.Thread.State, call: s.Thread.Call}
 	case s.Kind == kind.Wall:
-		return doing{true, kernel.Running, kernel.NoCall}
+		return doing{known: true, state: kernel.Running, call: kernel.NoCall}
 	}
 	return doing{}
 }
@@ -39,7 +41,8 @@ func (d doing) appendKey(b []byte) []byte {
 	if !d.known {
 		return append(b, 0)
 	}
-	return binary.NativeEndian.AppendUint64(append(b, byte(d.state)+1), uint64(d.call))
+	b = binary.NativeEndian.AppendUint64(append(b, byte(d.state)+1), uint64(d.call))
+	return append(append(b, byte(len(d.waker))), d.waker...) // names of threads are short
 }
 
 func (b *keyReader) doing() doing {
@@ -47,7 +50,11 @@ func (b *keyReader) doing() doing {
 	if state == 0 {
 		return doing{}
 	}
-	return doing{true, kernel.ThreadState(state - 1), int64(b.uint64())}
+	d := doing{known: true, state: kernel.ThreadState(state - 1), call: int64(b.uint64())}
+	n := int(b.byte())
+	d.waker = string((*b)[:n])
+	*b = (*b)[n:]
+	return d
 }
 
 // labels returns what the thread does as labels. stack is the kernel's part of its stack.
@@ -57,6 +64,9 @@ func (d doing) labels(stack []*pprof.Location, o *Options) (out []pprof.Label) {
 	}
 	if !o.NoStateLabel {
 		out = append(out, pprof.Label{Key: LabelState, Text: d.state.String()})
+	}
+	if d.waker != "" {
+		out = append(out, pprof.Label{Key: LabelWaker, Text: d.waker})
 	}
 	if o.NoWaitLabel {
 		return out
@@ -71,4 +81,16 @@ func (d doing) labels(stack []*pprof.Location, o *Options) (out []pprof.Label) {
 		out = append(out, pprof.Label{Key: LabelWait, Text: reason})
 	}
 	return out
+}
+
+// wakerOf returns who has ended the wait of a sample's thread, "" if the sample does not say.
+func (n *names) wakerOf(s *sampler.Sample) string {
+	if s.Waker == nil {
+		return ""
+	}
+	var functions []string
+	for i, addr := range s.Waker.Kernel {
+		functions = append(functions, n.symbolizer.Kernel(addr, i > 0).Function)
+	}
+	return wait.Waker(s.Waker, s.PID, functions)
 }

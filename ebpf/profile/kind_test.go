@@ -3,11 +3,13 @@ package profile
 import (
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/target"
 )
@@ -56,5 +58,37 @@ func TestKinds(t *testing.T) {
 	}
 	if len(got) != 3 {
 		t.Errorf("%d profiles, want 3", len(got))
+	}
+}
+
+// TestWakerLabel: who has ended a wait is a label, by which samples are told apart, with and without the others. What
+// has no waker has no label.
+func TestWakerLabel(t *testing.T) {
+	b := newBuilder(t, 100)
+	b.options.NoWaitLabel, b.options.NoStateLabel = true, true
+	b.startAggregate()
+	for i, by := range []*kernel.Waker{
+		{ByPID: 7, ByTID: 8, ByComm: "worker-1", ByProcess: "mine"},
+		{ByPID: 9, ByTID: 9, ByComm: "writer-1", ByProcess: "theirs"},
+		nil,
+	} {
+		s := sample(7, clock.Monotonic())
+		s.Kind, s.Value, s.Waker = kind.OffCPU, uint64(i+1), by
+		s.Thread = &kernel.Thread{State: kernel.Sleeping, Call: kernel.NoCall}
+		b.Add(s)
+		b.Add(s)
+	}
+	got := map[string]int64{}
+	for _, p := range b.Collect() {
+		for _, s := range p.Pprof.Sample {
+			by := strings.Join(s.Label[LabelWaker], " ")
+			if got[by] != 0 || len(s.Label[LabelState]) > 0 || len(s.Label[LabelWait]) > 0 {
+				t.Errorf("a sample has the labels %v", s.Label)
+			}
+			got[by] += s.Value[0]
+		}
+	}
+	if want := map[string]int64{"worker-1": 2, "theirs": 4, "": 6}; !reflect.DeepEqual(got, want) {
+		t.Errorf("by waker %v, want %v", got, want)
 	}
 }

@@ -65,6 +65,7 @@ type Options struct {
 	Threads      bool                // tell threads and processes apart, by the labels of LabelPID and so on
 	CPUs         bool                // tell CPUs apart, by LabelCPU
 	NUMANodes    bool                // tell the nodes of CPUs apart, by LabelNUMANode
+	Wakers       bool                // of time off CPU: say who has ended a wait, by LabelWaker
 	Timestamps   bool                // keep when each sample was taken, see pprof.Timestamp
 	InlineFrames bool                // show functions that were inlined into others
 	Demangle     symbol.DemangleMode // how names of C++ and Rust are shown
@@ -128,6 +129,7 @@ const (
 const (
 	LabelCPU      = "cpu"
 	LabelNUMANode = "numa_node"
+	LabelWaker    = builder.LabelWaker // with Options.Wakers
 )
 
 // Recording is what was recorded.
@@ -239,7 +241,7 @@ func (r *Recorder) startWaiting() (err error) {
 		return nil
 	}
 	r.waiting, err = offcpu.Start(offcpu.Options{
-		Completer: r.sampler, MaxShare: waitingShare,
+		Completer: r.sampler, MaxShare: waitingShare, Wakers: r.options.Wakers,
 		Target: func(pid uint32) (*target.Target, bool) { return r.target, r.selected.has(pid) },
 		Use: func(s *sampler.Sample) {
 			if !r.options.shows(s.Thread.State) {

@@ -27,6 +27,8 @@ type Sample struct {
 	Program unwind.ExeID
 	// Thread is, of samples of threads that are on no CPU, the thread as it was, without Kernel; else nil.
 	Thread *kernel.Thread
+	// Waker is, of those, who has ended the wait; nil if that is not known, or it is not over.
+	Waker *kernel.Waker
 }
 
 // Frames returns all user frames, those of interpreters too, leaf first.

@@ -47,7 +47,10 @@ func TestLabels(t *testing.T) {
 	require.Contains(t, errs, `no sample has the label "colour"`)
 	_, errs, code = headwater(t, "record", "--label", "colour", "-a")
 	require.Equal(t, 2, code)
-	require.Contains(t, errs, `--label: "colour" is neither cpu nor numa_node`)
+	require.Contains(t, errs, `--label: "colour" is neither cpu, numa_node nor waker`)
+	_, errs, code = headwater(t, "record", "--label", "waker", "-a")
+	require.Equal(t, 2, code)
+	require.Contains(t, errs, `--label waker is of waits: add -e off-cpu or -e wall`)
 }
 
 // headwater runs headwater.

@@ -123,6 +123,9 @@ func TestArguments(t *testing.T) {
 				require.Equal(t, ebpf.OffCPU{Rate: 7, States: []kernel.ThreadState{kernel.Sleeping}}, o.OffCPU)
 				require.True(t, o.NoStateLabel && !o.NoWaitLabel)
 			}},
+		"off_cpu with wakers": {"off_cpu {\n labels = [\"waker\"]\n }", func(t *testing.T, o ebpf.Options) {
+			require.True(t, o.OffCPU.Wakers && o.NoStateLabel && o.NoWaitLabel)
+		}},
 		"off_cpu_threshold": {`off_cpu_threshold = 0.02`, func(t *testing.T, o ebpf.Options) {
 			require.Equal(t, ebpf.OffCPU{Rate: 10, States: ebpf.DefaultOffCPUStates()}, o.OffCPU)
 		}},
@@ -184,9 +187,10 @@ func TestArgumentErrors(t *testing.T) {
 			`comm must be one of none, label, stackframe, both, got "frame"`},
 		"debuginfod {\n  urls = [\"ftp://x\"]\n }": {"debuginfod",
 			`debuginfod is invalid: "ftp://x" is no http or https URL`},
-		"off_cpu_threshold = 1.5":          {"off_cpu_threshold", `off_cpu_threshold must be between 0 and 1, got 1.5`},
-		"off_cpu {\n rate = 5000\n }":      {"off_cpu", `off_cpu is invalid: rate must be between 0 and 1000, got 5000`},
-		"off_cpu {\n labels = [\"x\"]\n }": {"off_cpu", `off_cpu is invalid: labels must be some of state, wait, got "x"`},
+		"off_cpu_threshold = 1.5":     {"off_cpu_threshold", `off_cpu_threshold must be between 0 and 1, got 1.5`},
+		"off_cpu {\n rate = 5000\n }": {"off_cpu", `off_cpu is invalid: rate must be between 0 and 1000, got 5000`},
+		"off_cpu {\n labels = [\"x\"]\n }": {"off_cpu", `off_cpu is invalid: labels must be some of state, wait, waker, ` +
+			`got "x"`},
 		"off_cpu {\n states = [\"running\"]\n }": {"off_cpu", `off_cpu is invalid: states must be some of runnable, ` +
 			`sleeping, uninterruptible, stopped, traced, idle, got "running"`},
 		"page_faults {\n period = -1\n }": {"page_faults",

@@ -49,6 +49,8 @@ type DebugSession struct {
 	OffCPURead       uint64            `river:"off_cpu_stacks_read,attr,optional"`
 	OffCPUMoved      uint64            `river:"off_cpu_stacks_moved,attr,optional"`
 	OffCPUUnread     uint64            `river:"off_cpu_stacks_not_read,attr,optional"`
+	OffCPUWakers     uint64            `river:"off_cpu_wakers,attr,optional"`
+	OffCPUWakersLost uint64            `river:"off_cpu_wakers_lost,attr,optional"`
 	OffCPUTime       map[string]uint64 `river:"off_cpu_thread_nanoseconds,attr,optional"` // by state
 	ProbesAttached   uint64            `river:"probes_attached,attr,optional"`
 	ProbesFailed     uint64            `river:"probes_failed,attr,optional"`

@@ -15,7 +15,7 @@ import (
 type OffCPUArguments struct {
 	Rate   int      `river:"rate,attr,optional"`   // how often a second threads are looked at; 0: never
 	States []string `river:"states,attr,optional"` // of the threads that are shown
-	Labels []string `river:"labels,attr,optional"` // that samples get: state and wait
+	Labels []string `river:"labels,attr,optional"` // that samples get: state, wait and waker
 }
 
 // SetToDefault implements river.Defaulter.
@@ -42,11 +42,12 @@ func (a *OffCPUArguments) validate() error {
 	if a.Rate < 0 || a.Rate > ebpf.MaxOffCPURate {
 		return component.Refuse("off_cpu", "is invalid: rate must be between 0 and %d, got %d", ebpf.MaxOffCPURate, a.Rate)
 	}
+	known := []string{profile.LabelState, profile.LabelWait, profile.LabelWaker}
 	for _, of := range []struct {
 		name         string
 		given, known []string
 	}{
-		{"states", a.States, offCPUStates()}, {"labels", a.Labels, []string{profile.LabelState, profile.LabelWait}},
+		{"states", a.States, offCPUStates()}, {"labels", a.Labels, known},
 	} {
 		for _, name := range of.given {
 			if !slices.Contains(of.known, name) {
@@ -75,5 +76,6 @@ func (a *OffCPUArguments) apply(o *ebpf.Options, threshold float64) {
 		}
 	}
 	o.NoStateLabel = !slices.Contains(a.Labels, profile.LabelState)
+	o.OffCPU.Wakers = slices.Contains(a.Labels, profile.LabelWaker)
 	o.NoWaitLabel = !slices.Contains(a.Labels, profile.LabelWait)
 }

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* The map of what user space knows of threads. The programs that include it share one. */
+#ifndef HEADWATER_MARKS_H
+#define HEADWATER_MARKS_H
+
+#include "threads.h"
+
+/* By thread ID. Marks of threads that have ended make room for others. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1 << 15);
+	__type(key, __u32);
+	__type(value, struct thread_mark);
+} marks SEC(".maps");
+
+#endif
