@@ -79,7 +79,7 @@ fresh: ## run both commands of the README on a bare Debian with this Go, 15 to 4
 kernel-test: ## load and run the BPF programs on kernels 5.10 to 7.2, on amd64 and arm64, emulated
 	integration/packages kernels
 	go run ./integration/kernels
-	go run ./integration/kernels -package ./ebpf -run TestSignalFrames
+	go run ./integration/kernels -package ./ebpf -run "TestSignalFrames|TestWaitsOfGo"
 
 fmt: ## format the Go files
 	gofmt -w .
