@@ -19,6 +19,7 @@ type contender struct {
 	arguments string        // with {rate}, {interval}, {sink}, {config}, {listen} and {dir}
 	forStacks string        // more of them, where its stacks are looked at
 	finest    time.Duration // report interval that it takes
+	block     string        // of Headwater: more arguments and blocks of its component
 	tracefs   bool          // needs tracefs, which it gets in a mount namespace of its own
 }
 
@@ -36,6 +37,7 @@ const hostConfig = `pyroscope.ebpf "bench" {
 	collect_interval = %q
 	sample_rate      = %d
 	pid_label        = %t
+	%s
 }
 
 pyroscope.write "sink" {
@@ -104,7 +106,7 @@ func (p *profiler) launch(how settings) (err error) {
 		return err
 	}
 	config := filepath.Join(p.dir, "config.river")
-	text := fmt.Appendf(nil, hostConfig, how.interval.String(), how.rate, how.pids, p.sink.addr)
+	text := fmt.Appendf(nil, hostConfig, how.interval.String(), how.rate, how.pids, p.block, p.sink.addr)
 	if err := os.WriteFile(config, text, 0o644); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@
 //	go run ./integration/bench -quick -python [-frames 10,110]  the same, of functions of Python
 //	go run ./integration/bench -resident [-only clang]          unwind rows in memory, next to whole tables, only
 //	go run ./integration/bench -languages [-peer BINARY]         programs in Python, JavaScript and Java only
+//	go run ./integration/bench -kinds [-rounds 3 -time 10s]     what kinds of samples cost, next to CPU time alone
 //	go run ./integration/bench -show FILE                       the table of a record
 //
 // With -record FILE it saves what it has measured, as package record describes; the
@@ -67,6 +68,8 @@ func run() error {
 			fmt.Println("load average:", loadAverage())
 			return quick(o.contenders(), o, dir)
 		})
+	case o.kinds:
+		return counting(func() error { return measureKinds(o, dir, save) })
 	case o.resident:
 		return counting(func() error { return resident(o, dir, save) })
 	}

@@ -15,9 +15,9 @@ type options struct {
 	binary, peer, peerArguments string
 	peerIsHeadwater             bool
 
-	quick, python, resident, languages, quiet bool
-	record, show                              string
-	only                                      *regexp.Regexp
+	quick, python, resident, languages, kinds, quiet bool
+	record, show                                     string
+	only                                             *regexp.Regexp
 
 	frames     []int
 	rate       int
@@ -42,6 +42,7 @@ func parseFlags() (o options, err error) {
 	flag.BoolVar(&o.resident, "resident", false,
 		"measure the unwind rows in memory, and the heap, next to whole tables only")
 	flag.BoolVar(&o.languages, "languages", false, "measure programs in Python, JavaScript and Java only")
+	flag.BoolVar(&o.kinds, "kinds", false, "measure what kinds of samples cost, next to CPU time alone, only")
 	only := flag.String("only", "", "a regular expression of the titles of the parts to run")
 	frames := flag.String("frames", "1,5,21,61,121,990", "depths of the stacks; Pyroscope keeps 1,000 frames")
 	flag.IntVar(&o.rate, "rate", 99, "samples per second and CPU")
