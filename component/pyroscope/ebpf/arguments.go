@@ -74,6 +74,9 @@ type Settings struct {
 	// bytes that profiling may take, 0 for no limit; Headwater's own argument
 	MemoryLimit units.Base2Bytes `river:"memory_limit,attr,optional"`
 
+	// bytes that the history of the page may take on disk, 0 for none there; Headwater's own argument
+	HistoryDiskLimit units.Base2Bytes `river:"history_disk_limit,attr,optional"`
+
 	InlineFrames bool                 `river:"inline_frames,attr,optional"` // Headwater's own argument
 	Debuginfod   *DebuginfodArguments `river:"debuginfod,block,optional"`   // Headwater's own block
 	PageFaults   *PageFaultsArguments `river:"page_faults,block,optional"`  // Headwater's own block
@@ -129,6 +132,9 @@ func (a *Settings) Validate() error {
 	case a.MemoryLimit != 0 && a.MemoryLimit < leastMemory:
 		return component.Refuse("memory_limit", "must be 0B, for none, or at least %s, got %s", units.Base2Bytes(leastMemory),
 			a.MemoryLimit)
+	case a.HistoryDiskLimit != 0 && a.HistoryDiskLimit < leastHistoryDisk:
+		return component.Refuse("history_disk_limit", "must be 0B, for no history on disk, or at least %s, got %s",
+			units.Base2Bytes(leastHistoryDisk), a.HistoryDiskLimit)
 	}
 	if a.OffCPUThreshold < 0 || a.OffCPUThreshold > 1 {
 		return component.Refuse("off_cpu_threshold", "must be between 0 and 1, got %v", a.OffCPUThreshold)

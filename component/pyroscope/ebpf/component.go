@@ -84,9 +84,14 @@ func New(opts component.Options, args Arguments) (*Component, error) {
 		fanout:  pyroscope.NewFanout(args.ForwardTo, opts.ID, opts.Registerer),
 		updates: mailbox.New[Settings](),
 	}
-	c.page = flamegraph.New(flamegraph.Options{Name: opts.ID, Status: c.pageStatus, Started: started})
+	c.page = flamegraph.New(flamegraph.Options{
+		Name: opts.ID, Status: c.pageStatus, Started: started, Log: c.logHistoryDisk,
+	})
 	c.SetHealth(component.HealthTypeUnknown, "not started yet")
 
+	if err := c.checkHistoryDisk(args.Settings); err != nil {
+		return nil, err
+	}
 	var err error
 	if c.metrics, err = newMetrics(opts.Registerer, c.page.Changes); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
@@ -101,6 +106,9 @@ func (c *Component) Update(args component.Arguments) error {
 	fresh, ok := args.(Arguments)
 	if !ok {
 		return fmt.Errorf("arguments of %s are a %T", Name, args)
+	}
+	if err := c.checkHistoryDisk(fresh.Settings); err != nil {
+		return err
 	}
 	c.take(fresh.Settings)
 	c.fanout.UpdateChildren(fresh.ForwardTo)
@@ -155,6 +163,7 @@ func usableTargets(args Settings) []string {
 func (c *Component) Run(ctx context.Context) error {
 	l := newLoop(ctx, c, c.status.read().args)
 	defer l.close()
+	c.keepHistoryOnDisk(l.args)
 	if err := l.startSession(); err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ type DebugInfo struct {
 
 	Language []DebugLanguage `river:"language,block,optional"` // most frames first
 	Build    []DebugBuild    `river:"build,block,optional"`    // the newest first
+	History  *DebugHistory   `river:"history,block,optional"`  // on disk
 }
 
 // DebugSession are the profiler's figures as of the last round of collecting;
@@ -166,6 +167,7 @@ func (c *Component) DebugInfo() interface{} {
 	}
 	changes, _ := c.page.Changes()
 	info.Build = debugBuilds(changes)
+	info.History = c.debugHistory()
 	return info
 }
 

@@ -201,9 +201,15 @@ type lab struct {
 
 func newLab(t testing.TB, args Arguments) *lab {
 	t.Helper()
+	return newLabIn(t, "", args)
+}
+
+// newLabIn returns a lab whose component has a folder for its data.
+func newLabIn(t testing.TB, data string, args Arguments) *lab {
+	t.Helper()
 	l := &lab{registry: prometheus.NewRegistry(), log: &lockedBuffer{}}
 	c, err := New(component.Options{
-		ID: "pyroscope.ebpf.test", Logger: log.NewLogfmtLogger(l.log), Registerer: l.registry,
+		ID: "pyroscope.ebpf.test", DataPath: data, Logger: log.NewLogfmtLogger(l.log), Registerer: l.registry,
 		OnStateChange: func(component.Exports) { t.Error("pyroscope.ebpf has no exports") },
 	}, args)
 	require.NoError(t, err)

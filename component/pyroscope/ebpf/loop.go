@@ -92,6 +92,7 @@ func (l *loop) close() {
 	}
 	l.sender.close()
 	l.reportSending()
+	l.c.page.CloseDisk(historyPatience)
 	if l.sessionErr == nil {
 		l.c.SetHealth(component.HealthTypeExited, "stopped")
 	}
@@ -155,6 +156,7 @@ func (l *loop) tick() {
 func (l *loop) update(args Settings) {
 	old := l.args
 	l.args = args
+	l.c.keepHistoryOnDisk(args)
 	if l.session == nil {
 		return // restart uses them
 	}
@@ -383,6 +385,9 @@ func (l *loop) reportHealth(withUser, complete uint64) {
 	}
 	if kept := l.memory.String(); kept != "" {
 		message += "; " + kept
+	}
+	if trouble := l.c.historyTrouble(); trouble != "" {
+		message += "; " + trouble
 	}
 	if withUser > 0 {
 		message += fmt.Sprintf("; %d of %d user stacks of the last interval are complete", complete, withUser)

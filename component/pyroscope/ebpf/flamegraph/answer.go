@@ -71,7 +71,7 @@ func (s selection) read(entries []*kept, builders ...*trie.Builder) (about flame
 	bytes := 0
 	return s.readWhile(entries, func(k *kept) bool {
 		room := bytes < maxMergedBytes && haveRoom(builders)
-		bytes += len(k.Data)
+		bytes += k.dataSize()
 		return room
 	}, func(p *profile.Profile) error {
 		for _, b := range builders {
@@ -132,11 +132,7 @@ func (p *Page) serveAnswer(w http.ResponseWriter, r *http.Request, build builder
 		return
 	}
 	made, err := p.answers.get(r.Context(), answerKey(r, s, names), func() (*answer, error) {
-		picked := p.pick(s)
-		if len(picked) == 0 {
-			return nil, errGone
-		}
-		return build(picked, s)
+		return withPicked(p, s, func(picked []*kept) (*answer, error) { return build(picked, s) })
 	})
 	if err != nil {
 		status, message := explainFailure(err)

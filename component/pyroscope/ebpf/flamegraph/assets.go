@@ -26,6 +26,7 @@ var templates = sync.OnceValue(func() *template.Template {
 		"total":   total,
 		"bytes":   formatBytes,
 		"clock":   func(t time.Time) string { return t.Format("15:04:05") },
+		"date":    func(t time.Time) string { return t.Format(time.DateTime) },
 		"iso":     func(t time.Time) string { return t.Format(time.RFC3339) },
 		"minutes": func(d time.Duration) string { return fmt.Sprintf("%g minutes", d.Minutes()) },
 		"dot":     haveDot,

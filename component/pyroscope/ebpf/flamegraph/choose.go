@@ -19,7 +19,7 @@ type field struct {
 // fields returns the form's fields: the target, the process and what else the profiles distinguish.
 func (p *Page) fields(s selection) []field {
 	whole := selection{target: allTargets, from: s.from, to: s.to, filter: filter{kind: s.kind}}
-	entries := whole.pick(p.history.all())
+	entries := p.summed(whole)
 	status := p.options.Status()
 	target := field{Name: "target", Text: "Target", Options: []string{allTargets}}
 	seen := map[string]bool{}

@@ -32,7 +32,7 @@ func (p *Page) countsOf(ctx context.Context, k *kept, s selection, by string, ea
 	}
 	of := s
 	of.from, of.to = k.start, k.end
-	key := fmt.Sprintf("%s %s %d %s", by, k.target.id, len(k.Data), of.values().Encode())
+	key := fmt.Sprintf("%s %s %d %s", by, k.target.id, k.dataSize(), of.values().Encode())
 	return p.counted.get(ctx, key, func() (counts, error) {
 		parts, err := decode([]*kept{k}, s)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph/archive"
 	"github.com/headwater/headwater/ebpf/compare"
 	"github.com/headwater/headwater/ebpf/trie"
 )
@@ -231,6 +233,16 @@ func (p *Page) diffData(ctx context.Context, v url.Values) ([]byte, error) {
 		return nil, err
 	}
 	defer done()
+	for {
+		data, err := p.compare(maps.Clone(v))
+		if !errors.Is(err, archive.ErrGone) { // what is damaged on disk is left out
+			return data, err
+		}
+	}
+}
+
+// compare makes a comparison. It is for who has filled p.comparing, and changes v.
+func (p *Page) compare(v url.Values) ([]byte, error) {
 	c, err := p.findComparison(v)
 	if err != nil {
 		return nil, err

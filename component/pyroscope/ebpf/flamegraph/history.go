@@ -1,10 +1,11 @@
 // Package flamegraph is the web page of a profiler: the last minutes of its
-// profiles, kept in bounded memory, an overview of them, flame graphs, and
-// google/pprof's own web interface for the profile that is chosen there.
+// profiles, kept in bounded memory, and those before on disk if it is told where,
+// an overview of them, flame graphs, and google/pprof's own web interface for the
+// profile that is chosen there.
 //
 // The page uses relative links only, so it works below any prefix. It loads
-// nothing from elsewhere, opens no files and starts no process, except Graphviz's
-// dot for pprof's graph view where dot is installed.
+// nothing from elsewhere, opens no files but those of its history and starts no
+// process, except Graphviz's dot for pprof's graph view where dot is installed.
 //
 // The package knows nothing of profilers, River or components.
 package flamegraph
@@ -19,32 +20,36 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph/archive"
 )
 
 // Profile is what one target did during one round of collecting.
 // Once handed to Page.Add it must not be modified.
 type Profile struct {
-	Labels map[string]string // the target's labels
-	Data   []byte            // the pprof profile, gzip-compressed
-	Kind   string            // what is counted: the name of a kind of package ebpf/kind; "" stands for cpu
-	Unit   string            // of the values of its samples; "" stands for nanoseconds
-	Period int64             // value of one sample, in Unit; 0 if not known
+	Labels map[string]string `json:"labels"` // the target's labels
+	Data   []byte            `json:"-"`      // the pprof profile, gzip-compressed
 
-	Samples   uint64 // samples in the profile
-	WithUser  uint64 // of these, samples that should have a user part
-	Complete  uint64 // of these, samples whose user part is whole
-	Processes []Process
+	// Kind is what is counted: the name of a kind of package ebpf/kind; "" stands for cpu.
+	Kind   string `json:"kind,omitempty"`
+	Unit   string `json:"unit,omitempty"`   // of the values of its samples; "" stands for nanoseconds
+	Period int64  `json:"period,omitempty"` // value of one sample, in Unit; 0 if not known
+
+	Samples   uint64    `json:"samples"`  // samples in the profile
+	WithUser  uint64    `json:"user"`     // of these, samples that should have a user part
+	Complete  uint64    `json:"complete"` // of these, samples whose user part is whole
+	Processes []Process `json:"processes"`
 }
 
 // Process is one process's share of a Profile.
 type Process struct {
-	PID      uint32
-	Comm     string
-	Program  string // path of the file that it runs, as it sees it; "" if not known
-	Build    string // distinguishes builds of it, as a rule the build ID; "" if not known
-	Samples  uint64
-	WithUser uint64
-	Complete uint64
+	PID      uint32 `json:"pid"`
+	Comm     string `json:"comm"`
+	Program  string `json:"program,omitempty"` // path of the file that it runs, as it sees it; "" if not known
+	Build    string `json:"build,omitempty"`   // distinguishes builds of it, as a rule the build ID; "" if not known
+	Samples  uint64 `json:"samples"`
+	WithUser uint64 `json:"user"`
+	Complete uint64 `json:"complete"`
 }
 
 // kept is a Profile in the history.
@@ -53,6 +58,25 @@ type kept struct {
 	target target
 	start  int64 // of the round, in ms since 1970
 	end    int64
+
+	stored *archive.Stored[Profile] // where its data is on disk; nil: in memory
+	joined int                      // further profiles of other rounds that are added to what is known of this one
+}
+
+// data returns the pprof profile, gzip-compressed. Of one on disk the error may be archive.ErrGone.
+func (k *kept) data() ([]byte, error) {
+	if k.stored != nil {
+		return k.stored.Data()
+	}
+	return k.Data, nil
+}
+
+// dataSize returns how many bytes data has.
+func (k *kept) dataSize() int {
+	if k.stored != nil {
+		return int(k.stored.Size)
+	}
+	return len(k.Data)
 }
 
 // unit returns the unit of values.

@@ -56,7 +56,7 @@ func merge(entries []*kept, s selection, maxSamples int) (merged, error) {
 		sum.profile = next
 		sum.used += len(chunk)
 		for _, k := range chunk {
-			bytes += len(k.Data)
+			bytes += k.dataSize()
 		}
 	}
 	if sum.profile == nil || len(sum.profile.Sample) == 0 {
@@ -81,7 +81,11 @@ func addLost(sum *profile.Profile, parts []*profile.Profile) {
 func decode(entries []*kept, s selection) ([]*profile.Profile, error) {
 	parts := make([]*profile.Profile, 0, len(entries)+1)
 	for _, k := range entries {
-		p, err := profile.ParseData(k.Data)
+		data, err := k.data()
+		if err != nil {
+			return nil, err
+		}
+		p, err := profile.ParseData(data)
 		if err != nil {
 			return nil, fmt.Errorf("reading a kept profile of %s: %w", k.target.name, err)
 		}

@@ -54,6 +54,7 @@ type historyFigures struct {
 	MaxBytes int64
 	MaxAge   time.Duration
 	Since    time.Time
+	Disk     Disk
 }
 
 // targetRow is one target's part of the chosen time range.
@@ -81,12 +82,15 @@ type pidRow struct {
 }
 
 // newOverview describes the part of the history that q asks for.
-func newOverview(name string, status Status, h *history, q query) overview {
+func (p *Page) newOverview(status Status, q query) overview {
+	h := &p.history
 	entries := h.all()
-	whole := q
+	s := q.resolve(p.newestEnd())
+	whole := s
 	whole.target = allTargets
+	shown := p.summed(whole)
 	o := overview{
-		Name:     name,
+		Name:     p.options.Name,
 		Status:   status,
 		Refresh:  max(5, int(status.Interval/time.Second)),
 		Ranges:   timeRanges(),
@@ -99,8 +103,9 @@ func newOverview(name string, status Status, h *history, q query) overview {
 	if len(entries) > 0 {
 		o.Kept.Since = time.UnixMilli(entries[0].start)
 	}
-	o.Targets, o.More = targetRows(whole.resolve(entries).pick(entries), q)
-	picked := q.resolve(entries).pick(entries)
+	o.Kept.Disk, _ = p.Disk()
+	o.Targets, o.More = targetRows(shown, q)
+	picked := s.pick(shown)
 	o.Choice = choice{
 		Target: q.target, TargetName: targetName(picked, q.target),
 		Range: q.rng.Value, RangeText: q.rng.Text, Comm: q.comm, PID: q.pid, Root: q.root, Kind: q.kindName(),
@@ -113,7 +118,7 @@ func newOverview(name string, status Status, h *history, q query) overview {
 
 // overview describes what q asks for, and the new builds.
 func (p *Page) overview(q query) overview {
-	o := newOverview(p.options.Name, p.options.Status(), &p.history, q)
+	o := p.newOverview(p.options.Status(), q)
 	changes, _ := p.Changes()
 	for i := range changes {
 		o.Builds = append(o.Builds, newBuildRow(&changes[i]))
@@ -153,8 +158,8 @@ func newBuildRow(c *Change) buildRow {
 
 // sum adds up the selected processes' samples.
 func (o *overview) sum(picked []*kept, q query) {
-	o.Profiles = len(picked)
 	for _, k := range picked {
+		o.Profiles += 1 + k.joined
 		samples, withUser, complete := k.of(selection{comm: q.comm, pid: q.pid})
 		o.Samples += samples
 		o.WithUser += withUser

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,6 +28,9 @@ type Options struct {
 	MaxAge   time.Duration // how long profiles are kept
 	MaxBytes int64         // how much memory the kept profiles may take, and half as much those of builds that changed
 
+	// Log takes what is to be logged about the history on disk; err is nil for good news. nil: nobody is told.
+	Log func(message string, err error)
+
 	// Started returns when a process began, false if it has ended. Without it, a build that was not seen lately is
 	// taken for a new one.
 	Started func(pid uint32) (time.Time, bool)
@@ -38,6 +43,9 @@ type Page struct {
 	history history
 	changes changes
 
+	disk   atomic.Pointer[disk] // nil: nothing is kept on disk
+	diskMu sync.Mutex           // held while disk changes
+
 	comparing chan struct{} // full while a comparison is made: one at a time bounds the memory
 	compared  compared      // the last one; for who has filled comparing
 	answers   viewCache[*answer]
@@ -47,6 +55,9 @@ type Page struct {
 
 // New returns an empty page.
 func New(o Options) *Page {
+	if o.Log == nil {
+		o.Log = func(string, error) {}
+	}
 	if o.MaxAge <= 0 {
 		o.MaxAge = DefaultMaxAge
 	}
@@ -79,6 +90,7 @@ func (p *Page) Bytes() int64 { return p.history.size() }
 // Add hands over the profiles of one round of collecting, from start to end.
 func (p *Page) Add(start, end time.Time, profiles []Profile) {
 	added := p.history.add(start, end, profiles)
+	p.keepOnDisk(added)
 	isCPU := selection{target: allTargets, to: math.MaxInt64} // builds are compared by their CPU time alone
 	p.changes.add(start, end, isCPU.pick(added), isCPU.pick(p.history.all()))
 	p.answers.expire(time.Now())
@@ -208,9 +220,8 @@ func (p *Page) selected(w http.ResponseWriter, r *http.Request) (selection, bool
 		p.fail(w, "./", http.StatusBadRequest, err.Error())
 		return selection{}, false
 	}
-	entries := p.history.all()
-	s := q.resolve(entries)
-	if len(s.pick(entries)) == 0 {
+	s := q.resolve(p.newestEnd())
+	if len(p.pick(s)) == 0 {
 		p.fail(w, "./", http.StatusNotFound, "There are no profiles of this target in the "+q.rng.Text+".")
 		return selection{}, false
 	}
@@ -230,11 +241,7 @@ func (p *Page) serveView(w http.ResponseWriter, r *http.Request, rest string) {
 		return
 	}
 	v, err := p.views.get(r.Context(), s.String(), func() (*view, error) {
-		picked := p.pick(s)
-		if len(picked) == 0 {
-			return nil, errGone
-		}
-		return newView(picked, s)
+		return withPicked(p, s, func(picked []*kept) (*view, error) { return newView(picked, s) })
 	})
 	if err != nil {
 		status, message := explainFailure(err)
@@ -277,9 +284,23 @@ func (p *Page) failSelection(w http.ResponseWriter, s selection, err error) {
 		return
 	}
 	p.render(w, status, "message.html", struct{ Overview, Message, Newest string }{
-		"./", fmt.Sprintf("%s Profiles are kept for %g minutes.", message, p.options.MaxAge.Minutes()),
+		"./", message + " " + p.keptText(),
 		"./flame?" + newest.values().Encode(),
 	})
+}
+
+// keptText says for how long profiles are kept.
+func (p *Page) keptText() string {
+	text := fmt.Sprintf("Profiles are kept for %g minutes", p.options.MaxAge.Minutes())
+	switch d, ok := p.Disk(); {
+	case !ok:
+		return text + "."
+	case d.Rounds == 0:
+		return text + ", and then on disk: there are none yet."
+	default:
+		return fmt.Sprintf("%s, and on disk in %s: there are those since %s.", text, formatBytes(d.MaxBytes),
+			d.Since.Format(time.DateTime))
+	}
 }
 
 func (p *Page) render(w http.ResponseWriter, status int, name string, data any) {

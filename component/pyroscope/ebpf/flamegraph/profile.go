@@ -37,14 +37,13 @@ func (p *Page) serveProfile(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	picked := p.pick(s)
-	if len(picked) == 0 {
+	p.answers.building.Lock() // one at a time bounds the memory
+	file, err := withPicked(p, s, func(picked []*kept) (exportedFile, error) { return exported(picked, s, format) })
+	p.answers.building.Unlock()
+	if errors.Is(err, errGone) {
 		http.Error(w, "there are no profiles of this target at this time", http.StatusNotFound)
 		return
 	}
-	p.answers.building.Lock() // one at a time bounds the memory
-	body, at, err := exported(picked, s, format)
-	p.answers.building.Unlock()
 	if err != nil {
 		status, message := explainExport(err)
 		http.Error(w, fmt.Sprintf("%s: %s", format.Name, message), status)
@@ -53,9 +52,9 @@ func (p *Page) serveProfile(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Type", contentType(format))
 	header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{
-		"filename": fileStem(targetName(picked, s.target), at) + format.Suffixes[0],
+		"filename": file.stem + format.Suffixes[0],
 	}))
-	w.Write(body)
+	w.Write(file.body)
 }
 
 func contentType(f export.Format) string {
@@ -75,11 +74,17 @@ func contentType(f export.Format) string {
 // formatError says that a format cannot show a profile.
 type formatError struct{ error }
 
-// exported writes the profiles in a format. It also returns when the last one ended.
-func exported(picked []*kept, s selection, format export.Format) (body []byte, at time.Time, err error) {
+// exportedFile is a profile in a format.
+type exportedFile struct {
+	body []byte
+	stem string // of its name
+}
+
+// exported writes the profiles in a format.
+func exported(picked []*kept, s selection, format export.Format) (file exportedFile, err error) {
 	sum, err := merge(picked, s, maxMergedSamples)
 	if err != nil {
-		return nil, at, err
+		return file, err
 	}
 	used := picked[len(picked)-sum.used:]
 	first, last := time.UnixMilli(used[0].start), time.UnixMilli(used[len(used)-1].end)
@@ -95,9 +100,9 @@ func exported(picked []*kept, s selection, format export.Format) (body []byte, a
 	}
 	var out bytes.Buffer
 	if err := format.Write(&out, sum.profile); err != nil {
-		return nil, at, formatError{err}
+		return file, formatError{err}
 	}
-	return out.Bytes(), last, nil
+	return exportedFile{out.Bytes(), fileStem(targetName(picked, s.target), last)}, nil
 }
 
 func explainExport(err error) (status int, message string) {
@@ -129,12 +134,18 @@ func (p *Page) profileSelection(ctx context.Context, v url.Values) (selection, e
 	if isFresh, _ := strconv.ParseBool(v.Get("fresh")); isFresh {
 		return p.fresh(ctx, q, span)
 	}
-	return q.newest(p.history.all(), span), nil
+	entries := p.history.all()
+	if len(entries) == 0 { // all there is is on disk
+		s := q.resolve(p.newestEnd())
+		s.from = s.to - span.Milliseconds()
+		return s, nil
+	}
+	return q.newest(entries, span), nil
 }
 
 // newest selects the newest rounds that take span together, at least one.
 func (q query) newest(entries []*kept, span time.Duration) selection {
-	s := q.resolve(entries)
+	s := q.resolve(newestEnd(entries))
 	for i := len(entries) - 1; i >= 0; i-- {
 		if entries[i].end <= s.to-span.Milliseconds() {
 			break
@@ -155,7 +166,7 @@ func (p *Page) fresh(ctx context.Context, q query, span time.Duration) (selectio
 	defer cancel()
 	for {
 		added := p.history.nextRound()
-		s := q.resolve(p.history.all())
+		s := q.resolve(newestEnd(p.history.all()))
 		if s.to >= from.Add(span).UnixMilli() {
 			s.from = from.UnixMilli()
 			return s, nil

@@ -110,14 +110,14 @@ func (q query) values() url.Values {
 	return v
 }
 
-// resolve makes the selection absolute, so that it means the same profiles later on.
-func (q query) resolve(entries []*kept) selection {
+// resolve makes the selection absolute, so that it means the same profiles later on. newest is when the newest round
+// ended, in ms since 1970; 0: there is none.
+func (q query) resolve(newest int64) selection {
 	s := selection{target: q.target, comm: q.comm, pid: q.pid, root: q.root, filter: q.filter}
-	if len(entries) == 0 {
+	if newest == 0 {
 		return s
 	}
-	newest := entries[len(entries)-1]
-	s.to = newest.end
+	s.to = newest
 	if s.from = s.to - q.rng.ms; q.rng.ms == 0 {
 		s.from = s.to - 1
 	}
@@ -247,24 +247,4 @@ func (s *selection) parseOption(part string) error {
 		}
 	}
 	return fmt.Errorf("unknown part %q", part)
-}
-
-// pick returns the profiles that s means, oldest first: those of a build are kept longer.
-func (p *Page) pick(s selection) []*kept {
-	if s.build != "" {
-		return p.changes.entries(s)
-	}
-	return s.pick(p.history.all())
-}
-
-// pick returns the profiles of a history that s means, oldest first.
-func (s selection) pick(entries []*kept) []*kept {
-	var picked []*kept
-	for _, k := range entries {
-		target := s.target == allTargets || s.target == k.target.id || s.target == k.target.service
-		if k.end > s.from && k.end <= s.to && target && k.kind() == s.kindName() {
-			picked = append(picked, k)
-		}
-	}
-	return picked
 }

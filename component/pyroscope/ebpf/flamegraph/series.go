@@ -2,11 +2,15 @@ package flamegraph
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
 	"time"
+
+	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph/archive"
 )
 
 // Limits of a timeline.
@@ -39,14 +43,14 @@ func (p *Page) serveSeries(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	status := p.options.Status()
-	picked, period := p.pick(s), cpuPeriod(status)
-	bins, err := binsOf(picked, func(k *kept) (counts, error) { return p.countsOf(r.Context(), k, s, by, k.each(period)) })
+	period := cpuPeriod(status)
+	line, err := p.timeline(s, func(k *kept) (counts, error) { return p.countsOf(r.Context(), k, s, by, k.each(period)) })
 	if err != nil {
 		status, message := explainFailure(err)
 		failJSON(w, status, message)
 		return
 	}
-	out := newSeries(bins, unitOf(picked))
+	out := newSeries(line.bins, line.unit)
 	out.Interval, out.Kept = status.Interval.Milliseconds(), p.options.MaxAge.Milliseconds()
 	data, err := compress(out)
 	if err != nil {
@@ -72,7 +76,7 @@ func (p *Page) seriesSelection(v url.Values) (s selection, by string, err error)
 	if err != nil {
 		return s, by, err
 	}
-	s = q.resolve(p.history.all())
+	s = q.resolve(p.newestEnd())
 	if !v.Has("range") {
 		s.from = 0
 	}
@@ -89,14 +93,6 @@ type bin struct {
 	from, to int64
 	all      int64
 	by       map[string]int64
-}
-
-// unitOf returns the unit of the values of profiles of one kind.
-func unitOf(entries []*kept) string {
-	if len(entries) == 0 {
-		return unitTime
-	}
-	return entries[0].unit()
 }
 
 // newSeries adds up the values of names, which are in unit.
@@ -149,28 +145,66 @@ func (k *kept) each(period int64) int64 {
 	return k.Period
 }
 
-// binsOf returns one interval for each round, oldest first, with what count returns of its profiles.
-func binsOf(entries []*kept, count func(*kept) (counts, error)) (bins []*bin, err error) {
-	for _, k := range entries {
-		n := len(bins)
-		if n == 0 || bins[n-1].to != k.end {
-			bins = append(bins, &bin{from: k.start, to: k.end, by: map[string]int64{}})
-			n++
+// timeline collects intervals, oldest first. From twice maxBins on, neighbours are joined.
+type timeline struct {
+	unit string // of the values
+	bins []*bin
+	per  int // rounds of an interval
+	last int // rounds that the last one has
+}
+
+// timeline returns what count returns of the profiles that s means. Where profiles are read, those on disk are read as
+// far as their files have maxMergedBytes together.
+func (p *Page) timeline(s selection, count func(*kept) (counts, error)) (line timeline, err error) {
+	for {
+		line = timeline{unit: unitTime, per: 1}
+		maxBytes := int64(math.MaxInt64)
+		if s.perSample() {
+			maxBytes = maxMergedBytes
 		}
-		values, err := count(k)
-		if err != nil {
-			return nil, err
-		}
-		for name, value := range values {
-			bins[n-1].add(name, value)
+		err = p.rounds(s, maxBytes).each(s, func(round []*kept) error { return line.add(round, count) })
+		if !errors.Is(err, archive.ErrGone) {
+			return line, err
 		}
 	}
-	return bins, nil
+}
+
+// add adds a round.
+func (t *timeline) add(round []*kept, count func(*kept) (counts, error)) error {
+	b := &bin{from: round[0].start, to: round[0].end, by: map[string]int64{}}
+	for _, k := range round {
+		values, err := count(k)
+		if err != nil {
+			return err
+		}
+		for name, value := range values {
+			b.add(name, value)
+		}
+	}
+	t.unit = round[0].unit()
+	if len(t.bins) > 0 && t.last < t.per {
+		t.bins[len(t.bins)-1].join(b)
+		t.last++
+		return nil
+	}
+	t.bins, t.last = append(t.bins, b), 1
+	if len(t.bins) == 2*maxBins {
+		t.bins, t.last, t.per = joinBins(t.bins), t.per+1, 2*t.per
+	}
+	return nil
 }
 
 func (b *bin) add(name string, value int64) {
 	b.all += value
 	b.by[name] += value
+}
+
+// join adds the interval after b.
+func (b *bin) join(next *bin) {
+	b.to, b.all = next.to, b.all+next.all
+	for name, value := range next.by {
+		b.by[name] += value
+	}
 }
 
 // joinBins joins neighbours until there are few enough to draw.
@@ -183,10 +217,7 @@ func joinBins(bins []*bin) []*bin {
 	for chunk := range slices.Chunk(bins, at) {
 		sum := chunk[0]
 		for _, b := range chunk[1:] {
-			sum.to, sum.all = b.to, sum.all+b.all
-			for name, value := range b.by {
-				sum.by[name] += value
-			}
+			sum.join(b)
 		}
 		out = append(out, sum)
 	}

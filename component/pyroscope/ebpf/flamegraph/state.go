@@ -55,11 +55,11 @@ func (p *Page) serveProcesses(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s, _ := p.treeSelection(r.URL.Query())
-	entries := p.history.all()
 	whole := s
 	whole.target = allTargets
+	entries := p.summed(whole)
 	out := processesAnswer{Targets: []targetState{}, Processes: []nameState{}}
-	for _, row := range allTargetRows(whole.pick(entries), q) {
+	for _, row := range allTargetRows(entries, q) {
 		out.Targets = append(out.Targets, targetState{
 			row.ID, row.Name, row.Labels, row.Samples, row.WithUser, row.Complete, row.Processes,
 		})
@@ -122,6 +122,17 @@ type historyState struct {
 	MaxBytes int64      `json:"max_bytes"`
 	MaxAge   float64    `json:"max_age"` // seconds
 	Since    *time.Time `json:"since,omitempty"`
+	Disk     *diskState `json:"disk,omitempty"`
+}
+
+// diskState says what is kept on disk.
+type diskState struct {
+	Rounds   int        `json:"rounds"`
+	Bytes    int64      `json:"bytes"`
+	MaxBytes int64      `json:"max_bytes"`
+	Since    *time.Time `json:"since,omitempty"`
+	Missing  uint64     `json:"missing"`
+	Problem  string     `json:"problem,omitempty"`
 }
 
 // serveHealth answers with the condition of the profiler.
@@ -151,6 +162,12 @@ func (p *Page) historyState() historyState {
 	if len(entries) > 0 {
 		since := time.UnixMilli(entries[0].start)
 		out.Since = &since
+	}
+	if d, ok := p.Disk(); ok {
+		out.Disk = &diskState{Rounds: d.Rounds, Bytes: d.Bytes, MaxBytes: d.MaxBytes, Missing: d.Missing, Problem: d.Problem}
+		if d.Rounds > 0 {
+			out.Disk.Since = &d.Since
+		}
 	}
 	return out
 }

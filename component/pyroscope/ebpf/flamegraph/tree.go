@@ -103,11 +103,7 @@ func (p *Page) flame(r *http.Request, s selection) (*answer, error) {
 	tree := r.Clone(r.Context())
 	tree.URL.Path = "/api/tree"
 	return p.answers.get(r.Context(), answerKey(tree, s, nil), func() (*answer, error) {
-		picked := p.pick(s)
-		if len(picked) == 0 {
-			return nil, errGone
-		}
-		return newTree(picked, s, treeOptions{})
+		return withPicked(p, s, func(picked []*kept) (*answer, error) { return newTree(picked, s, treeOptions{}) })
 	})
 }
 
@@ -191,7 +187,7 @@ func (p *Page) treeSelection(v url.Values) (selection, error) {
 	if err != nil {
 		return selection{}, err
 	}
-	return q.resolve(p.history.all()), nil
+	return q.resolve(p.newestEnd()), nil
 }
 
 // explainFailure says to visitors why there is no view.

@@ -1,0 +1,224 @@
+package archive
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// A file begins with magic, and the size of the header in 4 bytes, big-endian. The header is JSON, compressed by gzip,
+// whose checksum it has. The data of the profiles follows, in their order.
+const (
+	magic      = "hwround1"
+	beforeHead = len(magic) + 4
+	maxHead    = 16 << 20 // compressed
+	maxText    = 64 << 20 // and not
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// header describes the profiles of a file.
+type header[T any] struct {
+	Profiles []described[T] `json:"profiles"`
+}
+
+// described is a profile without its data.
+type described[T any] struct {
+	About T      `json:"about"`
+	Size  int64  `json:"size"`
+	Sum   uint32 `json:"sum"` // CRC-32C of the data
+}
+
+// Profile is one of those to keep.
+type Profile[T any] struct {
+	About T
+	Data  []byte
+}
+
+// Stored is a profile on disk.
+type Stored[T any] struct {
+	About T
+	Size  int64 // of its data
+
+	sum    uint32
+	at     int64
+	round  Round
+	holder *Archive[T]
+}
+
+// Write keeps a round. The oldest ones go as far as there is no room for it.
+func (a *Archive[T]) Write(r Round, profiles []Profile[T]) error {
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	head, err := encodeHeader(profiles)
+	if err != nil {
+		return err
+	}
+	size := int64(len(head))
+	for _, p := range profiles {
+		size += int64(len(p.Data))
+	}
+	a.mu.Lock()
+	if size = onDisk(size); size > a.maxBytes {
+		err = fmt.Errorf("%w: %d of %d bytes", ErrTooBig, size, a.maxBytes)
+	} else {
+		err = a.makeRoom(size)
+	}
+	a.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	err = a.writeFile(r, head, profiles)
+	if errors.Is(err, fs.ErrNotExist) { // somebody has removed the directory
+		if err = os.MkdirAll(a.dir, 0o700); err == nil {
+			err = a.writeFile(r, head, profiles)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	a.add(file{Round: r, bytes: size})
+	return nil
+}
+
+// encodeHeader returns what a file begins with.
+func encodeHeader[T any](profiles []Profile[T]) ([]byte, error) {
+	var head header[T]
+	for _, p := range profiles {
+		head.Profiles = append(head.Profiles,
+			described[T]{About: p.About, Size: int64(len(p.Data)), Sum: crc32.Checksum(p.Data, castagnoli)})
+	}
+	var out bytes.Buffer
+	out.WriteString(magic)
+	out.Write(make([]byte, beforeHead-len(magic)))
+	packed := gzip.NewWriter(&out)
+	if err := json.NewEncoder(packed).Encode(head); err != nil {
+		return nil, err
+	}
+	if err := packed.Close(); err != nil {
+		return nil, err
+	}
+	size := out.Len() - beforeHead
+	if size > maxHead {
+		return nil, fmt.Errorf("%w: what it says of profiles has %d bytes", ErrTooBig, size)
+	}
+	binary.BigEndian.PutUint32(out.Bytes()[len(magic):], uint32(size))
+	return out.Bytes(), nil
+}
+
+// writeFile writes the file of a round under another name and renames it.
+func (a *Archive[T]) writeFile(r Round, head []byte, profiles []Profile[T]) (err error) {
+	f, err := os.CreateTemp(a.dir, "*"+tmpSuffix)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(head)
+	for _, p := range profiles {
+		if err == nil {
+			_, err = f.Write(p.Data)
+		}
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), filepath.Join(a.dir, r.name()))
+}
+
+// Read returns what a round has, without the data of the profiles. Its error is ErrGone.
+func (a *Archive[T]) Read(r Round) ([]Stored[T], error) {
+	f, err := os.Open(filepath.Join(a.dir, r.name()))
+	if err != nil {
+		return nil, a.failed(r, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, a.failed(r, err)
+	}
+	stored, err := readHeader[T](f, info.Size())
+	if err != nil {
+		return nil, a.failed(r, err)
+	}
+	for i := range stored {
+		stored[i].round, stored[i].holder = r, a
+	}
+	return stored, nil
+}
+
+// readHeader returns the profiles of a file of that size.
+func readHeader[T any](f io.Reader, size int64) ([]Stored[T], error) {
+	begin := make([]byte, beforeHead)
+	if _, err := io.ReadFull(f, begin); err != nil {
+		return nil, fmt.Errorf("it is torn: its begin: %w", err)
+	}
+	if string(begin[:len(magic)]) != magic {
+		return nil, errors.New("it is no round of profiles of this version")
+	}
+	headSize := int64(binary.BigEndian.Uint32(begin[len(magic):]))
+	at := int64(beforeHead) + headSize
+	if headSize > maxHead || at > size {
+		return nil, fmt.Errorf("it is torn: a header of %d bytes in a file of %d", headSize, size)
+	}
+	packed := make([]byte, headSize)
+	if _, err := io.ReadFull(f, packed); err != nil {
+		return nil, fmt.Errorf("it is torn: its header: %w", err)
+	}
+	head, err := decodeHeader[T](packed)
+	if err != nil {
+		return nil, fmt.Errorf("it is damaged: its header: %w", err)
+	}
+	stored := make([]Stored[T], 0, len(head.Profiles))
+	for _, p := range head.Profiles {
+		if p.Size < 0 || p.Size > size-at {
+			return nil, fmt.Errorf("it is torn: a profile of %d bytes at %d in a file of %d", p.Size, at, size)
+		}
+		stored = append(stored, Stored[T]{About: p.About, Size: p.Size, sum: p.Sum, at: at})
+		at += p.Size
+	}
+	return stored, nil
+}
+
+func decodeHeader[T any](packed []byte) (head header[T], err error) {
+	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return head, err
+	}
+	text, err := io.ReadAll(io.LimitReader(unpacked, maxText))
+	if err != nil {
+		return head, err
+	}
+	return head, json.Unmarshal(text, &head)
+}
+
+// Data reads the data of a profile. Its error is ErrGone.
+func (s *Stored[T]) Data() ([]byte, error) {
+	f, err := os.Open(filepath.Join(s.holder.dir, s.round.name()))
+	if err != nil {
+		return nil, s.holder.failed(s.round, err)
+	}
+	defer f.Close()
+	data := make([]byte, s.Size)
+	if _, err := f.ReadAt(data, s.at); err != nil {
+		return nil, s.holder.failed(s.round, err)
+	}
+	if crc32.Checksum(data, castagnoli) != s.sum {
+		return nil, s.holder.failed(s.round, errors.New("it is damaged: a profile's checksum differs"))
+	}
+	return data, nil
+}

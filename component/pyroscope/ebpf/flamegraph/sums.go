@@ -1,0 +1,69 @@
+package flamegraph
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// sums adds up what is known of profiles without their data, for each target and kind.
+type sums struct {
+	of        map[sumKey]*kept
+	processes map[processKey]int // where each process is among those of its sum
+}
+
+type sumKey struct{ target, kind string }
+
+type processKey struct {
+	of   *kept
+	pid  uint32
+	comm string
+}
+
+// summed returns what is known of the profiles that s means, with all their processes: those of a target on disk are
+// added up, so that it takes as much memory as there are processes.
+func (p *Page) summed(s selection) (out []*kept) {
+	all := sums{map[sumKey]*kept{}, map[processKey]int{}}
+	p.rounds(s, math.MaxInt64).each(s, func(entries []*kept) error {
+		for _, k := range entries {
+			if k.stored == nil {
+				out = append(out, k)
+			} else if sum, isNew := all.add(k); isNew {
+				out = append(out, sum)
+			}
+		}
+		return nil
+	})
+	slices.SortStableFunc(out, func(a, b *kept) int { return cmp.Compare(a.end, b.end) })
+	return out
+}
+
+// add adds a profile that ended later than those before.
+func (all *sums) add(k *kept) (sum *kept, isNew bool) {
+	key := sumKey{k.target.id, k.kind()}
+	if sum = all.of[key]; sum == nil {
+		sum, isNew = &kept{target: k.target, start: k.start}, true
+		sum.Kind, sum.Unit, sum.Period = k.Kind, k.Unit, k.Period
+		all.of[key] = sum
+	} else {
+		sum.joined++
+	}
+	sum.end = k.end
+	sum.Samples, sum.WithUser, sum.Complete = sum.Samples+k.Samples, sum.WithUser+k.WithUser, sum.Complete+k.Complete
+	for _, p := range k.Processes {
+		all.addProcess(sum, p)
+	}
+	return sum, isNew
+}
+
+func (all *sums) addProcess(sum *kept, p Process) {
+	key := processKey{sum, p.PID, p.Comm}
+	at, ok := all.processes[key]
+	if !ok {
+		all.processes[key] = len(sum.Processes)
+		sum.Processes = append(sum.Processes, p)
+		return
+	}
+	to := &sum.Processes[at]
+	to.Samples, to.WithUser, to.Complete = to.Samples+p.Samples, to.WithUser+p.WithUser, to.Complete+p.Complete
+}
