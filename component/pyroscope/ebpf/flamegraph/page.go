@@ -50,7 +50,8 @@ type Page struct {
 	compared  compared      // the last one; for who has filled comparing
 	answers   viewCache[*answer]
 	counted   viewCache[counts] // of profiles that were read for a timeline
-	views     viewCache[*view]  // pprof's
+	lines     pastLines
+	views     viewCache[*view] // pprof's
 }
 
 // New returns an empty page.
@@ -81,6 +82,7 @@ func (p *Page) MaxBytes() int64 { return p.history.limit() }
 // DropViews forgets what was made to be looked at; it is made again when somebody asks for it.
 func (p *Page) DropViews() {
 	p.answers.drop()
+	p.lines.expire(time.Now().Add(2 * maxViewIdle))
 	p.views.drop()
 }
 
@@ -96,6 +98,7 @@ func (p *Page) Add(start, end time.Time, profiles []Profile) {
 	p.answers.expire(time.Now())
 	p.views.expire(time.Now())
 	p.counted.expire(time.Now())
+	p.lines.expire(time.Now())
 }
 
 // Changes returns the programs of which a new build came lately, the newest first, and how many there have been.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -44,7 +45,9 @@ func (p *Page) serveSeries(w http.ResponseWriter, r *http.Request) {
 	}
 	status := p.options.Status()
 	period := cpuPeriod(status)
-	line, err := p.timeline(s, func(k *kept) (counts, error) { return p.countsOf(r.Context(), k, s, by, k.each(period)) })
+	line, err := p.timeline(s, by, func(k *kept) (counts, error) {
+		return p.countsOf(r.Context(), k, s, by, k.each(period))
+	})
 	if err != nil {
 		status, message := explainFailure(err)
 		failJSON(w, status, message)
@@ -153,21 +156,43 @@ type timeline struct {
 	last int // rounds that the last one has
 }
 
-// timeline returns what count returns of the profiles that s means. Where profiles are read, those on disk are read as
-// far as their files have maxMergedBytes together.
-func (p *Page) timeline(s selection, count func(*kept) (counts, error)) (line timeline, err error) {
+// clone returns a copy that can be added to.
+func (t *timeline) clone() timeline {
+	out := *t
+	out.bins = make([]*bin, 0, len(t.bins))
+	for _, b := range t.bins {
+		one := *b
+		one.by = maps.Clone(b.by)
+		out.bins = append(out.bins, &one)
+	}
+	return out
+}
+
+// timeline returns what count returns of the profiles that s means, by process or target. Where profiles are read,
+// those on disk are read as far as their files have maxMergedBytes together.
+func (p *Page) timeline(s selection, by string, count func(*kept) (counts, error)) (line timeline, err error) {
+	key := s
+	key.to = 0
+	maxBytes := int64(math.MaxInt64)
+	if s.perSample() {
+		maxBytes = maxMergedBytes
+	}
 	for {
-		line = timeline{unit: unitTime, per: 1}
-		maxBytes := int64(math.MaxInt64)
-		if s.perSample() {
-			maxBytes = maxMergedBytes
+		all := p.rounds(s, maxBytes)
+		line, err = p.lines.get(by+" "+key.String(), all.onDisk, func(line *timeline, fresh []archive.Round) error {
+			return rounds{holder: all.holder, onDisk: fresh}.each(s, func(round []*kept) error { return line.add(round, count) })
+		})
+		if errors.Is(err, archive.ErrGone) {
+			continue
 		}
-		err = p.rounds(s, maxBytes).each(s, func(round []*kept) error { return line.add(round, count) })
-		if !errors.Is(err, archive.ErrGone) {
-			return line, err
+		if err == nil {
+			err = rounds{memory: all.memory}.each(s, func(round []*kept) error { return line.add(round, count) })
 		}
+		return line, err
 	}
 }
+
+func newTimeline() timeline { return timeline{unit: unitTime, per: 1} }
 
 // add adds a round.
 func (t *timeline) add(round []*kept, count func(*kept) (counts, error)) error {

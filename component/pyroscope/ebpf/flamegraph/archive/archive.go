@@ -60,7 +60,8 @@ type Archive[T any] struct {
 	dir     string
 	damaged func(path string, err error)
 
-	writing sync.Mutex
+	writing   sync.Mutex
+	unpackers sync.Pool
 
 	mu       sync.Mutex
 	maxBytes int64

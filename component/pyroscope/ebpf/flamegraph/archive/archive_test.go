@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -201,8 +202,9 @@ func FuzzReadHeader(f *testing.F) {
 	f.Add(head)
 	f.Add(head[:20])
 	f.Add([]byte(magic + "\xff\xff\xff\xff"))
+	var unpackers sync.Pool
 	f.Fuzz(func(t *testing.T, content []byte) {
-		stored, err := readHeader[json.RawMessage](bytes.NewReader(content), int64(len(content)))
+		stored, err := readHeader[json.RawMessage](bytes.NewReader(content), int64(len(content)), &unpackers)
 		if err != nil {
 			require.Empty(t, stored)
 		}

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // A file begins with magic, and the size of the header in 4 bytes, big-endian. The header is JSON, compressed by gzip,
@@ -151,7 +152,7 @@ func (a *Archive[T]) Read(r Round) ([]Stored[T], error) {
 	if err != nil {
 		return nil, a.failed(r, err)
 	}
-	stored, err := readHeader[T](f, info.Size())
+	stored, err := readHeader[T](f, info.Size(), &a.unpackers)
 	if err != nil {
 		return nil, a.failed(r, err)
 	}
@@ -162,7 +163,7 @@ func (a *Archive[T]) Read(r Round) ([]Stored[T], error) {
 }
 
 // readHeader returns the profiles of a file of that size.
-func readHeader[T any](f io.Reader, size int64) ([]Stored[T], error) {
+func readHeader[T any](f io.Reader, size int64, unpackers *sync.Pool) ([]Stored[T], error) {
 	begin := make([]byte, beforeHead)
 	if _, err := io.ReadFull(f, begin); err != nil {
 		return nil, fmt.Errorf("it is torn: its begin: %w", err)
@@ -179,7 +180,7 @@ func readHeader[T any](f io.Reader, size int64) ([]Stored[T], error) {
 	if _, err := io.ReadFull(f, packed); err != nil {
 		return nil, fmt.Errorf("it is torn: its header: %w", err)
 	}
-	head, err := decodeHeader[T](packed)
+	head, err := decodeHeader[T](packed, unpackers)
 	if err != nil {
 		return nil, fmt.Errorf("it is damaged: its header: %w", err)
 	}
@@ -194,16 +195,26 @@ func readHeader[T any](f io.Reader, size int64) ([]Stored[T], error) {
 	return stored, nil
 }
 
-func decodeHeader[T any](packed []byte) (head header[T], err error) {
-	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
+// unpacker is what decoding a header takes, for the next one to use again.
+type unpacker struct {
+	zip  gzip.Reader
+	text bytes.Buffer
+}
+
+func decodeHeader[T any](packed []byte, unpackers *sync.Pool) (head header[T], err error) {
+	u, ok := unpackers.Get().(*unpacker)
+	if !ok {
+		u = new(unpacker)
+	}
+	defer unpackers.Put(u)
+	if err := u.zip.Reset(bytes.NewReader(packed)); err != nil {
 		return head, err
 	}
-	text, err := io.ReadAll(io.LimitReader(unpacked, maxText))
-	if err != nil {
+	u.text.Reset()
+	if _, err := u.text.ReadFrom(io.LimitReader(&u.zip, maxText)); err != nil {
 		return head, err
 	}
-	return head, json.Unmarshal(text, &head)
+	return head, json.Unmarshal(u.text.Bytes(), &head)
 }
 
 // Data reads the data of a profile. Its error is ErrGone.
