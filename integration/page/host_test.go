@@ -1,0 +1,100 @@
+package page
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// hostConfig profiles the whole host as often as is usual, for its page alone.
+const hostConfig = `
+pyroscope.ebpf "host" {
+	forward_to     = []
+	targets_only   = false
+	default_target = {"service_name" = "host"}
+}
+`
+
+// hostSeconds is how long the host is profiled, unless HEADWATER_HOST_SECONDS says otherwise.
+const hostSeconds = 30
+
+// sentTree asks for a flame graph, compressed as it is for browsers, and returns its size and what it says.
+func sentTree(b *testing.B, address string) (size int, tree hostTree) {
+	b.Helper()
+	request, err := http.NewRequest(http.MethodGet, address, nil)
+	require.NoError(b, err)
+	request.Header.Set("Accept-Encoding", "gzip") // said by hand, it is not undone
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(b, err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(b, err)
+	require.Equal(b, http.StatusOK, answer.StatusCode, "%s", body)
+	require.Equal(b, "gzip", answer.Header.Get("Content-Encoding"))
+	require.NoError(b, json.Unmarshal(inflated(b, body), &tree))
+	return len(body), tree
+}
+
+// inflated decompresses what was sent.
+func inflated(b *testing.B, data []byte) []byte {
+	b.Helper()
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	require.NoError(b, err)
+	text, err := io.ReadAll(r)
+	require.NoError(b, err)
+	return text
+}
+
+// hostTree is what the benchmark wants to know of a flame graph.
+type hostTree struct {
+	Samples, Profiles, Of int
+	Nodes                 struct{ Frame []int }
+	Omitted               struct{ Nodes int }
+}
+
+// BenchmarkHostTree profiles what the host does, and reports what the flame graph of that costs: KB as it is sent, and
+// milliseconds of CPU that the server takes to make it. Each request is of a range of its own: none is answered from
+// memory. CPU time is counted in ticks of 10 ms, of all that the server does meanwhile.
+func BenchmarkHostTree(b *testing.B) {
+	need.Root(b)
+	seconds := hostSeconds
+	if text := os.Getenv("HEADWATER_HOST_SECONDS"); text != "" {
+		var err error
+		seconds, err = strconv.Atoi(text)
+		require.NoError(b, err)
+	}
+	h := lab.StartHeadwater(b, hostConfig)
+	began := time.Now()
+	address := func(i int) string {
+		from, to := began.UnixMilli()-int64(i), began.Add(time.Hour).UnixMilli()
+		return fmt.Sprintf("%s%sapi/tree?from=%d&to=%d", h.URL, lab.PagePath, from, to)
+	}
+	time.Sleep(time.Until(began.Add(time.Duration(seconds)*time.Second + time.Second))) // the last round is there
+	size, tree := sentTree(b, address(0))
+	pid := fmt.Sprint(h.PID())
+	before, asked := lab.CPUTime(b, pid), 0
+	for b.Loop() {
+		asked++
+		sentTree(b, address(asked))
+	}
+	cpu := lab.CPUTime(b, pid) - before
+	b.ReportMetric(float64(cpu.Microseconds())/1000/float64(asked), "ms-cpu/op")
+	b.ReportMetric(float64(size)/1000, "KB")
+	b.ReportMetric(float64(tree.Samples), "samples")
+	b.ReportMetric(float64(len(tree.Nodes.Frame)), "nodes")
+	b.ReportMetric(float64(tree.Omitted.Nodes), "folded")
+	b.ReportMetric(float64(tree.Profiles)/float64(tree.Of), "profiles-part")
+	h.Stop(b)
+}
