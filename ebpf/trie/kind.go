@@ -41,9 +41,14 @@ func kindNames() (names []string) {
 // and remarks such as [unknown].
 var unnamed = regexp.MustCompile(`^(\[(unknown|incomplete\b.*)\]|(.*\+)?0x[0-9a-f]+)$`)
 
+// isUnnamed matches unnamed, at once for almost all names.
+func isUnnamed(function string) bool {
+	return (function[0] == '[' || strings.Contains(function, "0x")) && unnamed.MatchString(function)
+}
+
 // KindOf returns the kind of a function in a mapping, nil or without a file for none.
 func KindOf(m *profile.Mapping, function string, inlined bool) Kind {
-	if function == "" || unnamed.MatchString(function) {
+	if function == "" || isUnnamed(function) {
 		return Unnamed
 	}
 	if m == nil || m.File == "" {

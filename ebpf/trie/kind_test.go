@@ -6,6 +6,19 @@ import (
 	"github.com/google/pprof/profile"
 )
 
+// TestUnnamed: what is asked first leaves out nothing that the expression matches.
+func TestUnnamed(t *testing.T) {
+	for name, want := range map[string]bool{
+		"[unknown]": true, "[incomplete]": true, "[incomplete: no row]": true, "libc.so.6+0x1f0": true, "0x7f00": true,
+		"main": false, "[PHP code]": false, "f0x": false, "std::map<int>::operator[]": false, "a+0x1g": false,
+		"operator+0x": false, "[incompleteness]": false,
+	} {
+		if got := KindOf(nil, name, false) == Unnamed; got != want || unnamed.MatchString(name) != want {
+			t.Errorf("%s: unnamed is %v, by the expression %v, want %v", name, got, unnamed.MatchString(name), want)
+		}
+	}
+}
+
 func TestAddressName(t *testing.T) {
 	// As readelf and /proc/PID/maps have it: 7f0000001000-7f0000003000 r-xp 00026000 ... /lib/libc.so.6
 	libc := &profile.Mapping{Start: 0x7f0000001000, Limit: 0x7f0000003000, Offset: 0x26000, File: "/lib/libc.so.6"}
