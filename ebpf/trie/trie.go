@@ -4,6 +4,7 @@ package trie
 
 import (
 	"math"
+	"unique"
 
 	"github.com/google/pprof/profile"
 )
@@ -17,7 +18,8 @@ type Builder struct {
 	total      int64
 
 	frames  []frame
-	byFrame map[frame]uint32
+	handles []unique.Handle[frame] // of frames
+	byFrame map[unique.Handle[frame]]uint32
 	nodes   []node // the first is the root
 	byEdge  map[edge]uint32
 
@@ -53,15 +55,18 @@ type node struct {
 	line        int64    // where the frame was, 0 if at several lines or at unknown ones
 }
 
-// edge leads from a node to one of its children.
-type edge struct{ parent, frame uint32 }
+// edge leads from a node to one of its children: the parent's number above the frame's, in one word, which maps are
+// fastest with.
+type edge uint64
+
+func edgeOf(parent, frame uint32) edge { return edge(parent)<<32 | edge(frame) }
 
 // NewBuilder returns an empty Builder. It shows functions by the names that show returns for
 // theirs, if it is not nil.
 func NewBuilder(show func(name string) string) *Builder {
 	return &Builder{
 		show: show, names: map[string]string{},
-		byFrame: map[frame]uint32{}, nodes: make([]node, 1), byEdge: map[edge]uint32{},
+		byFrame: map[unique.Handle[frame]]uint32{}, nodes: make([]node, 1), byEdge: map[edge]uint32{},
 	}
 }
 
@@ -104,7 +109,11 @@ func (b *Builder) add(s *profile.Sample, value int64, known map[*profile.Locatio
 	if value == 0 {
 		return
 	}
-	stack := b.stackOf(s, known)
+	b.addStack(b.stackOf(s, known), value)
+}
+
+// addStack adds a stack, root first.
+func (b *Builder) addStack(stack []position, value int64) {
 	if b.part != nil {
 		if stack = b.part(stack); stack == nil {
 			return
@@ -146,7 +155,7 @@ func (b *Builder) count(at uint32, self, total int64) {
 
 // child returns the node of a position below at.
 func (b *Builder) child(at uint32, p position) uint32 {
-	e := edge{at, p.frame}
+	e := edgeOf(at, p.frame)
 	child, ok := b.byEdge[e]
 	if !ok {
 		child = uint32(len(b.nodes))
@@ -192,12 +201,15 @@ func (b *Builder) shown(name string) string {
 	return as
 }
 
-func (b *Builder) frame(f frame) uint32 {
-	id, ok := b.byFrame[f]
+// frame returns the number of a frame.
+func (b *Builder) frame(f frame) uint32 { return b.frameOf(unique.Make(f)) }
+
+func (b *Builder) frameOf(handle unique.Handle[frame]) uint32 {
+	id, ok := b.byFrame[handle]
 	if !ok {
 		id = uint32(len(b.frames))
-		b.frames = append(b.frames, f)
-		b.byFrame[f] = id
+		b.frames, b.handles = append(b.frames, handle.Value()), append(b.handles, handle)
+		b.byFrame[handle] = id
 	}
 	return id
 }

@@ -67,25 +67,36 @@ func pprofTotal(p *profile.Profile) (sum int64) {
 
 // read adds the samples of a selection to builders, the newest profile first, within the limits: as long as the
 // builders have room. It describes what was read.
-func (s selection) read(entries []*kept, builders ...*trie.Builder) (about flameAbout, total int64, err error) {
+func (p *Page) read(entries []*kept, s selection, builders ...*trie.Builder) (flameAbout, int64, error) {
 	bytes := 0
 	return s.readWhile(entries, func(k *kept) bool {
 		room := bytes < maxMergedBytes && haveRoom(builders)
 		bytes += k.dataSize()
 		return room
-	}, func(p *profile.Profile) error {
+	}, func(k *kept) (part, error) {
+		f, err := p.fold(k, s)
+		if err != nil {
+			return part{}, err
+		}
 		for _, b := range builders {
-			if err := b.Add(p); err != nil {
-				return err
+			b.Grow(min(len(entries)*f.Nodes()*2/3, maxTrieNodes)) // some of its nodes are those of others, too
+			if err := b.AddFolded(f.Folded); err != nil {
+				return part{}, err
 			}
 		}
-		return nil
+		return f.part, nil
 	})
 }
 
-// readWhile passes the samples of a selection to add, the newest profile first, one decoded at a time, as long as more
-// wants the next one. It describes what was read.
-func (s selection) readWhile(entries []*kept, more func(*kept) bool, add func(*profile.Profile) error) (
+// part is what a selection has of one profile.
+type part struct {
+	total  int64
+	labels labelSet
+}
+
+// readWhile adds the profiles of a selection, the newest first, as long as more wants the next one. It describes what
+// was read.
+func (s selection) readWhile(entries []*kept, more func(*kept) bool, add func(*kept) (part, error)) (
 	about flameAbout, total int64, err error) {
 	used, labels := 0, labelSet{}
 	for ; used < len(entries); used++ {
@@ -93,18 +104,12 @@ func (s selection) readWhile(entries []*kept, more func(*kept) bool, add func(*p
 		if !more(k) {
 			break
 		}
-		parts, err := decode([]*kept{k}, s)
+		one, err := add(k)
 		if err != nil {
-			return about, 0, err
-		}
-		if s.root != "" {
-			addRoots(parts[0], s.root)
-		}
-		if err := add(parts[0]); err != nil {
 			return about, 0, fmt.Errorf("adding a profile of %s: %w", k.target.name, err)
 		}
-		total += pprofTotal(parts[0])
-		labels.add(parts[0])
+		total += one.total
+		maps.Copy(labels, one.labels)
 	}
 	if total == 0 {
 		return about, 0, errNoSamples
@@ -113,6 +118,18 @@ func (s selection) readWhile(entries []*kept, more func(*kept) bool, add func(*p
 	about.Of, about.Labels = len(entries), slices.AppendSeq([]string{}, maps.Keys(labels))
 	slices.Sort(about.Labels)
 	return about, total, nil
+}
+
+// samples decodes what a selection has of a profile, grouped as it says.
+func (s selection) samples(k *kept) (*profile.Profile, part, error) {
+	parts, err := decode([]*kept{k}, s)
+	if err != nil {
+		return nil, part{}, err
+	}
+	if s.root != "" {
+		addRoots(parts[0], s.root)
+	}
+	return parts[0], part{pprofTotal(parts[0]), labelsOf(parts[0])}, nil
 }
 
 func haveRoom(builders []*trie.Builder) bool {

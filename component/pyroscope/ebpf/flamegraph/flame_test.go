@@ -172,7 +172,7 @@ func TestFlameIsBounded(t *testing.T) {
 		at := start.Add(time.Duration(i) * time.Second)
 		h.add(at, at, []Profile{{Data: testProfile(t, at, all...)}})
 	}
-	f, err := newTree(h.all(), selection{target: allTargets}, treeOptions{})
+	f, err := New(Options{}).newTree(h.all(), selection{target: allTargets}, treeOptions{})
 	require.NoError(t, err)
 	require.Equal(t, 12, f.about.Of)
 	require.Equal(t, 5, f.about.Used, "of 60,000 nodes each")

@@ -41,10 +41,11 @@ func groupingsOf(labels []string, chosen string) (out []grouping) {
 	return out
 }
 
-// labelSet collects the labels that samples have.
+// labelSet has the labels that samples have.
 type labelSet map[string]bool
 
-func (l labelSet) add(p *profile.Profile) {
+func labelsOf(p *profile.Profile) labelSet {
+	l := labelSet{}
 	for _, s := range p.Sample {
 		for key := range s.Label {
 			l[key] = true
@@ -53,4 +54,5 @@ func (l labelSet) add(p *profile.Profile) {
 			l[key] = true
 		}
 	}
+	return l
 }

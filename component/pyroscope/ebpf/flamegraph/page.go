@@ -49,7 +49,8 @@ type Page struct {
 	comparing chan struct{} // full while a comparison is made: one at a time bounds the memory
 	compared  compared      // the last one; for who has filled comparing
 	answers   viewCache[*answer]
-	counted   viewCache[counts] // of profiles that were read for a timeline
+	folds     viewCache[*folded] // of profiles that were read for answers
+	counted   viewCache[counts]  // of profiles that were read for a timeline
 	lines     pastLines
 	views     viewCache[*view] // pprof's
 }
@@ -68,7 +69,7 @@ func New(o Options) *Page {
 	return &Page{
 		options: o, comparing: make(chan struct{}, 1), history: history{maxAge: o.MaxAge, maxBytes: o.MaxBytes},
 		answers: viewCache[*answer]{maxBytes: maxAnswerBytes}, views: viewCache[*view]{maxBytes: maxViewBytes},
-		counted: viewCache[counts]{maxBytes: maxCountBytes},
+		folds: viewCache[*folded]{maxBytes: maxFoldedBytes}, counted: viewCache[counts]{maxBytes: maxCountBytes},
 		changes: changes{room: o.MaxBytes / 2, started: o.Started, programs: map[programKey]*program{}},
 	}
 }
@@ -82,6 +83,7 @@ func (p *Page) MaxBytes() int64 { return p.history.limit() }
 // DropViews forgets what was made to be looked at; it is made again when somebody asks for it.
 func (p *Page) DropViews() {
 	p.answers.drop()
+	p.folds.drop()
 	p.lines.expire(time.Now().Add(2 * maxViewIdle))
 	p.views.drop()
 }
@@ -96,6 +98,7 @@ func (p *Page) Add(start, end time.Time, profiles []Profile) {
 	isCPU := selection{target: allTargets, to: math.MaxInt64} // builds are compared by their CPU time alone
 	p.changes.add(start, end, isCPU.pick(added), isCPU.pick(p.history.all()))
 	p.answers.expire(time.Now())
+	p.folds.expire(time.Now())
 	p.views.expire(time.Now())
 	p.counted.expire(time.Now())
 	p.lines.expire(time.Now())

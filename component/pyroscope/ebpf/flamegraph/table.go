@@ -76,7 +76,13 @@ func newTop(entries []*kept, s selection, search string, less func(a, b trie.Fun
 	if search != "" {
 		sums.Search(search)
 	}
-	about, total, err := s.readWhile(entries, func(*kept) bool { return true }, sums.Add)
+	about, total, err := s.readWhile(entries, func(*kept) bool { return true }, func(k *kept) (part, error) {
+		p, of, err := s.samples(k)
+		if err != nil {
+			return part{}, err
+		}
+		return of, sums.Add(p)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -119,13 +125,13 @@ func (p *Page) serveSandwich(w http.ResponseWriter, r *http.Request) {
 	}
 	binary := r.URL.Query().Get("binary")
 	p.serveAnswer(w, r, func(entries []*kept, s selection) (*answer, error) {
-		return newSandwich(entries, s, function, binary)
+		return p.newSandwich(entries, s, function, binary)
 	}, "function", "binary")
 }
 
-func newSandwich(entries []*kept, s selection, function, binary string) (*answer, error) {
-	callers, callees := trie.NewCallers(flameName, function, binary), trie.NewCallees(flameName, function, binary)
-	about, all, err := s.read(entries, callers, callees)
+func (p *Page) newSandwich(entries []*kept, s selection, function, binary string) (*answer, error) {
+	callers, callees := trie.NewCallers(nil, function, binary), trie.NewCallees(nil, function, binary)
+	about, all, err := p.read(entries, s, callers, callees)
 	if err != nil {
 		return nil, err
 	}

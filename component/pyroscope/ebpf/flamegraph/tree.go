@@ -66,9 +66,9 @@ func parseTreeOptions(v url.Values) (o treeOptions, err error) {
 }
 
 // newTree adds up the profiles as a flame graph, the newest first, within the limits.
-func newTree(entries []*kept, s selection, o treeOptions) (*answer, error) {
-	b := trie.NewBuilder(flameName)
-	about, _, err := s.read(entries, b)
+func (p *Page) newTree(entries []*kept, s selection, o treeOptions) (*answer, error) {
+	b := trie.NewBuilder(nil) // names are as they were folded
+	about, _, err := p.read(entries, s, b)
 	if err != nil {
 		return nil, err
 	}
@@ -85,10 +85,16 @@ func newTree(entries []*kept, s selection, o treeOptions) (*answer, error) {
 // errNoNode says that a selection has no such node.
 var errNoNode = errors.New("there is no such node in these profiles")
 
+// compression is a level of gzip: of a host's flame graph 5 % more than at the default, for less than half the time.
+const compression = 4
+
 // compress returns JSON, compressed.
 func compress(answer any) ([]byte, error) {
 	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
+	w, err := gzip.NewWriterLevel(&out, compression)
+	if err != nil {
+		return nil, err
+	}
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
 		return nil, err
 	}
@@ -103,7 +109,7 @@ func (p *Page) flame(r *http.Request, s selection) (*answer, error) {
 	tree := r.Clone(r.Context())
 	tree.URL.Path = "/api/tree"
 	return p.answers.get(r.Context(), answerKey(tree, s, nil), func() (*answer, error) {
-		return withPicked(p, s, func(picked []*kept) (*answer, error) { return newTree(picked, s, treeOptions{}) })
+		return withPicked(p, s, func(picked []*kept) (*answer, error) { return p.newTree(picked, s, treeOptions{}) })
 	})
 }
 
@@ -158,7 +164,7 @@ func (p *Page) serveTree(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.serveAnswer(w, r, func(entries []*kept, s selection) (*answer, error) {
-		return newTree(entries, s, o)
+		return p.newTree(entries, s, o)
 	}, "root", "min", "max")
 }
 

@@ -1,0 +1,80 @@
+package trie
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/pprof/profile"
+)
+
+func fold(t testing.TB, show func(string) string, p *profile.Profile) *Folded {
+	t.Helper()
+	b := NewBuilder(show)
+	if err := b.Add(p); err != nil {
+		t.Fatal(err)
+	}
+	return b.Fold()
+}
+
+// TestFolded: builders that were given folded profiles have the same tree as those that were given the profiles.
+func TestFolded(t *testing.T) {
+	profiles := []*profile.Profile{random(3000, 300, 30), random(200, 60, 9), partMaker().Profile, newMaker().Profile}
+	for name, of := range map[string]func() *Builder{
+		"all":     func() *Builder { return NewBuilder(nil) },
+		"callers": func() *Builder { return NewCallers(nil, "f", "") },
+		"callees": func() *Builder { return NewCallees(nil, "g", "a") },
+	} {
+		direct, added := of(), of()
+		for _, p := range profiles {
+			if err := direct.Add(p); err != nil {
+				t.Fatal(err)
+			}
+			if err := added.AddFolded(fold(t, nil, p)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if direct.Total() == 0 {
+			t.Errorf("%s: nothing was added", name)
+		}
+		want, got := encode(t, direct.Tree(Options{Share: -1})), encode(t, added.Tree(Options{Share: -1}))
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s: got %.300s, want %.300s", name, got, want)
+		}
+	}
+}
+
+// TestFoldedNames: names are those that were shown when the profile was folded.
+func TestFoldedNames(t *testing.T) {
+	b := NewBuilder(nil)
+	shown := func(name string) string { return name + "()" }
+	if err := b.AddFolded(fold(t, shown, partMaker().Profile)); err != nil {
+		t.Fatal(err)
+	}
+	if got := stacksOf(b.Tree(Options{})); got[0] != "[main() f() g() f()] 2" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestFoldedOfAnotherType(t *testing.T) {
+	b := NewBuilder(nil)
+	if err := b.AddFolded(fold(t, nil, partMaker().Profile)); err != nil {
+		t.Fatal(err)
+	}
+	m := partMaker()
+	m.SampleType[0] = &profile.ValueType{Type: "page_faults", Unit: "bytes"}
+	if err := b.AddFolded(fold(t, nil, m.Profile)); err == nil {
+		t.Error("bytes were added to nanoseconds")
+	}
+}
+
+func BenchmarkAddFolded(b *testing.B) {
+	f := fold(b, nil, random(20_000, 2000, 40))
+	for b.Loop() {
+		to := NewBuilder(nil)
+		to.Grow(f.Nodes())
+		if err := to.AddFolded(f); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(len(f.nodes)), "nodes")
+}
