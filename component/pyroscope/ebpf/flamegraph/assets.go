@@ -25,7 +25,7 @@ var templates = sync.OnceValue(func() *template.Template {
 		"share":   share,
 		"total":   total,
 		"bytes":   formatBytes,
-		"clock":   func(t time.Time) string { return t.Format("15:04:05") },
+		"clock":   func(t time.Time) string { return formatClock(t, time.Now()) },
 		"date":    func(t time.Time) string { return t.Format(time.DateTime) },
 		"iso":     func(t time.Time) string { return t.Format(time.RFC3339) },
 		"minutes": func(d time.Duration) string { return fmt.Sprintf("%g minutes", d.Minutes()) },
@@ -73,6 +73,14 @@ func serveAsset(w http.ResponseWriter, name string) {
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.Write(body)
+}
+
+// formatClock writes a time of day, with the date if that is not today's.
+func formatClock(t, now time.Time) string {
+	if t.Format(time.DateOnly) != now.Format(time.DateOnly) {
+		return t.Format(time.DateTime)
+	}
+	return t.Format(time.TimeOnly)
 }
 
 // formatCount writes 1234567 as 1,234,567.

@@ -93,7 +93,6 @@ func (p *Page) newOverview(status Status, q query) overview {
 		Name:     p.options.Name,
 		Status:   status,
 		Refresh:  max(5, int(status.Interval/time.Second)),
-		Ranges:   timeRanges(),
 		Outcomes: outcomeRows(status.Stats.Outcomes),
 		Kept:     historyFigures{Profiles: len(entries), Bytes: h.size(), MaxBytes: h.limit(), MaxAge: h.maxAge},
 	}
@@ -103,7 +102,9 @@ func (p *Page) newOverview(status Status, q query) overview {
 	if len(entries) > 0 {
 		o.Kept.Since = time.UnixMilli(entries[0].start)
 	}
-	o.Kept.Disk, _ = p.Disk()
+	var onDisk bool
+	o.Kept.Disk, onDisk = p.Disk()
+	o.Ranges = offeredRanges(onDisk, q.rng)
 	o.Targets, o.More = targetRows(shown, q)
 	picked := s.pick(shown)
 	o.Choice = choice{

@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -41,7 +42,16 @@ func timeRanges() []timeRange {
 		{"1m", "last minute", 60_000},
 		{"5m", "last 5 minutes", 5 * 60_000},
 		{"10m", "last 10 minutes", 10 * 60_000},
+		{"1h", "last hour", 60 * 60_000},
 	}
+}
+
+// offeredRanges returns the choices for what a page keeps: in memory alone, or also on disk. One that is chosen is
+// offered in any case.
+func offeredRanges(onDisk bool, chosen timeRange) []timeRange {
+	return slices.DeleteFunc(timeRanges(), func(r timeRange) bool {
+		return !onDisk && r.ms > DefaultMaxAge.Milliseconds() && r != chosen
+	})
 }
 
 // defaultRange is the choice of a visitor who has not chosen.

@@ -20,7 +20,12 @@
     return e;
   }
 
-  const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false });
+  // clock writes a time of day, with the date if that is not today's.
+  function clock(ms) {
+    const at = new Date(ms);
+    const time = at.toLocaleTimeString([], { hour12: false });
+    return at.toDateString() === new Date().toDateString() ? time : `${at.toLocaleDateString()} ${time}`;
+  }
 
   // rate says how much of a unit there is in a span of ms: CPUs of CPU time, threads of other times, bytes a second.
   function rate(value, span, unit, kind) {
