@@ -13,7 +13,7 @@ import (
 // Limits of the use of the disk.
 const (
 	maxDiskQueue = 8               // rounds that wait to be written
-	diskPatience = 5 * time.Second // for a directory to be read
+	diskPatience = 5 * time.Second // for a directory to be read, at first
 )
 
 // Disk is the part of the history that is on disk.
@@ -28,8 +28,9 @@ type Disk struct {
 
 // disk writes rounds in a goroutine of its own, so that a slow disk does not hold up profiling.
 type disk struct {
-	dir string
-	log func(message string, err error)
+	dir   string
+	begun time.Time
+	log   func(message string, err error)
 
 	maxBytes atomic.Int64
 	holder   atomic.Pointer[archive.Archive[Profile]] // nil until it is open
@@ -44,7 +45,7 @@ type disk struct {
 
 // openDisk begins to use a directory.
 func openDisk(dir string, maxBytes int64, log func(string, error)) *disk {
-	d := &disk{dir: dir, log: log, tried: make(chan struct{}), done: make(chan struct{}),
+	d := &disk{dir: dir, begun: time.Now(), log: log, tried: make(chan struct{}), done: make(chan struct{}),
 		queue: make(chan []*kept, maxDiskQueue)}
 	d.maxBytes.Store(maxBytes)
 	go d.run(d.queue)
@@ -140,14 +141,14 @@ func (d *disk) close(patience time.Duration) {
 	}
 }
 
-// reader returns the archive, nil if it cannot be read. While its directory is read, it waits.
+// reader returns the archive, nil if it cannot be read. While its directory is read, it waits for a moment.
 func (d *disk) reader() *archive.Archive[Profile] {
 	if d == nil {
 		return nil
 	}
 	select {
 	case <-d.tried:
-	case <-time.After(diskPatience):
+	case <-time.After(time.Until(d.begun.Add(diskPatience))):
 	}
 	return d.holder.Load()
 }

@@ -279,3 +279,19 @@ func TestLongTimeline(t *testing.T) {
 	require.EqualValues(t, 70_000, all)
 	require.LessOrEqual(t, len(newSeries(line.bins, unitTime).From), maxBins)
 }
+
+// A disk that hangs holds nobody up who hands over rounds, or asks how it is.
+func TestDiskThatHangs(t *testing.T) {
+	l := &diskLog{}
+	d := &disk{log: l.log, queue: make(chan []*kept, maxDiskQueue), done: make(chan struct{})} // nobody writes
+	for range maxDiskQueue + 3 {
+		d.add([]*kept{{}})
+	}
+	state, ok := d.state()
+	require.True(t, ok)
+	require.EqualValues(t, 3, state.Missing)
+	require.Equal(t, errSlowDisk.Error(), state.Problem)
+	require.Len(t, l.all(), 1)
+	d.close(time.Millisecond)
+	d.add([]*kept{{}}) // after the end
+}

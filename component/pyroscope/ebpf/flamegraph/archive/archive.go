@@ -60,10 +60,11 @@ type Archive[T any] struct {
 	dir     string
 	damaged func(path string, err error)
 
-	writing   sync.Mutex
+	writing   sync.Mutex // held while files are written and removed
+	reading   sync.Mutex // held while a file is read: a disk that hangs holds up one thread of the program
 	unpackers sync.Pool
 
-	mu       sync.Mutex
+	mu       sync.Mutex // never held while the disk is used
 	maxBytes int64
 	files    []file // by end, oldest first
 	bytes    int64
@@ -113,24 +114,53 @@ func onDisk(size int64) int64 { return max(1, (size+block-1)/block) * block }
 
 // SetMaxBytes changes how many bytes the files may take. The oldest ones that are too many go.
 func (a *Archive[T]) SetMaxBytes(bytes int64) error {
+	a.writing.Lock()
+	defer a.writing.Unlock()
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.maxBytes = bytes
+	a.mu.Unlock()
 	return a.makeRoom(0)
 }
 
-// makeRoom removes the oldest files until there is room for bytes. The caller holds a.mu.
+// makeRoom removes the oldest files until there is room for bytes. The caller holds a.writing.
 func (a *Archive[T]) makeRoom(bytes int64) error {
-	n := 0
-	defer func() { a.files = slices.Delete(a.files, 0, n) }()
-	for ; n < len(a.files) && a.bytes+bytes > a.maxBytes; n++ {
-		err := os.Remove(filepath.Join(a.dir, a.files[n].name()))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for {
+		oldest, ok := a.excess(bytes)
+		if !ok {
+			return nil
+		}
+		if err := os.Remove(filepath.Join(a.dir, oldest.name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		a.bytes -= a.files[n].bytes
+		a.forget(oldest)
 	}
-	return nil
+}
+
+// excess returns the oldest round, if there is no room for bytes.
+func (a *Archive[T]) excess(bytes int64) (oldest Round, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.files) == 0 || a.bytes+bytes <= a.maxBytes {
+		return Round{}, false
+	}
+	return a.files[0].Round, true
+}
+
+// forget takes a file off the list.
+func (a *Archive[T]) forget(r Round) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := slices.IndexFunc(a.files, func(f file) bool { return f.Round == r })
+	switch {
+	case at < 0:
+		return
+	case at == 0: // as nearly always: all others stay where they are
+		a.bytes -= a.files[0].bytes
+		a.files = a.files[1:]
+	default:
+		a.bytes -= a.files[at].bytes
+		a.files = slices.Delete(a.files, at, at+1)
+	}
 }
 
 // Usage is what an archive holds.
@@ -171,32 +201,32 @@ func (a *Archive[T]) Rounds(from, to, maxBytes int64) (rounds []Round) {
 
 // failed takes note that the file of a round could not be read, and returns what the reader returns.
 func (a *Archive[T]) failed(r Round, err error) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	at := slices.IndexFunc(a.files, func(f file) bool { return f.Round == r })
 	path := filepath.Join(a.dir, r.name())
-	switch {
-	case at < 0: // it had to make room
-	case errors.Is(err, fs.ErrNotExist):
-		a.bytes -= a.files[at].bytes
-		a.files = slices.Delete(a.files, at, at+1)
-	case !a.files[at].bad:
-		a.files[at].bad = true
+	if errors.Is(err, fs.ErrNotExist) {
+		a.forget(r)
+	} else if a.markBad(r) {
 		a.damaged(path, err)
 	}
 	return fmt.Errorf("%w: %s: %w", ErrGone, path, err)
 }
 
-// add takes a file into the list that was written just now.
-func (a *Archive[T]) add(fresh file) {
+// markBad notes that a file cannot be read, and reports whether that is news.
+func (a *Archive[T]) markBad(r Round) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.files = slices.DeleteFunc(a.files, func(f file) bool {
-		if f.Round == fresh.Round {
-			a.bytes -= f.bytes
-		}
-		return f.Round == fresh.Round
-	})
+	at := slices.IndexFunc(a.files, func(f file) bool { return f.Round == r })
+	if at < 0 || a.files[at].bad { // less than 0: it had to make room
+		return false
+	}
+	a.files[at].bad = true
+	return true
+}
+
+// add takes a file into the list that was written just now.
+func (a *Archive[T]) add(fresh file) {
+	a.forget(fresh.Round)
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	at, _ := slices.BinarySearchFunc(a.files, fresh.End+1, func(f file, end int64) int { return cmp.Compare(f.End, end) })
 	a.files = slices.Insert(a.files, at, fresh)
 	a.bytes += fresh.bytes

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -179,6 +180,33 @@ func TestFilesThatSomebodyRemoves(t *testing.T) {
 	require.Len(t, read(t, a, write(t, a, 30, "y")), 2, "the directory is made again")
 }
 
+// While a file hangs that somebody reads, rounds are written, and questions about what there is are answered.
+func TestReadsThatHang(t *testing.T) {
+	dir := t.TempDir()
+	a, _ := open(t, dir, 2*block)
+	hung := write(t, a, 15, "x")
+	path := filepath.Join(dir, hung.name())
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, syscall.Mkfifo(path, 0o600)) // who opens it waits for one who writes
+	ended := make(chan error)
+	for range 3 {
+		go func() {
+			_, err := a.Read(hung)
+			ended <- err
+		}()
+	}
+	write(t, a, 30, "y")
+	require.Equal(t, []Round{hung, {15, 30}}, a.Rounds(0, 100, much))
+	require.Equal(t, 2, a.Usage().Rounds)
+	w, err := os.OpenFile(path, os.O_WRONLY, 0) // waits for one who reads
+	require.NoError(t, err)
+	write(t, a, 45, "z") // removes it
+	require.NoError(t, w.Close())
+	for range 3 {
+		require.ErrorIs(t, <-ended, ErrGone)
+	}
+}
+
 // A disk without room leaves nothing behind.
 func TestFailingWrites(t *testing.T) {
 	dir := t.TempDir()
@@ -204,7 +232,12 @@ func FuzzReadHeader(f *testing.F) {
 	f.Add([]byte(magic + "\xff\xff\xff\xff"))
 	var unpackers sync.Pool
 	f.Fuzz(func(t *testing.T, content []byte) {
-		stored, err := readHeader[json.RawMessage](bytes.NewReader(content), int64(len(content)), &unpackers)
+		size := int64(len(content))
+		packed, err := packedHeader(bytes.NewReader(content), size)
+		if err != nil {
+			return
+		}
+		stored, err := readHeader[json.RawMessage](packed, size, &unpackers)
 		if err != nil {
 			require.Empty(t, stored)
 		}

@@ -67,14 +67,10 @@ func (a *Archive[T]) Write(r Round, profiles []Profile[T]) error {
 	for _, p := range profiles {
 		size += int64(len(p.Data))
 	}
-	a.mu.Lock()
-	if size = onDisk(size); size > a.maxBytes {
-		err = fmt.Errorf("%w: %d of %d bytes", ErrTooBig, size, a.maxBytes)
-	} else {
-		err = a.makeRoom(size)
+	if size = onDisk(size); size > a.Usage().MaxBytes {
+		return fmt.Errorf("%w: %d of %d bytes", ErrTooBig, size, a.Usage().MaxBytes)
 	}
-	a.mu.Unlock()
-	if err != nil {
+	if err := a.makeRoom(size); err != nil {
 		return err
 	}
 	err = a.writeFile(r, head, profiles)
@@ -143,16 +139,11 @@ func (a *Archive[T]) writeFile(r Round, head []byte, profiles []Profile[T]) (err
 
 // Read returns what a round has, without the data of the profiles. Its error is ErrGone.
 func (a *Archive[T]) Read(r Round) ([]Stored[T], error) {
-	f, err := os.Open(filepath.Join(a.dir, r.name()))
+	packed, size, err := a.readPacked(r)
 	if err != nil {
 		return nil, a.failed(r, err)
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, a.failed(r, err)
-	}
-	stored, err := readHeader[T](f, info.Size(), &a.unpackers)
+	stored, err := readHeader[T](packed, size, &a.unpackers)
 	if err != nil {
 		return nil, a.failed(r, err)
 	}
@@ -162,8 +153,25 @@ func (a *Archive[T]) Read(r Round) ([]Stored[T], error) {
 	return stored, nil
 }
 
-// readHeader returns the profiles of a file of that size.
-func readHeader[T any](f io.Reader, size int64, unpackers *sync.Pool) ([]Stored[T], error) {
+// readPacked returns the header of a round's file, compressed, and the size of the file.
+func (a *Archive[T]) readPacked(r Round) (packed []byte, size int64, err error) {
+	a.reading.Lock()
+	defer a.reading.Unlock()
+	f, err := os.Open(filepath.Join(a.dir, r.name()))
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	packed, err = packedHeader(f, info.Size())
+	return packed, info.Size(), err
+}
+
+// packedHeader reads the header of a file of that size, compressed.
+func packedHeader(f io.Reader, size int64) ([]byte, error) {
 	begin := make([]byte, beforeHead)
 	if _, err := io.ReadFull(f, begin); err != nil {
 		return nil, fmt.Errorf("it is torn: its begin: %w", err)
@@ -172,18 +180,23 @@ func readHeader[T any](f io.Reader, size int64, unpackers *sync.Pool) ([]Stored[
 		return nil, errors.New("it is no round of profiles of this version")
 	}
 	headSize := int64(binary.BigEndian.Uint32(begin[len(magic):]))
-	at := int64(beforeHead) + headSize
-	if headSize > maxHead || at > size {
+	if headSize > maxHead || int64(beforeHead)+headSize > size {
 		return nil, fmt.Errorf("it is torn: a header of %d bytes in a file of %d", headSize, size)
 	}
 	packed := make([]byte, headSize)
 	if _, err := io.ReadFull(f, packed); err != nil {
 		return nil, fmt.Errorf("it is torn: its header: %w", err)
 	}
+	return packed, nil
+}
+
+// readHeader returns the profiles of a file of that size.
+func readHeader[T any](packed []byte, size int64, unpackers *sync.Pool) ([]Stored[T], error) {
 	head, err := decodeHeader[T](packed, unpackers)
 	if err != nil {
 		return nil, fmt.Errorf("it is damaged: its header: %w", err)
 	}
+	at := int64(beforeHead + len(packed))
 	stored := make([]Stored[T], 0, len(head.Profiles))
 	for _, p := range head.Profiles {
 		if p.Size < 0 || p.Size > size-at {
@@ -219,17 +232,25 @@ func decodeHeader[T any](packed []byte, unpackers *sync.Pool) (head header[T], e
 
 // Data reads the data of a profile. Its error is ErrGone.
 func (s *Stored[T]) Data() ([]byte, error) {
-	f, err := os.Open(filepath.Join(s.holder.dir, s.round.name()))
+	data, err := s.read()
 	if err != nil {
-		return nil, s.holder.failed(s.round, err)
-	}
-	defer f.Close()
-	data := make([]byte, s.Size)
-	if _, err := f.ReadAt(data, s.at); err != nil {
 		return nil, s.holder.failed(s.round, err)
 	}
 	if crc32.Checksum(data, castagnoli) != s.sum {
 		return nil, s.holder.failed(s.round, errors.New("it is damaged: a profile's checksum differs"))
 	}
 	return data, nil
+}
+
+func (s *Stored[T]) read() ([]byte, error) {
+	s.holder.reading.Lock()
+	defer s.holder.reading.Unlock()
+	f, err := os.Open(filepath.Join(s.holder.dir, s.round.name()))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data := make([]byte, s.Size)
+	_, err = f.ReadAt(data, s.at)
+	return data, err
 }
