@@ -30,6 +30,9 @@ func (e *event) Set(text string) error {
 	case "off-cpu", "offcpu":
 		e.kind = kind.OffCPU
 		return nil
+	case "heap":
+		e.kind = kind.Heap
+		return nil
 	case "wall":
 		e.kind = kind.Wall
 		return nil
@@ -40,7 +43,7 @@ func (e *event) Set(text string) error {
 	case "minor-faults":
 		return errors.New("page-faults has minor and major ones; major-faults has those that waited for a disk")
 	case "alloc":
-		return errors.New("allocations are not sampled; page-faults shows who touches memory first")
+		return errors.New("heap samples allocations and shows those in use; page-faults shows who touches memory first")
 	case "context-switches", "cs":
 		return e.setProbe("software:context-switches")
 	}
@@ -50,8 +53,8 @@ func (e *event) Set(text string) error {
 		}
 		return e.setProbe(text)
 	}
-	return fmt.Errorf("%q is unknown: there are cpu, off-cpu, wall, page-faults, major-faults, and probes such as %s",
-		text, probe.Types()["uprobe"])
+	return fmt.Errorf("%q is unknown: there are cpu, off-cpu, wall, page-faults, major-faults, heap, and probes such as "+
+		"%s", text, probe.Types()["uprobe"])
 }
 
 func (e *event) setProbe(link string) (err error) {

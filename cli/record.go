@@ -213,6 +213,9 @@ func (r *recording) noSamples() error {
 		return errNoSamples
 	case kind.OffCPU:
 		return fmt.Errorf("%w threads of what was selected waited, so no file was written", errNoEvents)
+	case kind.Heap:
+		return fmt.Errorf("%w memory in use of what was selected was allocated meanwhile, so no file was written: what was "+
+			"before is not seen, nor what no malloc has allocated; a lower --period samples more", errNoEvents)
 	}
 	return fmt.Errorf("%w %s of what was selected was sampled, so no file was written; "+
 		"a lower --period samples more of them", errNoEvents, &r.flags.event)

@@ -47,7 +47,8 @@ func (f *samplingFlags) register(flags *pflag.FlagSet) {
 	flags.IntVarP(&f.rate, "rate", "r", 99, "the same as --freq, as in py-spy")
 	flags.VarP(&f.event, "event", "e", "what is sampled: cpu, which is CPU time; off-cpu, which is "+
 		"time that threads wait; wall, which is both; page-faults, which is memory that is "+
-		"touched first; major-faults, which wait for a disk; or a probe, such as uprobe:PATH:FUNCTION")
+		"touched first; major-faults, which wait for a disk; heap, which is memory that programs have "+
+		"allocated and not freed; or a probe, such as uprobe:PATH:FUNCTION")
 	flags.BoolVarP(&f.kernelOnly, "kernel", "K", false, "sample only the kernel part of stacks")
 	flags.BoolVarP(&f.userOnly, "user", "U", false, "sample only the user part of stacks")
 	f.inline = true
@@ -135,7 +136,7 @@ type recordFlags struct {
 func (f *recordFlags) register(flags *pflag.FlagSet) {
 	f.samplingFlags.register(flags)
 	flags.Uint64VarP(&f.period, "period", "c", 0, "with -e page-faults, major-faults or a probe: after how many of "+
-		"them one is sampled (default 256, 1 and 1)")
+		"them one is sampled (default 256, 1 and 1); with -e heap: of how many bytes (default 524288)")
 	flags.VarP((*duration)(&f.duration), "duration", "d", "how long to record, such as 10, 10s or 5m; 0s: until Ctrl-C")
 	flags.StringVarP(&f.output, "output", "o", "headwater.pb.gz", "file to write, - for standard output")
 	flags.StringVarP(&f.format, "format", "f", "",
@@ -175,7 +176,7 @@ func (f *recordFlags) check() error {
 	isEvent := kind.Of(f.event.kind).Period > 0
 	switch {
 	case f.period > 0 && !isEvent:
-		return fmt.Errorf("--period is for page-faults, major-faults and probes: %s is sampled --freq times a second",
+		return fmt.Errorf("--period is for page-faults, major-faults, heap and probes: %s is sampled --freq times a second",
 			&f.event)
 	case f.period > ebpf.MaxPeriod:
 		return fmt.Errorf("--period must be at most %d, got %d", ebpf.MaxPeriod, f.period)

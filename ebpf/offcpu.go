@@ -184,6 +184,6 @@ func (w *waiting) Stats() offcpu.Stats {
 // periods returns what samples of each kind stand for.
 func (o *Options) periods() [kind.Count]int64 {
 	out := o.Periods
-	out[kind.OffCPU] = o.OffCPU.period()
+	out[kind.OffCPU], out[kind.Heap] = o.OffCPU.period(), int64(o.HeapBytes)
 	return out
 }

@@ -8,6 +8,7 @@ package ebpf
 import (
 	"fmt"
 
+	"github.com/headwater/headwater/ebpf/heap"
 	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/probe"
 	"github.com/headwater/headwater/ebpf/probing"
@@ -59,6 +60,10 @@ type Options struct {
 
 	// Probes take samples, too. One that cannot be attached is tried again with each Collect; Stats.Errors says why.
 	Probes []probe.Probe
+
+	// HeapBytes is how many bytes of memory are allocated for one block that is sampled, to profile the memory in use; 0:
+	// it is not. It costs each call of an allocator about a trap.
+	HeapBytes int
 
 	UserStacks   bool // collect the user part of stacks
 	KernelStacks bool // collect the kernel part of stacks
@@ -112,6 +117,9 @@ func (o Options) Validate() error {
 	if r := o.OffCPU.Rate; r < 0 || r > MaxOffCPURate {
 		return fmt.Errorf("threads must be looked at between 0 and %d times a second, got %d", MaxOffCPURate, r)
 	}
+	if o.HeapBytes < 0 || o.HeapBytes > heap.MaxSampleBytes {
+		return fmt.Errorf("blocks of memory must be sampled for each 0 to %d bytes, got %d", heap.MaxSampleBytes, o.HeapBytes)
+	}
 	switch o.Comm {
 	case CommNone, CommLabel, CommStackframe, CommBoth:
 	default:
@@ -126,6 +134,11 @@ func (o Options) sampling() sampler.Config {
 		SampleRate: o.SampleRate, Periods: o.Periods, UserStacks: o.UserStacks, KernelStacks: o.KernelStacks,
 		TableBytes: o.TableBytes, CountTime: o.CountBPFTime,
 	}
+}
+
+// heap are the options of memory in use.
+func (o Options) heap() heap.Config {
+	return heap.Config{SampleBytes: o.HeapBytes, UserStacks: o.UserStacks}
 }
 
 // probing are the options of probes.

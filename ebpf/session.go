@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/heap"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/probing"
 	"github.com/headwater/headwater/ebpf/profile"
@@ -32,6 +33,7 @@ type Session struct {
 	profiles *profile.Builder
 	waiting  *waiting        // time off CPU
 	probing  *probing.Prober // stacks at probes
+	heap     *heap.Profiler  // memory in use
 	files    *filework.Pool  // reads what others control
 	updating sync.Mutex      // one Update at a time
 	runner   runner
@@ -69,6 +71,10 @@ func (s *Session) open(o Options) error {
 	if s.profiles, err = profile.New(o.ProfileOptions, s.sampler, s.files); err != nil {
 		return err
 	}
+	s.heap = heap.New(heap.Options{
+		Sampler: s.sampler, Target: s.targets.of,
+		Use: func(sample *sampler.Sample) { _ = s.add(sample) }, // it returns nil
+	})
 	s.waiting = &waiting{sampler: s.sampler, targets: s.targets, add: s.add, options: o}
 	if err := s.sampler.Configure(o.sampling()); err != nil {
 		return err
@@ -81,7 +87,7 @@ func (s *Session) open(o Options) error {
 		Use: func(sample *sampler.Sample) { _ = s.add(sample) }, // it returns nil
 	})
 	s.probing.Update(o.probing())
-	return nil
+	return s.heap.Update(o.heap())
 }
 
 // add counts one sample for its target.
@@ -94,6 +100,7 @@ func (s *Session) add(sample *sampler.Sample) error {
 func (s *Session) observe(r *kernel.Record) {
 	s.targets.observe(r)
 	s.profiles.Observe(r)
+	s.heap.Observe(r)
 }
 
 // processEnded forgets a process.
@@ -143,6 +150,7 @@ func (s *Session) Update(o Options) error {
 	s.probing.Update(o.probing())
 	s.targets.update(o)
 	s.sampler.AskAgain()
+	_ = s.heap.Update(o.heap()) // Stats has its errors
 	return s.waiting.update(o)
 }
 
@@ -153,6 +161,7 @@ func (s *Session) Collect() ([]Profile, error) {
 	s.waiting.flush()
 	s.probing.Flush()
 	s.probing.Retry()
+	s.heap.Flush()
 	profiles := s.profiles.Collect()
 	s.profiles.Forget(s.sampler.Sweep(idleExecutable))
 	return profiles, s.sampler.AddCPUs()
@@ -164,6 +173,7 @@ func (s *Session) StopSampling() error {
 	s.profiles.Hurry()
 	s.waiting.stop()
 	s.probing.Stop()
+	s.heap.Stop()
 	return s.sampler.StopSampling()
 }
 
@@ -178,6 +188,7 @@ func (s *Session) Close() error {
 	s.runner.stop()
 	s.waiting.stop()
 	s.probing.Stop()
+	s.heap.Stop()
 	s.keepStats()
 	return s.release()
 }
@@ -189,6 +200,9 @@ func (s *Session) release() error {
 	}
 	if s.probing != nil {
 		s.probing.Stop()
+	}
+	if s.heap != nil {
+		s.heap.Close()
 	}
 	if s.profiles != nil {
 		s.profiles.Close()

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/headwater/headwater/ebpf/counter"
+	"github.com/headwater/headwater/ebpf/heap"
 	"github.com/headwater/headwater/ebpf/limit"
 	"github.com/headwater/headwater/ebpf/offcpu"
 	"github.com/headwater/headwater/ebpf/probing"
@@ -42,6 +43,7 @@ type Stats struct {
 	ProfileStats
 	OffCPU offcpu.Stats
 	Probes probing.Stats
+	Heap   heap.Stats
 
 	FilesLate    uint64 // pieces of work on files that take so long that nobody waits for them
 	FilesHanging uint64 // those that do not go on
@@ -64,6 +66,7 @@ func Counters() []counter.Row[Stats] {
 		counter.Of(profile.Counters(), func(s *Stats) *profile.Stats { return &s.ProfileStats }),
 		counter.Of(offcpu.Counters(), func(s *Stats) *offcpu.Stats { return &s.OffCPU }),
 		counter.Of(probing.Counters(), func(s *Stats) *probing.Stats { return &s.Probes }),
+		counter.Of(heap.Counters(), func(s *Stats) *heap.Stats { return &s.Heap }),
 		fileCounters())
 }
 
@@ -96,11 +99,12 @@ func (s *Session) Stats() Stats {
 	}
 	sampling, _ := s.sampler.Stats() // with an error the kernel could not be asked
 	profiles, waits, probes := s.profiles.Stats(), s.waiting.Stats(), s.probing.Stats()
+	memory := s.heap.Stats()
 	late, hanging, refused := s.files.Counts()
 	return Stats{
-		SamplerStats: sampling, ProfileStats: profiles, OffCPU: waits, Probes: probes,
+		SamplerStats: sampling, ProfileStats: profiles, OffCPU: waits, Probes: probes, Heap: memory,
 		FilesLate: uint64(late), FilesHanging: uint64(hanging), FilesRefused: refused,
-		Errors:    errorsOf(&profiles, sampling.Errors, waits.Errors, probes.Errors),
+		Errors:    errorsOf(&profiles, sampling.Errors, waits.Errors, probes.Errors, memory.Errors),
 		LimitHits: limitHits(sampling.LimitHits, profiles.LimitHits),
 	}
 }

@@ -26,3 +26,6 @@ func (s *PerfSnapshot) setMachine(r *unwind.Regs) {
 	r.FP, r.Full = s.Regs[6], true
 	copy(r.General[:], s.Regs[:])
 }
+
+// setRegs sets the registers from a struct registers of bpf/unwinder.h.
+func (s *PerfSnapshot) setRegs(general [generalRegs]uint64, _, _, _ uint64) { s.Regs = general }

@@ -28,3 +28,8 @@ var argumentRegisters = [...]uint8{0, 1, 2, 3, 4, 5}
 func (s *PerfSnapshot) setMachine(r *unwind.Regs) {
 	r.FP, r.LR, r.LRKnown = s.Regs[29], s.Regs[30], true
 }
+
+// setRegs sets the registers from a struct registers of bpf/unwinder.h, whose general ones are empty here.
+func (s *PerfSnapshot) setRegs(_ [16]uint64, sp, fp, lr uint64) {
+	s.Regs[29], s.Regs[30], s.Regs[31] = fp, lr, sp
+}

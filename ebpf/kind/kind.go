@@ -18,6 +18,7 @@ const (
 	PageFaults              // memory that a thread touches, and the kernel has to give or find
 	MajorFaults             // page faults that wait for a disk
 	Wall                    // CPU and OffCPU: all time of threads. Commands record it
+	Heap                    // memory that a program has allocated and not freed
 	Count                   // how many there are
 )
 
@@ -55,6 +56,8 @@ func Of(k Kind) Info {
 			"page faults that waited for a disk", 1}
 	case Wall:
 		return Info{"wall", "wall", []Value{{"wall", "nanoseconds", 1}}, "time on a CPU and off", 0}
+	case Heap:
+		return Info{"heap", "memory", []Value{{"inuse_space", "bytes", 1}}, "memory in use", 512 << 10}
 	}
 	if probe, ok := probes.info(k); ok {
 		return probe
@@ -74,6 +77,14 @@ func ByName(name string) (Kind, bool) {
 		}
 	}
 	return probes.byName(name)
+}
+
+// PeriodType returns what a profile's period counts. Of memory in use that has the name that Go's profiles give it.
+func (k Kind) PeriodType() Value {
+	if k == Heap {
+		return Value{"space", "bytes", 1}
+	}
+	return Of(k).Values[0]
 }
 
 // IsTime reports whether the first value is a time, in nanoseconds.

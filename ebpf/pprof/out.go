@@ -24,10 +24,11 @@ func newOut(opts Options) *out {
 	for _, v := range kind.Of(opts.Kind).Values {
 		types = append(types, &profile.ValueType{Type: v.Type, Unit: v.Unit})
 	}
+	period := opts.Kind.PeriodType()
 	return &out{
 		profile: &profile.Profile{
 			SampleType:    types,
-			PeriodType:    &profile.ValueType{Type: types[0].Type, Unit: types[0].Unit},
+			PeriodType:    &profile.ValueType{Type: period.Type, Unit: period.Unit},
 			Period:        opts.Period,
 			DurationNanos: opts.Duration.Nanoseconds(),
 		},

@@ -270,3 +270,31 @@ func (t *Tracker) Counts() (processes, executables int) {
 	defer t.exes.mu.Unlock()
 	return processes, len(t.exes.byID)
 }
+
+// FileMapping is a mapping of a file in a process that lives.
+type FileMapping struct {
+	PID        uint32
+	Exe        *Executable
+	Start, End uint64 // addresses
+}
+
+// Mapped calls yield with a mapping of each executable that a process has, for those executables that want accepts.
+// Neither may call the Tracker.
+func (t *Tracker) Mapped(want func(*Executable) bool, yield func(FileMapping)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for pid, p := range t.state.processes {
+		if p.ended != 0 {
+			continue
+		}
+		t.state.mergeMappings(p)
+		for _, m := range p.mappings {
+			if m.exe != nil && m.exe.key.inode != 0 && want(m.exe) {
+				yield(FileMapping{pid, m.exe, m.start, m.end})
+			}
+		}
+	}
+}
+
+// MayHang reports whether reading the file may take for ever, as on a mount whose server is gone.
+func (e *Executable) MayHang() bool { return e.remote }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/export"
 	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/heap"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/offcpu"
@@ -54,10 +55,10 @@ const (
 type Options struct {
 	Selection
 
-	Kind         kind.Kind   // what is sampled: CPU time, time off CPU, both (kind.Wall), page faults or major faults
+	Kind         kind.Kind   // what is sampled: CPU time, time off CPU, both (kind.Wall), faults, or memory in use
 	Probe        probe.Probe // samples are taken at this; then Kind and Period are the probe's
 	OffCPURate   int         // of time off CPU: how often a second threads are looked at
-	Period       uint64      // of faults: after how many one is sampled
+	Period       uint64      // of faults: after how many one is sampled; of memory in use: of how many bytes
 	SampleRate   int         // samples per second and CPU
 	UserStacks   bool        // record the user part of stacks
 	KernelStacks bool        // record the kernel part of stacks
@@ -100,7 +101,7 @@ func (o *Options) config() sampler.Config {
 		c.SampleRate = 0
 	default:
 		c.SampleRate = 0
-		if !o.isProbe() {
+		if !o.isProbe() && o.Kind != kind.Heap {
 			c.Periods[o.Kind] = o.period()
 		}
 	}
@@ -172,9 +173,11 @@ type Recorder struct {
 	threads  threads
 	waiting  *offcpu.Running // nil: time off CPU is not wanted
 	probing  *probing.Prober // nil: no probe is wanted
+	heap     *heap.Profiler  // nil: memory in use is not wanted
 	profile  *pprof.Builder  // what was named; without Each
 	parted   time.Time       // when the last Part ended
 	swept    time.Time
+	last     bool // the round that ends is the last one
 
 	ending sync.Once // stops sampling
 	ended  atomic.Pointer[time.Time]
@@ -232,7 +235,7 @@ func (r *Recorder) open() error {
 	if err := r.sampler.Configure(r.options.config()); err != nil {
 		return err
 	}
-	return r.startProbe()
+	return errors.Join(r.startProbe(), r.startHeap())
 }
 
 // startWaiting begins to look at threads that are on no CPU, if they are wanted.
@@ -268,6 +271,9 @@ func (o *Options) shows(s kernel.ThreadState) bool { return s == kernel.Runnable
 func (r *Recorder) observe(record *kernel.Record) {
 	r.selected.observe(record)
 	r.builder.Observe(record) // none comes before Run
+	if r.heap != nil {
+		r.heap.Observe(record)
+	}
 }
 
 // askAgain has processes judged again that may be selected by now.
@@ -357,6 +363,7 @@ func (r *Recorder) Run(ctx context.Context) (*Recording, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.last = true
 	if err := r.endRound(); err != nil {
 		return nil, err
 	}
@@ -373,6 +380,9 @@ func (r *Recorder) stopSampling() {
 		}
 		if r.probing != nil {
 			r.probing.Stop()
+		}
+		if r.heap != nil {
+			r.heap.Stop()
 		}
 		r.endErr = r.sampler.StopSampling()
 	})
@@ -414,6 +424,9 @@ func (r *Recorder) wait(ctx context.Context, sampled chan error) (ended string, 
 // endRound collects, for Each or for the end.
 func (r *Recorder) endRound() error {
 	if r.options.Each == nil {
+		if r.heap != nil && r.last { // what is in use counts once
+			r.heap.Flush()
+		}
 		r.collect()
 		return nil
 	}
@@ -423,6 +436,9 @@ func (r *Recorder) endRound() error {
 	}
 	if r.probing != nil {
 		r.probing.Flush()
+	}
+	if r.heap != nil {
+		r.heap.Flush()
 	}
 	now := time.Now()
 	collected := r.builder.Collect() // names that are late are there in the next round
@@ -500,12 +516,20 @@ func (r *Recorder) describe(out *Recording) error {
 
 // account returns how many samples were due, and makes what was lost that of the kind that is recorded.
 func (r *Recorder) account(stats *sampler.Stats) (due uint64) {
+	var lost uint64
 	switch r.options.Kind {
 	case kind.CPU, kind.Wall:
 		return stats.Expected
 	case kind.OffCPU:
 		stats.Lost = nil
 		return r.samples.Load()
+	}
+	if r.heap != nil {
+		for _, n := range r.heap.Stats().Missed {
+			lost += n
+		}
+		stats.Lost = map[string]uint64{sampler.LostToFullLogs: lost}
+		return r.samples.Load() + lost
 	}
 	if r.probing != nil {
 		lost := r.probing.Stats().Lost
@@ -541,6 +565,9 @@ func (r *Recorder) Close() error {
 	}
 	if r.probing != nil {
 		r.probing.Stop()
+	}
+	if r.heap != nil {
+		r.heap.Close()
 	}
 	if r.builder != nil {
 		r.builder.Interrupt()

@@ -150,3 +150,9 @@ func (t *Threads) AwaitRuntimes(pid uint32, patience time.Duration) {
 
 // Memory returns the memory of a process. Who reads it does not wait for it long, see runtime.ErrBusy.
 func (t *Threads) Memory(pid uint32) runtime.Memory { return t.tracker.Memory(pid) }
+
+// Mapped calls yield with the mappings of the executables that want accepts, in all processes that live. Neither may
+// call the Threads.
+func (t *Threads) Mapped(want func(*process.Executable) bool, yield func(process.FileMapping)) {
+	t.tracker.Mapped(want, yield)
+}

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,10 +19,10 @@ import (
 
 // typesOf returns the types of a kind's profiles in Pyroscope, one for each value.
 func typesOf(k kind.Kind) (types []string) {
-	info := kind.Of(k)
+	info, period := kind.Of(k), k.PeriodType()
 	for _, v := range info.Values {
-		types = append(types, fmt.Sprintf("%s:%s:%s:%s:%s", info.Series, v.Type, v.Unit, info.Values[0].Type,
-			info.Values[0].Unit))
+		types = append(types, fmt.Sprintf("%s:%s:%s:%s:%s", info.Series, v.Type, v.Unit, period.Type,
+			period.Unit))
 	}
 	return types
 }
@@ -33,7 +34,8 @@ func TestKinds(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "hwgrow")
 	lab.Compile(t, "gcc", "-O1", "-g", "-o", program, "../tools/testdata/grow.c")
 	server := lab.StartPyroscope(t)
-	agent := lab.StartHeadwater(t, lab.HostConfig(server.URL, "kinds", "page_faults { period = 16 }\noff_cpu { }"))
+	agent := lab.StartHeadwater(t, lab.HostConfig(server.URL, "kinds", "page_faults { period = 16 }\noff_cpu { }\n"+
+		"heap { sample_bytes = \"128KiB\" }"))
 	defer agent.Stop(t)
 	agent.WaitReady(t)
 	lab.WaitForService(t, server, "kinds")
@@ -61,9 +63,33 @@ func TestKinds(t *testing.T) {
 		}
 	})
 	checkWaits(t, server)
+	checkHeap(t, server)
 	require.Contains(t, server.LabelValues(t, "__name__"), "page_faults")
 	require.Contains(t, server.LabelValues(t, "__name__"), "offcpu")
 	require.Empty(t, server.Discarded(t))
+}
+
+// checkHeap: what a program has leaked is in each profile of memory in use, under the type of Go's own profiles.
+func checkHeap(t *testing.T, server *lab.Pyroscope) {
+	require.Equal(t, []string{"memory:inuse_space:bytes:space:bytes"}, typesOf(kind.Heap))
+	program := filepath.Join(t.TempDir(), "hwleaks")
+	lab.Compile(t, "gcc", "-O1", "-g", "-pthread", "-o", program, "../tools/testdata/leaks.c")
+	since := time.Now()
+	leaks := exec.Command(program, "wait")
+	stdin, err := leaks.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, leaks.Start())
+	defer func() {
+		_ = leaks.Process.Kill()
+		_ = leaks.Wait() // it says that it was killed
+	}()
+	_, err = io.WriteString(stdin, "x")
+	require.NoError(t, err)
+	const leaked = 40 << 20
+	lab.Eventually(t, 60*time.Second, "a leak is in Pyroscope", func() bool {
+		p := server.Profile(t, typesOf(kind.Heap)[0], `{service_name="kinds"}`, since)
+		return ofFunction(p, "leak") > leaked/2
+	})
 }
 
 // checkWaits: a process that sleeps is in the profile of time off CPU for as long as it is there.

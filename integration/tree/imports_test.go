@@ -32,6 +32,7 @@ var ranks = []struct {
 	{"ebpf/symbol/jit", 3},
 	{"ebpf/corefile", 3}, {"ebpf/kernel", 5}, {"ebpf/process", 5}, {"ebpf/symbol", 4}, {"ebpf/target", 4},
 	{"ebpf/pprof", 5}, {"ebpf/sampler", 6},
+	{"ebpf/heap", 8},
 	{"ebpf", 9}, {"ebpf/offcpu", 8}, {"ebpf/probe", 6}, {"ebpf/probing", 8}, {"ebpf/record", 9}, {"ebpf/wait", 6},
 	{"ebpf/profile", 7}, {"ebpf/snapshot", 7}, {"ebpf/verify", 7},
 	{"ebpf/verify/reference", 0},

@@ -89,6 +89,9 @@ func (s *Summary) often(total int64) string {
 	if of = p.PeriodType.Type; s.Recording.Kind >= kind.Count {
 		of = "hits" // of a probe, whatever it adds up
 	}
+	if s.Recording.Kind == kind.Heap {
+		return fmt.Sprintf(", one for each %s, %s in use", size(p.Period), size(total))
+	}
 	text := fmt.Sprintf(", one for each %d %s", p.Period, of)
 	if p.Period == 1 {
 		text = ", one for each " + strings.TrimSuffix(of, "s")

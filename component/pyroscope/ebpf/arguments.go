@@ -80,6 +80,7 @@ type Settings struct {
 	InlineFrames bool                 `river:"inline_frames,attr,optional"` // Headwater's own argument
 	Debuginfod   *DebuginfodArguments `river:"debuginfod,block,optional"`   // Headwater's own block
 	PageFaults   *PageFaultsArguments `river:"page_faults,block,optional"`  // Headwater's own block
+	Heap         *HeapArguments       `river:"heap,block,optional"`         // Headwater's own block
 
 	OffCPU *OffCPUArguments `river:"off_cpu,block,optional"` // Headwater's own block
 
@@ -142,6 +143,9 @@ func (a *Settings) Validate() error {
 	if err := a.PageFaults.validate(); err != nil {
 		return err
 	}
+	if err := a.Heap.validate(); err != nil {
+		return err
+	}
 	if err := a.OffCPU.validate(); err != nil {
 		return err
 	}
@@ -187,6 +191,7 @@ func (a *Settings) options() ebpf.Options {
 	o.Periods = a.PageFaults.periods()
 	a.OffCPU.apply(&o, a.OffCPUThreshold)
 	o.Probes = a.probes()
+	o.HeapBytes = a.Heap.bytes()
 	o.Targets = slices.Clone(a.Targets)
 	o.DefaultTarget = maps.Clone(a.DefaultTarget)
 	o.TargetsOnly = a.TargetsOnly

@@ -133,7 +133,12 @@ func TestArguments(t *testing.T) {
 		"off_cpu off": {"off_cpu_threshold = 1\noff_cpu {\n rate = 0\n }", func(t *testing.T, o ebpf.Options) {
 			require.Zero(t, o.OffCPU.Rate)
 		}},
-		"no off_cpu":     {``, func(t *testing.T, o ebpf.Options) { require.Zero(t, o.OffCPU) }},
+		"no off_cpu": {``, func(t *testing.T, o ebpf.Options) { require.Zero(t, o.OffCPU) }},
+		"heap":       {`heap { }`, func(t *testing.T, o ebpf.Options) { require.Equal(t, 512<<10, o.HeapBytes) }},
+		"heap with sample_bytes": {"heap {\n sample_bytes = \"1MiB\"\n }", func(t *testing.T, o ebpf.Options) {
+			require.Equal(t, 1<<20, o.HeapBytes)
+		}},
+		"no heap":        {``, func(t *testing.T, o ebpf.Options) { require.Zero(t, o.HeapBytes) }},
 		"no page_faults": {``, func(t *testing.T, o ebpf.Options) { require.Zero(t, o.Periods) }},
 		"container_id_cache_size": {`container_id_cache_size = 10`, func(t *testing.T, o ebpf.Options) {
 			require.Equal(t, 10, o.ContainerIDCacheSize)
@@ -195,6 +200,8 @@ func TestArgumentErrors(t *testing.T) {
 			`got "x"`},
 		"off_cpu {\n states = [\"running\"]\n }": {"off_cpu", `off_cpu is invalid: states must be some of runnable, ` +
 			`sleeping, uninterruptible, stopped, traced, idle, got "running"`},
+		"heap {\n sample_bytes = \"3GiB\"\n }": {"heap",
+			`heap is invalid: sample_bytes must be between 0B and 2GiB, got 3GiB`},
 		"page_faults {\n period = -1\n }": {"page_faults",
 			`page_faults is invalid: period must be between 0 and 2147483648, got -1`},
 		`targets = "x"`:          {"", `test.river:2:11: "x" should be array, got string`},

@@ -57,6 +57,12 @@ type DebugSession struct {
 	ProbesFailed     uint64            `river:"probes_failed,attr,optional"`
 	ProbeSamples     uint64            `river:"probe_samples,attr,optional"`
 	ProbeSamplesLost uint64            `river:"probe_samples_lost,attr,optional"`
+	HeapFiles        uint64            `river:"heap_files,attr,optional"` // with an allocator
+	HeapFilesFailed  uint64            `river:"heap_files_failed,attr,optional"`
+	HeapBlocks       uint64            `river:"heap_blocks,attr,optional"` // in use, and sampled
+	HeapBytes        uint64            `river:"heap_bytes,attr,optional"`
+	HeapSamples      uint64            `river:"heap_samples,attr,optional"`
+	HeapMissed       map[string]uint64 `river:"heap_missed,attr,optional"` // by reason
 	Records          uint64            `river:"side_band_lost,attr,optional"`
 	Outcomes         map[string]uint64 `river:"outcomes,attr,optional"`
 

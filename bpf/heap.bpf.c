@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
+/*
+ * Which memory programs have allocated and not freed: loaded only when that is wanted, for each call of an allocator
+ * pays for it. Programs run where functions of an allocator begin, and one where those that allocate return.
+ *
+ * A block of n bytes is sampled with the chance n / period, or surely from period bytes on, and stands for
+ * max(n, period) bytes: so the sum of those in use is right on average, whatever the order of calls. Nothing is kept
+ * between calls but the blocks that were sampled.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "abi.h"
+#if defined(__TARGET_ARCH_x86)
+#include "regs_x86.h"
+#define ARGUMENT_1(regs) ((regs)->di)
+#define ARGUMENT_2(regs) ((regs)->si)
+#define ARGUMENT_3(regs) ((regs)->dx)
+#define RETURNED(regs) ((regs)->ax)
+#elif defined(__TARGET_ARCH_arm64)
+#include "regs_arm64.h"
+#define ARGUMENT_1(from) ((from)->regs[0])
+#define ARGUMENT_2(from) ((from)->regs[1])
+#define ARGUMENT_3(from) ((from)->regs[2])
+#define RETURNED(from) ((from)->regs[0])
+#else
+#error "no registers known for this architecture"
+#endif
+#include "heap.h"
+
+char _license[] SEC("license") = "GPL";
+
+/* How many bytes are allocated for one sample. */
+const volatile __u32 heap_period = 512 << 10;
+
+const volatile struct heap_enums heap_enums = {};
+volatile struct heap_counters heap_count = {};
+
+/* Blocks in use that were sampled. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, HEAP_BLOCKS);
+	__type(key, struct heap_key);
+	__type(value, struct heap_block);
+} heap_blocks SEC(".maps");
+
+/* Calls that have not returned, by thread. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, HEAP_CALLS);
+	__type(key, __u64);
+	__type(value, struct heap_call);
+} heap_calls SEC(".maps");
+
+/* Processes that nobody wants to know of. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, HEAP_IGNORED);
+	__type(key, __u32);
+	__type(value, __u8);
+} heap_ignored SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, HEAP_RING_BYTES);
+} heap_samples SEC(".maps");
+
+enum called {
+	INNERMOST, /* malloc, which may be called by the other functions of its allocator, and calls none of them */
+	OUTER,
+};
+
+ALWAYS_INLINE int is_ignored(__u64 id)
+{
+	__u32 pid = id >> 32;
+
+	return bpf_map_lookup_elem(&heap_ignored, &pid) != 0;
+}
+
+/* How many bytes a block of that size stands for; 0: it is not sampled. */
+ALWAYS_INLINE __u64 draw(__u64 size)
+{
+	__u64 period = heap_period;
+
+	if (size >= period)
+		return size;
+	return (bpf_get_prandom_u32() * period) >> 32 < size ? period : 0;
+}
+
+ALWAYS_INLINE void forget_block(__u64 id, __u64 address)
+{
+	struct heap_key key = { .address = address, .pid = id >> 32 };
+
+	/* Most blocks are not known, and a lookup takes no lock. */
+	if (address && bpf_map_lookup_elem(&heap_blocks, &key))
+		bpf_map_delete_elem(&heap_blocks, &key);
+}
+
+/* A function begins that allocates. Calls within another count as that one. */
+ALWAYS_INLINE int begin_call(const sampled_regs *regs, __u64 id, __u64 size, __u64 result, enum called called)
+{
+	struct heap_call *outer = bpf_map_lookup_elem(&heap_calls, &id);
+	struct heap_call call = { .sp = regs->sp, .result = result };
+
+	if (outer && outer->sp >= call.sp && outer->nested < HEAP_NESTED_CALLS) {
+		outer->nested++;
+		return 0;
+	}
+	call.weight = draw(size);
+	if (!call.weight && called == INNERMOST) {
+		if (outer) /* it has never returned to its caller */
+			bpf_map_delete_elem(&heap_calls, &id);
+		return 0;
+	}
+	if (bpf_map_update_elem(&heap_calls, &id, &call, BPF_ANY))
+		__sync_fetch_and_add(&heap_count.busy, 1);
+	return 0;
+}
+
+SEC("uprobe")
+int heap_malloc(sampled_regs *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+
+	return is_ignored(id) ? 0 : begin_call(ctx, id, ARGUMENT_1(ctx), 0, INNERMOST);
+}
+
+/* (size, ...) */
+SEC("uprobe")
+int heap_new(sampled_regs *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+
+	return is_ignored(id) ? 0 : begin_call(ctx, id, ARGUMENT_1(ctx), 0, OUTER);
+}
+
+/* (alignment, size) */
+SEC("uprobe")
+int heap_aligned(sampled_regs *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+
+	return is_ignored(id) ? 0 : begin_call(ctx, id, ARGUMENT_2(ctx), 0, OUTER);
+}
+
+/* (result, alignment, size) */
+SEC("uprobe")
+int heap_posix_memalign(sampled_regs *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+
+	return is_ignored(id) ? 0 : begin_call(ctx, id, ARGUMENT_3(ctx), ARGUMENT_1(ctx), OUTER);
+}
+
+/* Bytes of an array; none that no memory could hold. */
+ALWAYS_INLINE __u64 bytes_of(__u64 count, __u64 size)
+{
+	return count >> 32 || size >> 32 ? 0 : count * size;
+}
+
+/* (count, size) */
+SEC("uprobe")
+int heap_calloc(sampled_regs *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+
+	return is_ignored(id) ? 0 : begin_call(ctx, id, bytes_of(ARGUMENT_1(ctx), ARGUMENT_2(ctx)), 0, OUTER);
+}
+
+/*
+ * (block, size, ...). The old block is forgotten at once: when this returns, another thread may have its address. So one
+ * that cannot be made larger is missing afterwards.
+ */
+SEC("uprobe")
+int heap_realloc(sampled_regs *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+
+	if (is_ignored(id))
+		return 0;
+	forget_block(id, ARGUMENT_1(ctx));
+	return begin_call(ctx, id, ARGUMENT_2(ctx), 0, OUTER);
+}
+
+/* (block, count, size) */
+SEC("uprobe")
+int heap_reallocarray(sampled_regs *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+
+	if (is_ignored(id))
+		return 0;
+	forget_block(id, ARGUMENT_1(ctx));
+	return begin_call(ctx, id, bytes_of(ARGUMENT_2(ctx), ARGUMENT_3(ctx)), 0, OUTER);
+}
+
+/* (block, ...) */
+SEC("uprobe")
+int heap_free(sampled_regs *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+
+	if (!is_ignored(id))
+		forget_block(id, ARGUMENT_1(ctx));
+	return 0;
+}
+
+ALWAYS_INLINE void copy_stack(struct heap_sample *s)
+{
+	__u64 from = s->regs.sp & ~(STACK_PAGE - 1ULL);
+
+	s->stack_pages = 0;
+	for (int i = 0; i < HEAP_STACK_PAGES; i++) {
+		if (bpf_probe_read_user(s->stack + i * STACK_PAGE, STACK_PAGE, (const void *)(from + i * STACK_PAGE)))
+			break;
+		s->stack_pages = i + 1;
+	}
+}
+
+/* Has the block known and its sample written, or neither. */
+ALWAYS_INLINE void take_sample(sampled_regs *ctx, __u64 id, __u64 address, __u64 weight)
+{
+	struct heap_key key = { .address = address, .pid = id >> 32 };
+	struct heap_block block = { .time = bpf_ktime_get_ns(), .weight = weight };
+	struct heap_sample *s = bpf_ringbuf_reserve(&heap_samples, sizeof(*s), 0);
+
+	if (!s) {
+		__sync_fetch_and_add(&heap_count.lost, 1);
+		return;
+	}
+	if (bpf_map_update_elem(&heap_blocks, &key, &block, BPF_ANY)) {
+		__sync_fetch_and_add(&heap_count.full, 1);
+		bpf_ringbuf_discard(s, BPF_RB_NO_WAKEUP);
+		return;
+	}
+	s->key = key;
+	s->block = block;
+	s->tid = (__u32)id;
+	s->cpu = bpf_get_smp_processor_id();
+	s->unused = 0;
+	SET_REGISTERS(s, ctx);
+	copy_stack(s);
+	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP); /* user space looks from time to time */
+}
+
+/* A function has returned that allocates. */
+SEC("uprobe")
+int heap_return(sampled_regs *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct heap_call *call = bpf_map_lookup_elem(&heap_calls, &id);
+
+	if (!call)
+		return 0;
+	__u64 sp = call->sp + (CALL_PUSHES_RETURN_ADDRESS ? 8 : 0);
+	__u64 weight = call->weight, result = call->result, address = RETURNED(ctx);
+	if (ctx->sp < sp)
+		return 0; /* from a call within it */
+	bpf_map_delete_elem(&heap_calls, &id);
+	if (ctx->sp != sp || !weight)
+		return 0;
+	if (result && (address || bpf_probe_read_user(&address, sizeof(address), (const void *)result)))
+		return 0;
+	if (address)
+		take_sample(ctx, id, address, weight);
+	return 0;
+}

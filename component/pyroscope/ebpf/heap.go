@@ -1,0 +1,36 @@
+package ebpf
+
+import (
+	"github.com/alecthomas/units"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/ebpf/heap"
+	"github.com/headwater/headwater/ebpf/kind"
+)
+
+// HeapArguments switch on profiles of memory in use, of the type memory. Without the block there are none.
+type HeapArguments struct {
+	SampleBytes units.Base2Bytes `river:"sample_bytes,attr,optional"` // allocated for one sample; 0: none are taken
+}
+
+// SetToDefault implements river.Defaulter.
+func (h *HeapArguments) SetToDefault() {
+	*h = HeapArguments{SampleBytes: units.Base2Bytes(kind.Of(kind.Heap).Period)}
+}
+
+// validate returns an error that names the attribute that is out of range. The block may be missing.
+func (h *HeapArguments) validate() error {
+	if h != nil && (h.SampleBytes < 0 || h.SampleBytes > heap.MaxSampleBytes) {
+		return component.Refuse("heap", "is invalid: sample_bytes must be between 0B and %s, got %s",
+			units.Base2Bytes(heap.MaxSampleBytes), h.SampleBytes)
+	}
+	return nil
+}
+
+// bytes returns how many are allocated for one sample, 0 for none.
+func (h *HeapArguments) bytes() int {
+	if h == nil {
+		return 0
+	}
+	return int(h.SampleBytes)
+}

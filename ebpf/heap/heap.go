@@ -1,0 +1,322 @@
+// Package heap samples the memory that programs allocate, and knows which of it is in use. It sees calls of the
+// allocators of C by probes, each of which costs the program a trap.
+package heap
+
+import (
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+const (
+	// MaxSampleBytes limits Config.SampleBytes.
+	MaxSampleBytes = 1 << 31
+	// readEvery is how long samples may lie in the kernel's buffer.
+	readEvery = 20 * time.Millisecond
+	// searchEvery is how often allocators are looked for that programs have mapped since.
+	searchEvery = 500 * time.Millisecond
+	// askEvery is how often processes are judged again that were not wanted.
+	askEvery = 10 * time.Second
+)
+
+// Sampler completes stacks, and knows the files that processes have mapped; *sampler.Sampler does.
+type Sampler interface {
+	CatchUp() error
+	CompleteHit(h *kernel.ProbeHit) *sampler.Sample
+	Mapped(want func(*process.Executable) bool, yield func(process.FileMapping))
+	Executable(id unwind.ExeID) *process.Executable
+}
+
+// Options say whose memory is of interest.
+type Options struct {
+	Sampler Sampler
+	// Target says whom the memory of a process counts for, and whether it is wanted at all.
+	Target func(pid uint32) (t *target.Target, wanted bool)
+	// Use gets a sample for each block in use when Flush is called. It is valid until Use returns, which may not call the
+	// Profiler.
+	Use func(*sampler.Sample)
+	// KeepEnded has processes that end count with what they had in use then.
+	KeepEnded bool
+	// Early has the calls of allocators seen that any process has mapped, for programs that will begin.
+	Early bool
+}
+
+// Config says what is sampled.
+type Config struct {
+	SampleBytes int // how many are allocated for one sample, at most MaxSampleBytes; 0: none are taken
+	UserStacks  bool
+}
+
+// Profiler knows which memory is in use. The zero Config wants nothing, and costs nothing. Safe for concurrent use.
+type Profiler struct {
+	options Options
+	loops   sync.WaitGroup
+
+	mu     sync.Mutex
+	config Config
+	kernel *kernel.Heap // nil: nothing is sampled
+	ended  chan struct{}
+	files  files
+	inUse  inUse
+	news   news // has its own lock
+	// ignored are the processes whose calls the kernel passes over.
+	ignored map[uint32]bool
+	asked   time.Time // when nobody was ignored
+	stopped bool
+	samples uint64
+	missed  map[string]uint64 // before the present kernel
+	errors  limit.Texts
+}
+
+// New returns a Profiler that samples nothing.
+func New(o Options) *Profiler {
+	return &Profiler{
+		options: o, ignored: map[uint32]bool{}, missed: map[string]uint64{}, errors: limit.Texts{Most: 64},
+	}
+}
+
+// Update makes a configuration current. With other SampleBytes than before it begins with no memory in use. After an
+// error, which Stats has too, nothing is sampled.
+func (p *Profiler) Update(c Config) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	same := c.SampleBytes == p.config.SampleBytes && (p.kernel != nil || c.SampleBytes == 0)
+	p.config = c
+	if same || p.stopped {
+		return nil
+	}
+	p.close()
+	p.inUse = inUse{}
+	if c.SampleBytes == 0 {
+		return nil
+	}
+	k, err := kernel.OpenHeap(uint32(c.SampleBytes))
+	if err != nil {
+		p.note(err)
+		return err
+	}
+	p.kernel, p.files, p.inUse = k, newFiles(), newInUse()
+	p.news.start()
+	p.search()
+	ended := make(chan struct{})
+	p.ended = ended
+	p.loops.Go(func() { p.follow(ended) })
+	return nil
+}
+
+// follow reads samples, and looks for allocators, until ended is closed.
+func (p *Profiler) follow(ended chan struct{}) {
+	reads, searches := time.NewTicker(readEvery), time.NewTicker(searchEvery)
+	defer reads.Stop()
+	defer searches.Stop()
+	for {
+		var do func()
+		select {
+		case <-ended:
+			return
+		case <-reads.C:
+			do = p.read
+		case <-searches.C:
+			do = p.search
+		}
+		p.mu.Lock()
+		if p.ended == ended {
+			do()
+		}
+		p.mu.Unlock()
+	}
+}
+
+// read takes the samples that are there. The caller holds p.mu.
+func (p *Profiler) read() {
+	p.note(p.options.Sampler.CatchUp())
+	p.note(p.kernel.Read(p.take))
+	p.news.take(p.inUse.dropBefore)
+}
+
+// take keeps a sample, unless its block was freed meanwhile: most are, and a stack takes longer to walk than to look.
+func (p *Profiler) take(h *kernel.HeapSample) {
+	target, wanted := p.options.Target(h.HeapBlock.PID)
+	if !wanted {
+		p.ignore(h.HeapBlock.PID)
+		p.note(p.kernel.Forget(h.HeapBlock))
+		return
+	}
+	p.samples++
+	if !p.kernel.Uses(h.HeapBlock) {
+		return
+	}
+	s := p.options.Sampler.CompleteHit(&h.ProbeHit)
+	s.Target = target
+	p.inUse.add(h.HeapBlock, s, h.Weight)
+}
+
+// ignore has the kernel pass over calls of a process for a while.
+func (p *Profiler) ignore(pid uint32) {
+	if !p.ignored[pid] {
+		p.ignored[pid] = true
+		p.note(p.kernel.Ignore(pid, true))
+	}
+}
+
+// ignoreNone has all processes judged again. The caller holds p.mu.
+func (p *Profiler) ignoreNone() {
+	for pid := range p.ignored {
+		p.note(p.kernel.Ignore(pid, false))
+	}
+	clear(p.ignored)
+	p.asked = time.Now()
+	p.note(p.files.forget(p.options.Sampler))
+}
+
+// search sees the calls of allocators that it has not seen before. The caller holds p.mu.
+func (p *Profiler) search() {
+	p.note(p.options.Sampler.CatchUp())
+	if time.Since(p.asked) >= askEvery {
+		p.ignoreNone()
+	}
+	for _, m := range p.files.unknown(p.options.Sampler, p.wants) {
+		p.note(p.files.attach(p.kernel, m))
+	}
+}
+
+func (p *Profiler) wants(pid uint32) bool {
+	if p.options.Early {
+		return true
+	}
+	_, wanted := p.options.Target(pid)
+	return wanted
+}
+
+// Observe notes which processes begin and end. Whoever reads the side-band may call it, in CatchUp too.
+func (p *Profiler) Observe(r *kernel.Record) {
+	switch r.Kind {
+	case kernel.RecordExec, kernel.RecordFork:
+		p.news.add(r.PID, r.Time)
+	case kernel.RecordExit:
+		if !p.options.KeepEnded {
+			p.news.add(r.PID, r.Time)
+		}
+	}
+}
+
+// reconcile forgets what has been freed since it was sampled. The caller holds p.mu.
+func (p *Profiler) reconcile() {
+	p.read()
+	p.news.take(p.inUse.dropBefore)
+	if !p.options.KeepEnded {
+		p.inUse.dropEnded(procfs.Default.Lives)
+	}
+	before, used := clock.Monotonic(), map[kernel.HeapBlock]bool{}
+	if err := p.kernel.InUse(func(b kernel.HeapBlock) { used[b] = true }); err != nil {
+		p.note(err)
+		return
+	}
+	p.inUse.keep(before, used)
+	for b := range used {
+		if b.Time < before && !p.inUse.has(b) { // of a process that has ended, or is not wanted any more
+			p.note(p.kernel.Forget(b))
+		}
+	}
+}
+
+// Flush hands to Use all memory that is in use.
+func (p *Profiler) Flush() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.kernel != nil {
+		p.reconcile()
+	}
+	p.inUse.each(clock.Monotonic(), func(s *sampler.Sample) {
+		target, wanted := p.options.Target(s.PID)
+		if !wanted {
+			if !p.options.KeepEnded {
+				return
+			}
+			target = s.Target
+		}
+		s.Target = target
+		if !p.config.UserStacks {
+			s.User, s.Interpreted, s.Outcome = nil, nil, unwind.NotCollected
+		}
+		p.options.Use(s)
+	})
+}
+
+// Stop ends sampling for good. Flush has the memory that was in use then. Close the Profiler afterwards.
+func (p *Profiler) Stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.kernel != nil {
+		p.reconcile()
+	}
+	p.stopped = true
+	p.close()
+}
+
+// Close is Stop, and waits until the probes are away.
+func (p *Profiler) Close() {
+	p.Stop()
+	p.loops.Wait()
+}
+
+// close takes the probes away, which takes seconds: nobody waits for it. The caller holds p.mu.
+func (p *Profiler) close() {
+	if p.kernel == nil {
+		return
+	}
+	p.missed = p.allMissed()
+	close(p.ended)
+	old, files := p.kernel, p.files
+	p.loops.Go(func() {
+		err := errors.Join(files.close(), old.Close())
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.note(err)
+	})
+	p.kernel, p.ended, p.files = nil, nil, newFiles()
+	p.news.stop()
+	clear(p.ignored)
+}
+
+// allMissed adds up what all kernels have missed. The caller holds p.mu.
+func (p *Profiler) allMissed() map[string]uint64 {
+	sum := maps.Clone(p.missed)
+	if p.kernel == nil {
+		return sum
+	}
+	now, err := p.kernel.Missed()
+	p.note(err)
+	for reason, n := range missed(now) {
+		sum[reason] += n
+	}
+	return sum
+}
+
+// note counts an error. The caller holds p.mu.
+func (p *Profiler) note(err error) {
+	if err != nil {
+		p.errors.Add("memory in use: "+err.Error(), 1)
+	}
+}
+
+// Stats returns what was counted. It is the caller's.
+func (p *Profiler) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Stats{
+		Files: uint64(len(p.files.attached)), Failed: uint64(len(p.files.failed)),
+		Blocks: p.inUse.blocks, Bytes: p.inUse.bytes, Samples: p.samples,
+		Missed: p.allMissed(), Errors: p.errors.Counts(),
+	}
+}

@@ -1,0 +1,140 @@
+package heap
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/retrytest"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// TestMemoryInUse: of a program that allocates by all functions of C, and frees most of it, as much is in use as its
+// allocator says, with whole stacks; with the C library, and with one inside of the program. When the program has ended
+// nothing is.
+func TestMemoryInUse(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "gcc")
+	for name, flags := range map[string][]string{"shared": nil, "static": {"-static"}} {
+		t.Run(name, func(t *testing.T) {
+			program := filepath.Join(t.TempDir(), "hwleaks")
+			args := append([]string{"-O1", "-g", "-pthread", "-o", program}, flags...)
+			out, err := exec.Command("gcc", append(args, "../../integration/tools/testdata/leaks.c")...).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			retrytest.Run(t, func(t *retrytest.T) { checkLeak(t, program) })
+		})
+	}
+}
+
+func checkLeak(t *retrytest.T, program string) {
+	s := openSampler(t)
+	cmd := exec.Command(program, "wait")
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it says that it was killed
+	}()
+	pid := uint32(cmd.Process.Pid)
+
+	var sum, blocks, whole uint64
+	p := New(Options{
+		Sampler: s,
+		Target:  func(of uint32) (*target.Target, bool) { return nil, of == pid },
+		Use: func(s *sampler.Sample) {
+			sum, blocks = sum+s.Value, blocks+1
+			if s.Outcome.Complete() {
+				whole++
+			}
+		},
+	})
+	defer p.Close()
+	s.observe.Store(p)
+	require.NoError(t, p.Update(Config{SampleBytes: 128 << 10, UserStacks: true}))
+	require.Empty(t, p.Stats().Errors)
+	require.NotZero(t, p.Stats().Files, "the program's allocator")
+	_, err = io.WriteString(stdin, "x")
+	require.NoError(t, err)
+	var want uint64
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+	_, err = fmt.Sscanf(line, "%d bytes in use", &want)
+	require.NoError(t, err)
+
+	p.Flush()
+	stats := p.Stats()
+	require.Empty(t, stats.Errors)
+	t.Logf("%d bytes in use, the program says %d; %d blocks of %d sampled, missed %v", sum, want, blocks, stats.Samples,
+		stats.Missed)
+	require.Equal(t, blocks, stats.Blocks)
+	require.Equal(t, sum, stats.Bytes)
+	require.Equal(t, blocks, whole, "stacks are whole")
+	require.Greater(t, stats.Samples, 2*blocks, "most blocks that were sampled are freed")
+	if sum < want*3/4 || sum > want*5/4 { // 320 blocks: four standard deviations and more
+		t.Errorf("%d bytes are in use, the program says %d", sum, want)
+	}
+
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait() // it says that it was killed
+	sum = 0
+	p.Flush()
+	require.Zero(t, sum, "in use by a program that has ended")
+	require.Zero(t, p.Stats().Blocks)
+}
+
+// running is a sampler that hands what it observes to a Profiler.
+type running struct {
+	*sampler.Sampler
+	observe observer
+}
+
+// observer is a Profiler that comes later.
+type observer struct {
+	mu sync.Mutex
+	p  *Profiler
+}
+
+func (o *observer) Store(p *Profiler) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.p = p
+}
+
+func (o *observer) use(r *kernel.Record) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.p != nil {
+		o.p.Observe(r)
+	}
+}
+
+// openSampler runs a sampler that takes no samples of its own until the test ends.
+func openSampler(t *retrytest.T) *running {
+	t.Helper()
+	out := &running{}
+	s, err := sampler.Open(sampler.Options{TableBytes: 4 << 20, Observe: out.observe.use})
+	require.NoError(t, err)
+	out.Sampler = s
+	ctx, stop := context.WithCancel(context.Background())
+	var loop sync.WaitGroup
+	loop.Go(func() { _ = s.Run(ctx, func(*sampler.Sample) error { return nil }) })
+	t.Cleanup(func() {
+		stop()
+		loop.Wait()
+		_ = s.Close()
+	})
+	return out
+}

@@ -1,0 +1,52 @@
+package heap
+
+import (
+	"github.com/headwater/headwater/ebpf/counter"
+	"github.com/headwater/headwater/ebpf/kernel"
+)
+
+// Stats are counted since New.
+type Stats struct {
+	Files   uint64 // files with an allocator whose calls are seen
+	Failed  uint64 // files with an allocator whose calls cannot be seen
+	Blocks  uint64 // blocks in use that are known now
+	Bytes   uint64 // bytes that they stand for
+	Samples uint64 // blocks of processes that are wanted, those that were freed before anybody looked among them
+	// Missed are blocks that were not sampled, by reason.
+	Missed map[string]uint64
+	// Errors are why calls of allocators are not seen, and how often that came.
+	Errors map[string]uint64
+}
+
+// Why blocks are not sampled.
+const (
+	MissedFull = "too_many_blocks" // as many as can be known were in use
+	MissedLost = "full_buffer"
+	MissedBusy = "too_many_threads" // were in an allocator
+)
+
+// Counters returns the table of the figures, each with its name, help text, kind and place.
+func Counters() []counter.Row[Stats] {
+	return []counter.Row[Stats]{
+		counter.One(counter.Gauge, "pyroscope_ebpf_heap_files", "heap_files",
+			"Files with an allocator whose calls are seen.", func(s *Stats) *uint64 { return &s.Files }),
+		counter.One(counter.Gauge, "pyroscope_ebpf_heap_files_failed", "heap_files_failed",
+			"Files with an allocator whose calls cannot be seen: the errors say why.",
+			func(s *Stats) *uint64 { return &s.Failed }),
+		counter.One(counter.Gauge, "pyroscope_ebpf_heap_blocks", "heap_blocks",
+			"Sampled blocks of memory in use.", func(s *Stats) *uint64 { return &s.Blocks }),
+		counter.One(counter.Gauge, "pyroscope_ebpf_heap_bytes", "heap_bytes",
+			"Bytes in use that the sampled blocks stand for.", func(s *Stats) *uint64 { return &s.Bytes }),
+		counter.One(counter.Total, "pyroscope_ebpf_heap_samples_total", "heap_samples",
+			"Blocks of memory that were sampled when processes with a target allocated them.",
+			func(s *Stats) *uint64 { return &s.Samples }),
+		counter.Many("pyroscope_ebpf_heap_missed_total", "reason", "heap_missed",
+			"Blocks of memory, of any process, that are missing because there was no room: too_many_blocks, full_buffer, "+
+				"too_many_threads.", func(s *Stats) *map[string]uint64 { return &s.Missed }),
+	}
+}
+
+// missed returns the figures of the kernel by reason.
+func missed(m kernel.HeapMissed) map[string]uint64 {
+	return map[string]uint64{MissedFull: m.Full, MissedLost: m.Lost, MissedBusy: m.Busy}
+}

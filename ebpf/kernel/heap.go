@@ -1,0 +1,251 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+)
+
+// HeapCall says what a function of an allocator takes, and whether it gives a block, takes one, or both.
+type HeapCall uint8
+
+// The calls, with their arguments.
+const (
+	HeapMalloc        HeapCall = iota // (size), and calls no other function of its allocator
+	HeapNew                           // (size, ...)
+	HeapAligned                       // (alignment, size)
+	HeapPosixMemalign                 // (where to write the block, alignment, size)
+	HeapCalloc                        // (count, size)
+	HeapRealloc                       // (block, size, ...)
+	HeapReallocArray                  // (block, count, size)
+	HeapFree                          // (block, ...)
+)
+
+// HeapFunction is a function of an allocator in a file.
+type HeapFunction struct {
+	Name   string
+	Call   HeapCall
+	Offset uint64 // in the file, where it begins
+	Skip   uint64 // bytes of its code before the probe, which change no register but flags
+}
+
+// HeapBlock is a block of memory that was sampled, among those of all processes.
+type HeapBlock struct {
+	PID     uint32
+	Address uint64
+	Time    uint64 // when it was allocated, CLOCK_MONOTONIC, ns: with PID and Address its identity
+}
+
+// HeapSample is a block that was allocated. It is valid until the next one. Its PC is where the allocator has returned
+// to.
+type HeapSample struct {
+	ProbeHit
+	HeapBlock
+	Weight uint64 // bytes that it stands for
+}
+
+// HeapMissed counts what could not be sampled.
+type HeapMissed struct {
+	Full uint64 // blocks, because as many as can be known were in use
+	Lost uint64 // blocks, because the buffer had no room
+	Busy uint64 // calls, because too many threads were in an allocator
+}
+
+// Heap samples the memory that programs allocate, and knows which of it they have freed. One goroutine may use it.
+type Heap struct {
+	objects heapObjects
+	reader  *ringbuf.Reader
+	record  ringbuf.Record
+	keys    []heapHeapKey // scratch of InUse
+	blocks  []heapHeapBlock
+}
+
+// OpenHeap loads the programs. A block of n bytes is sampled with the chance n / period, one of period bytes or more
+// always. It returns a *PermissionError when the process lacks capabilities. Close it after use.
+func OpenHeap(period uint32) (*Heap, error) {
+	if err := prepareToLoad(); err != nil {
+		return nil, err
+	}
+	const batch = 4096
+	h := &Heap{keys: make([]heapHeapKey, batch), blocks: make([]heapHeapBlock, batch)}
+	if err := h.open(period); err != nil {
+		return nil, errors.Join(fmt.Errorf("sample memory in use: %w", err), h.Close())
+	}
+	return h, nil
+}
+
+func (h *Heap) open(period uint32) error {
+	spec, err := loadHeap()
+	if err != nil {
+		return err
+	}
+	if err := spec.Variables[heapVarHeapPeriod].Set(period); err != nil {
+		return err
+	}
+	if err := spec.LoadAndAssign(&h.objects, nil); err != nil {
+		return fmt.Errorf("load the BPF programs: %w", err)
+	}
+	h.reader, err = ringbuf.NewReader(h.objects.HeapSamples)
+	return err
+}
+
+// program returns what runs where a function begins, and whether it returns a block.
+func (h *Heap) program(c HeapCall) (p *ebpf.Program, returns bool) {
+	return []*ebpf.Program{
+		HeapMalloc: h.objects.HeapMalloc, HeapNew: h.objects.HeapNew, HeapAligned: h.objects.HeapAligned,
+		HeapPosixMemalign: h.objects.HeapPosixMemalign, HeapCalloc: h.objects.HeapCalloc,
+		HeapRealloc: h.objects.HeapRealloc, HeapReallocArray: h.objects.HeapReallocarray,
+		HeapFree: h.objects.HeapFree,
+	}[c], c != HeapFree
+}
+
+// HeapProbes are those of a file.
+type HeapProbes struct{ links []link.Link }
+
+// Close takes the probes away. For each the kernel waits until nobody is in it, which takes about 0.1 s.
+func (p *HeapProbes) Close() error {
+	var errs []error
+	for _, l := range p.links {
+		errs = append(errs, l.Close())
+	}
+	p.links = nil
+	return errors.Join(errs...)
+}
+
+// Attach has the calls of functions of a file seen, of all processes that have it mapped or will. Nothing is left of it
+// if it fails.
+func (h *Heap) Attach(path string, functions []HeapFunction) (*HeapProbes, error) {
+	file, err := link.OpenExecutable(path)
+	if err != nil {
+		return nil, err
+	}
+	probes := &HeapProbes{}
+	add := func(l link.Link, err error) error {
+		if err == nil {
+			probes.links = append(probes.links, l)
+		}
+		return err
+	}
+	for _, f := range functions {
+		begin, returns := h.program(f.Call)
+		at := &link.UprobeOptions{Address: f.Offset + f.Skip}
+		if returns { // before calls are noted that it would miss the end of
+			err = add(file.Uretprobe(f.Name, h.objects.HeapReturn, at))
+		}
+		if err == nil {
+			err = add(file.Uprobe(f.Name, begin, at))
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("probe %s: %w", f.Name, err), probes.Close())
+		}
+	}
+	return probes, nil
+}
+
+// Read hands to use the samples that are there, in order of time but for those of the same instant.
+func (h *Heap) Read(use func(*HeapSample)) error {
+	var sample HeapSample
+	h.reader.SetDeadline(time.Now()) // what is there, and no more
+	for {
+		err := h.reader.ReadInto(&h.record)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read samples of memory in use: %w", err)
+		}
+		if err := sample.decode(h.record.RawSample); err != nil {
+			return err
+		}
+		use(&sample)
+	}
+}
+
+// decode reads a struct heap_sample.
+func (s *HeapSample) decode(b []byte) error {
+	var r *heapHeapSample
+	if uintptr(len(b)) < unsafe.Sizeof(*r) {
+		return fmt.Errorf("read samples of memory in use: a record has %d bytes, want %d", len(b), unsafe.Sizeof(*r))
+	}
+	r = (*heapHeapSample)(unsafe.Pointer(&b[0]))
+	pages := min(r.StackPages, uint32(heapHeapLimitsHEAP_STACK_PAGES))
+	stack := r.Stack[:pages*uint32(stackPage)]
+	below := min(r.Regs.Sp%stackPage, uint64(len(stack)))
+	s.HeapBlock, s.Weight = HeapBlock{r.Key.Pid, r.Key.Address, r.Block.Time}, r.Block.Weight
+	s.ProbeHit = ProbeHit{Hits: 1, Return: true, PerfSnapshot: PerfSnapshot{
+		Time: r.Block.Time, CPU: r.Cpu, PID: r.Key.Pid, TID: r.Tid, InUser: true, PC: r.Regs.Pc,
+		Stack: stack[below:], Full: pages == uint32(heapHeapLimitsHEAP_STACK_PAGES),
+	}}
+	s.setRegs(r.Regs.General, r.Regs.Sp, r.Regs.Fp, r.Regs.Lr)
+	return nil
+}
+
+func (k *HeapBlock) key() heapHeapKey { return heapHeapKey{Address: k.Address, Pid: k.PID} }
+
+// Uses reports whether a block is still in use.
+func (h *Heap) Uses(b HeapBlock) bool {
+	var block heapHeapBlock
+	key := b.key()
+	return h.objects.HeapBlocks.Lookup(&key, &block) == nil && block.Time == b.Time
+}
+
+// InUse hands to use all blocks that are. It may not call h.
+func (h *Heap) InUse(use func(HeapBlock)) error {
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := h.objects.HeapBlocks.BatchLookup(&cursor, h.keys, h.blocks, nil)
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("read which memory is in use: %w", err)
+		}
+		for i := range n {
+			use(HeapBlock{h.keys[i].Pid, h.keys[i].Address, h.blocks[i].Time})
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+// Forget makes room for other blocks.
+func (h *Heap) Forget(b HeapBlock) error {
+	key := b.key()
+	if err := h.objects.HeapBlocks.Delete(&key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("forget memory in use: %w", err)
+	}
+	return nil
+}
+
+// Ignore says whether calls of a process are passed over.
+func (h *Heap) Ignore(pid uint32, ignore bool) error {
+	if ignore {
+		return h.objects.HeapIgnored.Put(pid, uint8(1))
+	}
+	if err := h.objects.HeapIgnored.Delete(pid); !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return err
+	}
+	return nil // others have taken its place
+}
+
+// Missed returns what could not be sampled since OpenHeap.
+func (h *Heap) Missed() (HeapMissed, error) {
+	var c heapHeapCounters
+	if err := h.objects.HeapCount.Get(&c); err != nil {
+		return HeapMissed{}, fmt.Errorf("read counters of memory in use: %w", err)
+	}
+	return HeapMissed{Full: c.Full, Lost: c.Lost, Busy: c.Busy}, nil
+}
+
+// Close unloads the programs. Close the HeapProbes before.
+func (h *Heap) Close() error {
+	var err error
+	if h.reader != nil {
+		err = h.reader.Close()
+	}
+	return errors.Join(err, h.objects.Close())
+}

@@ -1,0 +1,24 @@
+package record
+
+import (
+	"github.com/headwater/headwater/ebpf/heap"
+	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/target"
+)
+
+// startHeap begins to see the calls of allocators, if memory in use is recorded. Processes that were asked for count
+// with what they had in use when they ended, for then the recording ends.
+func (r *Recorder) startHeap() error {
+	if r.options.Kind != kind.Heap {
+		return nil
+	}
+	r.heap = heap.New(heap.Options{
+		Sampler:   r.sampler,
+		Target:    func(pid uint32) (*target.Target, bool) { return r.target, r.selected.has(pid) },
+		Use:       func(s *sampler.Sample) { _ = r.add(s) }, // times are not kept of these
+		KeepEnded: r.options.Command || len(r.options.PIDs) > 0,
+		Early:     r.options.Command,
+	})
+	return r.heap.Update(heap.Config{SampleBytes: int(r.options.Period), UserStacks: r.options.UserStacks})
+}
