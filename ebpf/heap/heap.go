@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/footprint"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/limit"
 	"github.com/headwater/headwater/ebpf/process"
@@ -116,6 +117,7 @@ func (p *Profiler) Update(c Config) error {
 
 // follow reads samples, and looks for allocators, until ended is closed.
 func (p *Profiler) follow(ended chan struct{}) {
+	footprint.RaisePriority() // samples that nobody reads are lost
 	reads, searches := time.NewTicker(readEvery), time.NewTicker(searchEvery)
 	defer reads.Stop()
 	defer searches.Stop()
