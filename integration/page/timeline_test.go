@@ -145,7 +145,8 @@ func waitForRange(t *testing.T, b *browser, end time.Time, names string, from, t
 }
 
 func checkDrag(t *testing.T, b *browser, end time.Time) {
-	b.do(t, chromedp.Evaluate[chromedp.Void](`history.replaceState(null, "", location.search + "#mode=both")`))
+	b.waits(t, "the view has a mode", // it may write what it had into the address once more
+		`(location.hash = "mode=both", document.querySelector("#flame").view.state.mode === "both")`)
 	drag(t, b, 2.1, 5.9, 0)
 	waitForRange(t, b, end, "from,to", 2, 6)
 	waitForFlame(t, b)
