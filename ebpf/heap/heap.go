@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headwater/headwater/ebpf/clock"
@@ -24,8 +25,8 @@ const (
 	MaxSampleBytes = 1 << 31
 	// readEvery is how long samples may lie in the kernel's buffer.
 	readEvery = 20 * time.Millisecond
-	// searchEvery is how often allocators are looked for that programs have mapped since.
-	searchEvery = 500 * time.Millisecond
+	// searchEvery is how often allocators are looked for in files that programs have mapped since.
+	searchEvery = 100 * time.Millisecond
 	// askEvery is how often processes are judged again that were not wanted.
 	askEvery = 10 * time.Second
 )
@@ -69,7 +70,8 @@ type Profiler struct {
 	ended  chan struct{}
 	files  files
 	inUse  inUse
-	news   news // has its own lock
+	news   news        // has its own lock
+	mapped atomic.Bool // something, since allocators were looked for
 	// ignored are the processes whose calls the kernel passes over.
 	ignored map[uint32]bool
 	asked   time.Time // when nobody was ignored
@@ -184,9 +186,12 @@ func (p *Profiler) ignoreNone() {
 // search sees the calls of allocators that it has not seen before. The caller holds p.mu.
 func (p *Profiler) search() {
 	p.note(p.options.Sampler.CatchUp())
-	if time.Since(p.asked) >= askEvery {
+	if asks := time.Since(p.asked) >= askEvery; asks {
 		p.ignoreNone()
+	} else if !p.mapped.Load() {
+		return
 	}
+	p.mapped.Store(false)
 	for _, m := range p.files.unknown(p.options.Sampler, p.wants) {
 		p.note(p.files.attach(p.kernel, m))
 	}
@@ -203,6 +208,8 @@ func (p *Profiler) wants(pid uint32) bool {
 // Observe notes which processes begin and end. Whoever reads the side-band may call it, in CatchUp too.
 func (p *Profiler) Observe(r *kernel.Record) {
 	switch r.Kind {
+	case kernel.RecordMap, kernel.RecordLost:
+		p.mapped.Store(true)
 	case kernel.RecordExec, kernel.RecordFork:
 		p.news.add(r.PID, r.Time)
 	case kernel.RecordExit:

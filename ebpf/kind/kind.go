@@ -87,5 +87,9 @@ func (k Kind) PeriodType() Value {
 	return Of(k).Values[0]
 }
 
+// IsSnapshot reports whether a profile is of what there is at its end, and not of what came since the one before: those
+// of an interval do not add up.
+func (k Kind) IsSnapshot() bool { return k == Heap }
+
 // IsTime reports whether the first value is a time, in nanoseconds.
 func (i Info) IsTime() bool { return i.Values[0].Unit == "nanoseconds" }

@@ -65,3 +65,27 @@ func TestKinds(t *testing.T) {
 	require.Regexp(t, `name="kind" value="page-faults"[^>]* list="options-kind"`, body)
 	require.Contains(t, visible(body), "kind page-faults")
 }
+
+// TestSnapshots: of memory in use the newest profile of a time is shown, not the sum of those that it has; the timeline
+// has all of them.
+func TestSnapshots(t *testing.T) {
+	at := time.Now()
+	page := testPage(t, at.Add(-time.Minute))
+	server := serve(t, page)
+	memory := func(at time.Time) []Profile {
+		p := faultsProfile(t, at)
+		p.Kind = "heap"
+		return []Profile{p}
+	}
+	for ago := 45 * time.Second; ago >= 0; ago -= 15 * time.Second {
+		page.Add(at.Add(-ago-15*time.Second), at.Add(-ago), memory(at.Add(-ago)))
+	}
+	base := server.URL + prefix
+	top := getJSON[topAnswer](t, base, "top?kind=heap&range=5m")
+	require.EqualValues(t, 3*512*4096, top.Total)
+	require.EqualValues(t, 3, top.Samples)
+	_, body := get(t, base+"/?range=5m&kind=heap")
+	require.Contains(t, visible(body), "Samples 3 ")
+	series := getJSON[seriesAnswer](t, base, "series?kind=heap&range=5m")
+	require.Len(t, series.All, 4)
+}

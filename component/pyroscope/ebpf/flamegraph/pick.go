@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph/archive"
+	"github.com/headwater/headwater/ebpf/kind"
 )
 
 // pick returns the profiles of a history that s means, oldest first.
@@ -64,6 +65,20 @@ func (p *Page) rounds(s selection, maxBytes int64) (r rounds) {
 	return r
 }
 
+// newest returns s without what comes before the newest round of it, if profiles of its kind are snapshots: one is
+// shown, not the sum of several.
+func (p *Page) newest(s selection) selection {
+	k, _ := kind.ByName(s.kindName()) // it is CPU time if nobody knows it
+	if !k.IsSnapshot() {
+		return s
+	}
+	_ = p.rounds(s, math.MaxInt64).each(s, func(entries []*kept) error { // visit has no errors
+		s.from = entries[0].end - 1
+		return nil
+	})
+	return s
+}
+
 // each passes the profiles that s means, by round, oldest first. Of those on disk, one round is read at a time. Rounds
 // that cannot be read are left out.
 func (r rounds) each(s selection, visit func([]*kept) error) error {
@@ -120,6 +135,7 @@ func (p *Page) pick(s selection) (picked []*kept) {
 			return picked
 		}
 	}
+	s = p.newest(s)
 	p.rounds(s, math.MaxInt64).each(s, func(entries []*kept) error {
 		for _, k := range entries {
 			if s.build != "" && !slices.ContainsFunc(k.Processes, s.ofBuild) {

@@ -24,6 +24,7 @@ type processKey struct {
 // added up, so that it takes as much memory as there are processes.
 func (p *Page) summed(s selection) (out []*kept) {
 	all := sums{map[sumKey]*kept{}, map[processKey]int{}}
+	s = p.newest(s)
 	p.rounds(s, math.MaxInt64).each(s, func(entries []*kept) error {
 		for _, k := range entries {
 			if k.stored == nil {
