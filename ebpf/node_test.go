@@ -154,8 +154,7 @@ func tryNodeInlined(t *retrytest.T) {
 	}
 }
 
-// checkNodeInlined says what is wrong with a stack of testdata/node/inlined.js. Where V8 does not say what an
-// instruction of outer is of, that is outer.
+// checkNodeInlined says what is wrong with a stack of testdata/node/inlined.js. A leaf may be in any of its functions.
 func checkNodeInlined(s *profile.Sample, script string) string {
 	type place struct {
 		name        string

@@ -15,7 +15,7 @@ const outermost = -1
 
 // Kinds of tables.
 const (
-	exact   = true  // each instruction is said where it belongs
+	exact   = true  // each instruction is said where it belongs, as in node
 	bycalls = false // each call is
 )
 
@@ -191,9 +191,9 @@ func (t *tableReader) common(a, b place) (p place, ok bool) {
 // place is where instructions belong to.
 type place struct{ call, line int }
 
-// Lines implements runtime.Compiling. V8 says for the calls in optimised code alone where they belong to. What is
-// between two of them is taken to belong to where both do: what was inlined at one of them only, and the line if they
-// are of different ones, are left out.
+// Lines implements runtime.Compiling. Programs other than node may have V8 say for calls in optimized code alone where
+// they belong to. What is between two of them is taken to belong to where both do: what was inlined at one of them only,
+// and the line if they are of different ones, are left out.
 func (i *interpreter) Lines(f *runtime.Function, ip uint64, returned bool) []runtime.Line {
 	own := runtime.Line{Function: f.Name, File: f.File, StartLine: f.StartLine}
 	if f.Base != ofMachineCode {

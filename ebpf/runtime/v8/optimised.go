@@ -57,7 +57,7 @@ func (m *reader) optimisedTable(c code, f *function, address uint64) []byte {
 		calls = append(calls, call{function: numbers[v], parent: at.inlined, line: caller.script.line(at.source)})
 		scripts = append(scripts, callee)
 	}
-	t := newCodeTable(bycalls, names, calls)
+	t := newCodeTable(m.detailed(c, table), names, calls)
 	each(table, func(p position) bool {
 		switch {
 		case p.inlined == outermost:
