@@ -22,6 +22,19 @@ type Index interface {
 // Find returns the position in x of the last entry that begins at or before
 // pc, -1 if there is none. The FDE there may end before pc.
 func Find(x Index, pc uint64) (int, error) {
+	if h, ok := x.(*Header); ok {
+		if found, ok := h.findNear(pc); ok {
+			return found, nil
+		}
+	}
+	found, err := find(x, pc)
+	if h, ok := x.(*Header); ok && err == nil {
+		h.last = max(found, 0)
+	}
+	return found, err
+}
+
+func find(x Index, pc uint64) (int, error) {
 	found, n := -1, x.Len()
 	// In steps of powers of two, so that all searches begin among the same few entries.
 	for step := stepAbove(n); step > 0; step /= 2 {
@@ -37,6 +50,42 @@ func Find(x Index, pc uint64) (int, error) {
 		}
 	}
 	return found, nil
+}
+
+// nearEntries is how far ahead of the entry found last a search looks first: less than
+// what is read of a section at once, and more than the functions of a page of text.
+const nearEntries = 64
+
+// findNear is Find for who asks about one page of text after the other. ok is false if pc is
+// not just after what was asked for last.
+func (h *Header) findNear(pc uint64) (found int, ok bool) {
+	found, end := h.last, min(h.last+nearEntries, h.count)
+	if found >= end {
+		return 0, false
+	}
+	first, _, err := h.Entry(found)
+	if err != nil || first > pc {
+		return 0, false
+	}
+	if end < h.count {
+		if after, _, err := h.Entry(end); err != nil || after <= pc {
+			return 0, false
+		}
+	}
+	for found+1 < end {
+		middle := (found + end) / 2
+		start, _, err := h.Entry(middle)
+		if err != nil {
+			return 0, false
+		}
+		if start <= pc {
+			found = middle
+		} else {
+			end = middle
+		}
+	}
+	h.last = found
+	return found, true
 }
 
 // stepAbove returns the first step of a search among n entries.
@@ -95,11 +144,12 @@ type Header struct {
 	table uint64
 	count int
 	first map[int]scannedEntry // where the first steps of searches end
+	last  int                  // the entry found last, where the next search begins
 }
 
 // firstEntries is about how many entries a Header holds: the ends of the first steps
-// of a search.
-const firstEntries = 128
+// of a search. What is left then is so close together that one reading has it.
+const firstEntries = 1024
 
 // ParseHeader reads the beginning of an .eh_frame_hdr section. The error is
 // ErrUnsupported if the section has no table that can be searched; EHFrame is

@@ -32,7 +32,9 @@ func newCode(s Sections) *code {
 		if text.Addr+text.Size < text.Addr {
 			continue // beyond the address space
 		}
-		c.segments = append(c.segments, segment{text.Addr, window{r: text.Data, size: text.Size, chunk: codeChunk}})
+		c.segments = append(c.segments, segment{text.Addr, window{
+			r: text.Data, size: text.Size, chunk: codeChunk, back: codeChunk / 8,
+		}})
 		c.size += text.Size
 	}
 	return c

@@ -133,16 +133,16 @@ func (t *Table) scan(s *Section, debug bool) *ehframe.Scanned {
 
 // section returns s as package ehframe wants it, with a window of its own.
 func (t *Table) section(s *Section, debug bool) *ehframe.Section {
-	chunk := uint64(frameChunk)
+	chunk, back := uint64(frameChunk), uint64(frameChunk/8)
 	if s == t.sections.EHFrameHdr {
-		chunk = headerChunk
+		chunk, back = headerChunk, headerChunk/2
 	}
 	addr := s.Addr
 	if debug {
 		addr = 0
 	}
 	return &ehframe.Section{
-		Source: &window{r: s.Data, size: s.Size, chunk: chunk}, Size: s.Size, Addr: addr,
+		Source: &window{r: s.Data, size: s.Size, chunk: chunk, back: back}, Size: s.Size, Addr: addr,
 		Order: binary.LittleEndian, AddrSize: t.addrSize(), Debug: debug,
 	}
 }

@@ -6,8 +6,8 @@ import (
 )
 
 // How much of a section is read at once. The call frame information of a page of
-// text is a few hundred bytes, mostly in one piece; of the search table, most reads
-// are probes here and there. Large ones cost memory for each executable.
+// text is a few hundred bytes, mostly in one piece; a search of the table ends on either
+// side of where it is read first. Large ones cost memory for each executable.
 const (
 	frameChunk  = 4 << 10
 	headerChunk = 1 << 10
@@ -19,7 +19,8 @@ const (
 type window struct {
 	r     io.ReaderAt
 	size  uint64 // of the section
-	chunk uint64 // bytes read at once, at least
+	chunk uint64 // bytes read at once, at least, ...
+	back  uint64 // ... of which as many are before those that are asked for
 	start uint64 // offset of buf[0]
 	buf   []byte
 }
@@ -43,7 +44,7 @@ func (w *window) Slice(off uint64, n int) ([]byte, error) {
 // before are taken along: a binary search ends among its neighbours, and a CIE
 // often precedes its FDEs.
 func (w *window) fill(off uint64, n int) error {
-	start := off - min(off, w.chunk/8)
+	start := off - min(off, w.back)
 	length := min(max(w.chunk, off-start+uint64(n)), w.size-start)
 	if uint64(cap(w.buf)) < length {
 		w.buf = make([]byte, length)
