@@ -30,6 +30,7 @@ type image struct {
 	building sync.Mutex              // one page at a time; guards the rest
 	rows     runtime.RowSource       // what pages are built from
 	built    time.Time               // when one was last built
+	missed   int                     // pages that were built because a walk wanted them
 	recent   map[uint64]*unwind.Page // pages that walks in user space used, and the store had no room for
 
 	// Guarded by the registry.

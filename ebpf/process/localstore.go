@@ -55,6 +55,9 @@ func (s *LocalStore) Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, bo
 	return unwind.WideRule{}, false
 }
 
+// Unbuilt implements Store: pages that are not asked for are for walks in the kernel.
+func (*LocalStore) Unbuilt(unwind.Directory, uint64, uint64) []uint64 { return nil }
+
 // DropPage implements Store.
 func (s *LocalStore) DropPage(d unwind.Directory, page uint64) {
 	s.mu.Lock()

@@ -29,6 +29,7 @@ type memoryStore struct {
 	processes map[uint32]unwind.Process
 	pages     map[unwind.Directory]map[uint64]*unwind.Page
 	next      uint32
+	full      bool // nothing may be built that no walk wants
 }
 
 func newMemoryStore() *memoryStore {
@@ -102,6 +103,17 @@ func (s *memoryStore) RemoveInterpreter(uint16) {}
 func (s *memoryStore) SetProgram(unwind.Program, uint16) error { return nil }
 
 func (s *memoryStore) EvictUnused(time.Duration) {}
+
+func (s *memoryStore) Unbuilt(d unwind.Directory, from, to uint64) (pages []uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for page := from; page < to && !s.full; page++ {
+		if d.Holds(page) && s.pages[d][page] == nil {
+			pages = append(pages, page)
+		}
+	}
+	return pages
+}
 
 func (s *memoryStore) RemoveDirectory(d unwind.Directory) {
 	s.mu.Lock()

@@ -182,6 +182,9 @@ func (e *Executable) rule(store Store, vaddr uint64) (rule unwind.WideRule, ok b
 		}
 		i.recent[n] = p
 	}
+	if unreadable == nil && err == nil {
+		i.buildAround(store, n)
+	}
 	return p.Rule(vaddr), true, errors.Join(unreadable, err)
 }
 

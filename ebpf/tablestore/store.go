@@ -30,8 +30,14 @@ type Store struct {
 	slabs   *slabs
 	pages   residentPages
 	dirs    map[uint32]dirEntry // by first word of the directory
+	easy    int                 // bytes that may be used without anybody needing them, see easyBytes
 	evicted uint64
 }
+
+// easyBytes is how much memory of a Store may hold pages that no walk has looked up, or not for long: to build one when a
+// walk misses it costs a copy of a stack. Twice the memory of the rows of a compiler, and a small part of what whole
+// tables take.
+const easyBytes = 11 << 20
 
 type dirEntry struct {
 	run
@@ -46,7 +52,9 @@ func New(create func(n int) (Slab, error), bytes int) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newStore(s), nil
+	store := newStore(s)
+	store.easy = easyBytes
+	return store, nil
 }
 
 func newStore(s *slabs) *Store {
@@ -139,12 +147,34 @@ func (s *Store) makeRoom(bytes int) {
 	}
 }
 
-// EvictUnused gives up the pages that no walk has looked up lately, so that what is
-// resident is what walks want, however much room there is. To notice that a page was
+// Unbuilt returns which of the pages from one number up to another are not resident, as long
+// as there is so much memory that they may be made resident before a walk looks them up.
+func (s *Store) Unbuilt(d unwind.Directory, from, to uint64) (pages []uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.slabs.usedBytes() >= s.ease() {
+		return nil
+	}
+	for page := from; page < to; page++ {
+		if entry, ok := s.entry(d, page); ok && !s.pages.has(entry) {
+			pages = append(pages, page)
+		}
+	}
+	return pages
+}
+
+// ease is how many bytes may be used without anybody needing them.
+func (s *Store) ease() int { return min(s.easy, s.slabs.limitBytes()/2) }
+
+// EvictUnused gives up the pages that no walk has looked up lately, if more than a little
+// memory is used, so that what is resident is what walks want. To notice that a page was
 // looked up it has to be called more often than that.
 func (s *Store) EvictUnused(lately time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.slabs.usedBytes() < s.ease() {
+		return
+	}
 	for _, entry := range s.pages.unused(time.Now().Add(-lately), s.wasAccessed) {
 		if !s.evict(entry) {
 			return

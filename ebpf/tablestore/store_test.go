@@ -213,3 +213,34 @@ func TestClosed(t *testing.T) {
 	store.EvictUnused(0)
 	store.RemoveDirectory(d)
 }
+
+// TestUnbuilt: while little memory is used, pages may be built that nobody wants, and stay; then neither.
+func TestUnbuilt(t *testing.T) {
+	store := bareStore(2)
+	store.easy = 8 * SlabWords / 2
+	d, err := store.AddDirectory(100, 8, unwind.MinPageShift)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.SetPage(d, 103, fullPage(SlabWords/4)); err != nil {
+		t.Fatal(err)
+	}
+	if got := store.Unbuilt(d, 98, 105); !slices.Equal(got, []uint64{100, 101, 102, 104}) {
+		t.Errorf("pages %v are not built, 103 is", got)
+	}
+	store.EvictUnused(0)
+	if !store.Resident(d, 103) {
+		t.Error("a page was given up though there is room")
+	}
+	if err := store.SetPage(d, 104, fullPage(SlabWords/4)); err != nil {
+		t.Fatal(err)
+	}
+	if got := store.Unbuilt(d, 98, 105); got != nil {
+		t.Errorf("pages %v may be built, but half a slab is used", got)
+	}
+	store.lookUp(d, 104)
+	store.EvictUnused(0)
+	if store.Resident(d, 103) || !store.Resident(d, 104) {
+		t.Error("the page that was looked up has to stay, the other not")
+	}
+}

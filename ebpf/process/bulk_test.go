@@ -1,0 +1,58 @@
+package process
+
+import (
+	"math"
+	"os"
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// TestPagesAround: where walks have missed some pages of a file, those around the next one are built with it, and they
+// are what they would be by themselves.
+func TestPagesAround(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		tracker, store := newTracker(t, procfs.Default)
+		require.NoError(t, tracker.Scan())
+		view := tracker.At(uint32(os.Getpid()), math.MaxUint64)
+		addr := uint64(reflect.ValueOf(TestPagesAround).Pointer())
+		exe, vaddr := view.Locate(addr)
+		e := tracker.Executable(exe)
+		require.NotNil(t, e)
+		d := e.image.Load().directory
+		store.full = full
+		miss := func(page uint64) {
+			_, outcome := view.Rule(addr - vaddr + page<<d.Shift)
+			require.Equal(t, unwind.Unset, outcome)
+		}
+		resident := func() int { return len(store.pages[d]) }
+
+		first := uint64(d.First) + 2*manyAround
+		first -= first % manyAround
+		for n := range uint64(someMissed - 1) { // far from each other
+			miss(first + n*fewAround)
+			require.EqualValues(t, n+1, resident(), "a file that is hardly missed")
+		}
+		before := resident()
+		if miss(first + someMissed*fewAround + 3); full {
+			require.Equal(t, before+1, resident(), "there is no memory for pages that no walk wants")
+			continue
+		}
+		require.Equal(t, before+fewAround, resident())
+		for page := first + someMissed*fewAround; page < first+(someMissed+1)*fewAround; page++ {
+			p, err := e.image.Load().rows.Page(page, d.Shift)
+			require.NoError(t, err)
+			require.Equal(t, p, store.pages[d][page])
+		}
+		miss(first + someMissed*fewAround + 4)
+		require.Equal(t, before+fewAround, resident(), "it is there")
+
+		e.image.Load().missed = manyMissed
+		miss(first + 5*manyAround + 7)
+		require.Equal(t, before+fewAround+manyAround, resident())
+	}
+}
