@@ -433,6 +433,7 @@ enum config_flags {
 	CONFIG_KERNEL_STACKS = 2,
 	CONFIG_COPY_STACKS = 4, /* copy the stack of a walk that missed */
 	CONFIG_KEEP_EVENTS = 8, /* let the perf event write its own record next to the sample */
+	CONFIG_KNOWN_ONLY = 16, /* take no sample of a process that is not in the map `processes` */
 };
 
 /* Never read: it takes the types into BTF, from where the Go constants come. */

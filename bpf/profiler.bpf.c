@@ -62,7 +62,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 		return 0;
 	}
 	struct process *p = bpf_map_lookup_elem(&processes, &pid);
-	if (p && (p->flags & PROCESS_IGNORED)) {
+	if (p ? p->flags & PROCESS_IGNORED : config & CONFIG_KNOWN_ONLY) {
 		if (!kind)
 			c->ignored++;
 		return 0;

@@ -15,6 +15,7 @@ import (
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/symbol"
+	"github.com/headwater/headwater/ebpf/target"
 )
 
 // CommMode says where a process's name (its comm) goes in the profile.
@@ -134,6 +135,14 @@ func (o Options) sampling() sampler.Config {
 		SampleRate: o.SampleRate, Periods: o.Periods, UserStacks: o.UserStacks, KernelStacks: o.KernelStacks,
 		TableBytes: o.TableBytes, CountTime: o.CountBPFTime,
 	}
+}
+
+// processes are the PIDs of the only processes to profile; nil: there may be others. In a container, new ones count, too.
+func (o Options) processes() map[uint32]bool {
+	if !o.TargetsOnly {
+		return nil
+	}
+	return target.NewFinder(target.Options{Targets: o.Targets}).Processes()
 }
 
 // heap are the options of memory in use.

@@ -76,7 +76,7 @@ func (s *Session) open(o Options) error {
 		Use: func(sample *sampler.Sample) { _ = s.add(sample) }, // it returns nil
 	})
 	s.waiting = &waiting{sampler: s.sampler, targets: s.targets, add: s.add, options: o}
-	if err := s.sampler.Configure(o.sampling()); err != nil {
+	if err := s.sampleAs(o); err != nil {
 		return err
 	}
 	if err := s.waiting.prepare(o); err != nil {
@@ -140,7 +140,7 @@ func (s *Session) Update(o Options) error {
 		update.Discard()
 		return err
 	}
-	if err := s.sampler.Configure(o.sampling()); err != nil {
+	if err := s.sampleAs(o); err != nil {
 		update.Discard()
 		return errors.Join(err, s.waiting.update(s.waiting.current()))
 	}
@@ -152,6 +152,17 @@ func (s *Session) Update(o Options) error {
 	s.sampler.AskAgain()
 	_ = s.heap.Update(o.heap()) // Stats has its errors
 	return s.waiting.update(o)
+}
+
+// sampleAs has the kernel sample as options say, or with an error as before.
+func (s *Session) sampleAs(o Options) error {
+	if err := s.sampler.SampleOnly(o.processes()); err != nil {
+		return err
+	}
+	if err := s.sampler.Configure(o.sampling()); err != nil {
+		return errors.Join(err, s.sampler.SampleOnly(s.waiting.current().processes()))
+	}
+	return nil
 }
 
 // Collect returns profiles of everything since the last call, the samples of

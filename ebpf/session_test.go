@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"errors"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
@@ -191,6 +192,45 @@ func TestTargetsOnly(t *testing.T) {
 	}
 	if s.Stats().Ignored == 0 {
 		t.Error("no sample was ignored in the kernel, though another process was busy")
+	}
+}
+
+// TestTargetsOnlyNewProcesses: where targets are processes, no stack is walked or copied of programs that end before
+// anybody can say that they are none of them; that of the target is there.
+func TestTargetsOnlyNewProcesses(t *testing.T) {
+	wanted := busytest.Start(t)
+	loop := exec.Command("sh", "-c", "while :; do /bin/true; done")
+	if err := loop.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		loop.Process.Kill()
+		loop.Wait()
+	})
+	o := DefaultOptions()
+	o.TargetsOnly = true
+	o.Targets = []map[string]string{{"__process_pid__": itoa(wanted), "service_name": "wanted"}}
+	s := start(t, o)
+	defer s.Close()
+	before := s.Stats()
+	var profiles []Profile
+	for range 5 {
+		time.Sleep(time.Second)
+		more, err := s.Collect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		profiles = append(profiles, more...)
+	}
+	after := s.Stats()
+	left, copied := after.Ignored-before.Ignored, after.StackCopies-before.StackCopies
+	n, _ := of(profiles, wanted)
+	t.Logf("%d samples of the target, %d left out, %d stacks copied", n, left, copied)
+	if left < 50 || copied > left/10 {
+		t.Errorf("%d samples were left out, of %d stacks were copied: they were walked first", left, copied)
+	}
+	if n < 20 {
+		t.Errorf("%d samples of the target", n)
 	}
 }
 

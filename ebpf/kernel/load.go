@@ -25,6 +25,7 @@ type Profiler struct {
 	samples *sampleReader
 
 	mu        sync.Mutex
+	flags     profilerConfigFlags
 	rings     *sampleRings       // nil: not open
 	clocks    map[int]*perfEvent // by CPU
 	events    map[kind.Kind]*events
@@ -85,7 +86,10 @@ func Load(o Options) (*Profiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Profiler{clocks: map[int]*perfEvent{}, events: map[kind.Kind]*events{}, accounted: map[int]cpuTime{}}
+	p := &Profiler{
+		clocks: map[int]*perfEvent{}, events: map[kind.Kind]*events{}, accounted: map[int]cpuTime{},
+		flags: profilerConfigFlagsCONFIG_USER_STACKS | profilerConfigFlagsCONFIG_KERNEL_STACKS, // as in bpf/maps.h
+	}
 	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
 		return nil, fmt.Errorf("load BPF programs: %w", err)
 	}
@@ -159,6 +163,17 @@ func (p *Profiler) open(inner *ebpf.MapSpec, cpus int, o Options) error {
 // Tables returns what the unwinder looks things up in.
 func (p *Profiler) Tables() *Tables { return p.tables }
 
+// SetKnownOnly says whether only those processes are sampled that SetProcess has made known.
+func (p *Profiler) SetKnownOnly(only bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flags &^= profilerConfigFlagsCONFIG_KNOWN_ONLY
+	if only {
+		p.flags |= profilerConfigFlagsCONFIG_KNOWN_ONLY
+	}
+	return p.configure()
+}
+
 // SetStacks says which parts of the stack samples have, and whether the stack
 // of a walk that missed a table is copied.
 func (p *Profiler) SetStacks(user, kernel, copyMissed bool) error {
@@ -177,7 +192,13 @@ func (p *Profiler) SetStacks(user, kernel, copyMissed bool) error {
 	if p.snapshots != nil {
 		flags |= profilerConfigFlagsCONFIG_KEEP_EVENTS
 	}
-	if err := p.objects.Config.Set(uint32(flags)); err != nil {
+	p.flags = flags | p.flags&profilerConfigFlagsCONFIG_KNOWN_ONLY
+	return p.configure()
+}
+
+// configure hands the flags to the programs. p.mu is held.
+func (p *Profiler) configure() error {
+	if err := p.objects.Config.Set(uint32(p.flags)); err != nil {
 		return fmt.Errorf("configure BPF programs: %w", err)
 	}
 	return nil

@@ -106,6 +106,7 @@ const (
 	profilerConfigFlagsCONFIG_KERNEL_STACKS profilerConfigFlags = 2
 	profilerConfigFlagsCONFIG_COPY_STACKS   profilerConfigFlags = 4
 	profilerConfigFlagsCONFIG_KEEP_EVENTS   profilerConfigFlags = 8
+	profilerConfigFlagsCONFIG_KNOWN_ONLY    profilerConfigFlags = 16
 )
 
 type profilerCounters struct {

@@ -66,7 +66,7 @@ func (t *Tracker) push(p *Process, now time.Time) {
 	}
 	t.pushed = ms
 	out := unwind.Process{
-		Mappings: ms, Generation: s.generation, Ignore: p.ignored, MakesCode: len(p.code) > 0, SameProgramAs: p.relative,
+		Mappings: ms, Generation: s.generation, Ignore: t.ignores(p), MakesCode: len(p.code) > 0, SameProgramAs: p.relative,
 	}
 	if i := p.interpretation; i != nil && i.interpreter != nil {
 		out.Interpreter, out.Bias = i.interpreter.number, i.bias

@@ -3,6 +3,7 @@ package process
 import (
 	"debug/elf"
 	"fmt"
+	"maps"
 	goruntime "runtime"
 	"slices"
 	"sync"
@@ -30,6 +31,7 @@ type Tracker struct {
 
 	mu     sync.Mutex // never held while files are read
 	state  state
+	only   map[uint32]bool  // PIDs of the only processes to sample; nil: all
 	pushed []unwind.Mapping // what the store got last, for its memory
 }
 
@@ -257,6 +259,23 @@ func (t *Tracker) IgnoreNone() {
 		}
 	}
 }
+
+// SampleOnly has samples taken of the processes with these PIDs alone, now and when they start another program; nil: of
+// all that are not ignored.
+func (t *Tracker) SampleOnly(pids map[uint32]bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if maps.Equal(t.only, pids) && (t.only == nil) == (pids == nil) {
+		return
+	}
+	t.only = pids
+	for _, p := range t.state.processes {
+		t.push(p, time.Now())
+	}
+}
+
+// ignores reports whether no sample of p is to be taken.
+func (t *Tracker) ignores(p *Process) bool { return p.ignored || t.only != nil && !t.only[p.PID] }
 
 // Executable returns an executable by its ID, nil when it has been swept.
 func (t *Tracker) Executable(id unwind.ExeID) *Executable { return t.exes.byNumber(id) }

@@ -401,6 +401,35 @@ func TestIgnore(t *testing.T) {
 	}
 }
 
+// TestSampleOnly: other processes than those named are ignored, also new ones, and those that start another program.
+func TestSampleOnly(t *testing.T) {
+	tracker, store := newTracker(t, fakeProc(t))
+	if err := tracker.Scan(); err != nil {
+		t.Fatal(err)
+	}
+	ignored := func(pid uint32) bool {
+		p, ok := store.process(pid)
+		if !ok {
+			t.Fatalf("process %d is not known", pid)
+		}
+		return p.Ignore
+	}
+	tracker.SampleOnly(map[uint32]bool{10: true})
+	tracker.Update(func(b *Batch) { b.Fork(1, 10, 11) })
+	if ignored(10) || !ignored(11) {
+		t.Errorf("ignored: 10 %v, 11 %v; 10 is the only one to sample", ignored(10), ignored(11))
+	}
+	tracker.SampleOnly(map[uint32]bool{11: true})
+	tracker.Update(func(b *Batch) { b.Exec(2, 11, "other") })
+	if !ignored(10) || ignored(11) {
+		t.Errorf("ignored: 10 %v, 11 %v; 11 is the only one to sample", ignored(10), ignored(11))
+	}
+	tracker.SampleOnly(nil)
+	if ignored(10) || ignored(11) {
+		t.Error("a process is ignored, all are to be sampled")
+	}
+}
+
 // TestReplacedMapping: what was walked by the mappings of before is stale once another
 // file has come to a place that had one, until the store has got it.
 func TestReplacedMapping(t *testing.T) {

@@ -184,6 +184,21 @@ func (s *Sampler) AddCPUs() error {
 	return errors.Join(err, s.startClocks(s.config.SampleRate), s.startEvents(s.config.Periods))
 }
 
+// SampleOnly has the kernel leave out the samples of all processes but those with the given PIDs, before their stacks
+// are walked; nil: of none. With an error nothing has changed.
+func (s *Sampler) SampleOnly(pids map[uint32]bool) error {
+	if pids != nil { // whoever runs now is known
+		if err := s.sideBand.drain(); err != nil {
+			return err
+		}
+	}
+	if err := s.kernel.SetKnownOnly(pids != nil); err != nil {
+		return err
+	}
+	s.tracker.SampleOnly(pids)
+	return nil
+}
+
 // AskAgain has Target asked again about the processes that were not wanted.
 func (s *Sampler) AskAgain() { s.tracker.IgnoreNone() }
 

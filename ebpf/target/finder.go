@@ -192,6 +192,20 @@ func (f *Finder) Counts() Counts {
 	return Counts{Processes: len(v.byPID), Containers: len(v.byContainer), Ignored: v.ignored}
 }
 
+// Processes returns the PIDs that targets are identified by; nil if some are identified by a container, and so may be
+// of any process.
+func (f *Finder) Processes() map[uint32]bool {
+	v := f.view.Load()
+	if len(v.byContainer) > 0 {
+		return nil
+	}
+	pids := make(map[uint32]bool, len(v.byPID))
+	for pid := range v.byPID {
+		pids[pid] = true
+	}
+	return pids
+}
+
 // Targets returns the current targets, the default target not among them,
 // sorted by their String.
 func (f *Finder) Targets() []*Target {

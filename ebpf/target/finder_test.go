@@ -61,6 +61,10 @@ func TestFind(t *testing.T) {
 	require.Equal(t, "host", service(f.Find(11)), "a container without a target")
 	require.Equal(t, "host", service(f.Find(12)), "in no container")
 	require.Equal(t, "host", service(f.Find(13)), "gone")
+	require.Nil(t, f.Processes(), "a container has any")
+	require.Equal(t, map[uint32]bool{10: true}, NewFinder(Options{
+		Targets: []map[string]string{{LabelProcessPID: "10"}, {"a": "b"}},
+	}).Processes())
 	require.Equal(t, Counts{Processes: 1, Containers: 1, Ignored: 1}, f.Counts())
 	require.Len(t, f.Targets(), 2)
 
