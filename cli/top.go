@@ -40,7 +40,7 @@ func topCommand() *cobra.Command {
 		Use:   "top [flags] [-- COMMAND ARGS...]",
 		Short: "Show live where CPU time goes: by process, thread, function or binary",
 		Long: `Samples CPUs, and shows on the terminal where their time goes: by process, thread,
-function or binary, as a flame graph, and what the threads of a process wait for. Without
+function or binary, as a flame graph, and what threads wait for. Without
 flags it shows the whole host, and with a COMMAND that one, together with all that it
 starts. Keys switch, sort, filter, open what is selected and write what is shown to a
 pprof file; ? lists them.
@@ -85,7 +85,7 @@ func (f *topFlags) register(flags *pflag.FlagSet) {
 	f.samplingFlags.register(flags)
 	flags.Lookup("event").Usage = "what is sampled: cpu, which is CPU time, and nothing else"
 	flags.StringVar(&f.by, "by", string(top.ByProcess), "what to show at first: process, thread, function, binary, "+
-		"flame, or with -p waits")
+		"flame or waits")
 	durationVar(flags, &f.interval, "interval", 2*time.Second, "time between two updates, or tables")
 	durationVar(flags, &f.window, "window", 30*time.Second, "show what was sampled in this time; of tables, the interval")
 	flags.VarP((*duration)(&f.duration), "duration", "d", "end after this time; a table is of all of it; 0s: do not end")
@@ -200,8 +200,6 @@ func (f *topFlags) check() error {
 		return fmt.Errorf("--event: top shows CPU time; headwater record -e %s records them", &f.event)
 	case !slices.Contains(top.Views(), by):
 		return fmt.Errorf("--by must be process, thread, function, binary, flame or waits, got %q", f.by)
-	case by == top.ByWaits && len(f.pids) != 1:
-		return errors.New("--by waits shows one process: name it with --pid")
 	case by == top.ByFlame && f.json:
 		return errors.New("--json has no flame graph: use headwater record -f json")
 	case f.interval < shortest:

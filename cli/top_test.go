@@ -20,7 +20,6 @@ func TestTopRefuses(t *testing.T) {
 		{[]string{"-K", "-U"}, "--kernel and --user exclude each other"},
 		{[]string{"-F", "0"}, "--freq must be between 1 and 10000 samples per second, got 0"},
 		{[]string{"--by", "color"}, `--by must be process, thread, function, binary, flame or waits, got "color"`},
-		{[]string{"--by", "waits"}, "--by waits shows one process: name it with --pid"},
 		{[]string{"--by", "flame", "--json"}, "--json has no flame graph: use headwater record -f json"},
 		{[]string{"--interval", "0.01"}, "--interval must be at least 100ms, got 10ms"},
 		{[]string{"--interval", "10", "--window", "5"}, "--window must not be shorter than --interval, got 5s and 10s"},

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/binary"
 	"slices"
 	"sync"
 	"time"
@@ -8,11 +9,13 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/ebpf/wait"
 )
 
 // Thread is what a thread does at one moment.
 type Thread struct {
+	PID   uint32
 	TID   uint32
 	Name  string
 	State kernel.ThreadState
@@ -54,7 +57,8 @@ func (t *threads) close() error {
 }
 
 // Threads returns what the threads of a process do now, without stopping it; none if it has
-// ended. It may be called concurrently, before Close.
+// ended. With 0 it is those of all that is recorded, without threads of the kernel that wait
+// for work. It may be called concurrently, before Close.
 func (r *Recorder) Threads(pid uint32) (out []Thread, err error) {
 	const patience = 100 * time.Millisecond // the kernel's names are there
 	from, err := r.threads.open()
@@ -62,20 +66,48 @@ func (r *Recorder) Threads(pid uint32) (out []Thread, err error) {
 		return nil, err
 	}
 	var all []kernel.Thread
+	var at []int // by thread, which of the distinct stacks it has
 	var stacks []*sampler.Sample
+	places := map[string]int{}
 	err = from.Read(pid, 0, func(t *kernel.Thread) {
-		if t.State != kernel.Ended {
-			stacks = append(stacks, &sampler.Sample{Sample: &kernel.Sample{Kernel: slices.Clone(t.Kernel)}})
-			all = append(all, *t)
+		if t.State == kernel.Ended || pid == 0 && !r.waits(t) {
+			return
 		}
+		key := stackKey(t.Kernel)
+		place, ok := places[key]
+		if !ok {
+			place = len(stacks)
+			places[key] = place
+			stacks = append(stacks, &sampler.Sample{Sample: &kernel.Sample{Kernel: slices.Clone(t.Kernel)}})
+		}
+		all, at = append(all, *t), append(at, place)
 	})
 	if err != nil {
 		return nil, err
 	}
-	for i, named := range r.builder.Name(stacks, patience) {
-		out = append(out, newThread(&all[i], &named))
+	named := r.builder.Name(stacks, patience)
+	for i := range all {
+		out = append(out, newThread(&all[i], &named[at[i]]))
 	}
 	return out, nil
+}
+
+// stackKey is equal for equal stacks.
+func stackKey(addresses []uint64) string {
+	key := make([]byte, 0, 8*len(addresses))
+	for _, a := range addresses {
+		key = binary.NativeEndian.AppendUint64(key, a)
+	}
+	return string(key)
+}
+
+// waits reports whether a thread is one of those that are recorded, and does not just wait for work.
+func (r *Recorder) waits(t *kernel.Thread) bool {
+	if t.Outcome == unwind.KernelThread && (t.State == kernel.Sleeping || t.State == kernel.Idle) {
+		return false
+	}
+	return r.selected.has(t.PID) &&
+		r.selected.hasSample(&kernel.Sample{PID: t.PID, TID: t.TID, CPU: t.CPU, Time: t.Time})
 }
 
 // newThread describes a thread by the names of its kernel stack.
@@ -86,7 +118,7 @@ func newThread(t *kernel.Thread, stack *profile.Named) Thread {
 			functions = append(functions, line.Function)
 		}
 	}
-	out := Thread{TID: t.TID, Name: t.Comm, State: t.State, CPU: t.CPU, Wait: wait.Of(t, functions), Off: t.Off}
+	out := Thread{PID: t.PID, TID: t.TID, Name: t.Comm, State: t.State, CPU: t.CPU, Wait: wait.Of(t, functions), Off: t.Off}
 	switch {
 	case t.State == kernel.Running:
 		out.Off = 0

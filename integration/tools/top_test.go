@@ -262,26 +262,61 @@ func TestTopCommandEnds(t *testing.T) {
 	require.NoDirExists(t, "/proc/"+pid)
 }
 
-// TestTopPlainWaits: the threads of a process are printed too.
+// TestTopPlainWaits: what the threads of a process wait for is printed too, and what those of the whole host do, where
+// threads that do the same are one row, and threads of the kernel that wait for work are none.
 func TestTopPlainWaits(t *testing.T) {
 	need.Root(t)
 	idle := lab.Start(t, exec.Command("sleep", "60"))
-	args := []string{"top", "-p", fmt.Sprint(idle.PID()), "--by", "waits", "--interval", "1", "--json"}
-	out, err := exec.Command(lab.Binary(t), args...).Output()
-	require.NoError(t, err)
-	var waits struct {
-		Rows []struct {
-			TID         int
-			State, Wait string
-			OffSeconds  float64 `json:"off_cpu_seconds"`
+	two := lab.Start(t, exec.Command("python3", "-c",
+		"import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\ntime.sleep(60)"))
+	lab.Eventually(t, time.Minute, "two threads", func() bool {
+		return threadsOf(two.PID()) == 2
+	})
+	one := waitsOf(t, "-p", fmt.Sprint(idle.PID()))
+	require.Len(t, one, 1)
+	require.Equal(t, idle.PID(), one[0].TID)
+	require.Equal(t, "sleeping", one[0].State)
+	require.Equal(t, "sleep", one[0].Wait)
+	require.Positive(t, one[0].OffSeconds)
+	require.Equal(t, idle.PID(), one[0].PID)
+	require.Equal(t, "sleep", one[0].Process)
+
+	threads := map[int]int{}
+	for _, w := range waitsOf(t, "--rows", "0") {
+		require.Positive(t, w.Threads)
+		if w.State == "sleeping" && w.Wait == "sleep" {
+			threads[w.PID] += w.Threads
+		}
+		maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", w.PID))
+		if waits := w.State == "sleeping" || w.State == "idle"; waits && err == nil { // else it has ended
+			require.NotEmpty(t, maps, "%+v is of the kernel", w)
 		}
 	}
-	require.NoError(t, json.Unmarshal(out, &waits))
-	require.Len(t, waits.Rows, 1)
-	require.Equal(t, idle.PID(), waits.Rows[0].TID)
-	require.Equal(t, "sleeping", waits.Rows[0].State)
-	require.Equal(t, "sleep", waits.Rows[0].Wait)
-	require.Positive(t, waits.Rows[0].OffSeconds)
+	require.Equal(t, 1, threads[idle.PID()])
+	require.Equal(t, 2, threads[two.PID()])
+}
+
+// waitRow is a row of headwater top --by waits.
+type waitRow struct {
+	PID, TID, Threads    int
+	Process, State, Wait string
+	OffSeconds           float64 `json:"off_cpu_seconds"`
+}
+
+func waitsOf(t *testing.T, args ...string) []waitRow {
+	t.Helper()
+	args = append([]string{"top", "--by", "waits", "--interval", "1", "--json"}, args...)
+	out, err := exec.Command(lab.Binary(t), args...).Output()
+	require.NoError(t, err)
+	var table struct{ Rows []waitRow }
+	require.NoError(t, json.Unmarshal(out, &table))
+	return table.Rows
+}
+
+// threadsOf is how many threads a process has, 0 if it has ended.
+func threadsOf(pid int) int {
+	all, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	return len(all)
 }
 
 // TestTopWithoutPrivileges says what is missing and what to do, before it touches the terminal.

@@ -160,7 +160,7 @@ func (v *View) nothing() string {
 	case v.filter != "":
 		return "nothing fits the filter; Esc clears it"
 	case v.by == ByWaits:
-		return "no threads: the process has ended, or is being looked at"
+		return "no threads: what is shown has ended, or is being looked at"
 	}
 	return "no samples: nothing of this used a CPU meanwhile"
 }
@@ -200,7 +200,7 @@ func (v *View) lastLine() Line {
 	case v.ended != "":
 		return Line{say(Warning, "%s", v.ended), say(Faint, "  r record to file  q quit")}
 	}
-	return Line{say(Faint, "q quit  ? help  p t f b g w views  Enter open  Esc back  / filter  s sort  "+
+	return Line{say(Faint, "q quit  ? help  p t f b g W views  Enter open  Esc back  / filter  s sort  "+
 		"Space pause  r record")}
 }
 
@@ -208,7 +208,8 @@ func helpLines() []Line {
 	lines := []string{
 		"p t f b      by process, thread, function, binary; Tab goes through them",
 		"g            flame graph; i turns it over",
-		"w            what the threads of the selected process wait for, and since when",
+		"w            what the threads of the selected process wait for, and since when;",
+		"             W shows those of all processes, the most urgent first",
 		"Enter        open: the functions of a process, thread or binary; who calls a function;",
 		"             in a flame graph, zoom to the box",
 		"Esc          back: clear the filter, zoom out, leave what was opened",

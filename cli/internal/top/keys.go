@@ -72,7 +72,10 @@ func (v *View) switchKey(name string) bool {
 	case ok:
 		v.show(by)
 	case name == "w":
-		v.showWaits()
+		v.enterWaits(v.chosenProcess())
+	case name == "W":
+		v.scopes, v.back = nil, nil
+		v.enterWaits(v.about.PID)
 	case name == "Tab":
 		v.show(v.next())
 	default:
@@ -81,43 +84,36 @@ func (v *View) switchKey(name string) bool {
 	return true
 }
 
-// next is the view after the present one, without that of waits.
+// next is the view after the present one.
 func (v *View) next() By {
 	views := Views()
-	at := slices.Index(views, v.by) + 1
-	if at >= len(views) || views[at] == ByWaits {
-		at = 0
-	}
-	return views[at]
+	return views[(slices.Index(views, v.by)+1)%len(views)]
 }
 
 // show shows another view of the same samples.
 func (v *View) show(by By) {
 	v.by, v.cursor, v.offset, v.follow = by, 0, 0, false
+	if pid, ok := v.WaitsOf(); ok {
+		v.waits = Waits{PID: pid} // what is there may be of another one
+	}
 	v.refresh()
 }
 
-// showWaits shows what the threads of the selected process wait for.
-func (v *View) showWaits() {
-	pid := v.process()
+// chosenProcess is the process of the cursor, or else the one that is shown, 0 for all.
+func (v *View) chosenProcess() int64 {
 	if r := v.selected(); r != nil && r.PID != 0 && v.by != ByFlame {
-		pid = r.PID
+		return r.PID
 	}
-	if pid == 0 {
-		v.message = "choose a process first: p shows them"
-		return
-	}
-	v.enterWaits(pid)
+	return v.process()
 }
 
+// enterWaits shows what the threads of a process wait for, or those of all with 0.
 func (v *View) enterWaits(pid int64) {
 	if v.process() != pid {
 		v.enter(ByWaits, Scope{PID: pid, Label: v.processLabel(pid)})
 	} else {
 		v.show(ByWaits)
 	}
-	v.waits = Waits{PID: pid}
-	v.refresh()
 }
 
 func (v *View) processLabel(pid int64) string {
@@ -201,6 +197,8 @@ func (v *View) open() {
 	case r == nil:
 	case v.by == ByProcess:
 		v.enter(ByFunction, Scope{PID: r.PID, Label: fmt.Sprintf("process %d %s", r.PID, r.Process)})
+	case v.by == ByWaits && r.Threads > 0:
+		v.enterWaits(r.PID)
 	case v.by == ByThread, v.by == ByWaits:
 		v.enter(ByFunction, Scope{PID: r.PID, TID: r.TID, Label: fmt.Sprintf("thread %d %s", r.TID, r.Thread)})
 	case v.by == ByBinary:

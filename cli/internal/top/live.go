@@ -23,7 +23,7 @@ type live struct {
 
 	updates chan update
 	ended   chan end   // gets one value
-	wanted  chan int64 // processes whose threads are asked for
+	wanted  chan int64 // processes whose threads are asked for, 0 for all
 	waits   chan Waits
 	used    time.Duration // CPU time of this process at the last round
 	at      time.Time     // of the last round
@@ -107,7 +107,7 @@ func (l *live) record(ctx context.Context) (why string, err error) {
 	return recording.Ended, nil
 }
 
-// lookAtThreads answers who asks for the threads of a process, until ctx is done.
+// lookAtThreads answers who asks for threads, until ctx is done.
 func (l *live) lookAtThreads(ctx context.Context) {
 	for {
 		select {
@@ -125,11 +125,8 @@ func (l *live) lookAtThreads(ctx context.Context) {
 	}
 }
 
-// askWaits asks for the threads of a process, 0 for none. The answer comes in waits.
+// askWaits asks for the threads of a process, 0 for all. The answer comes in waits.
 func (l *live) askWaits(pid int64) {
-	if pid == 0 {
-		return
-	}
 	select {
 	case l.wanted <- pid:
 	default: // it is being looked at

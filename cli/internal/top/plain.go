@@ -101,12 +101,16 @@ type tableJSON struct {
 	More     int       `json:"more,omitempty"` // rows that are left out
 }
 
-// waitJSON is a thread and what it waits for.
+// waitJSON is what a thread waits for, or several of one process: then TID, Thread and CPU are left out, In and
+// OffSeconds are of the one that has done so for longest.
 type waitJSON struct {
-	TID        int64    `json:"tid"`
-	Thread     string   `json:"thread"`
+	PID        int64    `json:"pid"`
+	Process    string   `json:"process"`
+	Threads    int      `json:"threads,omitempty"`
+	TID        int64    `json:"tid,omitempty"`
+	Thread     string   `json:"thread,omitempty"`
 	State      string   `json:"state"`
-	CPU        uint32   `json:"cpu"` // where it runs, or has run last
+	CPU        *uint32  `json:"cpu,omitempty"` // where it runs, or has run last
 	Wait       string   `json:"wait,omitempty"`
 	In         string   `json:"in,omitempty"`
 	OffSeconds *float64 `json:"off_cpu_seconds,omitempty"`
@@ -116,7 +120,11 @@ type waitJSON struct {
 func newWaitJSON(r *Row) waitJSON {
 	t := r.waits
 	out := waitJSON{
-		TID: r.TID, Thread: r.Thread, State: t.State.String(), CPU: t.CPU, Wait: t.Wait, In: t.In, Self: r.Self,
+		PID: r.PID, Process: r.Process, Threads: r.Threads, TID: r.TID, Thread: r.Thread, State: t.State.String(),
+		Wait: t.Wait, In: t.In, Self: r.Self,
+	}
+	if r.Threads == 0 {
+		out.CPU = &t.CPU
 	}
 	if t.Off >= 0 && t.State != kernel.Running {
 		seconds := t.Off.Seconds()

@@ -20,7 +20,7 @@ const (
 	ByFunction By = "function"
 	ByBinary   By = "binary"
 	ByFlame    By = "flame" // a flame graph
-	ByWaits    By = "waits" // what the threads of one process wait for
+	ByWaits    By = "waits" // what threads wait for
 )
 
 // Views lists what there is, in the order of the Tab key.
@@ -38,8 +38,9 @@ type Row struct {
 	Self    int64  `json:"self"`  // of the samples that end in it
 	Total   int64  `json:"total"` // of the samples that have it
 
-	Kind  trie.Kind `json:"-"`
-	waits *record.Thread
+	Kind    trie.Kind      `json:"-"`
+	Threads int            `json:"-"` // of waits: how many there are; 0 of a row of one thread
+	waits   *record.Thread // what it does, or the one of them that has done so for longest
 }
 
 // key is what a row is of, whatever its values are.
@@ -52,7 +53,11 @@ func (r *Row) key() key { return key{r.PID, r.TID, r.Name, r.Binary} }
 
 // text is what a filter looks at.
 func (r *Row) text() string {
-	return strings.Join([]string{r.Process, r.Thread, r.Command, r.Name, r.Binary}, "\n")
+	texts := []string{r.Process, r.Thread, r.Command, r.Name, r.Binary}
+	if r.waits != nil {
+		texts = append(texts, r.waits.State.String(), r.waits.Wait, r.waits.In)
+	}
+	return strings.Join(texts, "\n")
 }
 
 // Scope says which samples count: those that fit all that is set.

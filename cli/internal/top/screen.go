@@ -80,7 +80,9 @@ func show(ctx context.Context, s screen, v *View, from source) (over bool, err e
 			return false, nil
 		case u := <-updates:
 			v.Add(u.part, from.now(u))
-			from.askWaits(v.WaitsOf())
+			if pid, ok := v.WaitsOf(); ok {
+				from.askWaits(pid)
+			}
 		case w := <-waits:
 			v.SetWaits(w)
 		case e := <-ends:
@@ -118,7 +120,7 @@ func (s screen) handle(v *View, event tcell.Event, ok bool, from source) (done b
 	case *tcell.EventError:
 		return true, fmt.Errorf("read the terminal: %s", e.Error())
 	case *tcell.EventKey:
-		before := v.WaitsOf()
+		before, had := v.WaitsOf()
 		switch v.Key(keyName(e)) {
 		case Quit:
 			return true, nil
@@ -127,7 +129,7 @@ func (s screen) handle(v *View, event tcell.Event, ok bool, from source) (done b
 		case Suspend:
 			return false, s.suspend()
 		}
-		if pid := v.WaitsOf(); pid != before {
+		if pid, ok := v.WaitsOf(); ok && (!had || pid != before) {
 			from.askWaits(pid)
 		}
 	}

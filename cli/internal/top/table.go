@@ -31,6 +31,10 @@ func (v *View) table() []column {
 	case ByBinary:
 		return []column{cpuColumn(), selfColumn(), totalColumn(), nameColumn("BINARY", (*Row).binaryText)}
 	case ByWaits:
+		if v.waits.PID == 0 {
+			return []column{stateColumn(), waitColumn(), threadsColumn(), sinceColumn(), cpuColumn(), pidColumn(),
+				nameColumn("PROCESS (in)", (*Row).waitText)}
+		}
 		return []column{cpuColumn(), tidColumn(), stateColumn(), waitColumn(), sinceColumn(),
 			nameColumn("THREAD (in)", (*Row).waitText)}
 	}
@@ -73,10 +77,12 @@ func tidColumn() column {
 }
 
 func stateColumn() column {
-	return column{"STATE", 16, func(_ *View, r *Row) string { return r.waits.State.String() },
-		func(_ *View, a, b *Row) int {
-			return cmp.Or(cmp.Compare(a.waits.State, b.waits.State), compareNames(a, b))
-		}}
+	return column{"STATE", 16, func(_ *View, r *Row) string { return r.waits.State.String() }, byState}
+}
+
+func threadsColumn() column {
+	return column{"THREADS", 8, func(_ *View, r *Row) string { return strconv.Itoa(r.Threads) },
+		func(v *View, a, b *Row) int { return cmp.Or(cmp.Compare(b.Threads, a.Threads), byState(v, a, b)) }}
 }
 
 func waitColumn() column {
@@ -124,13 +130,6 @@ func (r *Row) binaryText() string {
 		return "(no file)"
 	}
 	return r.Binary
-}
-
-func (r *Row) waitText() string {
-	if r.waits.In == "" {
-		return r.Thread
-	}
-	return r.Thread + "  (" + r.waits.In + ")"
 }
 
 func since(r *Row) string {

@@ -87,10 +87,11 @@ func (l *live) next(ctx context.Context, v *View) (more bool, err error) {
 	case u := <-l.updates:
 		v.Add(u.part, l.now(u))
 	}
-	if v.WaitsOf() == 0 {
+	pid, ok := v.WaitsOf()
+	if !ok {
 		return true, nil
 	}
-	l.askWaits(v.WaitsOf())
+	l.askWaits(pid)
 	select {
 	case <-ctx.Done():
 		return false, nil

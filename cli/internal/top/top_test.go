@@ -336,11 +336,11 @@ func TestPause(t *testing.T) {
 func TestWaits(t *testing.T) {
 	v := newView(t, ByProcess)
 	press(v, "w")
-	require.Equal(t, int64(100), v.WaitsOf())
+	requireWaitsOf(t, v, 100)
 	v.SetWaits(Waits{PID: 100, Threads: []record.Thread{
-		{TID: 100, Name: "shopd", State: kernel.Sleeping, Wait: "lock", Off: 90 * time.Minute, In: "futex_do_wait"},
-		{TID: 101, Name: "http-1", State: kernel.Running},
-		{TID: 102, Name: "http-2", State: kernel.Uninterruptible, Wait: "disk", Off: 12 * time.Millisecond},
+		{PID: 100, TID: 100, Name: "shopd", State: kernel.Sleeping, Wait: "lock", Off: 90 * time.Minute, In: "futex_do_wait"},
+		{PID: 100, TID: 101, Name: "http-1", State: kernel.Running},
+		{PID: 100, TID: 102, Name: "http-2", State: kernel.Uninterruptible, Wait: "disk", Off: 12 * time.Millisecond},
 	}})
 	require.Equal(t, ""+
 		"   45.0      101 running                                   http-1\n"+
@@ -350,8 +350,51 @@ func TestWaits(t *testing.T) {
 	require.NotContains(t, body(v), "late", "the answer of an earlier question")
 	press(v, "s", "s", "s", "s")
 	require.True(t, strings.HasPrefix(body(v), "    0.0      100 "), body(v))
-	press(v, "Esc", "b", "w")
-	require.Contains(t, text(v), "choose a process first")
+}
+
+func requireWaitsOf(t *testing.T, v *View, want int64) {
+	t.Helper()
+	pid, ok := v.WaitsOf()
+	require.True(t, ok)
+	require.Equal(t, want, pid)
+}
+
+// TestWaitsOfAll: threads of a process that do the same are one row, with the one that has done so for longest; what
+// ought not to last comes first.
+func TestWaitsOfAll(t *testing.T) {
+	v := newView(t, ByWaits)
+	requireWaitsOf(t, v, 0)
+	v.SetWaits(Waits{Threads: []record.Thread{
+		{PID: 100, TID: 100, Name: "shopd", State: kernel.Sleeping, Wait: "epoll", Off: 3 * time.Second, In: "ep_poll"},
+		{PID: 100, TID: 101, Name: "http-1", State: kernel.Running},
+		{PID: 100, TID: 102, Name: "http-2", State: kernel.Sleeping, Wait: "lock", Off: 2 * time.Second, In: "futex_do_wait"},
+		{PID: 100, TID: 103, Name: "http-3", State: kernel.Sleeping, Wait: "lock", Off: 9 * time.Second, In: "futex_wait"},
+		{PID: 7, TID: 7, Name: "dd", State: kernel.Uninterruptible, Wait: "disk", Off: 12 * time.Millisecond, In: "io_schedule"},
+	}})
+	require.Equal(t, ""+
+		"uninterruptible  disk                  1     12 ms     0.0        7 dd  (io_schedule)\n"+
+		"running                                1              45.0      100 shopd\n"+
+		"sleeping         lock                  2     9.0 s    10.0      100 shopd  (futex_wait)\n"+
+		"sleeping         epoll                 1     3.0 s     0.0      100 shopd  (ep_poll)", body(v))
+	press(v, "/", "l", "o", "c", "k", "Enter")
+	require.Equal(t, "sleeping         lock                  2     9.0 s    10.0      100 shopd  (futex_wait)", body(v))
+	press(v, "Esc", "s", "s")
+	require.True(t, strings.HasPrefix(body(v), "sleeping         lock  "), body(v))
+	press(v, "Enter")
+	requireWaitsOf(t, v, 100)
+	require.Contains(t, text(v), "in process 100 shopd")
+	require.Contains(t, body(v), "no threads")
+	press(v, "Esc")
+	requireWaitsOf(t, v, 0)
+	press(v, "Tab")
+	_, ok := v.WaitsOf()
+	require.False(t, ok)
+	press(v, "b", "w")
+	requireWaitsOf(t, v, 0)
+	press(v, "p", "w")
+	requireWaitsOf(t, v, 100)
+	press(v, "W")
+	requireWaitsOf(t, v, 0)
 }
 
 // TestSizes: whatever size the terminal has and whatever keys are pressed, exactly the terminal is filled.

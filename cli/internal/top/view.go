@@ -58,9 +58,9 @@ type Now struct {
 	Command func(pid int64) string // command line of a process; nil: not known
 }
 
-// Waits is what the threads of a process do.
+// Waits is what threads do.
 type Waits struct {
-	PID     int64
+	PID     int64 // of their process; 0: they are all that is profiled
 	Threads []record.Thread
 	Err     error
 }
@@ -80,7 +80,7 @@ type step struct {
 func NewView(about About, by By, span time.Duration) *View {
 	v := &View{window: NewWindow(span), about: about, by: by, sorted: map[By]int{}, height: 24, columns: 80}
 	if by == ByWaits {
-		v.enterWaits(about.PID)
+		v.waits = Waits{PID: about.PID}
 	}
 	v.refresh()
 	return v
@@ -102,22 +102,17 @@ func (v *View) Add(p record.Part, now Now) {
 // SetEnded says why nothing is sampled any more.
 func (v *View) SetEnded(why string) { v.ended = why }
 
-// SetWaits shows what the threads of a process do, unless that is no longer wanted.
+// SetWaits shows what threads do, unless that is no longer wanted.
 func (v *View) SetWaits(w Waits) {
-	if v.paused && v.waits.Threads != nil || w.PID != v.WaitsOf() {
+	if pid, ok := v.WaitsOf(); v.paused && v.waits.Threads != nil || !ok || w.PID != pid {
 		return
 	}
 	v.waits = w
 	v.refresh()
 }
 
-// WaitsOf returns the process whose threads are to be looked at, 0 for none.
-func (v *View) WaitsOf() int64 {
-	if v.by != ByWaits {
-		return 0
-	}
-	return v.process()
-}
+// WaitsOf returns the process whose threads are to be looked at, 0 for all that is profiled. ok is false if none are.
+func (v *View) WaitsOf() (pid int64, ok bool) { return v.process(), v.by == ByWaits }
 
 // process returns the one process that is shown, 0 for several.
 func (v *View) process() int64 {
@@ -154,7 +149,7 @@ func (v *View) refresh() {
 		v.layFlame()
 		return
 	case ByWaits:
-		v.rows = v.threadRows()
+		v.rows = v.waitRows()
 	default:
 		v.rows = v.window.rows(v.by, v.stacks)
 	}
@@ -203,20 +198,6 @@ func (v *View) filterStacks(stacks []counted) []counted {
 	return slices.DeleteFunc(stacks, func(c counted) bool {
 		return !slices.ContainsFunc(c.frames, func(n int32) bool { return passes[n] })
 	})
-}
-
-// threadRows are the threads of the process whose waits are shown.
-func (v *View) threadRows() (out []Row) {
-	cpu := map[int64]int64{}
-	for _, c := range v.stacks {
-		cpu[v.window.threads.all[c.thread].TID] += c.value
-	}
-	for i := range v.waits.Threads {
-		t := &v.waits.Threads[i]
-		n := cpu[int64(t.TID)]
-		out = append(out, Row{PID: v.waits.PID, TID: int64(t.TID), Thread: printable(t.Name), Self: n, Total: n, waits: t})
-	}
-	return out
 }
 
 // layFlame lays the flame graph out.
