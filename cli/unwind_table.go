@@ -29,7 +29,10 @@ that cannot be executed is shown with the reason.`,
   headwater unwind-table --pc 4011f0 ./program`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.show(cmd.OutOrStdout(), args[0])
+			if err := f.show(cmd.OutOrStdout(), args[0]); err != nil {
+				return exitError{err, exitUsage}
+			}
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&f.pc, "pc", "", "show only the row at this address of the file, in hexadecimal, and its FDE")

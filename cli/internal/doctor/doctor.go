@@ -67,18 +67,18 @@ func (r *Report) WriteJSON(w io.Writer) error {
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	for _, f := range r.Findings {
-		fmt.Fprintf(&b, "%-8s %-18s %s\n", f.State, f.Name, f.Found)
+		fmt.Fprintf(&b, "%-8s %-19s %s\n", f.State, f.Name, f.Found)
 		if f.Do != "" {
-			fmt.Fprintf(&b, "%27s %s\n", "->", f.Do)
+			fmt.Fprintf(&b, "%28s %s\n", "->", f.Do)
 		}
 	}
 	if len(r.Runtimes) > 0 {
 		b.WriteString("\nLanguage runtimes in running processes:\n")
 	}
 	for _, l := range r.Runtimes {
-		fmt.Fprintf(&b, "%-8s %-18s %s\n", l.State, l.Name, l.where())
+		fmt.Fprintf(&b, "%-8s %-19s %s\n", l.State, l.Name, l.where())
 		if l.Hint != "" {
-			fmt.Fprintf(&b, "%27s %s\n", "->", l.Hint)
+			fmt.Fprintf(&b, "%28s %s\n", "->", l.Hint)
 		}
 	}
 	_, err := io.WriteString(w, b.String())

@@ -27,13 +27,13 @@ func TestText(t *testing.T) {
 	}
 	var b strings.Builder
 	require.NoError(t, r.WriteText(&b))
-	require.Equal(t, `ok       kernel             6.1.0
-missing  BTF                not there
-                         -> mount /sys
+	require.Equal(t, `ok       kernel              6.1.0
+missing  BTF                 not there
+                          -> mount /sys
 
 Language runtimes in running processes:
-warning  python 3.16        /usr/bin/python3, process 1, 2, 3, 4, 5, and 2 more
-                         -> not known
+warning  python 3.16         /usr/bin/python3, process 1, 2, 3, 4, 5, and 2 more
+                          -> not known
 `, b.String())
 	require.Equal(t, Bad, r.Worst())
 	require.Equal(t, OK, (&Report{}).Worst())

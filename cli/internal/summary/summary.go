@@ -39,9 +39,9 @@ type Summary struct {
 // Progress is the line that shows how far a recording is.
 func Progress(passed time.Duration, p record.Progress) string {
 	if p.Naming {
-		return fmt.Sprintf("%s samples  reading names", count(p.Samples))
+		return samples(p.Samples) + "  reading names"
 	}
-	return fmt.Sprintf("%d s  %s samples  %s whole  %s lost  Ctrl-C ends", int(passed.Seconds()), count(p.Samples),
+	return fmt.Sprintf("%d s  %s  %s whole  %s lost  Ctrl-C ends", int(passed.Seconds()), samples(p.Samples),
 		share(p.Whole, p.WithUser), count(p.Lost))
 }
 
@@ -57,15 +57,15 @@ func (s *Summary) WriteText(w io.Writer) error {
 	if r.Ended != "" {
 		ended = ", until " + r.Ended
 	}
-	fmt.Fprintf(&b, "%s samples in %.1f s%s%s\n", count(r.Samples), r.Duration.Seconds(), s.often(total), ended)
+	fmt.Fprintf(&b, "%s in %.1f s%s%s\n", samples(r.Samples), r.Duration.Seconds(), s.often(total), ended)
 	fmt.Fprintf(&b, "%8s %8s  function\n", "self", "total")
 	for _, f := range shown(functions) {
 		fmt.Fprintf(&b, "%8s %8s  %s\n", percent(float64(f.Self)/float64(total)), percent(float64(f.Total)/float64(total)),
 			described(f))
 	}
 	s.writeWaits(&b, total)
-	fmt.Fprintf(&b, "%s of stacks are whole, %s samples were lost, %s of frames have no name\n",
-		share(r.Whole, r.WithUser), count(r.LostSamples()), share(unnamedFrames(r), r.Frames))
+	fmt.Fprintf(&b, "%s, %s lost, %s of frames have no name\n",
+		wholeStacks(r.Whole, r.WithUser), were(r.LostSamples()), share(unnamedFrames(r), r.Frames))
 	s.writeUnnamed(&b)
 	if s.Verbose {
 		s.writeErrors(&b)
@@ -247,6 +247,29 @@ func count(n uint64) string {
 		text = text[:i] + "," + text[i:]
 	}
 	return text
+}
+
+// samples says how many there are.
+func samples(n uint64) string {
+	if n == 1 {
+		return "1 sample"
+	}
+	return count(n) + " samples"
+}
+
+func were(n uint64) string {
+	if n == 1 {
+		return "1 sample was"
+	}
+	return samples(n) + " were"
+}
+
+// wholeStacks says how many of the samples that should have a user part have a whole one.
+func wholeStacks(whole, withUser uint64) string {
+	if withUser == 0 {
+		return "no sample has a user stack"
+	}
+	return share(whole, withUser) + " of stacks are whole"
 }
 
 // share is a part in percent, "-" of nothing.
