@@ -41,6 +41,7 @@ func TestRecordRefuses(t *testing.T) {
 		{[]string{"-a", "--demangle=some"}, `--demangle: invalid demangle mode "some", valid values are: none,`},
 		{[]string{"-C", "3-1"}, `--cpu: "3-1" is no list of CPUs such as 0-3,5`},
 		{[]string{"-C", "0-99999999"}, `is no list of CPUs`},
+		{[]string{"-C", "0,65535"}, "there is no CPU 65535, or it is not online"},
 		{[]string{"-a", "-o", "file.flames"}, `the name "file.flames" says no format; name one with --format, or`},
 		{[]string{"-a", "-f", "flames"}, `unknown format "flames", the formats are: pprof, html,`},
 		{[]string{"-a", "-o", "none/file.html"}, "none/file.html cannot be written: no such file or directory"},

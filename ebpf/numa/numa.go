@@ -73,6 +73,15 @@ func read(dir string) map[uint32]int32 {
 	return of
 }
 
+// Online returns the CPUs that are online.
+func Online() ([]uint32, error) {
+	text, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err != nil {
+		return nil, err
+	}
+	return ParseCPUs(strings.TrimSpace(string(text)))
+}
+
 // maxCPU bounds the numbers of CPUs: Linux has at most 8,192.
 const maxCPU = 1 << 16
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/numa"
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/target"
 )
@@ -122,6 +123,9 @@ func newSelection(o Selection, fs procfs.FS) (*selection, error) {
 	s := &selection{
 		Selection: o, fs: fs, family: map[uint32]bool{}, since: map[uint32]uint64{}, member: map[uint32]bool{},
 	}
+	if err := o.checkCPUs(); err != nil {
+		return nil, err
+	}
 	for _, pid := range o.PIDs {
 		if err := s.addProcess(pid); err != nil {
 			return nil, err
@@ -147,6 +151,23 @@ func newSelection(o Selection, fs procfs.FS) (*selection, error) {
 		s.name, _ = fs.Comm(s.roots[0])
 	}
 	return s, nil
+}
+
+// checkCPUs returns an error if a selected CPU is not online.
+func (s *Selection) checkCPUs() error {
+	if len(s.CPUs) == 0 {
+		return nil
+	}
+	online, err := numa.Online()
+	if err != nil {
+		return fmt.Errorf("list CPUs: %w", err)
+	}
+	for _, cpu := range s.CPUs {
+		if !slices.Contains(online, cpu) {
+			return fmt.Errorf("there is no CPU %d, or it is not online", cpu)
+		}
+	}
+	return nil
 }
 
 // addProcess selects a process.
