@@ -30,19 +30,19 @@ type Stack struct {
 	Value   int64
 }
 
-// Stacks returns the stacks of a profile, with the unit of their values and the value of one sample
+// Stacks returns the stacks of a profile, with what their values are and the value of one sample
 // that was taken, 0 if that is not known.
-func Stacks(p *profile.Profile) (all []Stack, unit string, period int64, err error) {
+func Stacks(p *profile.Profile) (all []Stack, of profile.ValueType, period int64, err error) {
 	s, err := newStacks(p)
 	if err != nil {
-		return nil, "", 0, err
+		return nil, of, 0, err
 	}
 	for _, sample := range p.Sample {
 		if s.valueOf(sample) != 0 {
 			all = append(all, s.parts(sample))
 		}
 	}
-	return all, s.unit(), s.period(), nil
+	return all, *p.SampleType[s.value], s.period(), nil
 }
 
 // parts divides the frames of a sample into code and what stands before it.

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/ebpf/kind"
 )
 
 // PerfScript writes text as perf script prints it: a line for each sample with process, thread
@@ -40,18 +42,26 @@ func PerfScript(w io.Writer, p *profile.Profile) error {
 			return 0
 		}
 	})
-	out := bufio.NewWriter(w)
+	out, what := bufio.NewWriter(w), perfEvent(p.SampleType[s.value].Type)
 	for _, e := range events {
 		name := e.name
 		if name == "" {
 			name = "unknown"
 		}
-		fmt.Fprintf(out, "%s %d/%d %d.%06d: %10d cpu-clock: \n", oneLine(name), e.pid, e.tid,
-			e.time/1e9, e.time%1e9/1e3, e.value) // Flush reports errors
+		fmt.Fprintf(out, "%s %d/%d %d.%06d: %10d %s: \n", oneLine(name), e.pid, e.tid,
+			e.time/1e9, e.time%1e9/1e3, e.value, what) // Flush reports errors
 		writePerfStack(out, e.of)
 		fmt.Fprintln(out)
 	}
 	return out.Flush()
+}
+
+// perfEvent names what values of a type are of. What no tool of ours writes is of the clock.
+func perfEvent(valueType string) string {
+	if k, ok := kind.ByValue(valueType); ok && k != kind.CPU {
+		return k.String()
+	}
+	return "cpu-clock"
 }
 
 // writePerfStack writes the functions of a sample, without the process.

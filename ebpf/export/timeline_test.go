@@ -2,6 +2,7 @@ package export
 
 import (
 	"encoding/xml"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -52,6 +53,30 @@ func TestTrace(t *testing.T) {
 	}, got)
 }
 
+// TestTraceOfRenamed: the events of a thread that runs another program after a sample are one after the other, and it has
+// the name of the last.
+func TestTraceOfRenamed(t *testing.T) {
+	const begin = 1_700_000_000e9
+	m := newMaker()
+	thread1(m.sample(2, ":zsh", "/bin/zsh:main"), "7", "7", "zsh", begin, begin+10e6)
+	thread1(m.sample(2, ":bash", "/bin/bash:start"), "7", "7", "bash", begin+13e6, begin+23e6)
+	thread1(m.sample(1, ":cat", "/bin/cat:main"), "7", "7", "cat", begin+24e6)
+	type event struct {
+		Name, Ph string
+		Ts       float64
+		Args     map[string]string
+	}
+	file := decoded[struct{ TraceEvents []event }](t, "trace", m.Profile)
+	var got []string
+	for _, e := range file.TraceEvents {
+		got = append(got, fmt.Sprint(e.Ph, " ", e.Name, " ", e.Args["name"], " ", e.Ts/1e3))
+	}
+	require.Equal(t, []string{
+		"M process_name cat 0", "M thread_name cat 0", "B main  0", "E main  13", "B start  13", "E start  24", "B main  24",
+		"E main  34",
+	}, got)
+}
+
 func TestPerfScript(t *testing.T) {
 	require.Equal(t, strings.TrimLeft(`
 server 7/7 1700000000.000000:   10000000 cpu-clock: 
@@ -74,6 +99,9 @@ server 7/7 1700000000.020000:   10000000 cpu-clock:
 	              20 main (/bin/server)
 `, "\n"), strings.Join(strings.SplitAfter(written(t, "perf", server(t)), "\n")[:18], ""))
 	require.Equal(t, 6, strings.Count(written(t, "perf", withoutLabels(t)), "server 0/0 0.000000:"))
+	waiting := server(t)
+	waiting.SampleType[0].Type = "offcpu"
+	require.Contains(t, written(t, "perf", waiting), "server 7/7 1700000000.000000:   10000000 off-cpu: \n")
 }
 
 // TestManySamples: a profile of bytes, or of endless samples, makes no endless file.
@@ -84,7 +112,7 @@ func TestManySamples(t *testing.T) {
 	m = newMaker()
 	m.SampleType = []*profile.ValueType{{Type: "space", Unit: "bytes"}}
 	m.sample(1<<40, ":server", "/bin/server:main")
-	require.Equal(t, 1, strings.Count(written(t, "perf", m.Profile), "cpu-clock"))
+	require.Equal(t, 1, strings.Count(written(t, "perf", m.Profile), "page-faults:"))
 }
 
 // TestGecko: every thread has its samples, and their stacks lead to frames and texts.

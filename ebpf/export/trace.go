@@ -2,8 +2,10 @@ package export
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/google/pprof/profile"
@@ -41,7 +43,7 @@ func Trace(w io.Writer, p *profile.Profile) error {
 	out.text(`{"displayTimeUnit":"ms","otherData":`)
 	out.json(map[string]string{"title": Title(p), "begun": time.Unix(0, first).UTC().Format(time.RFC3339Nano)})
 	out.text(`,"traceEvents":[`)
-	for _, t := range tracks {
+	for _, t := range joinRenamed(tracks) {
 		out.track(t)
 	}
 	out.text("]}\n")
@@ -108,6 +110,28 @@ func (w *traceWriter) track(t *track) {
 		w.until = m.time + w.period
 	}
 	w.close(0, w.until)
+}
+
+// joinRenamed makes one track of those of a thread that had several names, with the last of them: events of a thread
+// end in the order that they have begun in.
+func joinRenamed(tracks []*track) (out []*track) {
+	byTime := func(a, b moment) int { return cmp.Compare(a.time, b.time) }
+	for _, t := range tracks { // those of a thread follow each other
+		last := len(out) - 1
+		if last < 0 || out[last].pid != t.pid || out[last].tid != t.tid || t.tid == 0 {
+			out = append(out, t)
+			continue
+		}
+		earlier, later := out[last], t
+		if end := len(earlier.moments) - 1; earlier.moments[end].time > t.moments[len(t.moments)-1].time {
+			earlier, later = t, earlier
+		}
+		joined := &track{thread: later.thread, process: later.process}
+		joined.moments = slices.Concat(earlier.moments, later.moments)
+		slices.SortStableFunc(joined.moments, byTime)
+		out[last] = joined
+	}
+	return out
 }
 
 // sameFunction reports whether two frames are of the same function, at whatever line.

@@ -5,6 +5,7 @@ package kind
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -77,6 +78,16 @@ func ByName(name string) (Kind, bool) {
 		}
 	}
 	return probes.byName(name)
+}
+
+// ByValue returns the kind, other than a probe's, whose samples have values of a type.
+func ByValue(valueType string) (Kind, bool) {
+	for k := range Count {
+		if slices.ContainsFunc(Of(k).Values, func(v Value) bool { return v.Type == valueType }) {
+			return k, true
+		}
+	}
+	return 0, false
 }
 
 // PeriodType returns what a profile's period counts. Of memory in use that has the name that Go's profiles give it.

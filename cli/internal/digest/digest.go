@@ -25,6 +25,7 @@ type Entry struct {
 type Digest struct {
 	About string // what was profiled, when and for how long
 
+	Of     string // what all values are of, such as cpu
 	Unit   string // of all values
 	Total  int64  // value of all samples
 	Period int64  // value of one sample, 0 if that is not known
@@ -52,14 +53,14 @@ type Completeness struct {
 
 // Of digests a profile. It returns an error if that has no samples.
 func Of(p *profile.Profile) (*Digest, error) {
-	stacks, unit, period, err := export.Stacks(p)
+	stacks, of, period, err := export.Stacks(p)
 	if err != nil {
 		return nil, err
 	}
 	if len(stacks) == 0 {
 		return nil, errNoSamples
 	}
-	d := &Digest{About: about(p), Unit: unit, Period: period, stacks: stacks}
+	d := &Digest{About: about(p), Of: of.Type, Unit: of.Unit, Period: period, stacks: stacks}
 	d.Complete = Completeness{Samples: -1, Reasons: map[string]int64{}, Why: reasonsOf(p), Marked: isMarked(p)}
 	d.Complete.Due, d.Complete.Lost = pprof.LostOf(p)
 	functions, binaries, processes, unnamed := table{}, table{}, table{}, table{}
@@ -86,7 +87,7 @@ func Of(p *profile.Profile) (*Digest, error) {
 	switch {
 	case period > 0:
 		d.Complete.Samples = (d.Total + period/2) / period
-	case unit == "count":
+	case of.Unit == "count":
 		d.Complete.Samples = d.Total
 	}
 	return d, nil

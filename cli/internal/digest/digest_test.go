@@ -61,6 +61,17 @@ func text(t *testing.T, p *profile.Profile, lines int) string {
 	return b.String()
 }
 
+// TestTotals: what a profile is of is said in words, also if another tool has made it.
+func TestTotals(t *testing.T) {
+	for of, want := range map[string]string{
+		"cpu": "1.00 s of CPU time", "offcpu": "1.00 s of time off CPU", "delay": "1.00 s of delay",
+	} {
+		p := shop()
+		p.SampleType[0].Type, p.PeriodType.Type = of, of
+		require.Contains(t, text(t, p, 60), "\ntotal: "+want+"\n")
+	}
+}
+
 func TestText(t *testing.T) {
 	p := shop()
 	p.Comments = append(p.Comments, "headwater unnamed: libx.so: it is stripped")

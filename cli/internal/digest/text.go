@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/ebpf/kind"
 )
 
 // Bounds of a text.
@@ -79,7 +80,11 @@ func fit(parts [][]string, lines int) [][]string {
 // amount says how much there is in all.
 func (d *Digest) amount() string {
 	if d.Unit == "nanoseconds" {
-		return fmt.Sprintf("total: %.2f s of CPU time", time.Duration(d.Total).Seconds())
+		of := d.Of // of another tool's kind
+		if k, ok := kind.ByValue(d.Of); ok {
+			of = kind.Of(k).Title
+		}
+		return fmt.Sprintf("total: %.2f s of %s", time.Duration(d.Total).Seconds(), oneLine(of))
 	}
 	return fmt.Sprintf("total: %d %s", d.Total, oneLine(d.Unit))
 }
