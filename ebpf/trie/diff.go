@@ -37,7 +37,7 @@ type Bound struct {
 // are, and those without a name are one for each file. The program was may be called is on the new side.
 func NewDiff(show func(name string) string, was, is string) *Builder {
 	b := NewBuilder(show)
-	b.diff = &Diff{}
+	b.diff, b.ofBase = &Diff{}, make([][2]int64, 1)
 	b.was, b.is = was, is
 	return b
 }

@@ -9,11 +9,11 @@ import (
 
 func fold(t testing.TB, show func(string) string, p *profile.Profile) *Folded {
 	t.Helper()
-	b := NewBuilder(show)
-	if err := b.Add(p); err != nil {
+	f, err := Fold(p, show)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return b.Fold()
+	return f
 }
 
 // TestFolded: builders that were given folded profiles have the same tree as those that were given the profiles.
@@ -29,7 +29,7 @@ func TestFolded(t *testing.T) {
 			if err := direct.Add(p); err != nil {
 				t.Fatal(err)
 			}
-			if err := added.AddFolded(fold(t, nil, p)); err != nil {
+			if _, err := added.AddFolded(fold(t, nil, p), Choice{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -47,7 +47,7 @@ func TestFolded(t *testing.T) {
 func TestFoldedNames(t *testing.T) {
 	b := NewBuilder(nil)
 	shown := func(name string) string { return name + "()" }
-	if err := b.AddFolded(fold(t, shown, partMaker().Profile)); err != nil {
+	if _, err := b.AddFolded(fold(t, shown, partMaker().Profile), Choice{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := stacksOf(b.Tree(Options{})); got[0] != "[main() f() g() f()] 2" {
@@ -57,12 +57,12 @@ func TestFoldedNames(t *testing.T) {
 
 func TestFoldedOfAnotherType(t *testing.T) {
 	b := NewBuilder(nil)
-	if err := b.AddFolded(fold(t, nil, partMaker().Profile)); err != nil {
+	if _, err := b.AddFolded(fold(t, nil, partMaker().Profile), Choice{}); err != nil {
 		t.Fatal(err)
 	}
 	m := partMaker()
 	m.SampleType[0] = &profile.ValueType{Type: "page_faults", Unit: "bytes"}
-	if err := b.AddFolded(fold(t, nil, m.Profile)); err == nil {
+	if _, err := b.AddFolded(fold(t, nil, m.Profile), Choice{}); err == nil {
 		t.Error("bytes were added to nanoseconds")
 	}
 }
@@ -72,9 +72,9 @@ func BenchmarkAddFolded(b *testing.B) {
 	for b.Loop() {
 		to := NewBuilder(nil)
 		to.Grow(f.Nodes())
-		if err := to.AddFolded(f); err != nil {
+		if _, err := to.AddFolded(f, Choice{}); err != nil {
 			b.Fatal(err)
 		}
 	}
-	b.ReportMetric(float64(len(f.nodes)), "nodes")
+	b.ReportMetric(float64(f.Nodes()), "nodes")
 }

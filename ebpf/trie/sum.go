@@ -3,91 +3,105 @@ package trie
 // tally adds up self and total of groups of frames. A group that is on the way to a node more than once counts once in
 // its total.
 type tally struct {
-	of          []int // group by frame
-	self, total []int64
-	was         [][2]int64 // of self and total, what is of the base
-	active      []bool     // on the way from the root
+	of     []uint32 // group by frame
+	groups []tallied
 }
 
-func newTally(of []int, groups int) *tally {
-	return &tally{
-		of: of, self: make([]int64, groups), total: make([]int64, groups), was: make([][2]int64, groups),
-		active: make([]bool, groups),
-	}
+// tallied is what a group has.
+type tallied struct {
+	self, total int64
+	base        [2]int64 // of self and total, what is of the base
+	active      bool     // on the way from the root
 }
+
+func newTally(of []uint32, groups int) *tally { return &tally{of: of, groups: make([]tallied, groups)} }
 
 // enter adds a node that is on the way, and reports whether it is the outermost one of its group.
-func (t *tally) enter(n *node) bool {
-	group := t.of[n.frame]
-	outermost := !t.active[group]
-	t.self[group] += n.self
-	t.was[group][0] += n.was[0]
+func (t *tally) enter(n *node, base [2]int64) bool {
+	group := &t.groups[t.of[n.frame]]
+	outermost := !group.active
+	group.self += n.self
+	group.base[0] += base[0]
 	if outermost {
-		t.total[group] += n.total
-		t.was[group][1] += n.was[1]
+		group.total += n.total
+		group.base[1] += base[1]
 	}
-	t.active[group] = true
+	group.active = true
 	return outermost
 }
 
 // leave takes a node off the way, with what enter answered.
-func (t *tally) leave(n *node, outermost bool) { t.active[t.of[n.frame]] = !outermost }
+func (t *tally) leave(n *node, outermost bool) {
+	if outermost {
+		t.groups[t.of[n.frame]].active = false
+	}
+}
 
 // appendTo appends self and total of a group, in multiples of scale.
-func (t *tally) appendTo(self, total []int64, group int, scale int64) ([]int64, []int64) {
-	return append(self, t.self[group]/scale), append(total, t.total[group]/scale)
+func (t *tally) appendTo(self, total []int64, group uint32, scale int64) ([]int64, []int64) {
+	return append(self, t.groups[group].self/scale), append(total, t.groups[group].total/scale)
 }
 
 // appendBaseTo appends what is of the base.
-func (t *tally) appendBaseTo(self, total []int64, group int, scale int64) ([]int64, []int64) {
-	return append(self, t.was[group][0]/scale), append(total, t.was[group][1]/scale)
+func (t *tally) appendBaseTo(self, total []int64, group uint32, scale int64) ([]int64, []int64) {
+	return append(self, t.groups[group].base[0]/scale), append(total, t.groups[group].base[1]/scale)
 }
 
-// functions numbers the functions of the frames: those of one name and file are one.
-func (b *Builder) functions() (of []int, n int) {
-	type function struct{ name, file string }
-	numbers := map[function]int{}
-	for _, f := range b.frames {
-		key := function{f.name, f.mapping.file}
-		number, ok := numbers[key]
-		if !ok {
-			number = len(numbers)
-			numbers[key] = number
-		}
-		of = append(of, number)
+// functionNumbers number the functions of frames: those of one name and file are one.
+type functionNumbers struct {
+	of      []uint32 // by frame
+	numbers map[functionKey]uint32
+}
+
+// extend numbers the functions of frames that were added since the last call.
+func (f *functionNumbers) extend(frames []frame) {
+	if f.numbers == nil {
+		f.numbers = map[functionKey]uint32{}
 	}
-	return of, len(numbers)
+	for i := len(f.of); i < len(frames); i++ {
+		key := functionKey{frames[i].name, frames[i].mapping.file}
+		number, ok := f.numbers[key]
+		if !ok {
+			number = uint32(len(f.numbers))
+			f.numbers[key] = number
+		}
+		f.of = append(f.of, number)
+	}
 }
 
 // sum computes self and total of each frame, function and kind, of all that the tree is a part of.
 func (w *writer) sum() {
-	frames, kindOf := make([]int, len(w.frames)), make([]int, len(w.frames))
-	for i, f := range w.frames {
-		frames[i], kindOf[i] = i, int(f.kind)
+	frames, kindOf := make([]uint32, len(w.frames)), make([]uint32, len(w.frames))
+	for i := range w.frames {
+		frames[i], kindOf[i] = uint32(i), uint32(w.frames[i].kind)
 	}
 	w.byFrame = newTally(frames, len(frames))
-	w.byFunction = newTally(w.functions())
+	w.functions.extend(w.frames)
+	w.byFunction = newTally(w.functions.of, len(w.functions.numbers))
 	byKind := newTally(kindOf, kinds)
-	nodes, children := w.nodes, w.children
-	if w.whole != nil {
-		nodes, children = w.whole.nodes, w.whole.children()
+	of, children := w.Builder, w.children
+	if of.whole != nil {
+		of = of.whole
+		of.settle()
+		children = of.children()
 	}
-	var visit func(at uint32)
-	visit = func(at uint32) {
-		n := &nodes[at]
-		frame, function, kind := w.byFrame.enter(n), w.byFunction.enter(n), byKind.enter(n)
-		for _, child := range children[at] {
-			visit(child)
-		}
-		w.byFrame.leave(n, frame)
-		w.byFunction.leave(n, function)
-		byKind.leave(n, kind)
-	}
-	for _, child := range children[0] {
-		visit(child)
+	for _, child := range children.of(0) {
+		w.enter(of, children, child, byKind)
 	}
 	out := &w.tree.Kinds
-	for kind := range kinds {
+	for kind := range uint32(kinds) {
 		out.Self, out.Total = byKind.appendTo(out.Self, out.Total, kind, w.tree.Scale)
 	}
+}
+
+// enter adds a node and all below it.
+func (w *writer) enter(of *Builder, all *children, at uint32, byKind *tally) {
+	n, base := &of.nodes[at], of.baseOf(at)
+	frame, function, kind := w.byFrame.enter(n, base), w.byFunction.enter(n, base), byKind.enter(n, base)
+	for _, child := range all.of(at) {
+		w.enter(of, all, child, byKind)
+	}
+	w.byFrame.leave(n, frame)
+	w.byFunction.leave(n, function)
+	byKind.leave(n, kind)
 }

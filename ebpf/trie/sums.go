@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"unique"
 
 	"github.com/google/pprof/profile"
 )
@@ -26,27 +27,26 @@ type Function struct {
 // Sums adds up self and total of functions, without the tree that a Builder makes: its memory is bounded by the number
 // of functions, however many different stacks there are. It is not safe for concurrent use.
 type Sums struct {
-	show   func(name string) string
-	match  func(text string) bool // what is searched for; nil for nothing
-	most   int
-	number map[functionKey]int
+	match   func(text string) bool // what is searched for; nil for nothing
+	most    int
+	number  map[functionKey]int
+	byFrame map[unique.Handle[frame]]summedFrame
 
 	sampleType profile.ValueType
 	total      int64
 	found      int64
 	functions  []Function
 	matches    []bool
-	last       []uint64 // the sample that had each function last
-	sample     uint64
+	active     []bool // by function: it is on the way to a node that is added
+	flat       flat   // scratch of Add
 }
 
 // functionKey is what frames of one function have in common.
 type functionKey struct{ name, binary string }
 
 // NewSums returns empty Sums of at most most functions: those that come later are one together, OtherFunctions.
-// Functions are shown by the names that show returns for theirs, if it is not nil.
-func NewSums(show func(name string) string, most int) *Sums {
-	return &Sums{show: show, most: most, number: map[functionKey]int{}}
+func NewSums(most int) *Sums {
+	return &Sums{most: most, number: map[functionKey]int{}, byFrame: map[unique.Handle[frame]]summedFrame{}}
 }
 
 // Search makes s find functions whose name, source file or binary has the text, in upper or lower case, or matches
@@ -80,23 +80,27 @@ func (s *Sums) Functions() (out []Function) {
 	return out
 }
 
-// Add adds the values of a profile's default sample type. All profiles must have the same one.
-func (s *Sums) Add(p *profile.Profile) error {
-	index, err := p.SampleIndexByName("")
-	if err != nil {
-		return err
+// Add adds what is chosen of a Folded. All must have the same sample type. What it returns is the caller's until the
+// next call.
+func (s *Sums) Add(of *Folded, c Choice) (added Added, err error) {
+	if s.sampleType, err = sameType(s.sampleType, of.sampleType); err != nil {
+		return added, err
 	}
-	if s.sampleType, err = sameType(s.sampleType, *p.SampleType[index]); err != nil {
-		return err
+	f := &s.flat
+	f.read(of, c)
+	added = Added{Total: f.nodes[0].total, Labels: f.labels}
+	s.total += added.Total
+	one := foldedSums{Sums: s, flat: f, functions: make([]int, len(f.places)), has: make([]bool, len(f.places))}
+	for i := range one.functions {
+		one.functions[i] = -1
 	}
-	one := profileSums{Sums: s, frames: NewBuilder(s.show)}
-	known := make(map[*profile.Location][]position, len(p.Location))
-	for _, sample := range p.Sample {
-		if value := sample.Value[index]; value != 0 {
-			one.add(one.frames.stackOf(sample, known), value)
+	for i := 1; i < len(f.nodes); i++ {
+		if n := &f.nodes[i]; n.total != 0 || n.self != 0 {
+			one.add(uint32(i))
 		}
 	}
-	return nil
+	one.leaveTo(0)
+	return added, nil
 }
 
 // sameType returns the type of profiles after one more, or an error if it is of another type.
@@ -108,45 +112,79 @@ func sameType(was, is profile.ValueType) (profile.ValueType, error) {
 	return is, nil
 }
 
-// profileSums adds one profile to Sums. Frames are numbered for it alone.
-type profileSums struct {
+// summedFrame is what is known of a frame.
+type summedFrame struct {
+	function int
+	found    bool // it is searched for
+}
+
+// foldedSums adds one Folded to Sums, node by node.
+type foldedSums struct {
 	*Sums
-	frames *Builder
-	of     []int  // function by frame
-	has    []bool // by frame: it is found
+	*flat
+	functions []int  // by place; -1: not known yet
+	has       []bool // by place: it is found
+	way       []onWay
+	found     bool // a node on the way is found
 }
 
-// add adds a stack, root first.
-func (s *profileSums) add(stack []position, value int64) {
-	s.total += value
-	s.sample++
-	found := false
-	for _, p := range stack {
-		fn := s.functionOf(p.frame)
-		found = found || s.has[p.frame]
-		if s.last[fn] != s.sample {
-			s.last[fn] = s.sample
-			s.functions[fn].Total += value
+// onWay is a node on the way to the one that is added last.
+type onWay struct {
+	node     uint32
+	function int  // that it is the outermost one of; -1: of none
+	wasFound bool // before it
+}
+
+// add adds a node, whose parent is on the way.
+func (s *foldedSums) add(at uint32) {
+	n := &s.nodes[at]
+	s.leaveTo(n.parent)
+	fn := s.functionOf(n.place)
+	entered := onWay{node: at, function: -1, wasFound: s.found}
+	if !s.active[fn] {
+		s.active[fn] = true
+		s.Sums.functions[fn].Total += n.total
+		entered.function = fn
+	}
+	s.Sums.functions[fn].Self += n.self
+	if s.has[n.place] && !s.found {
+		s.Sums.found += n.total
+		s.found = true
+	}
+	s.way = append(s.way, entered)
+}
+
+// leaveTo leaves the nodes on the way that are below a node.
+func (s *foldedSums) leaveTo(node uint32) {
+	for len(s.way) > 0 {
+		last := s.way[len(s.way)-1]
+		if last.node == node {
+			return
 		}
-	}
-	if len(stack) > 0 {
-		s.functions[s.functionOf(stack[len(stack)-1].frame)].Self += value
-	}
-	if found {
-		s.found += value
+		if last.function >= 0 {
+			s.active[last.function] = false
+		}
+		s.found = last.wasFound
+		s.way = s.way[:len(s.way)-1]
 	}
 }
 
-// functionOf returns the function of a frame.
-func (s *profileSums) functionOf(frame uint32) int {
-	for at := len(s.of); at <= int(frame); at++ {
-		f := &s.frames.frames[at]
-		fn := s.function(functionKey{f.name, f.mapping.file}, f.kind)
-		has := s.match != nil && (s.match(f.name) || s.match(f.file) || s.match(f.mapping.file))
-		s.of, s.has = append(s.of, fn), append(s.has, has)
-		s.matches[fn] = s.matches[fn] || has
+// functionOf returns the function of a place.
+func (s *foldedSums) functionOf(place uint32) int {
+	if fn := s.functions[place]; fn >= 0 {
+		return fn
 	}
-	return s.of[frame]
+	handle := s.places[place].frame
+	known, ok := s.byFrame[handle]
+	if !ok {
+		f := handle.Value()
+		known.function = s.function(functionKey{f.name, f.mapping.file}, f.kind)
+		known.found = s.match != nil && (s.match(f.name) || s.match(f.file) || s.match(f.mapping.file))
+		s.matches[known.function] = s.matches[known.function] || known.found
+		s.byFrame[handle] = known
+	}
+	s.functions[place], s.has[place] = known.function, known.found
+	return known.function
 }
 
 // function returns the number of a function.
@@ -164,6 +202,6 @@ func (s *Sums) function(key functionKey, kind Kind) int {
 	fn = len(s.functions)
 	s.number[key] = fn
 	s.functions = append(s.functions, Function{Name: key.name, Binary: key.binary, Kind: kind.String()})
-	s.matches, s.last = append(s.matches, false), append(s.last, 0)
+	s.matches, s.active = append(s.matches, false), append(s.active, false)
 	return fn
 }

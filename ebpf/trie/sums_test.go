@@ -8,7 +8,7 @@ import (
 // byName adds partMaker up, and returns what is known of its functions.
 func byName(t *testing.T, s *Sums) map[string]Function {
 	t.Helper()
-	if err := s.Add(partMaker().Profile); err != nil {
+	if _, err := s.Add(fold(t, nil, partMaker().Profile), Choice{}); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]Function{}
@@ -31,7 +31,7 @@ func checkFunctions(t *testing.T, got map[string]Function, want ...Function) {
 }
 
 func TestSums(t *testing.T) {
-	s := NewSums(nil, DefaultMaxFunctions)
+	s := NewSums(DefaultMaxFunctions)
 	checkFunctions(t, byName(t, s), Function{"main", "a", "native", 7, 17}, Function{"f", "a", "native", 2, 7},
 		Function{"g", "a", "native", 0, 5}, Function{"leaf", "b", "native", 8, 8})
 	checkFunctions(t, byName(t, s), Function{"main", "a", "native", 14, 34}, Function{"f", "a", "native", 4, 14},
@@ -43,7 +43,7 @@ func TestSums(t *testing.T) {
 
 // TestSumsAreBounded: the functions beyond the limit are one, which counts once for each sample.
 func TestSumsAreBounded(t *testing.T) {
-	checkFunctions(t, byName(t, NewSums(nil, 1)), Function{"main", "a", "native", 7, 17},
+	checkFunctions(t, byName(t, NewSums(1)), Function{"main", "a", "native", 7, 17},
 		Function{OtherFunctions, "", "small", 10, 10})
 }
 
@@ -55,7 +55,7 @@ func TestSumsOfSearch(t *testing.T) {
 	}{
 		"LEAF": {8, 1}, "^[fg]$": {10, 2}, "^b$": {8, 1}, "g(": {0, 0}, "nothing": {0, 0}, "^(main|leaf)$": {17, 2},
 	} {
-		s := NewSums(nil, DefaultMaxFunctions)
+		s := NewSums(DefaultMaxFunctions)
 		s.Search(text)
 		if got := byName(t, s); len(got) != want.functions || s.Found() != want.found {
 			t.Errorf("%s: found %d in %v, want %d in %d functions", text, s.Found(), got, want.found, want.functions)
@@ -64,11 +64,11 @@ func TestSumsOfSearch(t *testing.T) {
 }
 
 func TestSumsOfDifferentTypes(t *testing.T) {
-	s := NewSums(nil, DefaultMaxFunctions)
+	s := NewSums(DefaultMaxFunctions)
 	byName(t, s)
 	other := partMaker()
 	other.SampleType[0].Unit = "bytes"
-	if err := s.Add(other.Profile); fmt.Sprint(err) !=
+	if _, err := s.Add(fold(t, nil, other.Profile), Choice{}); fmt.Sprint(err) !=
 		"profiles of cpu in nanoseconds and of cpu in bytes cannot be added up" {
 		t.Error(err)
 	}

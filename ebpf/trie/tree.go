@@ -116,10 +116,11 @@ func (b *Builder) Tree(o Options) *Tree {
 	if o.MaxNodes <= 0 {
 		o.MaxNodes = DefaultMaxNodes
 	}
+	b.settle()
 	scale := b.scale()
 	w := writer{
 		Builder: b, children: b.children(), texts: map[string]int{}, byMapping: map[mapping]int{},
-		frameIDs: map[uint32]int{}, functionIDs: map[int]int{},
+		frameIDs: map[uint32]int{}, functionIDs: map[uint32]int{},
 		tree: &Tree{
 			Type: b.sampleType.Type, Unit: b.sampleType.Unit, Scale: scale, Kinds: Kinds{Name: kindNames()},
 			Strings: []string{}, Mappings: Mappings{File: []int{}, BuildID: []int{}}, Frames: noFrames(),
@@ -153,11 +154,7 @@ func (b *Builder) scale() int64 {
 	}
 	var scale int64
 	for i := range b.nodes {
-		for _, x := range []int64{b.nodes[i].self, b.nodes[i].was[0]} {
-			for x != 0 {
-				scale, x = x, scale%x
-			}
-		}
+		scale = commonDivisor(commonDivisor(scale, b.nodes[i].self), b.baseOf(uint32(i))[0])
 		if scale == 1 {
 			break
 		}
@@ -165,34 +162,73 @@ func (b *Builder) scale() int64 {
 	return max(1, scale)
 }
 
-// children returns the children of each node, the largest first.
-func (b *Builder) children() [][]uint32 {
-	count := make([]uint32, len(b.nodes))
+// commonDivisor returns the largest number that divides both; 0 is divided by all.
+func commonDivisor(x, y int64) int64 {
+	for y != 0 {
+		x, y = y, x%y
+	}
+	return x
+}
+
+// children are the children of each node.
+type children struct {
+	list []uint32 // those of the first node, then those of the second, and so on
+	from []uint32 // where they begin, by node, and at last the end
+}
+
+// of returns the children of a node, the largest first.
+func (c *children) of(at uint32) []uint32 { return c.list[c.from[at]:c.from[at+1]] }
+
+// children returns the children of each node.
+func (b *Builder) children() *children {
+	c := &children{list: make([]uint32, len(b.nodes)-1), from: make([]uint32, len(b.nodes)+1)}
 	for i := 1; i < len(b.nodes); i++ {
-		count[b.nodes[i].parent]++
+		c.from[b.nodes[i].parent]++
 	}
-	all := make([]uint32, len(b.nodes))
-	out := make([][]uint32, len(b.nodes))
-	for i, n := range count {
-		out[i], all = all[:0:n], all[n:]
+	end := uint32(0)
+	for i, n := range c.from { // ends, which become begins as the list is filled from its back
+		end += n
+		c.from[i] = end
 	}
-	for i := 1; i < len(b.nodes); i++ {
-		parent := b.nodes[i].parent
-		out[parent] = append(out[parent], uint32(i))
+	for i := len(b.nodes) - 1; i > 0; i-- {
+		at := &c.from[b.nodes[i].parent]
+		*at--
+		c.list[*at] = uint32(i)
 	}
-	for _, list := range out {
-		slices.SortFunc(list, func(x, y uint32) int {
-			return cmp.Or(cmp.Compare(b.nodes[y].total, b.nodes[x].total),
-				cmp.Compare(b.frames[b.nodes[x].frame].name, b.frames[b.nodes[y].frame].name), cmp.Compare(x, y))
-		})
+	for i := range b.nodes {
+		if list := c.of(uint32(i)); len(list) > 1 {
+			slices.SortFunc(list, b.compareNodes)
+		}
 	}
-	return out
+	return c
+}
+
+// compareNodes orders the children of a node, the largest first.
+func (b *Builder) compareNodes(x, y uint32) int {
+	m, n := &b.nodes[x], &b.nodes[y]
+	if m.total != n.total {
+		return cmp.Compare(n.total, m.total)
+	}
+	return compareFrames(&b.frames[m.frame], &b.frames[n.frame])
+}
+
+// compareFrames orders frames by their names, and then by all else that distinguishes them.
+func compareFrames(f, g *frame) int {
+	inlined := func(f *frame) int {
+		if f.inlined {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(f.name, g.name), cmp.Compare(f.mapping.file, g.mapping.file),
+		cmp.Compare(f.mapping.buildID, g.mapping.buildID), cmp.Compare(f.file, g.file),
+		cmp.Compare(f.startLine, g.startLine), cmp.Compare(f.kind, g.kind), cmp.Compare(inlined(f), inlined(g)))
 }
 
 // writer writes a Builder's sum as a Tree.
 type writer struct {
 	*Builder
-	children   [][]uint32
+	children   *children
 	below      int64 // nodes with less are folded,
 	belowNear  int64 // and so are those with less than this
 	near       int   // that are not deeper than this
@@ -203,26 +239,20 @@ type writer struct {
 	texts       map[string]int
 	byMapping   map[mapping]int
 	frameIDs    map[uint32]int
-	functionIDs map[int]int
+	functionIDs map[uint32]int
 }
 
 // fold decides what is too small to show: the smallest nodes, and of those that are equal the
 // deepest.
 func (w *writer) fold(o Options) {
 	small := int64(math.Ceil(o.Share * float64(w.Builder.total)))
-	w.below, w.belowNear = w.tree.Scale, w.tree.Scale
-	for w.below < small && w.exceeds(o.Enough) {
-		w.raise(small)
-	}
 	limit := o.Enough
-	if w.exceeds(limit) {
+	if !w.raise(limit, small) {
 		limit = o.MaxNodes
 		if !w.exceeds(limit) {
 			return // all that is left is large
 		}
-		for w.exceeds(limit) {
-			w.raise(math.MaxInt64)
-		}
+		w.raise(limit, math.MaxInt64)
 	}
 	if w.belowNear < w.below { // there may be room for more
 		w.near = sort.Search(w.deepest()+1, func(depth int) bool {
@@ -234,10 +264,27 @@ func (w *writer) fold(o Options) {
 
 func (w *writer) exceeds(limit int) bool { return w.count(0, 0, limit) > limit }
 
-// raise folds more, as far as the given value.
-func (w *writer) raise(most int64) {
-	w.belowNear = w.below
-	w.below = min(most, w.below+w.below/4+1)
+// raise folds nodes with ever more, up to the given value, until as many are left as the limit says, and reports
+// whether that is so.
+func (w *writer) raise(limit int, most int64) bool {
+	below := max(w.below, w.tree.Scale)
+	steps := []int64{below}
+	for below < most && below <= w.Builder.total {
+		below = min(most, below+below/4+1)
+		steps = append(steps, below)
+	}
+	use := func(step int) {
+		w.below, w.belowNear = steps[step], steps[max(0, step-1)]
+		if step == 0 {
+			w.belowNear = w.below
+		}
+	}
+	step := sort.Search(len(steps), func(step int) bool {
+		use(step)
+		return !w.exceeds(limit)
+	})
+	use(min(step, len(steps)-1))
+	return step < len(steps)
 }
 
 // deepest returns the depth of the deepest node.
@@ -255,13 +302,11 @@ func (w *writer) shown(at uint32, depth int) (large, small []uint32) {
 	if depth < w.near {
 		below = w.belowNear
 	}
-	list := w.children[at]
-	n, _ := slices.BinarySearchFunc(list, below, func(child uint32, below int64) int {
-		if w.nodes[child].total >= below {
-			return -1
-		}
-		return 1
-	})
+	list := w.children.of(at)
+	n := 0
+	for n < len(list) && w.nodes[list[n]].total >= below {
+		n++
+	}
 	return list[:n], list[n:]
 }
 
@@ -287,7 +332,7 @@ func (w *writer) node(at uint32, depth int) {
 	if at != 0 {
 		id = w.frameID(n.frame)
 	}
-	w.write(id, depth, n)
+	w.write(id, depth, n, w.baseOf(at))
 	large, small := w.shown(at, depth)
 	for _, child := range large {
 		w.node(child, depth+1)
@@ -296,14 +341,15 @@ func (w *writer) node(at uint32, depth int) {
 		return
 	}
 	var rest node
+	var base [2]int64
 	nodes := 0
 	for _, child := range small {
 		rest.total += w.nodes[child].total
-		rest.was[1] += w.nodes[child].was[1]
+		base[1] += w.baseOf(child)[1]
 		nodes += w.size(child)
 	}
-	rest.self, rest.was[0] = rest.total, rest.was[1]
-	w.write(-1-nodes, depth+1, &rest)
+	rest.self, base[0] = rest.total, base[1]
+	w.write(-1-nodes, depth+1, &rest, base)
 	w.tree.Omitted.Nodes += nodes
 	w.tree.Omitted.Self += rest.total
 }
@@ -311,13 +357,13 @@ func (w *writer) node(at uint32, depth int) {
 // size returns the number of nodes of a subtree.
 func (w *writer) size(at uint32) int {
 	n := 1
-	for _, child := range w.children[at] {
+	for _, child := range w.children.of(at) {
 		n += w.size(child)
 	}
 	return n
 }
 
-func (w *writer) write(frame, depth int, n *node) {
+func (w *writer) write(frame, depth int, n *node, base [2]int64) {
 	out, scale := &w.tree.Nodes, w.tree.Scale
 	out.Frame = append(out.Frame, frame)
 	out.Depth = append(out.Depth, depth)
@@ -325,23 +371,26 @@ func (w *writer) write(frame, depth int, n *node) {
 	out.Self = append(out.Self, n.self/scale)
 	out.Total = append(out.Total, n.total/scale)
 	if w.tree.Diff != nil {
-		out.BaseSelf, out.BaseTotal = append(out.BaseSelf, n.was[0]/scale), append(out.BaseTotal, n.was[1]/scale)
+		out.BaseSelf, out.BaseTotal = append(out.BaseSelf, base[0]/scale), append(out.BaseTotal, base[1]/scale)
 	}
 }
 
 // top writes the functions with most self that no node shows.
 func (w *writer) top() {
-	ids := make([]uint32, len(w.frames))
-	for i := range ids {
-		ids[i] = uint32(i)
+	var ids []uint32
+	for id := range w.byFrame.groups {
+		if w.byFrame.groups[id].self > 0 {
+			ids = append(ids, uint32(id))
+		}
 	}
 	slices.SortFunc(ids, func(x, y uint32) int {
-		return cmp.Or(cmp.Compare(w.byFrame.self[y], w.byFrame.self[x]), cmp.Compare(x, y))
+		if m, n := w.byFrame.groups[x].self, w.byFrame.groups[y].self; m != n {
+			return cmp.Compare(n, m)
+		}
+		return compareFrames(&w.frames[x], &w.frames[y])
 	})
 	for _, id := range ids[:min(len(ids), maxTopFrames)] {
-		if w.byFrame.self[id] > 0 {
-			w.frameID(id)
-		}
+		w.frameID(id)
 	}
 }
 
@@ -365,15 +414,15 @@ func (w *writer) frameID(id uint32) int {
 	}
 	out.Inlined = append(out.Inlined, inlined)
 	out.Of = append(out.Of, w.functionID(w.byFunction.of[id]))
-	out.Self, out.Total = w.byFrame.appendTo(out.Self, out.Total, int(id), w.tree.Scale)
+	out.Self, out.Total = w.byFrame.appendTo(out.Self, out.Total, id, w.tree.Scale)
 	if w.tree.Diff != nil {
-		out.BaseSelf, out.BaseTotal = w.byFrame.appendBaseTo(out.BaseSelf, out.BaseTotal, int(id), w.tree.Scale)
+		out.BaseSelf, out.BaseTotal = w.byFrame.appendBaseTo(out.BaseSelf, out.BaseTotal, id, w.tree.Scale)
 	}
 	return at
 }
 
 // functionID returns the place of a function in the tree.
-func (w *writer) functionID(id int) int {
+func (w *writer) functionID(id uint32) int {
 	at, ok := w.functionIDs[id]
 	if ok {
 		return at

@@ -20,17 +20,23 @@ type Builder struct {
 	frames  []frame
 	handles []unique.Handle[frame] // of frames
 	byFrame map[unique.Handle[frame]]uint32
-	nodes   []node // the first is the root
-	byEdge  map[edge]uint32
 
-	diff  *Diff      // of a builder that compares, or nil
-	ratio float64    // of the value of samples, while those of the base are added
-	base  bool       // those of the base are added
-	was   string     // what the program of the base is called,
-	is    string     // and what the same one is called in the new profiles
-	part  part       // of a stack that is added; nil: all of it
-	whole *Builder   // what this is a part of, see Below; nil: it is whole
-	stack []position // of a sample, root first; scratch of add
+	functions functionNumbers // of frames
+
+	nodes   []node // a parent comes before its children; the first is the root
+	edges   edges
+	settled bool // the totals of nodes are those of their selves
+
+	diff   *Diff      // of a builder that compares, or nil
+	ofBase [][2]int64 // by node, what of self and total is of the base; nil unless b compares
+	ratio  float64    // of the value of samples, while those of the base are added
+	base   bool       // those of the base are added
+	was    string     // what the program of the base is called,
+	is     string     // and what the same one is called in the new profiles
+	part   part       // of a stack that is added; nil: all of it
+	whole  *Builder   // what this is a part of, see Below; nil: it is whole
+	stack  []position // of a sample, root first; scratch of add
+	flat   flat       // scratch of AddFolded
 }
 
 // frame is a function. Those that differ in anything are different nodes.
@@ -51,22 +57,30 @@ type node struct {
 	frame       uint32
 	parent      uint32
 	self, total int64
-	was         [2]int64 // of self and total, what is of the base
-	line        int64    // where the frame was, 0 if at several lines or at unknown ones
+	line        int64 // where the frame was, 0 if at several lines or at unknown ones
 }
-
-// edge leads from a node to one of its children: the parent's number above the frame's, in one word, which maps are
-// fastest with.
-type edge uint64
-
-func edgeOf(parent, frame uint32) edge { return edge(parent)<<32 | edge(frame) }
 
 // NewBuilder returns an empty Builder. It shows functions by the names that show returns for
 // theirs, if it is not nil.
 func NewBuilder(show func(name string) string) *Builder {
 	return &Builder{
 		show: show, names: map[string]string{},
-		byFrame: map[unique.Handle[frame]]uint32{}, nodes: make([]node, 1), byEdge: map[edge]uint32{},
+		byFrame: map[unique.Handle[frame]]uint32{}, nodes: make([]node, 1),
+	}
+}
+
+// maxKeptFrames bounds the frames that Reset keeps.
+const maxKeptFrames = 100_000
+
+// Reset empties b, which must not compare and have all of its stacks. It keeps the memory of nodes for those to come,
+// and the frames, most of which will come again.
+func (b *Builder) Reset() {
+	b.sampleType, b.total, b.settled = profile.ValueType{}, 0, false
+	b.nodes = append(b.nodes[:0], node{})
+	b.edges.clear()
+	if len(b.frames) > maxKeptFrames {
+		b.frames, b.handles, b.functions = nil, nil, functionNumbers{}
+		clear(b.byFrame)
 	}
 }
 
@@ -119,14 +133,11 @@ func (b *Builder) addStack(stack []position, value int64) {
 			return
 		}
 	}
-	b.total += value
-	b.count(0, 0, value)
 	at := uint32(0)
 	for _, p := range stack {
 		at = b.child(at, p)
-		b.count(at, 0, value)
 	}
-	b.count(at, value, 0)
+	b.count(at, value)
 }
 
 // stackOf returns the positions of a sample, root first, until the next call.
@@ -144,27 +155,57 @@ func (b *Builder) stackOf(s *profile.Sample, known map[*profile.Location][]posit
 	return b.stack
 }
 
-// count adds to a node's self and total.
-func (b *Builder) count(at uint32, self, total int64) {
-	n := &b.nodes[at]
-	n.self, n.total = n.self+self, n.total+total
+// count adds to a node's self.
+func (b *Builder) count(at uint32, value int64) {
+	b.total += value
+	b.nodes[at].self += value
+	b.settled = false
 	if b.base {
-		n.was[0], n.was[1] = n.was[0]+self, n.was[1]+total
+		b.ofBase[at][0] += value
 	}
 }
 
 // child returns the node of a position below at.
 func (b *Builder) child(at uint32, p position) uint32 {
-	e := edgeOf(at, p.frame)
-	child, ok := b.byEdge[e]
-	if !ok {
-		child = uint32(len(b.nodes))
+	child, isNew := b.edges.get(b.nodes, at, p.frame)
+	if isNew {
 		b.nodes = append(b.nodes, node{frame: p.frame, parent: at, line: p.line})
-		b.byEdge[e] = child
+		if b.diff != nil {
+			b.ofBase = append(b.ofBase, [2]int64{})
+		}
 	} else if b.nodes[child].line != p.line {
 		b.nodes[child].line = 0
 	}
 	return child
+}
+
+// settle computes the totals of nodes.
+func (b *Builder) settle() {
+	if b.settled {
+		return
+	}
+	b.settled = true
+	for i := range b.nodes {
+		b.nodes[i].total = b.nodes[i].self
+	}
+	for i := len(b.nodes) - 1; i > 0; i-- {
+		n := &b.nodes[i]
+		b.nodes[n.parent].total += n.total
+	}
+	for i := range b.ofBase {
+		b.ofBase[i][1] = b.ofBase[i][0]
+	}
+	for i := len(b.ofBase) - 1; i > 0; i-- {
+		b.ofBase[b.nodes[i].parent][1] += b.ofBase[i][1]
+	}
+}
+
+// baseOf returns what of a node's self and total is of the base.
+func (b *Builder) baseOf(at uint32) (base [2]int64) {
+	if b.ofBase != nil {
+		base = b.ofBase[at]
+	}
+	return base
 }
 
 // positions returns what a location stands for, outermost function first.

@@ -208,7 +208,7 @@ func (c *Component) pageStatus() flamegraph.Status {
 func shownProfile(p ebpf.Profile, raw []byte) flamegraph.Profile {
 	shown := flamegraph.Profile{
 		Labels: p.Labels, Data: raw, Samples: p.Samples, WithUser: p.WithUser, Complete: p.Complete,
-		Kind: p.Kind.String(),
+		Kind: p.Kind.String(), Pprof: p.Pprof,
 	}
 	values := kind.Of(p.Kind).Values
 	shown.Period = p.Pprof.Period * values[len(values)-1].Per

@@ -68,35 +68,26 @@ func pprofTotal(p *profile.Profile) (sum int64) {
 // read adds the samples of a selection to builders, the newest profile first, within the limits: as long as the
 // builders have room. It describes what was read.
 func (p *Page) read(entries []*kept, s selection, builders ...*trie.Builder) (flameAbout, int64, error) {
-	bytes := 0
+	bytes, choice := 0, s.choice()
 	return s.readWhile(entries, func(k *kept) bool {
 		room := bytes < maxMergedBytes && haveRoom(builders)
 		bytes += k.dataSize()
 		return room
-	}, func(k *kept) (part, error) {
-		f, err := p.fold(k, s)
-		if err != nil {
-			return part{}, err
-		}
+	}, func(k *kept) (added trie.Added, err error) {
+		f, err := p.fold(k)
 		for _, b := range builders {
-			b.Grow(min(len(entries)*f.Nodes()*2/3, maxTrieNodes)) // some of its nodes are those of others, too
-			if err := b.AddFolded(f.Folded); err != nil {
-				return part{}, err
+			if err == nil {
+				b.Grow(min(len(entries)*f.Nodes()*2/3, maxTrieNodes)) // some of its nodes are those of others, too
+				added, err = b.AddFolded(f, choice)
 			}
 		}
-		return f.part, nil
+		return added, err
 	})
-}
-
-// part is what a selection has of one profile.
-type part struct {
-	total  int64
-	labels labelSet
 }
 
 // readWhile adds the profiles of a selection, the newest first, as long as more wants the next one. It describes what
 // was read.
-func (s selection) readWhile(entries []*kept, more func(*kept) bool, add func(*kept) (part, error)) (
+func (s selection) readWhile(entries []*kept, more func(*kept) bool, add func(*kept) (trie.Added, error)) (
 	about flameAbout, total int64, err error) {
 	used, labels := 0, labelSet{}
 	for ; used < len(entries); used++ {
@@ -108,8 +99,8 @@ func (s selection) readWhile(entries []*kept, more func(*kept) bool, add func(*k
 		if err != nil {
 			return about, 0, fmt.Errorf("adding a profile of %s: %w", k.target.name, err)
 		}
-		total += one.total
-		maps.Copy(labels, one.labels)
+		total += one.Total
+		labels.add(one.Labels)
 	}
 	if total == 0 {
 		return about, 0, errNoSamples
@@ -118,18 +109,6 @@ func (s selection) readWhile(entries []*kept, more func(*kept) bool, add func(*k
 	about.Of, about.Labels = len(entries), slices.AppendSeq([]string{}, maps.Keys(labels))
 	slices.Sort(about.Labels)
 	return about, total, nil
-}
-
-// samples decodes what a selection has of a profile, grouped as it says.
-func (s selection) samples(k *kept) (*profile.Profile, part, error) {
-	parts, err := decode([]*kept{k}, s)
-	if err != nil {
-		return nil, part{}, err
-	}
-	if s.root != "" {
-		addRoots(parts[0], s.root)
-	}
-	return parts[0], part{pprofTotal(parts[0]), labelsOf(parts[0])}, nil
 }
 
 func haveRoom(builders []*trie.Builder) bool {

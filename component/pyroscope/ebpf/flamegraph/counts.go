@@ -34,18 +34,18 @@ func (p *Page) countsOf(ctx context.Context, k *kept, s selection, by string, ea
 	of.from, of.to = k.start, k.end
 	key := fmt.Sprintf("%s %s %d %s", by, k.target.id, k.dataSize(), of.values().Encode())
 	return p.counted.get(ctx, key, func() (counts, error) {
-		parts, err := decode([]*kept{k}, s)
+		f, err := p.fold(k)
 		if err != nil {
 			return nil, err
 		}
 		out := counts{}
-		for _, sample := range parts[0].Sample {
+		f.EachOutermost(s.choice(), func(labels *profile.Sample, outermost string, value int64) {
 			name := k.target.name
 			if by == "process" {
-				name = k.processOf(sample)
+				name = k.processOf(labels, outermost)
 			}
-			out[name] += sample.Value[len(sample.Value)-1]
-		}
+			out[name] += value
+		})
 		return out, nil
 	})
 }
@@ -68,16 +68,15 @@ func (k *kept) counts(s selection, by string, each int64) counts {
 // unknownProcess stands for processes that nothing in a sample names.
 const unknownProcess = "(unknown)"
 
-// processOf returns the name of the process of a sample: its label comm, its outermost frame, that of its label pid, or
-// the only one that there is.
-func (k *kept) processOf(sample *profile.Sample) string {
-	if comms := sample.Label["comm"]; len(comms) > 0 {
+// processOf returns the name of the process of samples with these labels and outermost frame: the label comm, the
+// frame, that of the label pid, or the only one that there is.
+func (k *kept) processOf(labels *profile.Sample, root string) string {
+	if comms := labels.Label["comm"]; len(comms) > 0 {
 		return comms[0]
 	}
-	root := rootFrame(sample)
 	i := slices.IndexFunc(k.Processes, func(p Process) bool { return p.Comm == root })
 	if i < 0 {
-		i = slices.IndexFunc(k.Processes, func(p Process) bool { return hasPID(sample, p.PID) })
+		i = slices.IndexFunc(k.Processes, func(p Process) bool { return hasPID(labels, p.PID) })
 	}
 	if i < 0 && len(k.Processes) == 1 {
 		i = 0

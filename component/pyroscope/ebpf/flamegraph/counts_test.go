@@ -81,8 +81,8 @@ func TestProcessOfASample(t *testing.T) {
 		"pid":     {profile.Sample{NumLabel: map[string][]int64{"pid": {2}}}, "b"},
 		"nothing": {profile.Sample{}, unknownProcess},
 	} {
-		require.Equal(t, test.want, two.processOf(&test.sample), name)
+		require.Equal(t, test.want, two.processOf(&test.sample, rootFrame(&test.sample)), name)
 	}
 	one := &kept{Profile: Profile{Processes: two.Processes[1:]}}
-	require.Equal(t, "b", one.processOf(&profile.Sample{}))
+	require.Equal(t, "b", one.processOf(&profile.Sample{}, ""))
 }

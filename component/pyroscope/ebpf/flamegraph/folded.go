@@ -3,33 +3,102 @@ package flamegraph
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
+	"sync"
+
+	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// folded is what a selection has of one profile. Almost all profiles of a flame graph are in the next one, too, of
-// another range or part of it, and adding this takes a fraction of reading the profile again.
-type folded struct {
-	*trie.Folded
-	part
-}
+// foldedProfile is a profile that was read, folded.
+type foldedProfile struct{ *trie.Folded }
 
 // size implements sized.
-func (f *folded) size() int64 { return f.Size() + 512 }
+func (f foldedProfile) size() int64 { return f.Size() + 512 }
 
-// fold returns what a selection has of a profile, whatever the times of the selection are.
-func (p *Page) fold(k *kept, s selection) (*folded, error) {
-	s.from, s.to = k.start, k.end
-	key := fmt.Sprintf("%s %d %s", k.target.id, k.dataSize(), s.values().Encode())
-	return p.folds.get(context.Background(), key, func() (*folded, error) {
-		samples, of, err := s.samples(k)
+// fold returns a profile, folded. Those in memory were folded when they came, as far as there was room; others are read
+// now, and kept while somebody looks, since almost all profiles of a flame graph are in the next one, too.
+func (p *Page) fold(k *kept) (*trie.Folded, error) {
+	if f := k.folded.Load(); f != nil {
+		return f, nil
+	}
+	key := fmt.Sprintf("%s %s %d %d %d", k.target.id, k.kind(), k.start, k.end, k.dataSize())
+	f, err := p.folds.get(context.Background(), key, func() (foldedProfile, error) {
+		data, err := k.data()
 		if err != nil {
-			return nil, err
+			return foldedProfile{}, err
 		}
-		b := trie.NewBuilder(flameName)
-		if err := b.Add(samples); err != nil {
-			return nil, err
+		read, err := profile.ParseData(data)
+		if err != nil {
+			return foldedProfile{}, fmt.Errorf("reading a kept profile of %s: %w", k.target.name, err)
 		}
-		return &folded{b.Fold(), of}, nil
+		f, err := trie.Fold(read, p.shown.name)
+		return foldedProfile{f}, err
 	})
+	return f.Folded, err
+}
+
+// choice says what a selection means of the profiles of its time, target and kind.
+func (s selection) choice() (c trie.Choice) {
+	if s.comm != "" || s.pid != 0 || s.thread != "" {
+		comm := flameName(s.comm)
+		c.Sample = func(labels *profile.Sample, outermost string) bool {
+			return (s.pid == 0 || hasPID(labels, s.pid)) && (s.thread == "" || isOfThread(labels, s.thread)) &&
+				(s.comm == "" || outermost == comm || slices.Contains(labels.Label["comm"], s.comm))
+		}
+	}
+	if s.build != "" {
+		of := build{s.exe, s.build}
+		c.With = append(c.With, func(f trie.Frame) bool {
+			return of.in(&profile.Mapping{File: f.Binary, BuildID: f.BuildID})
+		})
+	}
+	if s.focus != "" {
+		c.With = append(c.With, matching(s.focus))
+	}
+	if s.ignore != "" {
+		c.Without = matching(s.ignore)
+	}
+	if s.root != "" {
+		c.Root = func(labels *profile.Sample) string { return s.root + "=" + labelValue(labels, s.root) }
+	}
+	return c
+}
+
+// matching returns what finds frames by their function, source file or binary. The pattern was compiled by filter.check.
+func matching(pattern string) func(trie.Frame) bool {
+	re := regexp.MustCompile(pattern)
+	return func(f trie.Frame) bool {
+		return re.MatchString(f.Name) || re.MatchString(f.File) || re.MatchString(f.Binary)
+	}
+}
+
+// maxShownNames bounds the names that shownNames keeps, which are some 100 bytes each.
+const maxShownNames = 20_000
+
+// shownNames are what flame graphs call the functions whose names are mangled: those of one profile are nearly all in
+// the next one, too. It is safe for concurrent use.
+type shownNames struct {
+	mu    sync.Mutex
+	names map[string]string
+}
+
+// name is flameName.
+func (n *shownNames) name(name string) string {
+	if len(name) < 2 || name[0] != '_' && len(name) <= maxShownName {
+		return name
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	shown, ok := n.names[name]
+	if !ok {
+		if n.names == nil || len(n.names) >= maxShownNames {
+			n.names = map[string]string{}
+		}
+		shown = flameName(name)
+		n.names[name] = shown
+	}
+	return shown
 }

@@ -4,13 +4,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// TestProfilesAreReadOnce: answers of other times and of a part of them read no profile again, those of other samples
-// do, and all are right.
+// TestProfilesAreReadOnce: answers of other times, of a part of them and of other samples read no profile again, and all
+// are right.
 func TestProfilesAreReadOnce(t *testing.T) {
 	page, end := New(Options{}), time.Unix(1_700_000_000, 0)
 	for i := range 3 {
@@ -28,7 +29,7 @@ func TestProfilesAreReadOnce(t *testing.T) {
 		selection
 		total  int64
 		folded int // profiles that are kept, after it
-	}{{all, 33, 3}, {late, 11, 3}, {all, 33, 3}, {ofY, 30, 6}} {
+	}{{all, 33, 3}, {late, 11, 3}, {all, 33, 3}, {ofY, 30, 3}} {
 		picked := page.pick(test.selection)
 		b := trie.NewBuilder(nil)
 		_, total, err := page.read(picked, test.selection, b)
@@ -45,4 +46,97 @@ func TestProfilesAreReadOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int64{33, 33}, []int64{total, b.Total()})
 	require.Len(t, page.folds.views, 1, "the newest is kept, whatever its size")
+}
+
+// TestFoldedAsTheyCome: profiles that are handed over decoded need not be read, and what is folded goes before profiles
+// do.
+func TestFoldedAsTheyCome(t *testing.T) {
+	end := time.Unix(1_700_000_000, 0)
+	page := New(Options{})
+	for i := range 3 {
+		at := end.Add(time.Duration(i-2) * time.Second)
+		data := testProfile(t, at, testStack{comm: "x", value: 1, frames: []string{"leaf", "main"}})
+		p, err := profile.ParseData(data)
+		require.NoError(t, err)
+		page.Add(at.Add(-time.Second), at, []Profile{{Data: data, Pprof: p}})
+	}
+	all := selection{target: allTargets, to: end.UnixMilli()}
+	total := func() int64 {
+		b := trie.NewBuilder(nil)
+		_, total, err := page.read(page.pick(all), all, b)
+		require.NoError(t, err)
+		return total
+	}
+	require.EqualValues(t, 3, total())
+	require.Empty(t, page.folds.views)
+	for _, k := range page.history.all() {
+		require.Nil(t, k.Pprof)
+		require.NotNil(t, k.folded.Load())
+	}
+	bytes := page.Bytes()
+	page.SetMaxBytes(bytes - 1)
+	require.EqualValues(t, 3, total())
+	require.Len(t, page.folds.views, 1, "the oldest one was read")
+	require.Len(t, page.history.all(), 3)
+	require.Equal(t, bytes-page.history.all()[2].foldedSize(), page.Bytes())
+}
+
+// TestChoice: of what is folded, a selection has the same as of the profile itself.
+func TestChoice(t *testing.T) {
+	at := time.Now()
+	one := threadProfile(t, at)
+	k := &kept{Profile: one}
+	read := func() *profile.Profile {
+		p, err := profile.ParseData(one.Data)
+		require.NoError(t, err)
+		return p
+	}
+	f, err := trie.Fold(read(), flameName)
+	require.NoError(t, err)
+	var mapping *profile.Mapping
+	for _, m := range read().Mapping {
+		if m.File != "" {
+			mapping = m
+		}
+	}
+	of := func(change func(*selection)) (s selection) {
+		change(&s)
+		return s
+	}
+	some := 0
+	for name, s := range map[string]selection{
+		"all": {}, "process": {comm: "fio"}, "no process": {comm: "bash"}, "pid": {pid: 4711}, "both": {comm: "fio", pid: 4712},
+		"thread": of(func(s *selection) { s.thread = "aio" }), "focus": of(func(s *selection) { s.focus = "submit" }),
+		"ignore":           of(func(s *selection) { s.ignore = "filemap_read" }),
+		"focus and ignore": of(func(s *selection) { s.focus, s.ignore = "sys|main", "memcpy" }),
+		"focus on a file":  of(func(s *selection) { s.focus = "/fio$" }),
+		"grouped":          {root: "pid"}, "grouped by what is not there": {root: "nothing"},
+		"grouped thread": of(func(s *selection) { s.root, s.thread = "pid", "main" }),
+		"build":          {exe: mapping.File, build: mapping.BuildID},
+	} {
+		parts, err := decode([]*kept{k}, s)
+		require.NoError(t, err)
+		if s.root != "" {
+			addRoots(parts[0], s.root)
+		}
+		want, got := trie.NewBuilder(flameName), trie.NewBuilder(nil)
+		require.NoError(t, want.Add(parts[0]))
+		added, err := got.AddFolded(f, s.choice())
+		require.NoError(t, err)
+		require.Equal(t, want.Total(), added.Total, name)
+		require.Equal(t, want.Tree(trie.Options{Share: -1}), got.Tree(trie.Options{Share: -1}), name)
+		if added.Total > 0 {
+			some++
+		}
+		sums := trie.NewSums(trie.DefaultMaxFunctions)
+		added, err = sums.Add(f, s.choice())
+		require.NoError(t, err)
+		require.Equal(t, want.Total(), added.Total, name)
+		self := int64(0)
+		for _, fn := range sums.Functions() {
+			self += fn.Self
+		}
+		require.Equal(t, want.Total(), self, name)
+	}
+	require.GreaterOrEqual(t, some, 12, "selections have samples")
 }

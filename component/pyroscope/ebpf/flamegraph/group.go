@@ -44,9 +44,9 @@ func groupingsOf(labels []string, chosen string) (out []grouping) {
 // labelSet has the labels that samples have.
 type labelSet map[string]bool
 
-func labelsOf(p *profile.Profile) labelSet {
-	l := labelSet{}
-	for _, s := range p.Sample {
+// add adds the labels of samples.
+func (l labelSet) add(samples []*profile.Sample) {
+	for _, s := range samples {
 		for key := range s.Label {
 			l[key] = true
 		}
@@ -54,5 +54,4 @@ func labelsOf(p *profile.Profile) labelSet {
 			l[key] = true
 		}
 	}
-	return l
 }

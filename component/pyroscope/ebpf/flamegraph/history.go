@@ -19,9 +19,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/google/pprof/profile"
+
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph/archive"
+	"github.com/headwater/headwater/ebpf/trie"
 )
 
 // Profile is what one target did during one round of collecting.
@@ -29,6 +33,9 @@ import (
 type Profile struct {
 	Labels map[string]string `json:"labels"` // the target's labels
 	Data   []byte            `json:"-"`      // the pprof profile, gzip-compressed
+
+	// Pprof is what Data has, for who has it at hand, so that it need not be read again. It is not kept.
+	Pprof *profile.Profile `json:"-"`
 
 	// Kind is what is counted: the name of a kind of package ebpf/kind; "" stands for cpu.
 	Kind   string `json:"kind,omitempty"`
@@ -59,6 +66,8 @@ type kept struct {
 	start  int64 // of the round, in ms since 1970
 	end    int64
 
+	folded atomic.Pointer[trie.Folded] // what data has; nil if that is to be read
+
 	stored *archive.Stored[Profile] // where its data is on disk; nil: in memory
 	joined int                      // further profiles of other rounds that are added to what is known of this one
 }
@@ -88,7 +97,7 @@ const unitTime = "nanoseconds"
 // kind returns what is counted.
 func (k *kept) kind() string { return filter{kind: k.Kind}.kindName() }
 
-// size returns about how many bytes k occupies.
+// size returns about how many bytes k occupies, without what is folded.
 func (k *kept) size() int64 {
 	const perEntry, perProcess = 256, 96
 	n := int64(perEntry + len(k.Data))
@@ -99,6 +108,14 @@ func (k *kept) size() int64 {
 		n += int64(len(name) + len(value))
 	}
 	return n
+}
+
+// foldedSize returns about how many bytes take what is folded of k.
+func (k *kept) foldedSize() int64 {
+	if f := k.folded.Load(); f != nil {
+		return f.Size()
+	}
+	return 0
 }
 
 // of returns the samples of the processes that a selection names.
@@ -159,6 +176,7 @@ func serviceID(name string) string {
 type history struct {
 	maxAge   time.Duration
 	maxBytes int64
+	show     func(name string) string // what flame graphs call a function
 
 	mu      sync.Mutex
 	entries []*kept // by end, oldest first
@@ -179,12 +197,20 @@ func (h *history) nextRound() <-chan struct{} {
 // add appends the profiles of the round from start to end, then forgets the
 // oldest ones beyond the limits. It returns what it appended.
 func (h *history) add(start, end time.Time, profiles []Profile) (added []*kept) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	for _, p := range profiles {
 		k := &kept{Profile: p, target: newTarget(p.Labels), start: start.UnixMilli(), end: end.UnixMilli()}
+		if k.Pprof != nil {
+			if f, err := trie.Fold(k.Pprof, h.show); err == nil { // else reading it says what is wrong
+				k.folded.Store(f)
+			}
+			k.Pprof = nil
+		}
 		added = append(added, k)
-		h.bytes += k.size()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, k := range added {
+		h.bytes += k.size() + k.foldedSize()
 	}
 	h.entries = append(h.entries, added...)
 	h.forget(end.Add(-h.maxAge).UnixMilli())
@@ -195,14 +221,33 @@ func (h *history) add(start, end time.Time, profiles []Profile) (added []*kept) 
 	return added
 }
 
+// forget gives up profiles that ended before a time, and as many as take too much. What is folded goes first: it can be
+// made again.
 func (h *history) forget(before int64) {
 	n := 0
-	for n < len(h.entries) && (h.entries[n].end < before || h.bytes > h.maxBytes) {
-		h.bytes -= h.entries[n].size()
+	for n < len(h.entries) && h.entries[n].end < before {
+		h.drop(h.entries[n])
+		n++
+	}
+	for i := n; i < len(h.entries) && h.bytes > h.maxBytes; i++ {
+		h.unfold(h.entries[i])
+	}
+	for n < len(h.entries) && h.bytes > h.maxBytes {
+		h.drop(h.entries[n])
 		n++
 	}
 	// Copying lets go of the memory; cutting the slice would not.
 	h.entries = slices.Clone(h.entries[n:])
+}
+
+func (h *history) drop(k *kept) {
+	h.unfold(k)
+	h.bytes -= k.size()
+}
+
+func (h *history) unfold(k *kept) {
+	h.bytes -= k.foldedSize()
+	k.folded.Store(nil)
 }
 
 // setMaxBytes changes how many bytes the profiles may take. The oldest ones that are too many go.

@@ -49,8 +49,10 @@ type Page struct {
 	comparing chan struct{} // full while a comparison is made: one at a time bounds the memory
 	compared  compared      // the last one; for who has filled comparing
 	answers   viewCache[*answer]
-	folds     viewCache[*folded] // of profiles that were read for answers
-	counted   viewCache[counts]  // of profiles that were read for a timeline
+	folds     viewCache[foldedProfile] // that were read for answers
+	shown     *shownNames
+	builders  builders
+	counted   viewCache[counts] // of profiles that were read for a timeline
 	lines     pastLines
 	views     viewCache[*view] // pprof's
 }
@@ -66,10 +68,12 @@ func New(o Options) *Page {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultMaxBytes
 	}
+	shown := &shownNames{}
 	return &Page{
-		options: o, comparing: make(chan struct{}, 1), history: history{maxAge: o.MaxAge, maxBytes: o.MaxBytes},
+		options: o, comparing: make(chan struct{}, 1), history: history{maxAge: o.MaxAge, maxBytes: o.MaxBytes, show: shown.name}, shown: shown,
+
 		answers: viewCache[*answer]{maxBytes: maxAnswerBytes}, views: viewCache[*view]{maxBytes: maxViewBytes},
-		folds: viewCache[*folded]{maxBytes: maxFoldedBytes}, counted: viewCache[counts]{maxBytes: maxCountBytes},
+		folds: viewCache[foldedProfile]{maxBytes: maxFoldedBytes}, counted: viewCache[counts]{maxBytes: maxCountBytes},
 		changes: changes{room: o.MaxBytes / 2, started: o.Started, programs: map[programKey]*program{}},
 	}
 }
@@ -84,6 +88,7 @@ func (p *Page) MaxBytes() int64 { return p.history.limit() }
 func (p *Page) DropViews() {
 	p.answers.drop()
 	p.folds.drop()
+	p.builders.free.Store(nil)
 	p.lines.expire(time.Now().Add(2 * maxViewIdle))
 	p.views.drop()
 }
@@ -99,6 +104,7 @@ func (p *Page) Add(start, end time.Time, profiles []Profile) {
 	p.changes.add(start, end, isCPU.pick(added), isCPU.pick(p.history.all()))
 	p.answers.expire(time.Now())
 	p.folds.expire(time.Now())
+	p.builders.expire(time.Now())
 	p.views.expire(time.Now())
 	p.counted.expire(time.Now())
 	p.lines.expire(time.Now())

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
-	"github.com/headwater/headwater/ebpf/order"
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
@@ -64,30 +64,29 @@ func (p *Page) serveTop(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.serveAnswer(w, r, func(entries []*kept, s selection) (*answer, error) {
-		return newTop(entries, s, search, less, limit)
+		return p.newTop(entries, s, search, less, limit)
 	}, "sort", "limit", "search")
 }
 
-// newTop adds up the functions of all profiles, without the limits of a tree: one profile is decoded at a time, and no
-// stacks are kept.
-func newTop(entries []*kept, s selection, search string, less func(a, b trie.Function) int, limit int) (
+// newTop adds up the functions of all profiles, without the limits of a tree: no stacks are kept.
+func (p *Page) newTop(entries []*kept, s selection, search string, less func(a, b trie.Function) int, limit int) (
 	*answer, error) {
-	sums := trie.NewSums(flameName, trie.DefaultMaxFunctions)
+	sums, choice := trie.NewSums(trie.DefaultMaxFunctions), s.choice()
 	if search != "" {
 		sums.Search(search)
 	}
-	about, total, err := s.readWhile(entries, func(*kept) bool { return true }, func(k *kept) (part, error) {
-		p, of, err := s.samples(k)
+	about, total, err := s.readWhile(entries, func(*kept) bool { return true }, func(k *kept) (trie.Added, error) {
+		f, err := p.fold(k)
 		if err != nil {
-			return part{}, err
+			return trie.Added{}, err
 		}
-		return of, sums.Add(p)
+		return sums.Add(f, choice)
 	})
 	if err != nil {
 		return nil, err
 	}
 	functions := sums.Functions()
-	order.Stable(functions, func(x, y trie.Function) int {
+	slices.SortFunc(functions, func(x, y trie.Function) int {
 		return cmp.Or(less(x, y), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Binary, y.Binary))
 	})
 	top := topAnswer{flameAbout: about, Unit: sums.Unit(), Total: total, Count: len(functions)}

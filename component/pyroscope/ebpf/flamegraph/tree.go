@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/headwater/headwater/ebpf/trie"
 )
@@ -67,19 +69,49 @@ func parseTreeOptions(v url.Values) (o treeOptions, err error) {
 
 // newTree adds up the profiles as a flame graph, the newest first, within the limits.
 func (p *Page) newTree(entries []*kept, s selection, o treeOptions) (*answer, error) {
-	b := trie.NewBuilder(nil) // names are as they were folded
+	b := p.builders.take()
+	defer p.builders.giveBack(b)
 	about, _, err := p.read(entries, s, b)
 	if err != nil {
 		return nil, err
 	}
-	root := ""
+	of, root := b, ""
 	if o.below {
-		if b, root = b.Below(o.root), o.root.String(); b.Total() == 0 {
+		if of, root = b.Below(o.root), o.root.String(); of.Total() == 0 {
 			return nil, errNoNode
 		}
 	}
-	data, err := compress(treeAnswer{about, root, b.Tree(o.Options)})
+	data, err := compress(treeAnswer{about, root, of.Tree(o.Options)})
 	return &answer{about, data}, err
+}
+
+// builders keeps a builder of flame graphs while somebody looks: most of what one takes is room for nodes, which the
+// next one takes, too. It is safe for concurrent use.
+type builders struct {
+	free atomic.Pointer[trie.Builder]
+	used atomic.Int64 // when it was used last, in ns since 1970
+}
+
+// take returns an empty builder. Names are as they were folded.
+func (b *builders) take() *trie.Builder {
+	if kept := b.free.Swap(nil); kept != nil {
+		return kept
+	}
+	return trie.NewBuilder(nil)
+}
+
+// giveBack keeps a builder for the next flame graph.
+func (b *builders) giveBack(used *trie.Builder) {
+	used.Reset()
+	b.free.Store(used)
+	b.used.Store(time.Now().UnixNano())
+}
+
+// expire gives up a builder that was not used for a while.
+func (b *builders) expire(now time.Time) {
+	if now.UnixNano()-b.used.Load() > maxViewIdle.Nanoseconds() {
+		b.free.Store(nil)
+	}
 }
 
 // errNoNode says that a selection has no such node.
