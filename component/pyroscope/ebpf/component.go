@@ -85,7 +85,7 @@ func New(opts component.Options, args Arguments) (*Component, error) {
 		updates: mailbox.New[Settings](),
 	}
 	c.page = flamegraph.New(flamegraph.Options{
-		Name: opts.ID, Status: c.pageStatus, Started: started, Log: c.logHistoryDisk,
+		Name: opts.ID, Status: c.pageStatus, Started: started, Log: c.logHistoryDisk, Record: recordProcess,
 	})
 	c.SetHealth(component.HealthTypeUnknown, "not started yet")
 

@@ -2,6 +2,7 @@ package flamegraph
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/google/pprof/profile"
 )
 
 // Limits of the history where Options give none.
@@ -31,6 +34,10 @@ type Options struct {
 	// Log takes what is to be logged about the history on disk; err is nil for good news. nil: nobody is told.
 	Log func(message string, err error)
 
+	// Record makes a recording, until it is made or ctx is done; nil if it has no samples. Without it visitors can
+	// record nothing. It must be safe to call while profiles are added.
+	Record func(ctx context.Context, wanted Recording) (*profile.Profile, error)
+
 	// Started returns when a process began, false if it has ended. Without it, a build that was not seen lately is
 	// taken for a new one.
 	Started func(pid uint32) (time.Time, bool)
@@ -46,6 +53,7 @@ type Page struct {
 	disk   atomic.Pointer[disk] // nil: nothing is kept on disk
 	diskMu sync.Mutex           // held while disk changes
 
+	recording chan struct{} // full while a recording is made
 	comparing chan struct{} // full while a comparison is made: one at a time bounds the memory
 	compared  compared      // the last one; for who has filled comparing
 	answers   viewCache[*answer]
@@ -70,7 +78,7 @@ func New(o Options) *Page {
 	}
 	shown := &shownNames{}
 	return &Page{
-		options: o, comparing: make(chan struct{}, 1), history: history{maxAge: o.MaxAge, maxBytes: o.MaxBytes, show: shown.name}, shown: shown,
+		options: o, comparing: make(chan struct{}, 1), recording: make(chan struct{}, 1), history: history{maxAge: o.MaxAge, maxBytes: o.MaxBytes, show: shown.name}, shown: shown,
 
 		answers: viewCache[*answer]{maxBytes: maxAnswerBytes}, views: viewCache[*view]{maxBytes: maxViewBytes},
 		folds: viewCache[foldedProfile]{maxBytes: maxFoldedBytes}, counted: viewCache[counts]{maxBytes: maxCountBytes},
@@ -123,12 +131,16 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Content-Security-Policy",
 		"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "+
 			"form-action 'self'; base-uri 'none'")
+	where := "/" + strings.TrimPrefix(r.URL.Path, "/")
+	if where == "/api/record" {
+		p.serveRecord(w, r)
+		return
+	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		header.Set("Allow", "GET, HEAD")
 		http.Error(w, "only GET and HEAD are allowed here", http.StatusMethodNotAllowed)
 		return
 	}
-	where := "/" + strings.TrimPrefix(r.URL.Path, "/")
 	switch {
 	case where == "/":
 		p.serveOverview(w, r)

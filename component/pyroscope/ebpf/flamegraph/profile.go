@@ -90,16 +90,11 @@ func exported(picked []*kept, s selection, format export.Format) (file exportedF
 	first, last := time.UnixMilli(used[0].start), time.UnixMilli(used[len(used)-1].end)
 	sum.profile.TimeNanos, sum.profile.DurationNanos = first.UnixNano(), last.Sub(first).Nanoseconds()
 	pprof.SetTitle(sum.profile, s.titleOf(targetName(used, s.target)))
-	switch format.Name {
-	case "pprof", "pgo", "autofdo": // for tools that want names as they are
-	default:
-		demangle(sum.profile)
-	}
 	if s.root != "" {
 		addRoots(sum.profile, s.root)
 	}
 	var out bytes.Buffer
-	if err := format.Write(&out, sum.profile); err != nil {
+	if err := writeAs(&out, sum.profile, format); err != nil {
 		return file, formatError{err}
 	}
 	return exportedFile{out.Bytes(), fileStem(targetName(picked, s.target), last)}, nil

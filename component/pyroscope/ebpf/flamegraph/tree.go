@@ -157,6 +157,7 @@ type flamePage struct {
 	Group                           string // the label that is chosen
 	Groupings                       []grouping
 	Exports                         []exportLink
+	Record                          *recordForm // nil: nothing can be recorded
 }
 
 // serveFlame answers with the page of a flame graph. One that is asked for relative to the
@@ -184,7 +185,7 @@ func (p *Page) serveFlame(w http.ResponseWriter, r *http.Request) {
 		Pprof: pprof + "/flamegraph", Top: pprof + "/top", Download: pprof + "/download",
 		Functions: "./api/top?" + s.values().Encode(), Sandwich: "./api/sandwich?" + s.values().Encode(),
 		Series: seriesLink(s), FromMS: s.from, ToMS: s.to,
-		Fields: p.fields(s), Exports: exportLinks(s), Group: s.root, Groupings: groupingsOf(f.about.Labels, s.root),
+		Fields: p.fields(s), Record: p.recordForm(s), Exports: exportLinks(s), Group: s.root, Groupings: groupingsOf(f.about.Labels, s.root),
 	})
 }
 

@@ -1,0 +1,45 @@
+package ebpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
+	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/ebpf/record"
+	"github.com/headwater/headwater/ebpf/symbol"
+)
+
+// recordProcess makes a recording that a visitor of the page asks for, next to the session. It returns nil if the
+// process has used no CPU.
+func recordProcess(ctx context.Context, wanted flamegraph.Recording) (made *profile.Profile, err error) {
+	recorder, err := record.Open(record.Options{
+		Selection: record.Selection{PIDs: []uint32{wanted.PID}}, SampleRate: wanted.Rate, UserStacks: true,
+		KernelStacks: true, Threads: true, Timestamps: wanted.Format.Times, InlineFrames: true,
+		Demangle: symbol.DemangleNone, TableBytes: ebpf.DefaultOptions().TableBytes,
+	})
+	if gone := (*record.NoProcessError)(nil); errors.As(err, &gone) {
+		return nil, fmt.Errorf("%w: %w", flamegraph.ErrNoProcess, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, recorder.Close()) }()
+	timed, cancel := context.WithTimeout(ctx, wanted.During)
+	defer cancel()
+	recorded, err := recorder.Run(timed)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err // nobody waits for it any more
+	}
+	if recorded.Profile != nil {
+		pprof.SetTitle(recorded.Profile, wanted.Title())
+	}
+	return recorded.Profile, nil
+}
