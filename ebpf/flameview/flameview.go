@@ -23,7 +23,7 @@ var assets embed.FS
 // scripts are the files that make flame.js, in their order: a file uses those before it, and classes of any.
 var scripts = []string{
 	"text", "profile", "tree", "path", "unfold", "derive", "colors", "plain", "comparison", "chart", "state", "rows",
-	"exact", "table", "treegrid", "menu", "tip", "input", "controls", "view", "start",
+	"exact", "table", "treegrid", "menu", "lines", "tip", "input", "controls", "view", "start",
 }
 
 // script returns flame.js: one function, so that it adds no names to a page.

@@ -54,6 +54,7 @@ func New(files []string, listen string) *Handler {
 	h.mux.HandleFunc("GET /{name}", h.asset)
 	h.mux.HandleFunc("GET /{file}/{$}", h.flame)
 	h.mux.HandleFunc("GET /{file}/tree", h.tree)
+	h.mux.HandleFunc("GET /{file}/lines", h.lines)
 	h.mux.HandleFunc("GET /{file}/download", h.download)
 	return h
 }

@@ -180,6 +180,8 @@ func (p *Page) serveAPI(w http.ResponseWriter, r *http.Request, name string) {
 		p.serveTop(w, r)
 	case "sandwich":
 		p.serveSandwich(w, r)
+	case "lines":
+		p.serveLines(w, r)
 	case "processes":
 		p.serveProcesses(w, r)
 	case "health":

@@ -117,14 +117,19 @@ var errNoFunction = errors.New("there is no such function in these profiles")
 
 // serveSandwich answers with the callers and the callees of a function.
 func (p *Page) serveSandwich(w http.ResponseWriter, r *http.Request) {
-	function := r.URL.Query().Get("function")
+	p.serveFunction(w, r, p.newSandwich)
+}
+
+// serveFunction answers with what build makes of a function.
+func (p *Page) serveFunction(w http.ResponseWriter, r *http.Request,
+	build func(entries []*kept, s selection, function, binary string) (*answer, error)) {
+	function, binary := r.URL.Query().Get("function"), r.URL.Query().Get("binary")
 	if strings.TrimSpace(function) == "" {
 		failJSON(w, http.StatusBadRequest, "function is missing: name one as it is shown")
 		return
 	}
-	binary := r.URL.Query().Get("binary")
 	p.serveAnswer(w, r, func(entries []*kept, s selection) (*answer, error) {
-		return p.newSandwich(entries, s, function, binary)
+		return build(entries, s, function, binary)
 	}, "function", "binary")
 }
 
@@ -141,5 +146,38 @@ func (p *Page) newSandwich(entries []*kept, s selection, function, binary string
 		flameAbout: about, Function: function, Unit: callers.Unit(), All: all, Total: callers.Total(),
 		Callers: callers.Tree(trie.Options{}), Callees: callees.Tree(trie.Options{}),
 	})
+	return &answer{about, data}, err
+}
+
+// linesAnswer is what api/lines answers: the lines of a function. Values are in Unit.
+type linesAnswer struct {
+	flameAbout
+	Function string      `json:"function"`
+	Unit     string      `json:"unit"`
+	All      int64       `json:"all"`   // value of all samples of the selection
+	Total    int64       `json:"total"` // of those with the function
+	Lines    []trie.Line `json:"lines"`
+}
+
+// serveLines answers with the lines of a function, without their text: which file has it is what a profile says, and
+// a program could name any.
+func (p *Page) serveLines(w http.ResponseWriter, r *http.Request) { p.serveFunction(w, r, p.newLines) }
+
+func (p *Page) newLines(entries []*kept, s selection, function, binary string) (*answer, error) {
+	lines, choice := trie.NewLines(function, binary), s.choice()
+	about, all, err := s.readWhile(entries, func(*kept) bool { return true }, func(k *kept) (trie.Added, error) {
+		f, err := p.fold(k)
+		if err != nil {
+			return trie.Added{}, err
+		}
+		return lines.Add(f, choice)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if lines.Total() == 0 {
+		return nil, errNoFunction
+	}
+	data, err := compress(linesAnswer{about, function, lines.Unit(), all, lines.Total(), lines.Lines()})
 	return &answer{about, data}, err
 }

@@ -151,7 +151,7 @@ type flamePage struct {
 	Name                            string
 	Overview, Tree, Pprof, Download string // relative links
 	Top, Series                     string
-	Functions, Sandwich             string
+	Functions, Sandwich, Lines      string
 	FromMS, ToMS                    int64
 	Fields                          []field
 	Group                           string // the label that is chosen
@@ -184,6 +184,7 @@ func (p *Page) serveFlame(w http.ResponseWriter, r *http.Request) {
 		Overview: "./?" + url.Values{"target": {s.target}}.Encode(), Tree: "./api/tree?" + s.values().Encode(),
 		Pprof: pprof + "/flamegraph", Top: pprof + "/top", Download: pprof + "/download",
 		Functions: "./api/top?" + s.values().Encode(), Sandwich: "./api/sandwich?" + s.values().Encode(),
+		Lines:  "./api/lines?" + s.values().Encode(),
 		Series: seriesLink(s), FromMS: s.from, ToMS: s.to,
 		Fields: p.fields(s), Record: p.recordForm(s), Exports: exportLinks(s), Group: s.root, Groupings: groupingsOf(f.about.Labels, s.root),
 	})

@@ -49,6 +49,7 @@ class View {
     this.menu = new Menu();
     this.tip = new Tip();
     this.help = helpDialog();
+    this.lines = new Lines(this);
     this.palette = new Palette(document.body);
     this.controls = new Controls(this);
     this.search = this.controls.search;
@@ -91,6 +92,7 @@ class View {
       this.tip.element,
       this.menu.element,
       this.help,
+      this.lines.element,
     );
   }
 
@@ -429,6 +431,7 @@ class View {
       ['Focus: only stacks through it', () => this.apply({ focus: [...new Set([...focus, label])], zoom: '' }, true)],
       ['Hide: leave its frames out', () => this.apply({ hide: [...new Set([...hide, label])] }, true)],
       ['Search for it', () => this.apply({ search: name })],
+      ...(this.lines.canShow(fn) ? [['Lines by heat', () => this.lines.show(fn)]] : []),
       ['Copy name', () => copy(name)],
     ];
   }
@@ -526,7 +529,7 @@ class View {
   }
 
   key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || this.help.open || this.menu.isOpen) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || this.help.open || this.lines.element.open || this.menu.isOpen) return;
     const typing = event.target.closest('input, select, textarea');
     if (event.key === 'Escape') {
       if (this.state.search && (typing || !this.back.length)) this.searchFor('');
