@@ -66,6 +66,7 @@ func TestTimeline(t *testing.T) {
 	t.Run("drag", func(t *testing.T) { checkDrag(t, b, end) })
 	t.Run("keys", func(t *testing.T) { checkSliders(t, b, end) })
 	t.Run("baseline", func(t *testing.T) { checkBaseline(t, b, end) })
+	t.Run("ranges", func(t *testing.T) { checkRanges(t, b, server.URL, end) })
 	t.Run("form", func(t *testing.T) { checkForm(t, b, server.URL) })
 	t.Run("live", func(t *testing.T) { checkLive(t, b, server.URL, page, end) })
 	b.checkComplaints(t, server.URL)
@@ -199,6 +200,25 @@ func checkForm(t *testing.T, b *browser, origin string) {
 	waitForTimeline(t, b)
 	if legend := text(t, b, "#timeline .series"); legend != "service" {
 		t.Errorf("the legend of one process is %q", legend)
+	}
+}
+
+// checkRanges goes from a range to the newest minute by a link. The view shows the same there.
+func checkRanges(t *testing.T, b *browser, origin string, end time.Time) {
+	b.do(t, chromedp.Navigate(origin+"/profiler/open?range=last"))
+	waitForTimeline(t, b)
+	waitForFlame(t, b)
+	b.do(t, chromedp.Click(chromedp.CSS("[data-mode=tree]")))
+	lab.Eventually(t, 30*time.Second, "the address has the view", func() bool {
+		return strings.Contains(result(t, b, chromedp.Location()), "mode=tree")
+	})
+	b.do(t, chromedp.Click(chromedp.CSS(`.ranges a[href*="range=1m"]`)))
+	lab.Eventually(t, 30*time.Second, "the newest minute is shown", func() bool {
+		return shown(t, b, "to") == end.UnixMilli() && shown(t, b, "from") == end.Add(-time.Minute).UnixMilli()
+	})
+	waitForTimeline(t, b)
+	if address := result(t, b, chromedp.Location()); !strings.Contains(address, "mode=tree") {
+		t.Errorf("the view is another one at %s", address)
 	}
 }
 

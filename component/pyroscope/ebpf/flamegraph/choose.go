@@ -110,6 +110,24 @@ func exportLinks(s selection) (out []exportLink) {
 	return out
 }
 
+// rangeLink leads to the newest profiles of a selection.
+type rangeLink struct{ Text, Link string }
+
+// rangeLinks returns links for all ranges. A build that has ended has no newest profiles.
+func rangeLinks(s selection, onDisk bool) (out []rangeLink) {
+	if s.build != "" {
+		return nil
+	}
+	v := s.values()
+	v.Del("from")
+	v.Del("to")
+	for _, r := range offeredRanges(onDisk, timeRange{}) {
+		v.Set("range", r.Value)
+		out = append(out, rangeLink{r.Text, "./open?" + v.Encode()})
+	}
+	return out
+}
+
 // seriesLink returns the address of a selection's timeline, of all times.
 func seriesLink(s selection) string {
 	v := s.values()

@@ -154,6 +154,7 @@ type flamePage struct {
 	Functions, Sandwich, Lines      string
 	FromMS, ToMS                    int64
 	Fields                          []field
+	Ranges                          []rangeLink
 	Group                           string // the label that is chosen
 	Groupings                       []grouping
 	Exports                         []exportLink
@@ -179,6 +180,7 @@ func (p *Page) serveFlame(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	pprof := "./ui/" + s.String()
+	_, onDisk := p.Disk()
 	p.render(w, http.StatusOK, "flame.html", flamePage{
 		flameAbout: f.about, Name: p.options.Name,
 		Overview: "./?" + url.Values{"target": {s.target}}.Encode(), Tree: "./api/tree?" + s.values().Encode(),
@@ -186,7 +188,7 @@ func (p *Page) serveFlame(w http.ResponseWriter, r *http.Request) {
 		Functions: "./api/top?" + s.values().Encode(), Sandwich: "./api/sandwich?" + s.values().Encode(),
 		Lines:  "./api/lines?" + s.values().Encode(),
 		Series: seriesLink(s), FromMS: s.from, ToMS: s.to,
-		Fields: p.fields(s), Record: p.recordForm(s), Exports: exportLinks(s), Group: s.root, Groupings: groupingsOf(f.about.Labels, s.root),
+		Fields: p.fields(s), Record: p.recordForm(s), Exports: exportLinks(s), Ranges: rangeLinks(s, onDisk), Group: s.root, Groupings: groupingsOf(f.about.Labels, s.root),
 	})
 }
 

@@ -297,6 +297,10 @@
     }
   }
 
+  // What the view shows stays the same in a newer range.
+  for (const link of document.querySelectorAll('.ranges a')) {
+    link.addEventListener('click', () => { link.hash = location.hash; });
+  }
   const root = document.getElementById('timeline');
   if (root) {
     root.timeline = new Timeline(root);
