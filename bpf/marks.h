@@ -5,10 +5,10 @@
 
 #include "threads.h"
 
-/* By thread ID. Marks of threads that have ended make room for others. */
+/* By thread ID. */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1 << 15);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_MARKS);
 	__type(key, __u32);
 	__type(value, struct thread_mark);
 } marks SEC(".maps");

@@ -87,9 +87,22 @@ volatile __u32 only_tid = 0;
 /* 0, or the number of the check: threads whose mark does not have it are left out, and nothing but where they are is read. */
 volatile __u32 only_check = 0;
 
-/* Leaves out threads of the kernel and unwanted ones, and does not read what marks say is known. */
-volatile __u32 by_marks = 0;
-volatile __u32 unwanted = 0;
+/*
+ * 0, or the number of the pass by marks: threads of the kernel, those of unwanted processes and those that are where
+ * their mark has them are left out. The last are credited with `interval`, and counted.
+ */
+volatile __u32 pass = 0;
+volatile __u32 unwanted = 0; /* what those of unwanted_processes have that are unwanted now */
+volatile __u64 interval = 0; /* ns */
+volatile __u32 stayed = 0;
+
+/* By process ID. Those that have ended make room for others. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_UNWANTED);
+	__type(key, __u32);
+	__type(value, __u32);
+} unwanted_processes SEC(".maps");
 
 /* The record that is being made. One pass reads at a time. */
 struct {
@@ -101,18 +114,34 @@ struct {
 
 const volatile struct thread_enums thread_enums = {};
 
+/*
+ * The task of an iterator is one whose fields can be loaded, which takes a tenth of a call that reads them. A barrier
+ * keeps loads in order.
+ */
+#define BARRIER asm volatile("" ::: "memory")
+
 ALWAYS_INLINE __u32 state_of(struct task_struct *task)
 {
 	if (bpf_core_field_exists(task->__state))
-		return BPF_CORE_READ(task, __state);
-	return (__u32)BPF_CORE_READ((struct task_struct___old *)task, state);
+		return task->__state;
+	return (__u32)((struct task_struct___old *)task)->state;
+}
+
+ALWAYS_INLINE int is_on_cpu(struct task_struct *task)
+{
+	return bpf_core_field_exists(task->on_cpu) && BPF_CORE_READ_BITFIELD(task, on_cpu); /* of any size */
+}
+
+ALWAYS_INLINE int of_the_kernel(struct task_struct *task)
+{
+	return (task->flags & PF_KTHREAD) || !task->mm;
 }
 
 ALWAYS_INLINE __u32 cpu_of(struct task_struct *task)
 {
 	if (bpf_core_field_exists(task->thread_info.cpu))
-		return BPF_CORE_READ(task, thread_info.cpu);
-	return BPF_CORE_READ((struct task_struct___old *)task, cpu);
+		return task->thread_info.cpu;
+	return ((struct task_struct___old *)task)->cpu;
 }
 
 /* When a task was last seen on a CPU, by the scheduler's clock. */
@@ -160,7 +189,7 @@ ALWAYS_INLINE int take_registers(struct task_struct *task, struct thread *t)
 	sampled_regs regs;
 	const char *at;
 
-	if ((BPF_CORE_READ(task, flags) & PF_KTHREAD) || !BPF_CORE_READ(task, mm))
+	if (of_the_kernel(task))
 		return OUTCOME_KERNEL_THREAD;
 	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs)) {
 		at = (const char *)bpf_task_pt_regs(task);
@@ -196,9 +225,10 @@ ALWAYS_INLINE int take_registers(struct task_struct *task, struct thread *t)
  */
 ALWAYS_INLINE void take_switches(struct task_struct *task, struct thread *t)
 {
-	if (bpf_core_field_exists(task->on_cpu) && BPF_CORE_READ_BITFIELD_PROBED(task, on_cpu)) /* of any size */
+	if (is_on_cpu(task))
 		t->flags |= THREAD_ON_CPU;
-	t->switches = BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw);
+	BARRIER;
+	t->switches = task->nvcsw + task->nivcsw;
 }
 
 /*
@@ -211,21 +241,40 @@ ALWAYS_INLINE int displaced(struct task_struct *task)
 
 	if (!bpf_core_field_exists(task->sched_info.last_queued) || cpu_of(task) != bpf_get_smp_processor_id())
 		return 0;
-	return BPF_CORE_READ(task, sched_info.last_queued) >= BPF_CORE_READ(reader, sched_info.last_arrival);
+	return task->sched_info.last_queued >= BPF_CORE_READ(reader, sched_info.last_arrival);
 }
 
-/* Sets whether the thread is where its mark has it. Returns whether it is to be left out. */
+/* Whether a thread is where its mark has it; in this order, see take_switches. */
+ALWAYS_INLINE int is_where(struct thread_mark *mark, struct task_struct *task)
+{
+	if (is_on_cpu(task) || mark->started != task->start_time)
+		return 0;
+	BARRIER;
+	return mark->switches == task->nvcsw + task->nivcsw;
+}
+
+/* Sets what the mark of a thread says. Returns whether it is left out: it is unwanted, or there is nothing new of it. */
 ALWAYS_INLINE int take_mark(struct task_struct *task, struct thread *t)
 {
-	if ((BPF_CORE_READ(task, flags) & PF_KTHREAD) || !BPF_CORE_READ(task, mm))
-		return 1;
 	struct thread_mark *mark = bpf_map_lookup_elem(&marks, &t->tid);
-	if (!mark || mark->started != t->started)
-		return 0;
-	if (mark->unwanted)
-		return mark->unwanted == unwanted;
-	if (mark->switches == t->switches && !(t->flags & THREAD_ON_CPU))
-		t->flags |= THREAD_UNMOVED;
+	__u32 state;
+
+	if (!mark) {
+		__u32 *number = bpf_map_lookup_elem(&unwanted_processes, &t->pid);
+		return number && *number == unwanted;
+	}
+	if (is_where(mark, task)) {
+		state = state_of(task);
+		if (mark->state == state && !task->exit_state && (state || !displaced(task))) {
+			mark->stayed += interval;
+			mark->pass = pass;
+			stayed++;
+			return 1;
+		}
+		mark->state = state;
+		t->flags = THREAD_UNMOVED;
+	}
+	t->stayed = mark->stayed;
 	return 0;
 }
 
@@ -248,6 +297,25 @@ ALWAYS_INLINE long take_place(struct task_struct *task, struct thread *t)
 	return bytes < 0 || bytes > (long)sizeof(t->kernel) ? 0 : bytes;
 }
 
+/* Takes all of a thread but what it is known by. Returns how many bytes its kernel stack has. */
+ALWAYS_INLINE long take_thread(struct task_struct *task, struct thread *t)
+{
+	t->time = bpf_ktime_get_ns();
+	t->started = task->start_time;
+	t->call = -1;
+	t->full = 0;
+	t->lr_valid = 0;
+	t->off = 0;
+	if (displaced(task))
+		t->flags |= THREAD_DISPLACED;
+	t->state = state_of(task);
+	t->exit_state = task->exit_state;
+	t->cpu = cpu_of(task);
+	BPF_CORE_READ_INTO(&t->comm, task, comm);
+	take_since(task, t);
+	return take_place(task, t);
+}
+
 SEC("iter/task")
 int read_threads(struct bpf_iter__task *ctx)
 {
@@ -257,34 +325,24 @@ int read_threads(struct bpf_iter__task *ctx)
 
 	if (!task)
 		return 0;
-	__u32 pid = BPF_CORE_READ(task, tgid), tid = BPF_CORE_READ(task, pid);
+	__u32 pid = task->tgid, tid = task->pid;
 	if ((only_pid && pid != only_pid) || (only_tid && tid != only_tid))
 		return 0;
 	if (only_check && !checked(tid))
 		return 0;
+	if (pass && of_the_kernel(task))
+		return 0;
 	struct thread *t = bpf_map_lookup_elem(&record, &zero);
 	if (!t)
 		return 0;
-	t->time = bpf_ktime_get_ns();
 	t->pid = pid;
 	t->tid = tid;
-	t->started = BPF_CORE_READ(task, start_time);
+	t->stayed = 0;
 	t->flags = 0;
-	t->call = -1;
-	t->full = 0;
-	t->lr_valid = 0;
-	t->off = 0;
-	take_switches(task, t);
-	if (by_marks && take_mark(task, t))
+	if (pass && take_mark(task, t))
 		return 0;
-	if (displaced(task))
-		t->flags |= THREAD_DISPLACED;
-	t->state = state_of(task);
-	t->exit_state = BPF_CORE_READ(task, exit_state);
-	t->cpu = cpu_of(task);
-	BPF_CORE_READ_INTO(&t->comm, task, comm);
-	take_since(task, t);
-	long bytes = take_place(task, t);
+	take_switches(task, t);
+	long bytes = take_thread(task, t);
 	if (bytes < 0 || bytes > (long)sizeof(t->kernel))
 		return 0; /* for the verifier */
 	t->kernel_frames = (__u32)bytes / 8;

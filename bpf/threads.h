@@ -10,18 +10,28 @@ enum thread_flags {
 	THREAD_REGISTERS = 2, /* regs are those with which it entered the kernel */
 	THREAD_SINCE = 4, /* `off` is known */
 	THREAD_SYSTEM_CALL = 8, /* it is in system call `call` */
-	THREAD_UNMOVED = 16, /* it is where its mark has it: registers and stack are not read */
+	THREAD_UNMOVED = 16, /* it is where its mark has it, in another state: registers and stack are not read */
 	THREAD_DISPLACED = 32, /* it is queued for the CPU that the reader runs on, since the reader came */
 };
 
-/* What user space knows of a thread, so that a pass need not look at all of it again. */
+/*
+ * Where user space knows a thread to be, so that a pass need not look at all of it again. User space makes a mark with
+ * what is not said to be set by BPF.
+ */
 struct thread_mark {
 	__u64 started; /* as in struct thread: a mark is of one thread, not of all that get its ID */
 	__u64 switches; /* where its stack was read */
-	__u32 unwanted; /* 0, or the number of passes.unwanted for which the thread is left out */
+	__u64 stayed; /* the sum of `interval` of the passes that have seen it there and written nothing; set by BPF */
+	__u32 state; /* as the last record of it says, or STATE_UNKNOWN; set by BPF from then on */
+	__u32 pass; /* the number of the last pass that has seen it there and written nothing; set by BPF */
 	__u32 check; /* the number of the check that the thread is looked at in */
 	__u32 woken; /* somebody has ended this wait since, who is written; set by BPF */
-	__u32 unused;
+};
+
+enum {
+	STATE_UNKNOWN = 0xffffffff, /* of a new mark: the next pass writes the thread */
+	MAX_MARKS = (1 << 14) + 64,
+	MAX_UNWANTED = 1 << 14,
 };
 
 /* After the head are kernel_frames addresses, leaf first. */
@@ -29,6 +39,7 @@ struct thread {
 	__u64 time; /* CLOCK_MONOTONIC, ns */
 	__u64 started; /* task_struct.start_time: with tid, the identity of a thread */
 	__u64 switches; /* times that it has left a CPU, read before all that follows */
+	__u64 stayed; /* that of the mark of its ID */
 	__u64 off; /* ns since it was last seen on a CPU, to within a tick */
 	__s64 call;
 	__u64 thread_pointer;

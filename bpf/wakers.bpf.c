@@ -51,7 +51,7 @@ ALWAYS_INLINE struct thread_mark *mark_of_wait(struct task_struct *task, __u32 t
 {
 	struct thread_mark *mark = bpf_map_lookup_elem(&marks, &tid);
 
-	if (!mark || mark->unwanted || mark->woken || mark->started != BPF_CORE_READ(task, start_time))
+	if (!mark || mark->woken || mark->started != BPF_CORE_READ(task, start_time))
 		return NULL;
 	/* It has not left a CPU since, so it has not run since. */
 	return mark->switches == BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw) ? mark : NULL;

@@ -3,34 +3,96 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cilium/ebpf"
 )
 
+// Mark is where a thread was found to be: passes that find it there still add up for how long, and need not say so.
+type Mark struct {
+	TID    uint32
+	Stayed time.Duration // the sum of ReadMarked's intervals that it was there for
+	Seen   bool          // the last ReadMarked has seen it there, and has not handed it over
+}
+
+// ReadMarked makes a pass over the threads of all programs of this host, but for those that are marked as unwanted.
+// Those that are where MarkAndCheck has found them, in the state that they were last handed over with, are credited with
+// the interval by their Mark, and counted. It hands the others to use, which may mark threads.
+func (t *Threads) ReadMarked(interval time.Duration, use func(*Thread)) (stayed int, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.passes = max(1, t.passes+1)
+	err = errors.Join(t.objects.Interval.Set(uint64(interval)), t.objects.Stayed.Set(uint32(0)))
+	if err != nil {
+		return 0, fmt.Errorf("look at threads: %w", err)
+	}
+	if err := t.readLocked(filter{pass: t.passes}, use); err != nil {
+		return 0, err
+	}
+	var n uint32
+	if err := t.objects.Stayed.Get(&n); err != nil {
+		return 0, fmt.Errorf("look at threads: %w", err)
+	}
+	return int(n), nil
+}
+
+// marksBuffer has what is read of all marks at once.
+type marksBuffer struct {
+	tids  []uint32
+	marks []threadsThreadMark
+}
+
+// ReadMarks hands all marks to use.
+func (t *Threads) ReadMarks(use func(Mark)) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := &t.marks
+	if b.tids == nil {
+		n := t.objects.Marks.MaxEntries()
+		b.tids, b.marks = make([]uint32, n), make([]threadsThreadMark, n)
+	}
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := t.objects.Marks.BatchLookup(&cursor, b.tids, b.marks, nil)
+		for i := range n {
+			m := &b.marks[i]
+			use(Mark{TID: b.tids[i], Stayed: time.Duration(min(m.Stayed, 1<<62)), Seen: m.Pass == t.passes})
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read marks of threads: %w", err)
+		}
+	}
+}
+
 // MarkAndCheck notes where threads of one process are: their stacks were read when they had their Started and Switches.
-// It hands them to use as they are now, without registers and stacks. Marks may be forgotten at any time.
+// It hands them to use as they are now, without registers and stacks. There may be marks of 16,384 threads, and some
+// more for a while.
 func (t *Threads) MarkAndCheck(threads []*Thread, use func(*Thread)) error {
 	if len(threads) == 0 {
 		return nil
 	}
 	t.checks = max(1, t.checks+1)
 	for _, of := range threads {
-		err := t.mark(of.TID, threadsThreadMark{Started: of.Started, Switches: of.Switches, Check: t.checks})
-		if err != nil {
-			return err
+		mark := threadsThreadMark{
+			Started: of.Started, Switches: of.Switches, State: stateUnknown, Check: t.checks,
+		}
+		if err := t.objects.Marks.Put(of.TID, &mark); err != nil {
+			return fmt.Errorf("mark thread %d: %w", of.TID, err)
 		}
 	}
 	return t.read(filter{pid: threads[0].PID, check: t.checks}, use)
 }
 
-// MarkUnwanted has ReadMarked leave out a thread until the next WantAll.
-func (t *Threads) MarkUnwanted(of *Thread) error {
-	return t.mark(of.TID, threadsThreadMark{Started: of.Started, Unwanted: t.unwanted + 1})
-}
+// stateUnknown is STATE_UNKNOWN of bpf/threads.h.
+const stateUnknown = 1<<32 - 1
 
-func (t *Threads) mark(tid uint32, mark threadsThreadMark) error {
-	if err := t.objects.Marks.Put(tid, &mark); err != nil {
-		return fmt.Errorf("mark thread %d: %w", tid, err)
+// MarkUnwanted has ReadMarked leave out a process until the next WantAll.
+func (t *Threads) MarkUnwanted(pid uint32) error {
+	if err := t.objects.UnwantedProcesses.Put(pid, t.unwanted+1); err != nil {
+		return fmt.Errorf("mark process %d: %w", pid, err)
 	}
 	return nil
 }
@@ -43,7 +105,7 @@ func (t *Threads) Unmark(tid uint32) error {
 	return nil
 }
 
-// WantAll makes no thread unwanted. It, MarkUnwanted, MarkAndCheck and ReadMarked are for one goroutine.
+// WantAll makes no process unwanted. It, MarkUnwanted, MarkAndCheck and ReadMarked are for one goroutine.
 func (t *Threads) WantAll() error {
 	t.unwanted = (t.unwanted + 1) % (1<<32 - 2)
 	return t.objects.Unwanted.Set(t.unwanted + 1)

@@ -115,8 +115,11 @@ type Thread struct {
 	Off  time.Duration
 	Call int64 // number of the system call that it is in, or NoCall
 
-	// Unmoved says that the thread is where its mark has it. Then Kernel, Outcome and all below are not read.
+	// Unmoved says that the thread is where its mark has it, in another state than when it was last read. Then Kernel,
+	// Outcome and all below are not read.
 	Unmoved bool
+	// Stayed is that of the mark of its ID, see Mark. 0 if there is none.
+	Stayed time.Duration
 	// Displaced says that it is Runnable only because who reads this runs on its CPU.
 	Displaced bool
 
@@ -140,8 +143,10 @@ type Threads struct {
 
 	wakers *wakers // nil: nobody wants to know them
 
-	unwanted uint32 // what marks of unwanted threads have
+	unwanted uint32 // what unwanted processes are marked with
 	checks   uint32 // how many there were
+	passes   uint32 // of ReadMarked
+	marks    marksBuffer
 }
 
 // OpenThreads loads the program that looks at threads. It returns a *PermissionError when the process lacks
@@ -190,18 +195,18 @@ func (t *Threads) Read(pid, tid uint32, use func(*Thread)) error {
 	return t.read(filter{pid: pid, tid: tid}, use)
 }
 
-// ReadMarked hands the threads of all programs of this host to use, but for those that are marked as unwanted. Those
-// that are where MarkAndCheck has found them are Unmoved, which costs much less.
-func (t *Threads) ReadMarked(use func(*Thread)) error { return t.read(filter{byMarks: 1}, use) }
-
 // filter says which threads are read; see the variables of bpf/threads.bpf.c.
-type filter struct{ pid, tid, byMarks, check uint32 }
+type filter struct{ pid, tid, pass, check uint32 }
 
 // read makes a pass. use may mark threads.
 func (t *Threads) read(f filter, use func(*Thread)) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	err := errors.Join(t.objects.OnlyPid.Set(f.pid), t.objects.OnlyTid.Set(f.tid), t.objects.ByMarks.Set(f.byMarks),
+	return t.readLocked(f, use)
+}
+
+func (t *Threads) readLocked(f filter, use func(*Thread)) error {
+	err := errors.Join(t.objects.OnlyPid.Set(f.pid), t.objects.OnlyTid.Set(f.tid), t.objects.Pass.Set(f.pass),
 		t.objects.OnlyCheck.Set(f.check))
 	if err != nil {
 		return fmt.Errorf("look at threads: %w", err)
@@ -232,7 +237,7 @@ func (t *Threads) decodeAll(b []byte, use func(*Thread)) (rest []byte, err error
 	const head = int(unsafe.Offsetof(t.record.Kernel))
 	for len(b) >= head {
 		record := unsafe.Slice((*byte)(unsafe.Pointer(&t.record)), unsafe.Sizeof(t.record))
-		copy(record, b)
+		copy(record[:head], b)
 		frames := int(t.record.KernelFrames)
 		if frames > len(t.record.Kernel) {
 			return nil, fmt.Errorf("look at threads: a record has %d kernel frames", frames)
@@ -241,6 +246,7 @@ func (t *Threads) decodeAll(b []byte, use func(*Thread)) (rest []byte, err error
 		if len(b) < size {
 			break
 		}
+		copy(record[head:], b[head:size])
 		thread := t.record.thread()
 		use(&thread)
 		b = b[size:]
@@ -255,7 +261,7 @@ func (r *threadsThread) thread() Thread {
 		PID: r.Pid, TID: r.Tid, Time: r.Time, Started: r.Started,
 		Comm:  cString(unsafe.Slice((*byte)(unsafe.Pointer(&r.Comm)), len(r.Comm))),
 		State: threadState(r.State, r.ExitState, flags&threadsThreadFlagsTHREAD_ON_CPU != 0),
-		CPU:   r.Cpu, Switches: r.Switches, Off: -1, Call: NoCall,
+		CPU:   r.Cpu, Switches: r.Switches, Stayed: time.Duration(min(r.Stayed, 1<<62)), Off: -1, Call: NoCall,
 		Kernel:        r.Kernel[:r.KernelFrames],
 		Outcome:       unwind.Outcome(r.Outcome),
 		ThreadPointer: r.ThreadPointer, StartStack: r.StartStack,

@@ -18,6 +18,7 @@ type threadsThread struct {
 	Time          uint64
 	Started       uint64
 	Switches      uint64
+	Stayed        uint64
 	Off           uint64
 	Call          int64
 	ThreadPointer uint64
@@ -54,6 +55,7 @@ type threadsThreadEnums struct {
 		Time          uint64
 		Started       uint64
 		Switches      uint64
+		Stayed        uint64
 		Off           uint64
 		Call          int64
 		ThreadPointer uint64
@@ -84,10 +86,11 @@ type threadsThreadEnums struct {
 		_        structs.HostLayout
 		Started  uint64
 		Switches uint64
-		Unwanted uint32
+		Stayed   uint64
+		State    uint32
+		Pass     uint32
 		Check    uint32
 		Woken    uint32
-		Unused   uint32
 	}
 }
 
@@ -106,25 +109,29 @@ type threadsThreadMark struct {
 	_        structs.HostLayout
 	Started  uint64
 	Switches uint64
-	Unwanted uint32
+	Stayed   uint64
+	State    uint32
+	Pass     uint32
 	Check    uint32
 	Woken    uint32
-	Unused   uint32
 }
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	threadsMapMarks        = "marks"
-	threadsMapRecord       = "record"
-	threadsProgReadThreads = "read_threads"
-	threadsVarByMarks      = "by_marks"
-	threadsVarOnlyCheck    = "only_check"
-	threadsVarOnlyPid      = "only_pid"
-	threadsVarOnlyTid      = "only_tid"
-	threadsVarThreadEnums  = "thread_enums"
-	threadsVarUnwanted     = "unwanted"
+	threadsMapMarks             = "marks"
+	threadsMapRecord            = "record"
+	threadsMapUnwantedProcesses = "unwanted_processes"
+	threadsProgReadThreads      = "read_threads"
+	threadsVarInterval          = "interval"
+	threadsVarOnlyCheck         = "only_check"
+	threadsVarOnlyPid           = "only_pid"
+	threadsVarOnlyTid           = "only_tid"
+	threadsVarPass              = "pass"
+	threadsVarStayed            = "stayed"
+	threadsVarThreadEnums       = "thread_enums"
+	threadsVarUnwanted          = "unwanted"
 )
 
 // loadThreads returns the embedded CollectionSpec for threads.
@@ -176,18 +183,21 @@ type threadsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type threadsMapSpecs struct {
-	Marks  *ebpf.MapSpec `ebpf:"marks"`
-	Record *ebpf.MapSpec `ebpf:"record"`
+	Marks             *ebpf.MapSpec `ebpf:"marks"`
+	Record            *ebpf.MapSpec `ebpf:"record"`
+	UnwantedProcesses *ebpf.MapSpec `ebpf:"unwanted_processes"`
 }
 
 // threadsVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type threadsVariableSpecs struct {
-	ByMarks     *ebpf.VariableSpec `ebpf:"by_marks"`
+	Interval    *ebpf.VariableSpec `ebpf:"interval"`
 	OnlyCheck   *ebpf.VariableSpec `ebpf:"only_check"`
 	OnlyPid     *ebpf.VariableSpec `ebpf:"only_pid"`
 	OnlyTid     *ebpf.VariableSpec `ebpf:"only_tid"`
+	Pass        *ebpf.VariableSpec `ebpf:"pass"`
+	Stayed      *ebpf.VariableSpec `ebpf:"stayed"`
 	ThreadEnums *ebpf.VariableSpec `ebpf:"thread_enums"`
 	Unwanted    *ebpf.VariableSpec `ebpf:"unwanted"`
 }
@@ -212,14 +222,16 @@ func (o *threadsObjects) Close() error {
 //
 // It can be passed to loadThreadsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type threadsMaps struct {
-	Marks  *ebpf.Map `ebpf:"marks"`
-	Record *ebpf.Map `ebpf:"record"`
+	Marks             *ebpf.Map `ebpf:"marks"`
+	Record            *ebpf.Map `ebpf:"record"`
+	UnwantedProcesses *ebpf.Map `ebpf:"unwanted_processes"`
 }
 
 func (m *threadsMaps) Close() error {
 	return _ThreadsClose(
 		m.Marks,
 		m.Record,
+		m.UnwantedProcesses,
 	)
 }
 
@@ -227,10 +239,12 @@ func (m *threadsMaps) Close() error {
 //
 // It can be passed to loadThreadsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type threadsVariables struct {
-	ByMarks     *ebpf.Variable `ebpf:"by_marks"`
+	Interval    *ebpf.Variable `ebpf:"interval"`
 	OnlyCheck   *ebpf.Variable `ebpf:"only_check"`
 	OnlyPid     *ebpf.Variable `ebpf:"only_pid"`
 	OnlyTid     *ebpf.Variable `ebpf:"only_tid"`
+	Pass        *ebpf.Variable `ebpf:"pass"`
+	Stayed      *ebpf.Variable `ebpf:"stayed"`
 	ThreadEnums *ebpf.Variable `ebpf:"thread_enums"`
 	Unwanted    *ebpf.Variable `ebpf:"unwanted"`
 }

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"runtime"
 	"testing"
@@ -145,5 +146,85 @@ func TestDecodeThreads(t *testing.T) {
 	broken[unsafe.Offsetof(threadsThread{}.KernelFrames)] = 255
 	if _, err := threads.decodeAll(broken, func(*Thread) {}); err == nil {
 		t.Error("a record of 255 kernel frames was taken")
+	}
+}
+
+// A thread that is where its mark has it is handed over once more, and then counted and credited by the kernel's part,
+// until it moves. Processes that are marked as unwanted are left out.
+func TestReadMarked(t *testing.T) {
+	threads := openThreads(t)
+	reader, writer := pipe(t)
+	tids := make(chan uint32, 1)
+	go func() {
+		runtime.LockOSThread()
+		tids <- uint32(unix.Gettid())
+		for n := 1; n > 0; {
+			n, _ = unix.Read(reader, make([]byte, 1))
+		}
+	}()
+	tid := <-tids
+	waiting := awaitCall(t, threads, tid, unix.SYS_READ)
+	if err := threads.MarkAndCheck([]*Thread{&waiting}, func(*Thread) {}); err != nil {
+		t.Fatal(err)
+	}
+	const interval = 1000
+	look := func(wantHanded, wantUnmoved bool, want Mark) {
+		t.Helper()
+		var found *Thread
+		stayed, err := threads.ReadMarked(interval, func(thread *Thread) {
+			if thread.TID == tid {
+				found = thread
+			}
+		})
+		if err != nil || (found != nil) != wantHanded || found != nil && found.Unmoved != wantUnmoved {
+			t.Fatalf("%v, and the thread is %+v", err, found)
+		}
+		if seen := stayed == 1; seen != want.Seen {
+			t.Errorf("%d threads have stayed", stayed)
+		}
+		if found != nil && found.Stayed != want.Stayed {
+			t.Errorf("it comes with %d ns, want %d", found.Stayed, want.Stayed)
+		}
+		var marks []Mark
+		if err := threads.ReadMarks(func(m Mark) { marks = append(marks, m) }); err != nil {
+			t.Fatal(err)
+		}
+		if len(marks) != 1 || marks[0] != want {
+			t.Errorf("marks %+v, want %+v", marks, want)
+		}
+	}
+	look(true, true, Mark{TID: tid})
+	look(false, false, Mark{TID: tid, Stayed: interval, Seen: true})
+	look(false, false, Mark{TID: tid, Stayed: 2 * interval, Seen: true})
+	if _, err := unix.Write(writer, []byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		now := awaitCall(t, threads, tid, unix.SYS_READ)
+		if now.Switches != waiting.Switches {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("it does not read again")
+		}
+	}
+	look(true, false, Mark{TID: tid, Stayed: 2 * interval})
+	if err := errors.Join(threads.Unmark(tid), threads.MarkUnwanted(uint32(os.Getpid()))); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []bool{false, true} {
+		found := false
+		if _, err := threads.ReadMarked(0, func(thread *Thread) { found = found || thread.TID == tid }); err != nil {
+			t.Fatal(err)
+		}
+		if found != want {
+			t.Errorf("a thread of an unwanted process is there: %v, want %v", found, want)
+		}
+		if err := threads.WantAll(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Close(writer); err != nil {
+		t.Fatal(err)
 	}
 }

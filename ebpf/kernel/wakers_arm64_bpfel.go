@@ -17,10 +17,11 @@ type wakersThreadMark struct {
 	_        structs.HostLayout
 	Started  uint64
 	Switches uint64
-	Unwanted uint32
+	Stayed   uint64
+	State    uint32
+	Pass     uint32
 	Check    uint32
 	Woken    uint32
-	Unused   uint32
 }
 
 type wakersWaker struct {

@@ -3,7 +3,7 @@
 // Now and then it makes a pass over all threads. Each thread is credited with the time since the pass before: what it
 // does at a moment stands for that time, as a sample of the CPU clock stands for its period. So totals are right on
 // average whatever threads do, and a long wait is never missed. A thread that has not been on a CPU since the last pass
-// is still where it was: nothing of it is read again.
+// is still where it was: the kernel's part of the pass credits it, and nothing of it is read again.
 package offcpu
 
 import (
@@ -24,9 +24,10 @@ import (
 
 // Passes looks at threads; *kernel.Threads does.
 type Passes interface {
-	ReadMarked(use func(*kernel.Thread)) error
+	ReadMarked(interval time.Duration, use func(*kernel.Thread)) (stayed int, err error)
+	ReadMarks(use func(kernel.Mark)) error
 	MarkAndCheck(threads []*kernel.Thread, use func(*kernel.Thread)) error
-	MarkUnwanted(*kernel.Thread) error
+	MarkUnwanted(pid uint32) error
 	Unmark(tid uint32) error
 	WantAll() error
 	WatchWakers() error
@@ -34,7 +35,7 @@ type Passes interface {
 	ReadWakers(use func(*kernel.Waker)) (lost uint64, err error)
 }
 
-// askAgain is how often Target is asked again about processes that are not wanted.
+// askAgain is how often Target is asked again about processes that are not wanted, and those of threads that stay.
 const askAgain = 2 * time.Second
 
 // Completer walks stacks; *sampler.Sampler does.
@@ -48,7 +49,7 @@ type Options struct {
 	Passes    Passes
 	Completer Completer
 	// Target says whom the samples of a process count for, and whether its threads are looked at. Those of the kernel
-	// are not. It is asked once a pass.
+	// are not. A pass asks it once about a process of which a thread has moved.
 	Target func(pid uint32) (t *target.Target, wanted bool)
 	// Use gets where a thread was while it was on no CPU, in a sample of kind kind.OffCPU. Its Value is for how long, in
 	// nanoseconds, and its Time now. Its Thread is as it was there: the State says whether it waited or, if Runnable, was
@@ -58,11 +59,11 @@ type Options struct {
 	// MaxReads is how many stacks a pass reads. If more threads have moved, a random subset of them stands for all.
 	// 0: DefaultMaxReads.
 	MaxReads int
-	// MaxShare is how much of a CPU passes may take: with many threads fewer of them are made, and each stands for more
-	// time. 0: DefaultMaxShare.
+	// MaxShare is how much of a CPU passes may take, and a quarter of that to see which threads have moved: with many
+	// threads fewer of them are made, and each stands for more time. 0: DefaultMaxShare.
 	MaxShare float64
 	// MaxThreads is of how many threads stacks are kept. Those of others are read at each pass, as if they had moved.
-	// 0: DefaultMaxThreads.
+	// 0: DefaultMaxThreads, and there is room for no more.
 	MaxThreads int
 	// Wakers says whether a clock of Start reports to Use who has ended a wait from its beginning on, see SetWakers.
 	Wakers bool
@@ -82,9 +83,12 @@ type Clock struct {
 	options Options
 
 	mu      sync.Mutex
-	last    uint64 // when the last pass began, CLOCK_MONOTONIC; 0: there was none, or it failed
-	asked   uint64 // when Target was asked about all processes, as last
+	looked  time.Duration // what the last pass took without reading stacks
+	last    uint64        // when the last pass began, CLOCK_MONOTONIC; 0: there was none, or it failed
+	asked   uint64        // when Target was asked about all processes, as last
 	threads map[uint32]*thread
+	passes  uint64 // that have begun
+	flushed bool   // since the last of them
 	wakers  wakers
 	stats   Stats
 	times   times
@@ -112,8 +116,7 @@ func (c *Clock) Run(ctx context.Context, rate func() float64) {
 	for {
 		began := c.options.now()
 		err := c.Pass()
-		period := max(float64(time.Second)/rate(), float64(c.options.now()-began)/c.options.MaxShare)
-		period *= 0.5 + rand.Float64()
+		period := c.period(rate(), time.Duration(c.options.now()-began)) * (0.5 + rand.Float64())
 		if err != nil {
 			c.failed(err)
 			period = max(period, float64(retryAfter))
@@ -126,6 +129,18 @@ func (c *Clock) Run(ctx context.Context, rate func() float64) {
 	}
 }
 
+// lookingShare is what of MaxShare may go to seeing which threads have moved. Those that have not get all of their time
+// however few passes there are, so a host where many are idle need not be looked at as often.
+const lookingShare = 0.25
+
+// period returns how many ns lie between passes, after one that has taken some time.
+func (c *Clock) period(rate float64, took time.Duration) float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	most := c.options.MaxShare
+	return max(float64(time.Second)/rate, float64(took)/most, float64(c.looked)/(most*lookingShare))
+}
+
 // retryAfter is how long no pass is made after one that failed.
 const retryAfter = time.Second
 
@@ -135,13 +150,26 @@ func (c *Clock) failed(err error) {
 	c.errors.Add(err.Error(), 1)
 }
 
-// Flush hands to Use what threads are credited with that are still where they were.
+// Flush hands to Use what threads are credited with that are still where they were. Then Target is asked again.
 func (c *Clock) Flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := c.readStayed(); err != nil {
+		c.errors.Add(err.Error(), 1)
+	}
 	for _, t := range c.threads {
 		c.settle(t)
 	}
+	c.flushed = true
+}
+
+// readStayed credits threads with what passes have added to their marks.
+func (c *Clock) readStayed() error {
+	return c.options.Passes.ReadMarks(func(m kernel.Mark) {
+		if t := c.threads[m.TID]; t != nil {
+			t.stayedFor(m.Stayed)
+		}
+	})
 }
 
 // Stats returns what the clock has counted. It is the caller's.
@@ -160,23 +188,27 @@ func (c *Clock) Pass() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.options.now()
-	p := pass{Clock: c, seen: map[uint32]bool{}, owners: map[uint32]owner{}}
+	p := pass{Clock: c, owners: map[uint32]owner{}}
 	if c.last != 0 {
 		p.interval = time.Duration(now - c.last)
 	}
 	c.last = 0
-	if now-c.asked >= uint64(askAgain) {
-		c.asked = now
-		if err := c.options.Passes.WantAll(); err != nil {
-			return err
-		}
+	if err := p.ask(now); err != nil {
+		return err
 	}
-	if err := errors.Join(c.options.Passes.ReadMarked(p.look), p.err); err != nil {
+	c.passes++
+	for _, t := range p.threads {
+		p.keep(t, 1)
+	}
+	stayed, err := c.options.Passes.ReadMarked(p.interval, p.look)
+	if err = errors.Join(err, p.err); err != nil {
 		return errors.Join(err, p.settleEnded())
 	}
 	c.last = now
-	c.stats.Passes++
-	c.stats.Threads = uint64(len(p.seen))
-	p.forget()
+	c.looked = time.Duration(c.options.now() - now)
+	if stayed != p.kept || p.asked == now {
+		p.note(p.forget())
+	}
+	p.count()
 	return errors.Join(p.settleEnded(), p.readMoved(), p.err)
 }

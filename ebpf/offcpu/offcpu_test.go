@@ -21,12 +21,20 @@ type host struct {
 	threads []kernel.Thread
 	check   func() // before a look at one process
 	failing bool
+	handed  int            // threads that passes were given
 	read    map[uint32]int // stacks read, by thread
-	marks   map[uint32]kernel.Thread
+	marks   map[uint32]*mark
 	wakers  []kernel.Waker // not read yet
 	watched bool           // somebody wants them
 	lost    uint64
 	got     []credit
+}
+
+// mark is what a host knows of a thread that a clock has marked.
+type mark struct {
+	kernel.Thread
+	state kernel.ThreadState // that the thread was handed over with
+	kernel.Mark
 }
 
 // credit is what a clock says that a thread did.
@@ -54,18 +62,42 @@ func (h *host) Read(pid, tid uint32, use func(*kernel.Thread)) error {
 	return nil
 }
 
-func (h *host) ReadMarked(use func(*kernel.Thread)) error {
-	return h.Read(0, 0, func(t *kernel.Thread) {
-		if mark, ok := h.marks[t.TID]; ok && mark.Started == t.Started && mark.Switches == t.Switches {
+func (h *host) ReadMarked(interval time.Duration, use func(*kernel.Thread)) (stayed int, err error) {
+	for _, m := range h.marks {
+		m.Seen = false
+	}
+	err = h.Read(0, 0, func(t *kernel.Thread) {
+		m := h.marks[t.TID]
+		if m != nil && m.Started == t.Started && m.Switches == t.Switches && t.State != kernel.Running {
+			if m.state == t.State {
+				m.Seen = true
+				m.Mark.Stayed += interval
+				stayed++
+				return
+			}
+			m.state = t.State
 			t.Unmoved, t.Regs = true, unwind.Regs{}
 		}
+		if m != nil {
+			t.Stayed = m.Mark.Stayed
+		}
+		h.handed++
 		use(t)
 	})
+	return stayed, err
+}
+
+func (h *host) ReadMarks(use func(kernel.Mark)) error {
+	for tid, m := range h.marks {
+		m.Mark.TID = tid
+		use(m.Mark)
+	}
+	return nil
 }
 
 func (h *host) MarkAndCheck(threads []*kernel.Thread, use func(*kernel.Thread)) error {
 	for _, t := range threads {
-		h.marks[t.TID] = *t
+		h.marks[t.TID] = &mark{Thread: *t, state: kernel.Ended}
 	}
 	return h.Read(threads[0].PID, 0, use)
 }
@@ -75,8 +107,8 @@ func (h *host) Unmark(tid uint32) error {
 	return nil
 }
 
-func (h *host) MarkUnwanted(*kernel.Thread) error { return nil }
-func (h *host) WantAll() error                    { return nil }
+func (h *host) MarkUnwanted(uint32) error { return nil }
+func (h *host) WantAll() error            { return nil }
 
 func (h *host) WatchWakers() error {
 	if h.failing {
@@ -135,7 +167,7 @@ func (h *host) set(tid uint32, state kernel.ThreadState, switches uint64) {
 }
 
 func newClock(h *host) *Clock {
-	h.now, h.read, h.marks = 1, map[uint32]int{}, map[uint32]kernel.Thread{}
+	h.now, h.read, h.marks = 1, map[uint32]int{}, map[uint32]*mark{}
 	return New(Options{
 		Passes: h, Completer: h, Use: h.use,
 		Target: func(p uint32) (*target.Target, bool) { return nil, p == pid },
@@ -298,5 +330,92 @@ func TestPassFails(t *testing.T) {
 	c.Flush()
 	if h.sum() != 10 || h.read[1] != 1 {
 		t.Errorf("credits %v, read %v", h.got, h.read)
+	}
+}
+
+// A pass is not given threads that stay, but the first one after they were read: the host adds up their time.
+func TestThreadsThatStayAreNotHandedOver(t *testing.T) {
+	const threads, passes = 50, 20
+	h := &host{}
+	for tid := range uint32(threads) {
+		h.set(tid+1, kernel.Sleeping, 1)
+	}
+	c := newClock(h)
+	for range passes {
+		h.pass(t, c, 10)
+	}
+	if h.handed != 2*threads {
+		t.Errorf("passes were given threads %d times, want %d", h.handed, 2*threads)
+	}
+	h.threads = h.threads[:threads-1] // one ends
+	h.set(1, kernel.Running, 1)
+	h.pass(t, c, 10)
+	if len(h.got) != 2 || h.got[0].d != (passes-1)*10 || h.got[1].d != (passes-1)*10 {
+		t.Errorf("credits %v, want all time of two threads", h.got)
+	}
+	c.Flush()
+	s := c.Stats()
+	if want := time.Duration(threads*(passes-1)*10 + (threads-2)*10); h.sum() != want || s.Time["sleeping"] != uint64(want) {
+		t.Errorf("%v in all, and %+v; want %v", h.sum(), s, want)
+	}
+	if s.Time["running"] != 10 || s.Threads != threads-1 || s.Kept != threads-2 || len(h.marks) != threads-2 {
+		t.Errorf("%+v, and %d marks", s, len(h.marks))
+	}
+}
+
+// Time goes to the target that a process has when it is handed over, and none to one that is not wanted any more.
+func TestTargetChanges(t *testing.T) {
+	old, now := target.Of(map[string]string{"service_name": "old"}), target.Of(map[string]string{"service_name": "now"})
+	current, wanted := old, true
+	got := map[*target.Target]time.Duration{}
+	h := &host{}
+	h.set(1, kernel.Sleeping, 1)
+	c := newClock(h)
+	c.options.Target = func(uint32) (*target.Target, bool) { return current, wanted }
+	c.options.Use = func(s *sampler.Sample) { got[s.Target] += time.Duration(s.Value) }
+	h.pass(t, c, 10)
+	h.pass(t, c, 10)
+	c.Flush()
+	current = now
+	h.pass(t, c, 10) // after Flush it is asked
+	h.pass(t, c, askAgain)
+	current = old
+	h.pass(t, c, askAgain) // and sometimes, with what was until now
+	wanted = false
+	h.pass(t, c, askAgain)
+	h.pass(t, c, 10)
+	c.Flush()
+	if got[old] != 10+askAgain || got[now] != 10+askAgain || len(h.marks) != 0 || c.Stats().Threads != 0 {
+		t.Errorf("times %v, %d marks, %+v", got, len(h.marks), c.Stats())
+	}
+}
+
+// A mark of a thread that the clock does not know is taken away.
+func TestStrangeMark(t *testing.T) {
+	h := &host{}
+	h.set(1, kernel.Sleeping, 1)
+	c := newClock(h)
+	h.marks[1] = &mark{Thread: h.threads[0], state: kernel.Sleeping}
+	h.pass(t, c, 10)
+	h.pass(t, c, 10)
+	h.pass(t, c, 10)
+	c.Flush()
+	if h.read[1] != 1 || h.sum() != 20 {
+		t.Errorf("read %v, credits %v", h.read, h.got)
+	}
+}
+
+// To see which threads have moved takes no more than a quarter of what passes may take.
+func TestPeriod(t *testing.T) {
+	c := New(Options{Passes: &host{}, MaxShare: 0.04})
+	for _, test := range []struct{ took, looked, want time.Duration }{
+		{time.Millisecond, 500 * time.Microsecond, 100 * time.Millisecond},
+		{8 * time.Millisecond, 500 * time.Microsecond, 200 * time.Millisecond},
+		{8 * time.Millisecond, 5 * time.Millisecond, 500 * time.Millisecond},
+	} {
+		c.looked = test.looked
+		if got := time.Duration(c.period(10, test.took)).Round(time.Microsecond); got != test.want {
+			t.Errorf("%+v: %v", test, got)
+		}
 	}
 }

@@ -19,6 +19,14 @@ type thread struct {
 	kernel.Thread                 // as it was when the stack was read, but with the State of the last pass; no Kernel
 	stack         *sampler.Sample // where it is
 	credit        time.Duration   // what Use has not got yet
+	had           time.Duration   // what of its mark's Stayed was added to that, ever
+	seen          uint64          // the last pass that has looked at it
+}
+
+// stayedFor credits a thread with what its mark has got since the last time.
+func (t *thread) stayedFor(mark time.Duration) {
+	t.credit += mark - t.had
+	t.had = mark
 }
 
 // settle hands to Use what a thread is credited with.
@@ -38,11 +46,13 @@ func (c *Clock) use(s *sampler.Sample, t *kernel.Thread, d time.Duration, ender 
 type pass struct {
 	*Clock
 	interval time.Duration
-	seen     map[uint32]bool
-	owners   map[uint32]owner // by PID
-	err      error            // of marks
-	moved    []*kernel.Thread // they are on no CPU, and their stacks have to be read
-	ended    []thread         // what was over when the pass came by, to be settled
+	owners   map[uint32]owner      // by PID
+	handed   int                   // threads that were looked at
+	kept     int                   // those that are known and were not: they are where they were, or have ended
+	keptIn   [kernel.Ended + 1]int // of kept, by state
+	err      error                 // of marks
+	moved    []*kernel.Thread      // they are on no CPU, and their stacks have to be read
+	ended    []thread              // what was over when the pass came by, to be settled
 }
 
 // owner is what Options.Target says of a process.
@@ -61,22 +71,60 @@ func (p *pass) owner(pid uint32) owner {
 	return o
 }
 
-// look takes note of a thread.
+// ask asks again about processes that were not wanted, if that is due, and whom the time of kept threads counts for.
+func (p *pass) ask(now uint64) error {
+	due := now-p.asked >= uint64(askAgain)
+	if !due && !p.flushed {
+		return nil
+	}
+	p.flushed = false
+	if due {
+		p.asked = now
+		if err := p.options.Passes.WantAll(); err != nil {
+			return err
+		}
+	}
+	var changed []*thread
+	for _, t := range p.threads {
+		if o := p.owner(t.PID); !o.wanted || o.target != t.stack.Target {
+			changed = append(changed, t)
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	err := p.readStayed()
+	for _, t := range changed {
+		if o := p.owner(t.PID); o.wanted {
+			p.settle(t)
+			t.stack.Target = o.target
+		} else {
+			p.drop(t)
+		}
+	}
+	return err
+}
+
+// look takes note of a thread that is not where its mark says.
 func (p *pass) look(t *kernel.Thread) {
 	if t.State == kernel.Ended || t.Outcome == unwind.KernelThread {
 		return
 	}
-	owner := p.owner(t.PID)
-	if !owner.wanted {
-		p.note(p.options.Passes.MarkUnwanted(t))
+	if !p.owner(t.PID).wanted {
+		p.note(p.options.Passes.MarkUnwanted(t.PID))
 		return
 	}
 	if t.Displaced { // it would run if nobody looked
 		t.State = kernel.Running
 	}
-	p.seen[t.TID] = true
+	p.handed++
 	p.times[t.State] += p.interval
 	known := p.threads[t.TID]
+	if known != nil {
+		known.seen = p.passes
+		known.stayedFor(t.Stayed)
+		p.keep(known, -1)
+	}
 	if known != nil && (t.State == kernel.Running || known.Started != t.Started || known.Switches != t.Switches) {
 		p.drop(known)
 		known = nil
@@ -93,10 +141,6 @@ func (p *pass) look(t *kernel.Thread) {
 		if known.State != t.State { // it was woken, say, and is queued for a CPU
 			p.end(known)
 			known.State = t.State
-		}
-		if known.stack.Target != owner.target {
-			p.settle(known)
-			known.stack.Target = owner.target
 		}
 		known.credit += p.interval
 	}
@@ -122,13 +166,48 @@ func (p *pass) note(err error) {
 	}
 }
 
+// keep counts a known thread, or with -1 no longer.
+func (p *pass) keep(t *thread, n int) {
+	p.keptIn[t.State] += n
+	p.kept += n
+}
+
 // forget drops the threads that the pass has not seen: they have ended, or are not watched any more.
-func (p *pass) forget() {
-	for tid, t := range p.threads {
-		if !p.seen[tid] {
+func (p *pass) forget() error {
+	var strangers []uint32
+	err := p.options.Passes.ReadMarks(func(m kernel.Mark) {
+		t := p.threads[m.TID]
+		if t == nil {
+			strangers = append(strangers, m.TID)
+			return
+		}
+		t.stayedFor(m.Stayed)
+		if m.Seen {
+			t.seen = p.passes
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, tid := range strangers {
+		p.note(p.options.Passes.Unmark(tid))
+	}
+	for _, t := range p.threads {
+		if t.seen != p.passes {
+			p.keep(t, -1)
 			p.drop(t)
 		}
 	}
+	return nil
+}
+
+// count adds up what threads have done.
+func (p *pass) count() {
+	for state, n := range p.keptIn {
+		p.times[state] += p.interval * time.Duration(n)
+	}
+	p.stats.Passes++
+	p.stats.Threads = uint64(p.handed + p.kept)
 }
 
 // readsAtOnce is how many stacks are read before it is checked that their threads have not moved. The fewer, the less
@@ -212,5 +291,5 @@ func (p *pass) take(t *kernel.Thread, stack *sampler.Sample, stays bool, credit 
 		p.note(p.options.Passes.Unmark(t.TID))
 		return
 	}
-	p.threads[t.TID] = &thread{*t, stack, credit}
+	p.threads[t.TID] = &thread{Thread: *t, stack: stack, credit: credit, seen: p.passes}
 }
