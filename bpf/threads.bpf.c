@@ -84,7 +84,10 @@ enum {
 volatile __u32 only_pid = 0;
 volatile __u32 only_tid = 0;
 
-/* 0, or the number of the check: threads whose mark does not have it are left out, and nothing but where they are is read. */
+/*
+ * 0, or the number of the check: threads whose mark has neither it nor the one after it are left out. Nothing but where
+ * they are is read of the first, all of the others, whose marks say from then on where they are.
+ */
 volatile __u32 only_check = 0;
 
 /*
@@ -279,18 +282,25 @@ ALWAYS_INLINE int take_mark(struct task_struct *task, struct thread *t)
 }
 
 /* Whether a thread is looked at in this check. */
-ALWAYS_INLINE int checked(__u32 tid)
+ALWAYS_INLINE int checked(struct task_struct *task, struct thread *t)
 {
-	struct thread_mark *mark = bpf_map_lookup_elem(&marks, &tid);
+	struct thread_mark *mark = bpf_map_lookup_elem(&marks, &t->tid);
 
-	return mark && mark->check == only_check;
+	if (!mark || mark->check - only_check > 1)
+		return 0;
+	if (mark->check == only_check)
+		return 1;
+	mark->started = task->start_time;
+	mark->switches = t->switches;
+	t->flags |= THREAD_TAKEN;
+	return 1;
 }
 
 /* Takes what is no longer there when the thread has moved. */
 ALWAYS_INLINE long take_place(struct task_struct *task, struct thread *t)
 {
 	t->outcome = OUTCOME_UNSET;
-	if (only_check || (t->flags & THREAD_UNMOVED))
+	if ((only_check && !(t->flags & THREAD_TAKEN)) || (t->flags & THREAD_UNMOVED))
 		return 0;
 	t->outcome = take_registers(task, t);
 	long bytes = t->flags & THREAD_ON_CPU ? 0 : bpf_get_task_stack(task, t->kernel, sizeof(t->kernel), 0);
@@ -328,9 +338,7 @@ int read_threads(struct bpf_iter__task *ctx)
 	__u32 pid = task->tgid, tid = task->pid;
 	if ((only_pid && pid != only_pid) || (only_tid && tid != only_tid))
 		return 0;
-	if (only_check && !checked(tid))
-		return 0;
-	if (pass && of_the_kernel(task))
+	if ((pass || only_check) && of_the_kernel(task))
 		return 0;
 	struct thread *t = bpf_map_lookup_elem(&record, &zero);
 	if (!t)
@@ -342,6 +350,8 @@ int read_threads(struct bpf_iter__task *ctx)
 	if (pass && take_mark(task, t))
 		return 0;
 	take_switches(task, t);
+	if (only_check && !checked(task, t))
+		return 0;
 	long bytes = take_thread(task, t);
 	if (bytes < 0 || bytes > (long)sizeof(t->kernel))
 		return 0; /* for the verifier */

@@ -12,6 +12,7 @@ enum thread_flags {
 	THREAD_SYSTEM_CALL = 8, /* it is in system call `call` */
 	THREAD_UNMOVED = 16, /* it is where its mark has it, in another state: registers and stack are not read */
 	THREAD_DISPLACED = 32, /* it is queued for the CPU that the reader runs on, since the reader came */
+	THREAD_TAKEN = 64, /* it is looked at again */
 };
 
 /*
@@ -24,7 +25,7 @@ struct thread_mark {
 	__u64 stayed; /* the sum of `interval` of the passes that have seen it there and written nothing; set by BPF */
 	__u32 state; /* as the last record of it says, or STATE_UNKNOWN; set by BPF from then on */
 	__u32 pass; /* the number of the last pass that has seen it there and written nothing; set by BPF */
-	__u32 check; /* the number of the check that the thread is looked at in */
+	__u32 check; /* the number of the check that the thread's place is looked at in; all of it is in the one before */
 	__u32 woken; /* somebody has ended this wait since, who is written; set by BPF */
 };
 

@@ -16,7 +16,7 @@ type Mark struct {
 }
 
 // ReadMarked makes a pass over the threads of all programs of this host, but for those that are marked as unwanted.
-// Those that are where MarkAndCheck has found them, in the state that they were last handed over with, are credited with
+// Those that are where Check has found them, in the state that they were last handed over with, are credited with
 // the interval by their Mark, and counted. It hands the others to use, which may mark threads.
 func (t *Threads) ReadMarked(interval time.Duration, use func(*Thread)) (stayed int, err error) {
 	t.mu.Lock()
@@ -67,23 +67,18 @@ func (t *Threads) ReadMarks(use func(Mark)) error {
 	}
 }
 
-// MarkAndCheck notes where threads of one process are: their stacks were read when they had their Started and Switches.
-// It hands them to use as they are now, without registers and stacks. There may be marks of 16,384 threads, and some
-// more for a while.
-func (t *Threads) MarkAndCheck(threads []*Thread, use func(*Thread)) error {
-	if len(threads) == 0 {
-		return nil
-	}
-	t.checks = max(1, t.checks+1)
-	for _, of := range threads {
-		mark := threadsThreadMark{
-			Started: of.Started, Switches: of.Switches, State: stateUnknown, Check: t.checks,
-		}
+// Check makes a pass that hands threads to use as they are now: those that were next in the call before, without
+// registers and stacks, and next, with them. It marks next, which are then where use gets them. There may be marks of
+// 16,384 threads, and some more for a while.
+func (t *Threads) Check(next []*Thread, use func(*Thread)) error {
+	t.checks = max(1, t.checks+1) % (1<<32 - 2)
+	for _, of := range next {
+		mark := threadsThreadMark{State: stateUnknown, Check: t.checks + 1}
 		if err := t.objects.Marks.Put(of.TID, &mark); err != nil {
 			return fmt.Errorf("mark thread %d: %w", of.TID, err)
 		}
 	}
-	return t.read(filter{pid: threads[0].PID, check: t.checks}, use)
+	return t.read(filter{check: t.checks}, use)
 }
 
 // stateUnknown is STATE_UNKNOWN of bpf/threads.h.
@@ -105,7 +100,7 @@ func (t *Threads) Unmark(tid uint32) error {
 	return nil
 }
 
-// WantAll makes no process unwanted. It, MarkUnwanted, MarkAndCheck and ReadMarked are for one goroutine.
+// WantAll makes no process unwanted. It, MarkUnwanted, Check and ReadMarked are for one goroutine.
 func (t *Threads) WantAll() error {
 	t.unwanted = (t.unwanted + 1) % (1<<32 - 2)
 	return t.objects.Unwanted.Set(t.unwanted + 1)

@@ -164,7 +164,7 @@ func TestReadMarked(t *testing.T) {
 	}()
 	tid := <-tids
 	waiting := awaitCall(t, threads, tid, unix.SYS_READ)
-	if err := threads.MarkAndCheck([]*Thread{&waiting}, func(*Thread) {}); err != nil {
+	if err := threads.Check([]*Thread{&waiting}, func(*Thread) {}); err != nil {
 		t.Fatal(err)
 	}
 	const interval = 1000

@@ -103,6 +103,7 @@ const (
 	threadsThreadFlagsTHREAD_SYSTEM_CALL threadsThreadFlags = 8
 	threadsThreadFlagsTHREAD_UNMOVED     threadsThreadFlags = 16
 	threadsThreadFlagsTHREAD_DISPLACED   threadsThreadFlags = 32
+	threadsThreadFlagsTHREAD_TAKEN       threadsThreadFlags = 64
 )
 
 type threadsThreadMark struct {

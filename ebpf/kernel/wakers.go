@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 )
 
-// Waker is who has ended the wait of a thread that was marked by MarkAndCheck.
+// Waker is who has ended the wait of a thread that was marked by Check.
 type Waker struct {
 	TID               uint32 // the thread that waited
 	Started, Switches uint64 // as Thread has them: which wait of it

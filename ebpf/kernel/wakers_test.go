@@ -35,12 +35,15 @@ func TestWaker(t *testing.T) {
 	}()
 	tid := <-tids
 	waiting := awaitCall(t, threads, tid, unix.SYS_READ)
-	stays := false
-	err := threads.MarkAndCheck([]*Thread{&waiting}, func(now *Thread) {
-		stays = stays || now.TID == tid && now.Switches == waiting.Switches
-	})
-	if err != nil || !stays {
-		t.Fatalf("the reader has not stayed in its wait: %v", err)
+	for _, next := range [][]*Thread{{&waiting}, nil} { // with registers, and without
+		var now Thread
+		err := threads.Check(next, func(thread *Thread) { now = *thread })
+		if err != nil || now.TID != tid || now.Switches != waiting.Switches || now.State != Sleeping {
+			t.Fatalf("the reader has not stayed in its wait: %+v, %v", now, err)
+		}
+		if whole := now.Regs == waiting.Regs && now.Call == unix.SYS_READ; whole != (next != nil) {
+			t.Errorf("it has registers %+v in call %d, want %+v in a check with it next", now.Regs, now.Call, waiting.Regs)
+		}
 	}
 	go func() {
 		runtime.LockOSThread()

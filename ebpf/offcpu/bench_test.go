@@ -13,7 +13,6 @@ import (
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/snapshot"
 	"github.com/headwater/headwater/ebpf/target"
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/need"
 )
 
@@ -21,7 +20,11 @@ import (
 func BenchmarkPass(b *testing.B) {
 	need.Root(b)
 	program := filepath.Join(b.TempDir(), "hwwaits")
-	lab.Compile(b, "gcc", "-O2", "-pthread", "-o", program, "../../integration/bench/testdata/waits.c")
+	need.Tools(b, "gcc")
+	source := "../../integration/bench/testdata/waits.c"
+	if out, err := exec.Command("gcc", "-O2", "-pthread", "-o", program, source).CombinedOutput(); err != nil {
+		b.Fatalf("gcc: %v\n%s", err, out)
+	}
 	for _, n := range []int{1000, 10000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) { benchmarkPass(b, program, n) })
 	}
@@ -54,20 +57,20 @@ func benchmarkPass(b *testing.B, program string, n int) {
 			b.Fatalf("%+v, %v", c.Stats(), err)
 		}
 	}
-	before, begun := c.Stats().Read, spent(b)
+	before, begun := c.Stats().Read, processTime(b)
 	for b.Loop() {
 		if err := c.Pass(); err != nil {
 			b.Fatal(err)
 		}
 	}
-	b.ReportMetric(float64(spent(b)-begun)/float64(b.N*n), "CPU-ns/thread")
+	b.ReportMetric(float64(processTime(b)-begun)/float64(b.N*n), "CPU-ns/thread")
 	if read := c.Stats().Read - before; read > 0 {
 		b.Errorf("%d stacks of threads that stay were read", read)
 	}
 }
 
-// spent returns the CPU time of this process.
-func spent(b *testing.B) time.Duration {
+// processTime returns the CPU time of this process.
+func processTime(b *testing.B) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)

@@ -11,8 +11,11 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	goruntime "runtime"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
@@ -26,7 +29,7 @@ import (
 type Passes interface {
 	ReadMarked(interval time.Duration, use func(*kernel.Thread)) (stayed int, err error)
 	ReadMarks(use func(kernel.Mark)) error
-	MarkAndCheck(threads []*kernel.Thread, use func(*kernel.Thread)) error
+	Check(next []*kernel.Thread, use func(*kernel.Thread)) error
 	MarkUnwanted(pid uint32) error
 	Unmark(tid uint32) error
 	WantAll() error
@@ -83,7 +86,7 @@ type Clock struct {
 	options Options
 
 	mu      sync.Mutex
-	looked  time.Duration // what the last pass took without reading stacks
+	looked  time.Duration // CPU time of the last pass without reading stacks
 	last    uint64        // when the last pass began, CLOCK_MONOTONIC; 0: there was none, or it failed
 	asked   uint64        // when Target was asked about all processes, as last
 	threads map[uint32]*thread
@@ -112,11 +115,13 @@ func New(o Options) *Clock {
 // two of them is random: a program that does something as regularly would else be met in the same place each time.
 // Those that fail are counted.
 func (c *Clock) Run(ctx context.Context, rate func() float64) {
+	goruntime.LockOSThread() // it is this thread's CPU time that is limited
+	defer goruntime.UnlockOSThread()
 	defer c.Flush()
 	for {
-		began := c.options.now()
+		began := spent()
 		err := c.Pass()
-		period := c.period(rate(), time.Duration(c.options.now()-began)) * (0.5 + rand.Float64())
+		period := c.period(rate(), spent()-began) * (0.5 + rand.Float64())
 		if err != nil {
 			c.failed(err)
 			period = max(period, float64(retryAfter))
@@ -133,7 +138,14 @@ func (c *Clock) Run(ctx context.Context, rate func() float64) {
 // however few passes there are, so a host where many are idle need not be looked at as often.
 const lookingShare = 0.25
 
-// period returns how many ns lie between passes, after one that has taken some time.
+// spent returns the CPU time of the calling thread.
+func spent() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) // it cannot fail
+	return time.Duration(t.Nano())
+}
+
+// period returns how many ns lie between passes, after one that has taken some CPU time.
 func (c *Clock) period(rate float64, took time.Duration) float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,12 +212,13 @@ func (c *Clock) Pass() error {
 	for _, t := range p.threads {
 		p.keep(t, 1)
 	}
+	began := spent()
 	stayed, err := c.options.Passes.ReadMarked(p.interval, p.look)
 	if err = errors.Join(err, p.err); err != nil {
 		return errors.Join(err, p.settleEnded())
 	}
 	c.last = now
-	c.looked = time.Duration(c.options.now() - now)
+	c.looked = spent() - began
 	if stayed != p.kept || p.asked == now {
 		p.note(p.forget())
 	}

@@ -19,10 +19,11 @@ const pid = 7
 type host struct {
 	now     uint64
 	threads []kernel.Thread
-	check   func() // before a look at one process
+	check   func() // before a look at those that are read
 	failing bool
-	handed  int            // threads that passes were given
-	read    map[uint32]int // stacks read, by thread
+	handed  int             // threads that passes were given
+	checked map[uint32]bool // whom the last check had next
+	read    map[uint32]int  // stacks read, by thread
 	marks   map[uint32]*mark
 	wakers  []kernel.Waker // not read yet
 	watched bool           // somebody wants them
@@ -48,9 +49,6 @@ type credit struct {
 }
 
 func (h *host) Read(pid, tid uint32, use func(*kernel.Thread)) error {
-	if pid != 0 && h.check != nil {
-		h.check()
-	}
 	if h.failing {
 		return errors.New("no threads today")
 	}
@@ -95,11 +93,23 @@ func (h *host) ReadMarks(use func(kernel.Mark)) error {
 	return nil
 }
 
-func (h *host) MarkAndCheck(threads []*kernel.Thread, use func(*kernel.Thread)) error {
-	for _, t := range threads {
-		h.marks[t.TID] = &mark{Thread: *t, state: kernel.Ended}
+func (h *host) Check(next []*kernel.Thread, use func(*kernel.Thread)) error {
+	if h.check != nil {
+		h.check()
 	}
-	return h.Read(threads[0].PID, 0, use)
+	had := h.checked
+	h.checked = map[uint32]bool{}
+	for _, t := range next {
+		h.checked[t.TID] = true
+	}
+	return h.Read(0, 0, func(t *kernel.Thread) {
+		if h.checked[t.TID] {
+			h.marks[t.TID] = &mark{Thread: *t, state: kernel.Ended}
+			use(t)
+		} else if had[t.TID] {
+			use(t)
+		}
+	})
 }
 
 func (h *host) Unmark(tid uint32) error {
@@ -248,9 +258,10 @@ func TestThreadThatMovesWhileItIsRead(t *testing.T) {
 	c := newClock(h)
 	h.pass(t, c, 10)
 	h.set(1, kernel.Sleeping, 2)
-	h.check = func() { h.set(1, kernel.Sleeping, 3) }
+	h.check = func() { h.set(1, kernel.Sleeping, h.threads[0].Switches+1) }
 	h.pass(t, c, 10)
 	h.check = nil
+	h.set(1, kernel.Sleeping, 3)
 	h.pass(t, c, 10)
 	c.Flush()
 	if len(h.got) != 2 || h.got[0] != (credit{1, 0, kernel.Sleeping, unwind.Moved, 10, ""}) ||
@@ -259,6 +270,29 @@ func TestThreadThatMovesWhileItIsRead(t *testing.T) {
 	}
 	if s := c.Stats(); s.Dropped != 1 || s.Read != 3 || s.Time["sleeping"] != 20 {
 		t.Errorf("stats %+v", s)
+	}
+}
+
+// A thread that has moved before it is read is where it is then, unless it runs.
+func TestThreadThatMovesBeforeItIsRead(t *testing.T) {
+	for _, test := range []struct {
+		now  kernel.ThreadState
+		want credit
+	}{
+		{kernel.Uninterruptible, credit{1, 300, kernel.Uninterruptible, unwind.Complete, 10, ""}},
+		{kernel.Running, credit{1, 0, kernel.Sleeping, unwind.Moved, 10, ""}},
+	} {
+		h := &host{}
+		h.set(1, kernel.Sleeping, 1)
+		c := newClock(h)
+		h.pass(t, c, 10)
+		h.set(1, kernel.Sleeping, 2)
+		h.check = func() { h.set(1, test.now, 3) }
+		h.pass(t, c, 10)
+		c.Flush()
+		if len(h.got) != 1 || h.got[0] != test.want {
+			t.Errorf("%s: credits %v, want %v", test.now, h.got, test.want)
+		}
 	}
 }
 
@@ -355,7 +389,8 @@ func TestThreadsThatStayAreNotHandedOver(t *testing.T) {
 	}
 	c.Flush()
 	s := c.Stats()
-	if want := time.Duration(threads*(passes-1)*10 + (threads-2)*10); h.sum() != want || s.Time["sleeping"] != uint64(want) {
+	want := time.Duration(threads*(passes-1)*10 + (threads-2)*10)
+	if h.sum() != want || s.Time["sleeping"] != uint64(want) {
 		t.Errorf("%v in all, and %+v; want %v", h.sum(), s, want)
 	}
 	if s.Time["running"] != 10 || s.Threads != threads-1 || s.Kept != threads-2 || len(h.marks) != threads-2 {

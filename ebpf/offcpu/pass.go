@@ -210,8 +210,8 @@ func (p *pass) count() {
 	p.stats.Threads = uint64(p.handed + p.kept)
 }
 
-// readsAtOnce is how many stacks are read before it is checked that their threads have not moved. The fewer, the less
-// time has a thread to move.
+// readsAtOnce is how many stacks are read between looks at where their threads are. The fewer, the less time has a
+// thread to move.
 const readsAtOnce = 16
 
 // readMoved reads the stacks of threads that have moved, or of a random subset that stands for all of them.
@@ -223,18 +223,27 @@ func (p *pass) readMoved() error {
 		p.stats.Unread += uint64(all - len(p.moved))
 	}
 	left := shares(p.interval*time.Duration(all), len(p.moved))
-	byProcess := map[uint32][]*kernel.Thread{}
-	for _, t := range p.moved {
-		byProcess[t.PID] = append(byProcess[t.PID], t)
-	}
 	var err error
-	for pid, threads := range byProcess {
-		for some := range slices.Chunk(threads, readsAtOnce) {
-			err = errors.Join(err, p.read(pid, some, left[:len(some)]))
-			left = left[len(some):]
-		}
+	var had reading
+	for some := range slices.Chunk(p.moved, readsAtOnce) {
+		next := reading{threads: some, shares: left[:len(some)]}
+		left = left[len(some):]
+		err = errors.Join(err, p.check(&had, &next))
+		next.read(p)
+		had = next
 	}
-	return err
+	return errors.Join(err, p.check(&had, &reading{}))
+}
+
+// reading is of threads that are read at once.
+type reading struct {
+	threads []*kernel.Thread
+	shares  []time.Duration // what each is credited with
+	stacks  []*sampler.Sample
+}
+
+func (r *reading) of(tid uint32) int {
+	return slices.IndexFunc(r.threads, func(t *kernel.Thread) bool { return t.TID == tid })
 }
 
 // shares divides a time into n parts whose sum it is.
@@ -247,32 +256,42 @@ func shares(of time.Duration, n int) []time.Duration {
 	return out
 }
 
-// read reads the stacks of some threads of one process, and credits each with its share. After an error no thread is
-// taken to have stayed.
-func (p *pass) read(pid uint32, threads []*kernel.Thread, shares []time.Duration) error {
-	var stacks []*sampler.Sample
-	for _, t := range threads {
-		memory := snapshot.MemoryOf(p.options.Completer.Memory(pid), t)
-		stacks = append(stacks, p.options.Completer.CompleteThread(t, memory))
+// read reads the stacks of threads.
+func (r *reading) read(p *pass) {
+	for _, t := range r.threads {
+		memory := snapshot.MemoryOf(p.options.Completer.Memory(t.PID), t)
+		r.stacks = append(r.stacks, p.options.Completer.CompleteThread(t, memory))
 	}
-	stays, err := p.staying(threads)
-	for i, t := range threads {
-		p.stats.Read++
-		p.take(t, stacks[i], err == nil && stays[t.TID], shares[i])
+	p.stats.Read += uint64(len(r.threads))
+}
+
+// check credits threads that were read, if there are any: it looks whether they have stayed. Those that are next may
+// have moved since the pass has seen them, as reading others takes time. They are where they are now, unless they run.
+// After an error no thread is taken to have stayed.
+func (p *pass) check(had, next *reading) error {
+	stays := map[uint32]bool{}
+	err := p.options.Passes.Check(next.threads, func(now *kernel.Thread) {
+		if at := had.of(now.TID); at >= 0 {
+			stays[now.TID] = !snapshot.Moved(had.threads[at], now)
+		} else if at := next.of(now.TID); at >= 0 {
+			next.threads[at] = later(next.threads[at], now)
+		}
+	})
+	for i, t := range had.threads {
+		p.take(t, had.stacks[i], err == nil && stays[t.TID], had.shares[i])
 	}
 	return err
 }
 
-// staying returns which of some threads of a process have not been on a CPU since the pass saw them. Those are marked.
-func (p *pass) staying(threads []*kernel.Thread) (map[uint32]bool, error) {
-	stays := map[uint32]bool{}
-	err := p.options.Passes.MarkAndCheck(threads, func(now *kernel.Thread) {
-		at := slices.IndexFunc(threads, func(t *kernel.Thread) bool { return t.TID == now.TID })
-		if at >= 0 && !snapshot.Moved(threads[at], now) {
-			stays[now.TID] = true
-		}
-	})
-	return stays, err
+// later returns a thread as it is now if it has moved and is on no CPU, and else as it was.
+func later(was, now *kernel.Thread) *kernel.Thread {
+	off := now.State != kernel.Running && now.State != kernel.Ended && !now.Displaced
+	if !off || now.Started != was.Started || now.Switches == was.Switches {
+		return was
+	}
+	kept := *now
+	kept.Kernel = slices.Clone(now.Kernel)
+	return &kept
 }
 
 // take credits a thread with being where its stack says. The kernel's part was seen at one moment with the state; the

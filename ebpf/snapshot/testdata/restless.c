@@ -1,4 +1,7 @@
-/* Threads that go down one of two ways, rest for a moment at its end, and come back: no stack has functions of both. */
+/*
+ * Threads that go down one of two ways, rest for a moment at its end, and come back: no stack has functions of both.
+ * restless [THREADS [MICROSECONDS]].
+ */
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -19,9 +22,11 @@
 	STEP(side, 7, side##_6)         \
 	STEP(side, 8, side##_7)
 
+static int moment = 20;
+
 __attribute__((noinline)) static void rest(void)
 {
-	usleep(20);
+	usleep(moment);
 	__asm__ volatile("" ::: "memory");
 }
 
@@ -41,6 +46,8 @@ int main(int argc, char **argv)
 {
 	pthread_t thread;
 
+	if (argc > 2)
+		moment = atoi(argv[2]);
 	for (int i = argc > 1 ? atoi(argv[1]) : 4; i > 0; i--)
 		pthread_create(&thread, NULL, run, NULL);
 	pause();
