@@ -545,7 +545,7 @@ func (r *Recorder) account(stats *sampler.Stats) (due uint64) {
 func (r *Recorder) putFirst(p *profile.Profile) {
 	exe := r.selected.executable()
 	at := slices.IndexFunc(p.Mapping, func(m *profile.Mapping) bool { return m.File == exe })
-	if at < 0 {
+	if exe == "" || at < 0 { // code of no file may have a mapping without a name
 		pprof.SetTitle(p, r.selected.String())
 		return
 	}
