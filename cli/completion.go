@@ -55,6 +55,14 @@ func completeProcesses(cmd *cobra.Command, flags ...string) {
 	}
 }
 
+// completeWords lets the shell complete a flag that takes one of these.
+func completeWords(cmd *cobra.Command, flag string, words []string) {
+	all := cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
+	if err := cmd.RegisterFlagCompletionFunc(flag, all); err != nil {
+		panic(err) // as above
+	}
+}
+
 // completeSelection lets the shell complete the flags of samplingFlags that say what is sampled.
 func completeSelection(cmd *cobra.Command) {
 	completeProcesses(cmd, "pid", "tid")

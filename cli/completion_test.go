@@ -31,6 +31,9 @@ func TestCompletion(t *testing.T) {
 		"verify":    {[]string{"verify", "--pid", ""}, line},
 		"argument":  {[]string{"stack", ""}, line},
 		"container": {[]string{"record", "--container", ""}, ":4\n"},
+		"format":    {[]string{"record", "-f", ""}, "pprof\nhtml\n"},
+		"event":     {[]string{"record", "-e", "off"}, "off-cpu\n"},
+		"view":      {[]string{"top", "--by", ""}, "function\nbinary\nflame\nwaits\n"},
 		"manual":    {[]string{"man", ""}, "record\tRecord what CPUs do, and write one file\n"},
 	} {
 		stdout, stderr, code := result(t, headwater(t, append([]string{"__complete"}, test.args...)...))

@@ -74,6 +74,14 @@ func (e *event) sampled(period uint64) probe.Probe {
 	return p
 }
 
+// events are the names that need no argument.
+func events() (names []string) {
+	for k := range kind.Count {
+		names = append(names, k.String())
+	}
+	return names
+}
+
 // String implements pflag.Value.
 func (e *event) String() string { return e.kind.String() }
 

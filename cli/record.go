@@ -53,6 +53,9 @@ A second signal ends it at once, without a file.`,
 	}
 	f.register(cmd.Flags())
 	completeSelection(cmd)
+	completeWords(cmd, "format", export.Names())
+	completeWords(cmd, "event", events())
+	completeWords(cmd, "label", []string{record.LabelCPU, record.LabelNUMANode, record.LabelWaker})
 	return cmd
 }
 

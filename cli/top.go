@@ -70,6 +70,11 @@ and 130 or 143 after SIGINT or SIGTERM.`,
 	}
 	f.register(cmd.Flags())
 	completeSelection(cmd)
+	var views []string
+	for _, by := range top.Views() {
+		views = append(views, string(by))
+	}
+	completeWords(cmd, "by", views)
 	return cmd
 }
 

@@ -76,7 +76,7 @@ func Gecko(w io.Writer, p *profile.Profile) error {
 	}
 	threads := []*geckoThread{}
 	for _, t := range tracks {
-		threads = append(threads, newGeckoThread(t, first, max(p.Period, 1)))
+		threads = append(threads, newGeckoThread(t, first, max(p.Period, 1), p.SampleType[s.value].Type == "cpu"))
 	}
 	return json.NewEncoder(w).Encode(map[string]any{
 		"meta": geckoMeta(p, first), "libs": []any{}, "threads": threads, "processes": []any{}, "pausedRanges": []any{},
@@ -100,15 +100,17 @@ func geckoMeta(p *profile.Profile, first int64) map[string]any {
 		"version": geckoVersion, "startTime": float64(first) / 1e6, "shutdownTime": nil, "processType": 0,
 		"interval": float64(p.Period) / 1e6, "stackwalk": 1, "debug": 0, "gcpoison": 0, "asyncstack": 1,
 		"product": Title(p), "importedFrom": "headwater", "presymbolicated": true, "markerSchema": []any{},
-		"categories": []any{category("User", "yellow"), category("Kernel", "orange"), category("Other", "grey")},
+		"sampleUnits": map[string]string{"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"},
+		"categories":  []any{category("User", "yellow"), category("Kernel", "orange"), category("Other", "grey")},
 	}
 }
 
-func newGeckoThread(t *track, first, period int64) *geckoThread {
+// newGeckoThread returns a thread. If its values are CPU time, samples say how much of that each stands for.
+func newGeckoThread(t *track, first, period int64, cpu bool) *geckoThread {
 	g := &geckoThread{
 		Name: t.name, ProcessName: t.process, ProcessType: "default", PID: t.pid, TID: t.tid,
 		Markers: newGeckoTable("name", "startTime", "endTime", "phase", "category", "data"),
-		Samples: newGeckoTable("stack", "time", "responsiveness"),
+		Samples: newGeckoTable("stack", "time", "eventDelay", "threadCPUDelta"),
 		Frames: newGeckoTable("location", "relevantForJS", "innerWindowID", "implementation", "line", "column",
 			"category", "subcategory"),
 		Stacks: newGeckoTable("prefix", "frame"), Strings: []string{},
@@ -119,7 +121,11 @@ func newGeckoThread(t *track, first, period int64) *geckoThread {
 		if m.time == 0 {
 			at = int64(i) * period
 		}
-		g.Samples.Data = append(g.Samples.Data, []any{g.stack(m.stack), float64(at) / 1e6, 0})
+		var used any
+		if cpu {
+			used = m.value
+		}
+		g.Samples.Data = append(g.Samples.Data, []any{g.stack(m.stack), float64(at) / 1e6, 0, used})
 	}
 	return g
 }

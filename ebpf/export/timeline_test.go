@@ -147,7 +147,7 @@ func TestGecko(t *testing.T) {
 	work := "step (in server) work (in server) main (in server)"
 	require.Equal(t, []string{work, work,
 		"do_syscall_64 (in [kernel.kallsyms]) write (in libc.so.6) main (in server)", work}, got)
-	require.Equal(t, []any{4.0, 20.0, 0.0}, first.Samples.Data[2])
+	require.Equal(t, []any{4.0, 20.0, 0.0, 10e6}, first.Samples.Data[2])
 }
 
 // TestSVG: the image is XML, and has what is wide enough.

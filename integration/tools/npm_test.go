@@ -131,6 +131,7 @@ func TestFirefoxProfiler(t *testing.T) {
 		Threads []struct {
 			ThreadHandle, Name, PID string
 			TID                     int64
+			CPUMs                   float64
 		}
 	}
 	lab.Eventually(t, time.Minute, "the profile is loaded", func() bool {
@@ -139,7 +140,7 @@ func TestFirefoxProfiler(t *testing.T) {
 	want := functionsByThread(t, p)
 	require.GreaterOrEqual(t, len(want), 3)
 	require.Len(t, list.Threads, len(want))
-	functions := 0
+	functions, cpu := 0, 0.0
 	for id, of := range want {
 		var answer struct {
 			Functions []struct {
@@ -149,6 +150,7 @@ func TestFirefoxProfiler(t *testing.T) {
 		}
 		for _, thread := range list.Threads {
 			if thread.TID == id.tid && thread.Name == id.name {
+				cpu += thread.CPUMs
 				require.NoError(t, ask(&answer, "thread", "functions", "--json", "--limit", "0", "--thread", thread.ThreadHandle))
 			}
 		}
@@ -162,6 +164,12 @@ func TestFirefoxProfiler(t *testing.T) {
 		functions += len(of)
 	}
 	t.Logf("%d functions of %d threads are equal", functions, len(want))
+	all := int64(0)
+	for _, s := range p.Sample {
+		all += s.Value[0]
+	}
+	// What the first sample of a thread stands for was before it began.
+	require.InDelta(t, float64(all)/1e6, cpu, float64(len(want))*float64(p.Period)/1e6)
 }
 
 // TestPerfetto: Perfetto's trace processor reads a recording without an error, finds the same threads, and for each
