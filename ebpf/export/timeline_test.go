@@ -53,8 +53,8 @@ func TestTrace(t *testing.T) {
 	}, got)
 }
 
-// TestTraceOfRenamed: the events of a thread that runs another program after a sample are one after the other, and it has
-// the name of the last.
+// TestTraceOfRenamed: the events of a thread that runs one program after the other do not overlap, and it has the name
+// of the last.
 func TestTraceOfRenamed(t *testing.T) {
 	const begin = 1_700_000_000e9
 	m := newMaker()

@@ -194,6 +194,9 @@ func Open(o Options) (*Recorder, error) {
 	if err := o.setProbe(); err != nil {
 		return nil, err
 	}
+	if err := o.checkCPUs(); err != nil {
+		return nil, err
+	}
 	selected, err := newSelection(o.Selection, procfs.Default)
 	if err != nil {
 		return nil, err

@@ -123,9 +123,6 @@ func newSelection(o Selection, fs procfs.FS) (*selection, error) {
 	s := &selection{
 		Selection: o, fs: fs, family: map[uint32]bool{}, since: map[uint32]uint64{}, member: map[uint32]bool{},
 	}
-	if err := o.checkCPUs(); err != nil {
-		return nil, err
-	}
 	for _, pid := range o.PIDs {
 		if err := s.addProcess(pid); err != nil {
 			return nil, err

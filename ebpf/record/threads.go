@@ -118,7 +118,9 @@ func newThread(t *kernel.Thread, stack *profile.Named) Thread {
 			functions = append(functions, line.Function)
 		}
 	}
-	out := Thread{PID: t.PID, TID: t.TID, Name: t.Comm, State: t.State, CPU: t.CPU, Wait: wait.Of(t, functions), Off: t.Off}
+	out := Thread{
+		PID: t.PID, TID: t.TID, Name: t.Comm, State: t.State, CPU: t.CPU, Wait: wait.Of(t, functions), Off: t.Off,
+	}
 	switch {
 	case t.State == kernel.Running:
 		out.Off = 0

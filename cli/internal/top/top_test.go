@@ -369,7 +369,8 @@ func TestWaitsOfAll(t *testing.T) {
 		{PID: 100, TID: 101, Name: "http-1", State: kernel.Running},
 		{PID: 100, TID: 102, Name: "http-2", State: kernel.Sleeping, Wait: "lock", Off: 2 * time.Second, In: "futex_do_wait"},
 		{PID: 100, TID: 103, Name: "http-3", State: kernel.Sleeping, Wait: "lock", Off: 9 * time.Second, In: "futex_wait"},
-		{PID: 7, TID: 7, Name: "dd", State: kernel.Uninterruptible, Wait: "disk", Off: 12 * time.Millisecond, In: "io_schedule"},
+		{PID: 7, TID: 7, Name: "dd", State: kernel.Uninterruptible, Wait: "disk", Off: 12 * time.Millisecond,
+			In: "io_schedule"},
 	}})
 	require.Equal(t, ""+
 		"uninterruptible  disk                  1     12 ms     0.0        7 dd  (io_schedule)\n"+
