@@ -200,7 +200,11 @@ func (b *Builder) each(patience time.Duration, use func(*namer, *targetCounts, *
 
 	ended := b.names.jit.Gone()
 	b.names.refreshDebugFiles()
-	namer := newNamer(b.names)
+	var how []naming
+	for _, a := range past {
+		how = append(how, namingOf(&a.options))
+	}
+	namer := b.names.namer(how...)
 	namer.read(stacksOf(past), patience)
 	for _, a := range past {
 		for of, c := range a.targets {

@@ -30,7 +30,8 @@ const (
 
 // namer turns frames into locations, each once while it lives.
 type namer struct {
-	names *names
+	names  *names
+	places *namedPlaces // of earlier rounds; nil: those are shown in another way
 
 	locations map[namedFrame]userLocation
 	kernel    map[kernelAddress]*pprof.Location
@@ -110,7 +111,11 @@ const (
 func (n *namer) newPlace(key namedFrame) userLocation {
 	if key.Exe != 0 && key.Code == 0 { // a file has an end
 		l := n.newLocation(key)
-		n.locations[key] = l
+		if n.places != nil && n.places.keeps(key.Frame) && n.frames[exeAddressOf(key.Frame)] != nil {
+			n.places.put(key.Frame, l)
+		} else {
+			n.locations[key] = l
+		}
 		return l
 	}
 	of := placesOf{key.Exe, key.Code, key.pid}
@@ -177,7 +182,7 @@ func (n *namer) prefetch(all iter.Seq[*stack]) (jobs []*work) {
 	compiled := map[uint32]bool{} // by PID
 	for s := range all {
 		for _, f := range s.user {
-			if f.Flags&(kernel.Interpreted|kernel.Made) != 0 {
+			if _, known := n.known(f); known || f.Flags&(kernel.Interpreted|kernel.Made) != 0 {
 				continue
 			}
 			if code, ok := n.codeOf(f); ok {
@@ -329,10 +334,12 @@ func (n *namer) pseudoLocation(name string) *pprof.Location {
 }
 
 func (n *namer) location(f kernel.Frame, pid uint32, o Options) *pprof.Location {
-	key := keyOf(f, pid, o)
-	l, ok := n.locations[key]
+	l, ok := n.known(f)
 	if !ok {
-		l = n.newPlace(key)
+		key := keyOf(f, pid, o)
+		if l, ok = n.locations[key]; !ok {
+			l = n.newPlace(key)
+		}
 	}
 	switch {
 	case l.Mapping == nil:
@@ -344,6 +351,14 @@ func (n *namer) location(f kernel.Frame, pid uint32, o Options) *pprof.Location 
 		n.unnamed[f.Exe]++
 	}
 	return l.Location
+}
+
+// known returns the location of a frame that an earlier round has named, or this one.
+func (n *namer) known(f kernel.Frame) (userLocation, bool) {
+	if n.places == nil {
+		return userLocation{}, false
+	}
+	return n.places.get(f)
 }
 
 // userLocation is a location, and whether its function is known.

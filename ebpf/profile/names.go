@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,7 @@ type names struct {
 	debuginfod  debuginfodClient
 	files       *filework.Pool
 	readers     *readers
+	places      *namedPlaces // guarded by Builder.collecting
 
 	refreshing atomic.Bool // debug files are looked for again
 	kernelRead time.Time   // when the kernel's symbols were last read again; for Collect
@@ -39,7 +41,19 @@ func newNames(e Executables, files *filework.Pool) *names {
 		jit:         jit.New(procfs.Default, files, jit.DefaultBytes),
 		files:       files,
 		readers:     newReaders(files),
+		places:      newNamedPlaces(),
 	}
+}
+
+// namer returns a namer of stacks that are all to be shown in one of these ways. Locations of earlier rounds can serve
+// if there is one way.
+func (n *names) namer(how ...naming) *namer {
+	namer := newNamer(n)
+	n.places.begin(how[len(how)-1], n.symbolizer.Forgotten())
+	if !slices.ContainsFunc(how, func(one naming) bool { return one != n.places.how }) {
+		namer.places = n.places
+	}
+	return namer
 }
 
 func (n *names) close() {
@@ -91,6 +105,7 @@ func (n *names) refreshDebugFiles() {
 // trim gives back what a round of naming took: memory, and the names of processes that had
 // ended when it began. The kernel's symbols are read again when addresses had none.
 func (n *names) trim(ended []uint32, unknownKernel bool) {
+	n.places.end()
 	n.symbolizer.Trim()
 	n.jit.Forget(ended)
 	if now := time.Now(); unknownKernel && now.Sub(n.kernelRead) >= kernelRefresh {

@@ -30,7 +30,7 @@ func (b *Builder) Name(samples []*sampler.Sample, patience time.Duration) []Name
 			b.names.jit.Observe(s.PID)
 		}
 	}
-	namer := newNamer(b.names)
+	namer := b.names.namer(namingOf(&o))
 	namer.read(slices.Values(stacks), patience)
 	out := make([]Named, len(stacks))
 	for i, s := range stacks {

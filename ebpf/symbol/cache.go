@@ -327,6 +327,7 @@ type frameCache struct {
 
 	mu         sync.Mutex
 	young, old generation
+	forgotten  map[uint32]bool // objects of which names were forgotten, see Symbolizer.Forgotten
 }
 
 // generation is a part of the cache.
@@ -355,7 +356,9 @@ func (g *generation) forget(id uint32) {
 }
 
 func newFrameCache(size int) *frameCache {
-	return &frameCache{half: max(size/2, 1), young: newGeneration(), old: newGeneration()}
+	return &frameCache{
+		half: max(size/2, 1), young: newGeneration(), old: newGeneration(), forgotten: map[uint32]bool{},
+	}
 }
 
 // setSize changes how many addresses are remembered; those that are too many go.
@@ -402,6 +405,16 @@ func (c *frameCache) forget(id uint32) {
 	defer c.mu.Unlock()
 	c.young.forget(id)
 	c.old.forget(id)
+	c.forgotten[id] = true
+}
+
+// takeForgotten returns the objects that forget was called for since the last call.
+func (c *frameCache) takeForgotten() map[uint32]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken := c.forgotten
+	c.forgotten = map[uint32]bool{}
+	return taken
 }
 
 func (c *frameCache) size() int {

@@ -205,6 +205,10 @@ func (s *Symbolizer) Forget(id uint32) {
 	s.frames.forget(id)
 }
 
+// Forgotten returns the IDs of the objects whose names may be others since the last call: by Forget, or because a debug
+// file was found. It is for who keeps what Frames has returned.
+func (s *Symbolizer) Forgotten() map[uint32]bool { return s.frames.takeForgotten() }
+
 // Status says how the symbols of an object were found; ok is false if no
 // address of it has been named yet, or if its table was dropped since.
 func (s *Symbolizer) Status(o *Object) (status Status, ok bool) { return s.tables.status(o) }

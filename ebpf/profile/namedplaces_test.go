@@ -1,0 +1,109 @@
+package profile
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"reflect"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/symbol"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// TestNamedPlaces: what a round has named the next ones find, until names may be others, or are shown in another way.
+func TestNamedPlaces(t *testing.T) {
+	tracker := process.NewTracker(process.NewLocalStore(), procfs.Default, &filework.Pool{}, nil)
+	t.Cleanup(tracker.Close)
+	pid := uint32(os.Getpid())
+	tracker.ScanProcess(pid)
+	options := Options{SampleRate: 99, Comm: CommNone}
+	b, err := New(options, tracker, &filework.Pool{})
+	require.NoError(t, err)
+	t.Cleanup(b.Close)
+	view := tracker.At(pid, math.MaxUint64)
+	raw := &kernel.Sample{PID: pid, Outcome: unwind.Complete}
+	var want []string // what the runtime says
+	for _, f := range []any{TestNamedPlaces, TestTimestamps, newNamer} {
+		pc := uint64(reflect.ValueOf(f).Pointer())
+		exe, vaddr := view.Locate(pc)
+		raw.User = append(raw.User, kernel.Frame{Vaddr: vaddr, Exe: exe})
+		want = append(want, runtime.FuncForPC(uintptr(pc)).Name())
+	}
+	read := 0 // addresses whose names were asked for
+	collect := func() {
+		raw.Time = clock.Monotonic()
+		b.Add(&sampler.Sample{Sample: raw, Target: anyTarget(), ProcessComm: "test"})
+		before := b.names.symbolizer.Stats().Frames
+		profiles := b.Collect()
+		read = b.names.symbolizer.Stats().Frames - before
+		require.Len(t, profiles, 1)
+		var got []string
+		for _, l := range profiles[0].Pprof.Sample[0].Location {
+			got = append(got, l.Line[len(l.Line)-1].Function.Name)
+		}
+		require.Equal(t, want, got)
+	}
+	first := func() *namedPlace { return b.names.places.byExe[raw.User[0].Exe][placeOf(raw.User[0])] }
+	collect()
+	require.Equal(t, len(want), read)
+	require.Equal(t, len(want), b.names.places.count)
+	named := first()
+	collect()
+	require.Zero(t, read)
+	require.Same(t, named, first())
+
+	b.Forget([]unwind.ExeID{raw.User[0].Exe})
+	collect()
+	require.NotSame(t, named, first(), "the names may be others")
+	require.Equal(t, len(want), b.names.places.count)
+
+	named = first()
+	options.Demangle = symbol.DemangleFull
+	u, err := b.Prepare(options)
+	require.NoError(t, err)
+	u.Apply()
+	collect()
+	require.NotSame(t, named, first(), "they are shown in another way")
+}
+
+// TestNamedPlacesAreBounded: those not used lately go when there are too many.
+func TestNamedPlacesAreBounded(t *testing.T) {
+	p := newNamedPlaces()
+	fill := func(from, count int) {
+		p.begin(naming{}, nil)
+		for i := range count {
+			f := kernel.Frame{Exe: unwind.ExeID(1 + i%7), Vaddr: uint64(from + i)}
+			if _, ok := p.get(f); !ok {
+				p.put(f, userLocation{})
+			}
+		}
+		p.end()
+		sum := 0
+		for _, places := range p.byExe {
+			sum += len(places)
+		}
+		require.Equal(t, sum, p.count, fmt.Sprint(from))
+	}
+	for range 10 {
+		fill(0, 1000)
+	}
+	require.Equal(t, 1000, p.count)
+	for round := range 20 {
+		fill(7*1000*(round+1), 4000)
+		require.LessOrEqual(t, p.count, placeRounds*4000+maxNamedPlaces)
+	}
+	_, ok := p.get(kernel.Frame{Exe: 1})
+	require.False(t, ok, "used in the first rounds alone")
+	fill(1_000_000, 3*maxNamedPlaces)
+	require.Zero(t, p.count)
+}
