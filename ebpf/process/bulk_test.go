@@ -38,7 +38,10 @@ func TestPagesAround(t *testing.T) {
 			require.EqualValues(t, n+1, resident(), "a file that is hardly missed")
 		}
 		before := resident()
-		if miss(first + someMissed*fewAround + 3); full {
+		require.False(t, tracker.BuildAhead())
+		miss(first + someMissed*fewAround + 3)
+		require.Equal(t, before+1, resident(), "who waits for a rule does not wait for more")
+		if require.True(t, tracker.BuildAhead()); full {
 			require.Equal(t, before+1, resident(), "there is no memory for pages that no walk wants")
 			continue
 		}
@@ -53,6 +56,13 @@ func TestPagesAround(t *testing.T) {
 
 		e.image.Load().missed = manyMissed
 		miss(first + 5*manyAround + 7)
+		require.True(t, tracker.BuildAhead())
+		require.False(t, tracker.BuildAhead())
 		require.Equal(t, before+fewAround+manyAround, resident())
+
+		miss(first + 6*manyAround + 7)
+		e.image.Load().close()
+		require.True(t, tracker.BuildAhead())
+		require.Equal(t, before+fewAround+manyAround+1, resident(), "its directory may be another's")
 	}
 }

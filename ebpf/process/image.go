@@ -27,10 +27,11 @@ type image struct {
 	mapped    uint64 // bytes from ELF virtual address 0 on that are mapped whatever the segments say
 	directory unwind.Directory
 
-	building sync.Mutex              // one page at a time; guards the rest
-	rows     runtime.RowSource       // what pages are built from
-	built    time.Time               // when one was last built
-	missed   int                     // pages that were built because a walk wanted them
+	building sync.Mutex        // one page at a time; guards the rest
+	rows     runtime.RowSource // what pages are built from
+	built    time.Time         // when one was last built
+	missed   int               // pages that were built because a walk wanted them
+	closed   bool
 	recent   map[uint64]*unwind.Page // pages that walks in user space used, and the store had no room for
 
 	// Guarded by the registry.
@@ -145,6 +146,7 @@ func (i *image) trim(since time.Time) {
 func (i *image) close() {
 	i.building.Lock()
 	defer i.building.Unlock()
+	i.closed = true
 	if i.elf != nil {
 		i.elf.Close()
 	}

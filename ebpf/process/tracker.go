@@ -23,6 +23,7 @@ type Tracker struct {
 	fs    procfs.FS
 	exes  *executables
 	anon  anonCode
+	ahead stretches
 
 	machine  elf.Machine
 	patience time.Duration // with which functions and frames of interpreters are read

@@ -88,7 +88,7 @@ func (v *View) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {
 	case !m.hasPages():
 		return unwind.WideRule{}, unwind.Unset // frame pointers
 	}
-	rule, ok, err := m.exe.rule(v.tracker.store, addr-m.bias)
+	rule, ok, err := m.exe.rule(v.tracker.store, &v.tracker.ahead, addr-m.bias)
 	v.tracker.failed(err)
 	switch {
 	case !ok:
@@ -151,9 +151,11 @@ func (v *View) Locate(addr uint64) (exe unwind.ExeID, vaddr uint64) {
 // space while the store has no room for them.
 const recentPages = 16
 
-// rule returns the rule that holds at vaddr, and makes its page resident. There is a
+// rule returns the rule that holds at vaddr, and makes its page resident. Pages around it may go to ahead. There is a
 // rule with an error, too: when the store has no room, or the page cannot be read.
-func (e *Executable) rule(store Store, vaddr uint64) (rule unwind.WideRule, ok bool, err error) {
+func (e *Executable) rule(
+	store Store, ahead *stretches, vaddr uint64,
+) (rule unwind.WideRule, ok bool, err error) {
 	i := e.image.Load()
 	if rule, ok := store.Rule(i.directory, vaddr); ok && rule.CFA != unwind.CFAAbsent {
 		return rule, true, nil
@@ -183,7 +185,9 @@ func (e *Executable) rule(store Store, vaddr uint64) (rule unwind.WideRule, ok b
 		i.recent[n] = p
 	}
 	if unreadable == nil && err == nil {
-		i.buildAround(store, n)
+		if s, ok := i.around(n); ok {
+			ahead.add(s)
+		}
 	}
 	return p.Rule(vaddr), true, errors.Join(unreadable, err)
 }

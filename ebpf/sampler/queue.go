@@ -98,6 +98,13 @@ func (q *queue) take() item {
 	return next
 }
 
+// empty reports whether nothing waits.
+func (q *queue) empty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting) == 0
+}
+
 // end lets put wait no more.
 func (q *queue) end() {
 	q.mu.Lock()

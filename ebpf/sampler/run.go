@@ -76,6 +76,8 @@ func (s *Sampler) finishSamples(use func(*Sample) error) error {
 	footprint.RaisePriority()
 	defer s.samples.end()
 	for {
+		for s.samples.empty() && s.tracker.BuildAhead() {
+		}
 		next := s.samples.take()
 		if next.sample == nil {
 			if err := s.endRound(next.end); err != nil || next.end.last {
