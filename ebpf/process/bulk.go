@@ -12,7 +12,7 @@ const (
 	fewAround  = 16 // pages with the missed one, a power of two
 	manyAround = 64
 
-	// maxStretches bounds those that wait: the samples of a busy second miss so many.
+	// maxStretches bounds those that wait.
 	maxStretches = 256
 )
 
