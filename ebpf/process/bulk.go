@@ -9,8 +9,8 @@ import "sync"
 const (
 	someMissed = 8
 	manyMissed = 64
-	fewAround  = 16 // pages with the missed one, a power of two
-	manyAround = 64
+	fewAround  = 8 // pages with the missed one, a power of two
+	manyAround = 16
 
 	// maxStretches bounds those that wait.
 	maxStretches = 256
