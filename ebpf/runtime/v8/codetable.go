@@ -192,8 +192,8 @@ func (t *tableReader) common(a, b place) (p place, ok bool) {
 type place struct{ call, line int }
 
 // Lines implements runtime.Compiling. Programs other than node may have V8 say for calls in optimized code alone where
-// they belong to. What is between two of them is taken to belong to where both do: what was inlined at one of them only,
-// and the line if they are of different ones, are left out.
+// they belong to. What is between two of them is taken to belong to where both do: what was inlined at one of them, and
+// the line if they are of different ones, are left out.
 func (i *interpreter) Lines(f *runtime.Function, ip uint64, returned bool) []runtime.Line {
 	own := runtime.Line{Function: f.Name, File: f.File, StartLine: f.StartLine}
 	if f.Base != ofMachineCode {
