@@ -25,7 +25,7 @@ func TestLayouts(t *testing.T) {
 			include := root + strings.TrimSpace(p.said(t)[0])
 			program := filepath.Join(t.TempDir(), "offsets")
 			compile := exec.Command("gcc", "-w", "-I", include, "-I", include+"/internal", "-I", root+"/usr/include",
-				"-o", program, "testdata/offsets.c")
+				"-I", root+"/usr/include/x86_64-linux-gnu", "-o", program, "testdata/offsets.c")
 			if out, err := compile.CombinedOutput(); err != nil {
 				t.Fatalf("gcc: %v\n%s", err, out)
 			}
