@@ -17,7 +17,7 @@ func TestInlinedLoop(t *testing.T) {
 	}
 	for _, node := range nodes(t) {
 		t.Run(filepath.Base(filepath.Dir(node)), func(t *testing.T) {
-			p, _ := start(t, node, script, "")
+			p, _ := start(t, node, script, "", "--allow-natives-syntax")
 			p.find(t)
 			good, tries := 0, 40
 			for range tries {

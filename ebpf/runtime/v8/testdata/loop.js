@@ -14,7 +14,10 @@ function twice(n, m) {
     sum(n + 1, m);
 }
 
-const work = end => { while (Date.now() < end) twice(20000, 65521); };
-work(Date.now() + 1500); // until it is optimized
+%PrepareFunctionForOptimization(sum);
+%PrepareFunctionForOptimization(twice);
+for (let i = 0; i < 100; i++) twice(20000, 65521);
+%OptimizeFunctionOnNextCall(twice);
+twice(20000, 65521);
 console.log('ready');
-work(Infinity);
+for (;;) twice(20000, 65521);
