@@ -53,7 +53,7 @@ func Fold(p *profile.Profile, show func(name string) string) (*Folded, error) {
 		}
 	}
 	f.scale = max(1, f.scale, -f.scale)
-	f.places = w.places
+	f.places = slices.Clip(slices.Clone(w.places))
 	for _, s := range w.order {
 		f.sets = append(f.sets, s.fold(f))
 	}
@@ -412,7 +412,8 @@ func (b *Builder) AddFolded(of *Folded, c Choice) (added Added, err error) {
 	f := &b.flat
 	f.read(of, c)
 	added = Added{Total: f.nodes[0].total, Labels: f.labels}
-	frames := make([]uint32, len(f.places))
+	b.scratch.frames = grown(b.scratch.frames, len(f.places))
+	frames := b.scratch.frames
 	for i := range f.places {
 		frames[i] = b.frameOf(f.places[i].frame)
 	}
@@ -420,7 +421,9 @@ func (b *Builder) AddFolded(of *Folded, c Choice) (added Added, err error) {
 		b.addStacks(f, frames)
 		return added, nil
 	}
-	at := make([]uint32, len(f.nodes))
+	b.scratch.nodes = grown(b.scratch.nodes, len(f.nodes))
+	at := b.scratch.nodes
+	at[0] = 0
 	for i := range f.nodes {
 		n := &f.nodes[i]
 		if n.total == 0 && n.self == 0 {
@@ -434,6 +437,21 @@ func (b *Builder) AddFolded(of *Folded, c Choice) (added Added, err error) {
 		}
 	}
 	return added, nil
+}
+
+// scratch is memory that a Builder takes again and again.
+type scratch struct {
+	frames, nodes    []uint32 // of AddFolded
+	children, begins []uint32 // of children
+	depths           []uint32 // of deepest
+}
+
+// grown returns a slice of n numbers, whatever they are, in the memory of another if there is room.
+func grown(of []uint32, n int) []uint32 {
+	if cap(of) < n {
+		return make([]uint32, n, n+n/8)
+	}
+	return of[:n]
 }
 
 // addStacks adds each stack, for a builder of parts of them.

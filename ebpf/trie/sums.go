@@ -3,6 +3,7 @@ package trie
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unique"
 
@@ -72,8 +73,11 @@ func (s *Sums) Found() int64 { return s.found }
 // those that are found alone. Builds of a binary, and inlined copies, are one function; its kind is that of the copy
 // that was seen first.
 func (s *Sums) Functions() (out []Function) {
+	if s.match == nil {
+		return slices.Clone(s.functions)
+	}
 	for i, f := range s.functions {
-		if s.match == nil || s.matches[i] {
+		if s.matches[i] {
 			out = append(out, f)
 		}
 	}

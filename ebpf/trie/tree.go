@@ -132,11 +132,19 @@ func (b *Builder) Tree(o Options) *Tree {
 	w.tree.Omitted.Below = w.below
 	w.tree.Total = b.total / w.tree.Scale
 	w.sum()
+	w.makeRoom(o.Enough)
 	w.node(0, 0)
 	w.top()
 	w.tree.Omitted.Self /= w.tree.Scale
 	w.tree.Omitted.Below /= w.tree.Scale
 	return w.tree
+}
+
+// makeRoom makes room for about as many nodes.
+func (w *writer) makeRoom(nodes int) {
+	n, out := min(nodes+nodes/8, len(w.nodes)+len(w.nodes)/8), &w.tree.Nodes
+	out.Frame, out.Depth, out.Line = make([]int, 0, n), make([]int, 0, n), make([]int64, 0, n)
+	out.Self, out.Total = make([]int64, 0, n), make([]int64, 0, n)
 }
 
 // noFrames are empty columns: [] in JSON, not null.
@@ -181,7 +189,9 @@ func (c *children) of(at uint32) []uint32 { return c.list[c.from[at]:c.from[at+1
 
 // children returns the children of each node.
 func (b *Builder) children() *children {
-	c := &children{list: make([]uint32, len(b.nodes)-1), from: make([]uint32, len(b.nodes)+1)}
+	b.scratch.children, b.begins = grown(b.scratch.children, len(b.nodes)-1), grown(b.begins, len(b.nodes)+1)
+	c := &children{list: b.scratch.children, from: b.begins}
+	clear(c.from)
 	for i := 1; i < len(b.nodes); i++ {
 		c.from[b.nodes[i].parent]++
 	}
@@ -289,11 +299,13 @@ func (w *writer) raise(limit int, most int64) bool {
 
 // deepest returns the depth of the deepest node.
 func (w *writer) deepest() int {
-	depths := make([]int, len(w.nodes))
+	w.depths = grown(w.depths, len(w.nodes))
+	depths := w.depths
+	depths[0] = 0
 	for i := 1; i < len(w.nodes); i++ {
 		depths[i] = depths[w.nodes[i].parent] + 1 // the parent was added before
 	}
-	return slices.Max(depths)
+	return int(slices.Max(depths))
 }
 
 // shown returns the children of a node of that depth that are large enough, and the others.

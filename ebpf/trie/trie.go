@@ -37,6 +37,7 @@ type Builder struct {
 	whole  *Builder   // what this is a part of, see Below; nil: it is whole
 	stack  []position // of a sample, root first; scratch of add
 	flat   flat       // scratch of AddFolded
+	scratch
 }
 
 // frame is a function. Those that differ in anything are different nodes.

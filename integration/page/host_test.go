@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -66,7 +67,8 @@ type hostTree struct {
 
 // BenchmarkHostTree profiles what the host does, and reports what the flame graph of that costs: KB as it is sent, and
 // milliseconds of CPU that the server takes to make it: the first one, and those after it, each of a range of its own,
-// so that no answer is there already. CPU time is counted in ticks of 10 ms, of all that the server does meanwhile.
+// so that no answer is there already. From all CPU time of the server it subtracts what profiling took meanwhile, by
+// the rate of a whole interval before.
 func BenchmarkHostTree(b *testing.B) {
 	need.Root(b)
 	seconds := hostSeconds
@@ -82,22 +84,64 @@ func BenchmarkHostTree(b *testing.B) {
 		return fmt.Sprintf("%s%sapi/tree?from=%d&to=%d", h.URL, lab.PagePath, from, to)
 	}
 	time.Sleep(time.Until(began.Add(time.Duration(seconds)*time.Second + time.Second))) // the last round is there
-	pid := fmt.Sprint(h.PID())
-	before := lab.CPUTime(b, pid)
-	size, tree := sentTree(b, address(0))
-	first, asked := lab.CPUTime(b, pid)-before, 0
-	before += first
-	for b.Loop() {
-		asked++
-		sentTree(b, address(asked))
-	}
-	cpu := lab.CPUTime(b, pid) - before
-	b.ReportMetric(float64(cpu.Microseconds())/1000/float64(asked), "ms-cpu/op")
-	b.ReportMetric(float64(first.Microseconds())/1000, "first-ms-cpu")
+	server := cpuMeter{b: b, pid: h.PID()}
+	server.observe(15 * time.Second)
+	var size int
+	var tree hostTree
+	first, asked := server.spent(func() { size, tree = sentTree(b, address(0)) }), 0
+	others := server.spent(func() {
+		for b.Loop() {
+			asked++
+			sentTree(b, address(asked))
+		}
+	})
+	b.ReportMetric(max(0, others.Seconds()*1000/float64(asked)), "ms-cpu/op")
+	b.ReportMetric(max(0, first.Seconds()*1000), "first-ms-cpu")
+	b.ReportMetric(server.rate*100, "percent-profiling")
 	b.ReportMetric(float64(size)/1000, "KB")
 	b.ReportMetric(float64(tree.Samples), "samples")
 	b.ReportMetric(float64(len(tree.Nodes.Frame)), "nodes")
 	b.ReportMetric(float64(tree.Omitted.Nodes), "folded")
 	b.ReportMetric(float64(tree.Profiles)/float64(tree.Of), "profiles-part")
 	h.Stop(b)
+}
+
+// cpuMeter measures the CPU time that a process takes for what it is asked.
+type cpuMeter struct {
+	b    *testing.B
+	pid  int
+	rate float64 // of CPU time that it takes anyway
+}
+
+// observe measures what the process takes if it is asked nothing.
+func (m *cpuMeter) observe(during time.Duration) {
+	m.b.Helper()
+	begun, before := time.Now(), m.total()
+	time.Sleep(during)
+	m.rate = float64(m.total()-before) / float64(time.Since(begun))
+}
+
+// spent returns what the process takes while something is done, without what it takes anyway.
+func (m *cpuMeter) spent(do func()) time.Duration {
+	m.b.Helper()
+	begun, before := time.Now(), m.total()
+	do()
+	return m.total() - before - time.Duration(m.rate*float64(time.Since(begun)))
+}
+
+// total returns the CPU time of all threads, which schedstat has in ns.
+func (m *cpuMeter) total() (sum time.Duration) {
+	m.b.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", m.pid))
+	require.NoError(m.b, err)
+	require.NotEmpty(m.b, threads)
+	for _, thread := range threads {
+		text, err := os.ReadFile(thread)
+		require.NoError(m.b, err)
+		var ns int64
+		_, err = fmt.Sscan(string(text), &ns)
+		require.NoError(m.b, err)
+		sum += time.Duration(ns)
+	}
+	return sum
 }

@@ -60,6 +60,7 @@ type Page struct {
 	folds     viewCache[foldedProfile] // that were read for answers
 	shown     *shownNames
 	builders  builders
+	zip       compressors
 	counted   viewCache[counts] // of profiles that were read for a timeline
 	lines     pastLines
 	views     viewCache[*view] // pprof's

@@ -55,7 +55,7 @@ func (p *Page) serveSeries(w http.ResponseWriter, r *http.Request) {
 	}
 	out := newSeries(line.bins, line.unit)
 	out.Interval, out.Kept = status.Interval.Milliseconds(), p.options.MaxAge.Milliseconds()
-	data, err := compress(out)
+	data, err := p.zip.compress(out)
 	if err != nil {
 		failJSON(w, http.StatusInternalServerError, err.Error())
 		return

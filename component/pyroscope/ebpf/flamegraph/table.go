@@ -97,7 +97,7 @@ func (p *Page) newTop(entries []*kept, s selection, search string, less func(a, 
 	if top.Functions, _ = cut(functions, limit); top.Functions == nil {
 		top.Functions = []trie.Function{} // [] in JSON
 	}
-	data, err := compress(top)
+	data, err := p.zip.compress(top)
 	return &answer{about, data}, err
 }
 
@@ -142,7 +142,7 @@ func (p *Page) newSandwich(entries []*kept, s selection, function, binary string
 	if callers.Total() == 0 {
 		return nil, errNoFunction
 	}
-	data, err := compress(sandwichAnswer{
+	data, err := p.zip.compress(sandwichAnswer{
 		flameAbout: about, Function: function, Unit: callers.Unit(), All: all, Total: callers.Total(),
 		Callers: callers.Tree(trie.Options{}), Callees: callees.Tree(trie.Options{}),
 	})
@@ -178,6 +178,6 @@ func (p *Page) newLines(entries []*kept, s selection, function, binary string) (
 	if lines.Total() == 0 {
 		return nil, errNoFunction
 	}
-	data, err := compress(linesAnswer{about, function, lines.Unit(), all, lines.Total(), lines.Lines()})
+	data, err := p.zip.compress(linesAnswer{about, function, lines.Unit(), all, lines.Total(), lines.Lines()})
 	return &answer{about, data}, err
 }

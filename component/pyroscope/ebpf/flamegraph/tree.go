@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -81,7 +82,7 @@ func (p *Page) newTree(entries []*kept, s selection, o treeOptions) (*answer, er
 			return nil, errNoNode
 		}
 	}
-	data, err := compress(treeAnswer{about, root, of.Tree(o.Options)})
+	data, err := p.zip.compress(treeAnswer{about, root, of.Tree(o.Options)})
 	return &answer{about, data}, err
 }
 
@@ -120,13 +121,21 @@ var errNoNode = errors.New("there is no such node in these profiles")
 // compression is a level of gzip: of a host's flame graph 5 % more than at the default, for less than half the time.
 const compression = 4
 
+// compressors keep what compresses, each of which takes a megabyte, for the next answers.
+type compressors struct{ sync.Pool }
+
 // compress returns JSON, compressed.
-func compress(answer any) ([]byte, error) {
+func (c *compressors) compress(answer any) ([]byte, error) {
 	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, compression)
-	if err != nil {
-		return nil, err
+	w, ok := c.Get().(*gzip.Writer)
+	if !ok {
+		var err error
+		if w, err = gzip.NewWriterLevel(&out, compression); err != nil {
+			return nil, err
+		}
 	}
+	defer c.Put(w)
+	w.Reset(&out)
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
 		return nil, err
 	}
