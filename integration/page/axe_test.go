@@ -47,6 +47,11 @@ func TestAxe(t *testing.T) {
 			press(t, b, "Escape", "")
 			b.do(t, chromedp.Click(chromedp.CSS("#keys-button")))
 			checkAxe(t, b, theme+", with the keys")
+			b.do(t, chromedp.Click(chromedp.CSS("#help button")), chromedp.Click(chromedp.CSS(".choose summary")))
+			checkAxe(t, b, theme+", with the forms")
+			pick(t, b, "handle", "Lines by heat")
+			b.waits(t, "the lines are there", `document.querySelectorAll("#lines tbody tr").length > 0`)
+			checkAxe(t, b, theme+", with lines")
 		}
 	}
 }

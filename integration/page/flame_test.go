@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -152,6 +153,9 @@ func flameProfile(t testing.TB) *profile.Profile {
 	return p
 }
 
+// nothingRecorded stands for a profiler that can record.
+func nothingRecorded(context.Context, flamegraph.Recording) (*profile.Profile, error) { return nil, nil }
+
 // flameServer shows flameProfile.
 func flameServer(t *testing.T) *httptest.Server {
 	t.Helper()
@@ -160,7 +164,7 @@ func flameServer(t *testing.T) *httptest.Server {
 	if err := p.Write(&data); err != nil {
 		t.Fatal(err)
 	}
-	page := flamegraph.New(flamegraph.Options{Name: "test", Status: func() flamegraph.Status {
+	page := flamegraph.New(flamegraph.Options{Name: "test", Record: nothingRecorded, Status: func() flamegraph.Status {
 		return flamegraph.Status{Healthy: true, Interval: time.Minute}
 	}})
 	now := time.Now()
