@@ -154,7 +154,9 @@ func flameProfile(t testing.TB) *profile.Profile {
 }
 
 // nothingRecorded stands for a profiler that can record.
-func nothingRecorded(context.Context, flamegraph.Recording) (*profile.Profile, error) { return nil, nil }
+func nothingRecorded(context.Context, flamegraph.Recording) (*profile.Profile, error) {
+	return nil, nil
+}
 
 // flameServer shows flameProfile.
 func flameServer(t *testing.T) *httptest.Server {
