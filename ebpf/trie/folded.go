@@ -444,6 +444,9 @@ type scratch struct {
 	frames, nodes    []uint32 // of AddFolded
 	children, begins []uint32 // of children
 	depths           []uint32 // of deepest
+
+	sameFrame, kindOf, frameIDs, functionIDs []uint32 // of sum
+	byFrame, byFunction                      []tallied
 }
 
 // grown returns a slice of n numbers, whatever they are, in the memory of another if there is room.

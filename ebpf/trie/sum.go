@@ -14,7 +14,15 @@ type tallied struct {
 	active      bool     // on the way from the root
 }
 
-func newTally(of []uint32, groups int) *tally { return &tally{of: of, groups: make([]tallied, groups)} }
+// newTally returns an empty tally in the memory of groups that are needed no more, if there is room, and that memory.
+func newTally(in []tallied, of []uint32, groups int) (*tally, []tallied) {
+	if cap(in) < groups {
+		in = make([]tallied, groups, groups+groups/8)
+	}
+	in = in[:groups]
+	clear(in)
+	return &tally{of: of, groups: in}, in
+}
 
 // enter adds a node that is on the way, and reports whether it is the outermost one of its group.
 func (t *tally) enter(n *node, base [2]int64) bool {
@@ -71,14 +79,20 @@ func (f *functionNumbers) extend(frames []frame) {
 
 // sum computes self and total of each frame, function and kind, of all that the tree is a part of.
 func (w *writer) sum() {
-	frames, kindOf := make([]uint32, len(w.frames)), make([]uint32, len(w.frames))
+	s := &w.scratch
+	s.sameFrame, s.kindOf = grown(s.sameFrame, len(w.frames)), grown(s.kindOf, len(w.frames))
+	frames, kindOf := s.sameFrame, s.kindOf
 	for i := range w.frames {
 		frames[i], kindOf[i] = uint32(i), uint32(w.frames[i].kind)
 	}
-	w.byFrame = newTally(frames, len(frames))
 	w.functions.extend(w.frames)
-	w.byFunction = newTally(w.functions.of, len(w.functions.numbers))
-	byKind := newTally(kindOf, kinds)
+	w.byFrame, s.byFrame = newTally(s.byFrame, frames, len(frames))
+	w.byFunction, s.byFunction = newTally(s.byFunction, w.functions.of, len(w.functions.numbers))
+	s.frameIDs, s.functionIDs = grown(s.frameIDs, len(frames)), grown(s.functionIDs, len(w.functions.numbers))
+	w.frameIDs, w.functionIDs = s.frameIDs, s.functionIDs
+	clear(w.frameIDs)
+	clear(w.functionIDs)
+	byKind, _ := newTally(nil, kindOf, kinds)
 	of, children := w.Builder, w.children
 	if of.whole != nil {
 		of = of.whole

@@ -120,7 +120,6 @@ func (b *Builder) Tree(o Options) *Tree {
 	scale := b.scale()
 	w := writer{
 		Builder: b, children: b.children(), texts: map[string]int{}, byMapping: map[mapping]int{},
-		frameIDs: map[uint32]int{}, functionIDs: map[uint32]int{},
 		tree: &Tree{
 			Type: b.sampleType.Type, Unit: b.sampleType.Unit, Scale: scale, Kinds: Kinds{Name: kindNames()},
 			Strings: []string{}, Mappings: Mappings{File: []int{}, BuildID: []int{}}, Frames: noFrames(),
@@ -248,8 +247,8 @@ type writer struct {
 	tree        *Tree
 	texts       map[string]int
 	byMapping   map[mapping]int
-	frameIDs    map[uint32]int
-	functionIDs map[uint32]int
+	frameIDs    []uint32 // places in the tree by frame, from 1 on; 0: none yet
+	functionIDs []uint32 // and by function
 }
 
 // fold decides what is too small to show: the smallest nodes, and of those that are equal the
@@ -408,13 +407,12 @@ func (w *writer) top() {
 
 // frameID returns the place of a frame in the tree.
 func (w *writer) frameID(id uint32) int {
-	at, ok := w.frameIDs[id]
-	if ok {
-		return at
+	if at := w.frameIDs[id]; at > 0 {
+		return int(at - 1)
 	}
 	f, out := &w.frames[id], &w.tree.Frames
-	at = len(out.Name)
-	w.frameIDs[id] = at
+	at := len(out.Name)
+	w.frameIDs[id] = uint32(at + 1)
 	out.Name = append(out.Name, w.text(f.name))
 	out.File = append(out.File, w.text(f.file))
 	out.Start = append(out.Start, f.startLine)
@@ -435,13 +433,12 @@ func (w *writer) frameID(id uint32) int {
 
 // functionID returns the place of a function in the tree.
 func (w *writer) functionID(id uint32) int {
-	at, ok := w.functionIDs[id]
-	if ok {
-		return at
+	if at := w.functionIDs[id]; at > 0 {
+		return int(at - 1)
 	}
 	out := &w.tree.Functions
-	at = len(out.Self)
-	w.functionIDs[id] = at
+	at := len(out.Self)
+	w.functionIDs[id] = uint32(at + 1)
 	out.Self, out.Total = w.byFunction.appendTo(out.Self, out.Total, id, w.tree.Scale)
 	if w.tree.Diff != nil {
 		out.BaseSelf, out.BaseTotal = w.byFunction.appendBaseTo(out.BaseSelf, out.BaseTotal, id, w.tree.Scale)
