@@ -93,7 +93,8 @@ func (s *Sums) Add(of *Folded, c Choice) (added Added, err error) {
 	f := &s.flat
 	f.read(of, c)
 	if len(s.byFrame) == 0 { // others have most of the same frames
-		s.byFrame, s.number = make(map[unique.Handle[frame]]summedFrame, len(f.places)), make(map[functionKey]int, len(f.places))
+		s.byFrame = make(map[unique.Handle[frame]]summedFrame, len(f.places))
+		s.number = make(map[functionKey]int, len(f.places))
 	}
 	added = Added{Total: f.nodes[0].total, Labels: f.labels}
 	s.total += added.Total

@@ -97,9 +97,10 @@ func (c *counter) Read(p []byte) (int, error) {
 }
 
 // needed finds what a page needs: scripts, styles, and where its data is.
-var needed = regexp.MustCompile(`(?:<script src|<link rel="stylesheet" href|data-(?:series|tree|top|sandwich))="(\./[^"]*)"`)
+var needed = regexp.MustCompile(
+	`(?:<script src|<link rel="stylesheet" href|data-(?:series|tree|top|sandwich))="(\./[^"]*)"`)
 
-// look shows the newest range once, and returns the functions of its table, if it has one.
+// look shows the newest range once.
 func (v *visitor) look() error {
 	newest, err := v.get("api/series?" + v.query)
 	if err != nil {

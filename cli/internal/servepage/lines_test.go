@@ -42,7 +42,8 @@ func linesProfile(t *testing.T, source string) string {
 func askFrom(t *testing.T, source, address string) (out linesAnswer) {
 	t.Helper()
 	h := New([]string{linesProfile(t, source)}, "127.0.0.1:4041")
-	r := httptest.NewRequest(http.MethodGet, "/1/lines?"+url.Values{"function": {"work"}, "binary": {"/bin/a"}}.Encode(), nil)
+	query := url.Values{"function": {"work"}, "binary": {"/bin/a"}}.Encode()
+	r := httptest.NewRequest(http.MethodGet, "/1/lines?"+query, nil)
 	r.Host, r.RemoteAddr = "127.0.0.1:4041", address
 	answer := httptest.NewRecorder()
 	h.ServeHTTP(answer, r)
@@ -56,8 +57,9 @@ func TestLines(t *testing.T) {
 	source := fileOf(t, "work.c", strings.Repeat("a line\n", 9)+"line 10\n\nline 12\n")
 	const here = "127.0.0.1:50000"
 	got := askFrom(t, source, here)
-	require.Equal(t, []trie.Line{{File: source, Line: 10, Self: 10, Total: 10}, {File: source, Line: 12, Self: 12, Total: 12}},
-		got.Lines)
+	require.Equal(t, []trie.Line{
+		{File: source, Line: 10, Self: 10, Total: 10}, {File: source, Line: 12, Self: 12, Total: 12},
+	}, got.Lines)
 	require.EqualValues(t, 22, got.Total)
 	require.Equal(t, &textAround{source, 7, []string{"a line", "a line", "a line", "line 10", "", "line 12"}}, got.Source)
 

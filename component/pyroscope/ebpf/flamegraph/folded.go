@@ -67,7 +67,7 @@ func (s selection) choice() (c trie.Choice) {
 	return c
 }
 
-// matching returns what finds frames by their function, source file or binary. The pattern was compiled by filter.check.
+// matching returns what finds frames by their function, source file or binary. filter.check has compiled the pattern.
 func matching(pattern string) func(trie.Frame) bool {
 	re := regexp.MustCompile(pattern)
 	return func(f trie.Frame) bool {

@@ -10,8 +10,8 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// TestProfilesAreReadOnce: answers of other times, of a part of them and of other samples read no profile again, and all
-// are right.
+// TestProfilesAreReadOnce: answers of other times, of a part of them and of other samples read no profile again, and
+// all are right.
 func TestProfilesAreReadOnce(t *testing.T) {
 	page, end := New(Options{}), time.Unix(1_700_000_000, 0)
 	for i := range 3 {
@@ -105,7 +105,8 @@ func TestChoice(t *testing.T) {
 	}
 	some := 0
 	for name, s := range map[string]selection{
-		"all": {}, "process": {comm: "fio"}, "no process": {comm: "bash"}, "pid": {pid: 4711}, "both": {comm: "fio", pid: 4712},
+		"all": {}, "process": {comm: "fio"}, "no process": {comm: "bash"}, "pid": {pid: 4711},
+		"both":   {comm: "fio", pid: 4712},
 		"thread": of(func(s *selection) { s.thread = "aio" }), "focus": of(func(s *selection) { s.focus = "submit" }),
 		"ignore":           of(func(s *selection) { s.ignore = "filemap_read" }),
 		"focus and ignore": of(func(s *selection) { s.focus, s.ignore = "sys|main", "memcpy" }),

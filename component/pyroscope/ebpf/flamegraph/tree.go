@@ -197,7 +197,8 @@ func (p *Page) serveFlame(w http.ResponseWriter, r *http.Request) {
 		Functions: "./api/top?" + s.values().Encode(), Sandwich: "./api/sandwich?" + s.values().Encode(),
 		Lines:  "./api/lines?" + s.values().Encode(),
 		Series: seriesLink(s), FromMS: s.from, ToMS: s.to,
-		Fields: p.fields(s), Record: p.recordForm(s), Exports: exportLinks(s), Ranges: rangeLinks(s, onDisk), Group: s.root, Groupings: groupingsOf(f.about.Labels, s.root),
+		Fields: p.fields(s), Record: p.recordForm(s), Exports: exportLinks(s), Ranges: rangeLinks(s, onDisk),
+		Group: s.root, Groupings: groupingsOf(f.about.Labels, s.root),
 	})
 }
 

@@ -58,8 +58,8 @@ func (m *hostMaker) profile(samples int) *profile.Profile {
 	return p
 }
 
-// BenchmarkTree asks for flame graphs and tables of five minutes: of a host on which compilers run, with stacks that are
-// nearly all different, and of one with the same services all the time. First: nobody has looked before.
+// BenchmarkTree asks for flame graphs and tables of five minutes: of a host on which compilers run, with stacks that
+// are nearly all different, and of one with the same services all the time. First: nobody has looked before.
 func BenchmarkTree(b *testing.B) {
 	for name, m := range map[string]hostMaker{
 		"services":  {functions: 3000, again: 0.995, depth: 30},
