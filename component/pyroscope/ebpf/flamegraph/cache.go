@@ -26,6 +26,8 @@ type viewCache[V sized] struct {
 	mu    sync.Mutex
 	views map[string]*cachedView[V]
 
+	spend func(cpu time.Duration, now time.Time) // is told what making a view took; nil: nobody is
+
 	building sync.Mutex // held while a view is made: one at a time bounds the memory
 }
 
@@ -63,10 +65,13 @@ func (c *viewCache[V]) get(ctx context.Context, key string, build func() (V, err
 }
 
 func (c *viewCache[V]) build(key string, entry *cachedView[V], build func() (V, error)) {
+	defer close(entry.ready)
 	c.building.Lock()
-	entry.view, entry.err = build()
+	spent := threadCPU(func() { entry.view, entry.err = build() })
 	c.building.Unlock()
-	close(entry.ready)
+	if c.spend != nil {
+		c.spend(spent, time.Now())
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.views[key] != entry {

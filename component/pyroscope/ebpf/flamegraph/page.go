@@ -61,6 +61,7 @@ type Page struct {
 	shown     *shownNames
 	builders  builders
 	zip       compressors
+	live      *budget           // of what is made for views
 	counted   viewCache[counts] // of profiles that were read for a timeline
 	lines     pastLines
 	views     viewCache[*view] // pprof's
@@ -77,11 +78,11 @@ func New(o Options) *Page {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultMaxBytes
 	}
-	shown := &shownNames{}
+	shown, live := &shownNames{}, &budget{}
 	return &Page{
 		options: o, comparing: make(chan struct{}, 1), recording: make(chan struct{}, 1),
-		history: history{maxAge: o.MaxAge, maxBytes: o.MaxBytes, show: shown.name}, shown: shown,
-		answers: viewCache[*answer]{maxBytes: maxAnswerBytes}, views: viewCache[*view]{maxBytes: maxViewBytes},
+		history: history{maxAge: o.MaxAge, maxBytes: o.MaxBytes, show: shown.name}, shown: shown, live: live,
+		answers: viewCache[*answer]{maxBytes: maxAnswerBytes, spend: live.spend}, views: viewCache[*view]{maxBytes: maxViewBytes},
 		folds: viewCache[foldedProfile]{maxBytes: maxFoldedBytes}, counted: viewCache[counts]{maxBytes: maxCountBytes},
 		changes: changes{room: o.MaxBytes / 2, started: o.Started, programs: map[programKey]*program{}},
 	}

@@ -33,6 +33,7 @@ type seriesAnswer struct {
 
 	Unit     string `json:"unit"`     // ms of time, bytes or count
 	Interval int64  `json:"interval"` // ms from one round of collecting to the next
+	Refresh  int64  `json:"refresh"`  // ms until a live view asks again
 	Kept     int64  `json:"kept"`     // ms that profiles are kept for
 }
 
@@ -55,6 +56,7 @@ func (p *Page) serveSeries(w http.ResponseWriter, r *http.Request) {
 	}
 	out := newSeries(line.bins, line.unit)
 	out.Interval, out.Kept = status.Interval.Milliseconds(), p.options.MaxAge.Milliseconds()
+	out.Refresh = max(out.Interval, p.live.pause(time.Now()).Milliseconds())
 	data, err := p.zip.compress(out)
 	if err != nil {
 		failJSON(w, http.StatusInternalServerError, err.Error())

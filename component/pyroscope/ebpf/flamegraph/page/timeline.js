@@ -168,8 +168,10 @@
         cpu += this.data.all[i];
         span += this.data.to[i] - this.data.from[i];
       }
+      const { interval, refresh } = this.data;
+      const slow = this.isLive && refresh > 1.5 * interval ? `, next picture in ${Math.round(refresh / 1000)} s` : '';
       return (this.drag && this.drag.base ? 'baseline ' : '') +
-        `${clock(range.from)} to ${clock(range.to)}, ${this.rate(cpu, span)}`;
+        `${clock(range.from)} to ${clock(range.to)}, ${this.rate(cpu, span)}${slow}`;
     }
 
     // snap widens what is shown to whole intervals: a selection means those that end in it.
@@ -283,6 +285,14 @@
       }
     }
 
+    // waitForNext follows as often as the profiler wants: not with each interval, if that costs it too much.
+    waitForNext() {
+      setTimeout(async () => {
+        await this.follow();
+        this.waitForNext();
+      }, Math.max(1000, this.data.refresh));
+    }
+
     async start() {
       try {
         await this.load();
@@ -293,7 +303,7 @@
       if (!this.count) this.said.textContent = 'No profiles are kept.';
       this.snap();
       this.live.hidden = this.base !== null;
-      setInterval(() => this.follow(), Math.max(1000, this.data.interval));
+      this.waitForNext();
     }
   }
 

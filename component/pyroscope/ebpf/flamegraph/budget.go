@@ -1,0 +1,63 @@
+package flamegraph
+
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Limits of what live views cost.
+const (
+	liveShare = 0.02            // of a CPU, all live views together
+	maxPause  = 5 * time.Minute // between two pictures of one
+)
+
+// budget paces live views: what has been made for views is a debt that time pays off, and live views wait for that.
+// What a visitor asks for is answered at once. It is safe for concurrent use; the zero value owes nothing.
+type budget struct {
+	mu   sync.Mutex
+	debt time.Duration // CPU time
+	at   time.Time     // when it was as much
+}
+
+// spend adds CPU time to the debt.
+func (b *budget) spend(cpu time.Duration, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pay(now)
+	b.debt = min(b.debt+cpu, time.Duration(liveShare*float64(maxPause)))
+}
+
+// pause returns how long a live view waits.
+func (b *budget) pause(now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pay(now)
+	return time.Duration(float64(b.debt) / liveShare)
+}
+
+// pay takes off the debt what the time since then is good for. The caller holds b.mu.
+func (b *budget) pay(now time.Time) {
+	if passed := now.Sub(b.at); passed > 0 {
+		b.debt = max(0, b.debt-time.Duration(liveShare*float64(passed)))
+		b.at = now
+	}
+}
+
+// threadCPU calls do, and returns the CPU time that this took on its thread, without what the garbage collector adds.
+func threadCPU(do func()) time.Duration {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before, after unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_THREAD, &before) != nil {
+		do()
+		return 0
+	}
+	do()
+	if unix.Getrusage(unix.RUSAGE_THREAD, &after) != nil {
+		return 0
+	}
+	return time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
+}
