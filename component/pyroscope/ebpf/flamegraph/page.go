@@ -82,8 +82,9 @@ func New(o Options) *Page {
 	return &Page{
 		options: o, comparing: make(chan struct{}, 1), recording: make(chan struct{}, 1),
 		history: history{maxAge: o.MaxAge, maxBytes: o.MaxBytes, show: shown.name}, shown: shown, live: live,
-		answers: viewCache[*answer]{maxBytes: maxAnswerBytes, spend: live.spend}, views: viewCache[*view]{maxBytes: maxViewBytes},
-		folds: viewCache[foldedProfile]{maxBytes: maxFoldedBytes}, counted: viewCache[counts]{maxBytes: maxCountBytes},
+		answers: viewCache[*answer]{maxBytes: maxAnswerBytes, spend: live.spend},
+		views:   viewCache[*view]{maxBytes: maxViewBytes},
+		folds:   viewCache[foldedProfile]{maxBytes: maxFoldedBytes}, counted: viewCache[counts]{maxBytes: maxCountBytes},
 		changes: changes{room: o.MaxBytes / 2, started: o.Started, programs: map[programKey]*program{}},
 	}
 }
