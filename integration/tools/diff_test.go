@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -34,9 +33,9 @@ func build(t testing.TB, name string, work int) string {
 	return program
 }
 
-// recorded records one run of a program that does its work that often.
-func recorded(t testing.TB, program string, times int) recording {
-	folder, out, _, code := record(t, "-q", "-F", "4999", "--", program, strconv.Itoa(times))
+// recorded records one run of a program.
+func recorded(t testing.TB, program string) recording {
+	folder, out, _, code := record(t, "-q", "-F", "4999", "--", program, "6000")
 	require.Equal(t, 0, code)
 	took, all := clocks{}, 0.0
 	for line := range strings.Lines(out) {
@@ -105,13 +104,13 @@ func TestDiff(t *testing.T) { retrytest.Run(t, tryDiff) }
 
 func tryDiff(t *retrytest.T) {
 	old, slower := build(t, "shop", 100), build(t, "shop.new", 120)
-	recorded(t, old, 6000) // reads the program, the C library and ours from the disk
-	recorded(t, slower, 6000)
+	recorded(t, old) // reads the program, the C library and ours from the disk
+	recorded(t, slower)
 	var base, after side
 	for range 6 { // in turns: what the machine does meanwhile is done to both
-		base = append(base, recorded(t, old, 6000))
+		base = append(base, recorded(t, old))
 		if len(after) < 4 {
-			after = append(after, recorded(t, slower, 6000))
+			after = append(after, recorded(t, slower))
 		}
 	}
 	sides := threeOf(base)

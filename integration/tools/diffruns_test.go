@@ -42,8 +42,8 @@ func TestDiffRuns(t *testing.T) {
 	}
 	save := records.Test(t, "diff", fmt.Sprintf("make -C integration bench-diff DIFFS=%d RECORD=1", runs))
 	old, slower := build(t, "shop", 100), build(t, "shop.new", 120)
-	recorded(t, old, 3000) // reads the program, the C library and ours from the disk
-	recorded(t, slower, 3000)
+	recorded(t, old) // reads the program, the C library and ours from the disk
+	recorded(t, slower)
 	var found diffRuns
 	for range runs {
 		found.slower(t, old, slower)
@@ -62,7 +62,7 @@ func TestDiffRuns(t *testing.T) {
 // sides records two programs three times each, in turns.
 func sides(t *testing.T, base, after string) (a, b side) {
 	for range 3 {
-		a, b = append(a, recorded(t, base, 3000)), append(b, recorded(t, after, 3000))
+		a, b = append(a, recorded(t, base)), append(b, recorded(t, after))
 	}
 	return a, b
 }
