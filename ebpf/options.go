@@ -137,7 +137,7 @@ func (o Options) sampling() sampler.Config {
 	}
 }
 
-// processes are the PIDs of the only processes to profile; nil: there may be others. In a container, new ones count, too.
+// processes are the PIDs of the only processes to profile; nil: there may be others, as new ones of a container.
 func (o Options) processes() map[uint32]bool {
 	if !o.TargetsOnly {
 		return nil

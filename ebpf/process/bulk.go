@@ -2,10 +2,10 @@ package process
 
 import "sync"
 
-// Walks that miss a page of an executable again and again will miss its neighbours next: what a program does is often in
-// a few of its source files, whose functions lie next to each other. A miss costs the copy of a stack and waking up,
-// many times what it takes to build the page after another. So where walks have missed some pages, those around the next
-// one are built when there is nothing else to do, and more of them where walks have missed many.
+// Walks that miss a page of an executable again and again will miss its neighbours next: what a program does is often
+// in a few of its source files, whose functions lie next to each other. A miss costs the copy of a stack and waking up,
+// many times what it takes to build the page after another. So where walks have missed some pages, those around the
+// next one are built when there is nothing else to do, and more of them where walks have missed many.
 const (
 	someMissed = 8
 	manyMissed = 64
@@ -65,8 +65,8 @@ func (i *image) around(page uint64) (s stretch, ok bool) {
 	return stretch{i, first, first + size}, true
 }
 
-// BuildAhead builds some pages that walks are likely to want next, and reports whether there may be more to build. It is
-// for when nobody waits for anything else.
+// BuildAhead builds some pages that walks are likely to want next, and reports whether there may be more to build. It
+// is for when nobody waits for anything else.
 func (t *Tracker) BuildAhead() bool {
 	s, ok := t.ahead.take()
 	if ok {
@@ -75,8 +75,8 @@ func (t *Tracker) BuildAhead() bool {
 	return ok
 }
 
-// build makes those of the pages resident that are not, if there is memory for it. What cannot be read or stored is left
-// to the walks that want it.
+// build makes those of the pages resident that are not, if there is memory for it. What cannot be read or stored is
+// left to the walks that want it.
 func (s *stretch) build(store Store) {
 	i := s.image
 	i.building.Lock()

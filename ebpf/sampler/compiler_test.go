@@ -30,7 +30,8 @@ func TestCompiler(t *testing.T) {
 		return nil, err == nil && strings.HasPrefix(string(comm), "clang")
 	}})
 	loop := exec.Command("sh", "-c",
-		"while :; do for f in containers text; do clang-19 -w -O2 -std=c++17 -c -o $0/$f.o $f.cc || exit; done; done", t.TempDir())
+		"while :; do for f in containers text; do clang-19 -w -O2 -std=c++17 -c -o $0/$f.o $f.cc || exit; done; done",
+		t.TempDir())
 	loop.Dir = source
 	loop.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := loop.Start(); err != nil {

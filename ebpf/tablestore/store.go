@@ -34,8 +34,8 @@ type Store struct {
 	evicted uint64
 }
 
-// easyBytes is how much memory of a Store may hold pages that no walk has looked up, or not for long: to build one when a
-// walk misses it costs a copy of a stack. Twice the memory of the rows of a compiler, and a small part of what whole
+// easyBytes is how much memory of a Store may hold pages that no walk has looked up, or not for long: to build one when
+// a walk misses it costs a copy of a stack. Twice the memory of the rows of a compiler, and a small part of what whole
 // tables take.
 const easyBytes = 11 << 20
 
