@@ -111,7 +111,8 @@ class Mix {
 
 	static Object threads(int n) throws Exception {
 		var pool = Executors.newFixedThreadPool(8);
-		var done = pool.invokeAll(IntStream.range(0, 64).<java.util.concurrent.Callable<Object>>mapToObj(i -> () -> sorting(i)).toList());
+		var done = pool.invokeAll(IntStream.range(0, 64).<java.util.concurrent.Callable<Object>>mapToObj(i -> () -> sorting(i))
+				.collect(java.util.stream.Collectors.toList()));
 		pool.shutdown();
 		return done.size();
 	}
@@ -141,19 +142,23 @@ class Mix {
 		return client.send(HttpRequest.newBuilder(to).build(), HttpResponse.BodyHandlers.ofString()).body().length();
 	}
 
+	static Work work(String name) {
+		switch (name) { // as Java 11 has it
+			case "streams": return Mix::streams;
+			case "patterns": return Mix::patterns;
+			case "sorting": return Mix::sorting;
+			case "exceptions": return Mix::exceptions;
+			case "numbers": return Mix::numbers;
+			case "lambdas": return Mix::lambdas;
+			case "reflection": return Mix::reflection;
+			case "threads": return Mix::threads;
+			case "http": return Mix::http;
+			default: throw new IllegalArgumentException(name);
+		}
+	}
+
 	public static void main(String[] arguments) throws Exception {
-		Work work = switch (arguments[0]) {
-			case "streams" -> Mix::streams;
-			case "patterns" -> Mix::patterns;
-			case "sorting" -> Mix::sorting;
-			case "exceptions" -> Mix::exceptions;
-			case "numbers" -> Mix::numbers;
-			case "lambdas" -> Mix::lambdas;
-			case "reflection" -> Mix::reflection;
-			case "threads" -> Mix::threads;
-			case "http" -> Mix::http;
-			default -> throw new IllegalArgumentException(arguments[0]);
-		};
+		Work work = work(arguments[0]);
 		long end = System.nanoTime() + Long.parseLong(arguments[1]) * 1_000_000_000L;
 		for (int n = 0; System.nanoTime() < end; n++) {
 			sink = work.run(n);
