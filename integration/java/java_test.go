@@ -29,7 +29,8 @@ func compile(t *testing.T, source string) (classes string) {
 		t.Skip("code of Java VMs is known on x86-64 only")
 	}
 	classes = t.TempDir()
-	if out, err := exec.Command("javac", "-nowarn", "--release", "11", "-d", classes, source).CombinedOutput(); err != nil {
+	cmd := exec.Command("javac", "-nowarn", "--release", "11", "-d", classes, source)
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("javac: %v\n%s", err, out)
 	}
 	return classes

@@ -1,8 +1,7 @@
 // Command versions runs the tests of language runtimes with other versions than the one that is installed, and prints
 // as JSON which of them pass:
 //
-//	HEADWATER_PYTHONS=/path/python3.8:/path/python3.14 HEADWATER_NODES=... HEADWATER_JAVAS=... \
-//		go run ./integration/versions
+//	HEADWATER_PYTHONS=PATH:PATH HEADWATER_NODES=PATH HEADWATER_JAVAS=PATH go run ./integration/versions
 //
 // The variables list programs, separated by colons. It needs root. The test of Java profiles this host.
 package main
