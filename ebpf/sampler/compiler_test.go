@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/integration/need"
 )
@@ -21,6 +22,10 @@ import (
 // sample that missed carries a copy of its stack.
 func TestCompiler(t *testing.T) {
 	need.Tools(t, "clang-19")
+	retrytest.Run(t, tryCompiler)
+}
+
+func tryCompiler(t *retrytest.T) {
 	source, err := filepath.Abs("../../integration/bench/testdata/build")
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +89,7 @@ func TestCompiler(t *testing.T) {
 }
 
 // ownCPU returns the CPU time of this process.
-func ownCPU(t *testing.T) time.Duration {
+func ownCPU(t testing.TB) time.Duration {
 	t.Helper()
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // open returns a Sampler at 997 Hz, or skips where this process may not.
-func open(t *testing.T, o Options) *Sampler {
+func open(t testing.TB, o Options) *Sampler {
 	t.Helper()
 	o.TableBytes = 16 << 20
 	s, err := Open(o)
