@@ -62,7 +62,7 @@ type Options struct {
 	// MaxReads is how many stacks a pass reads. If more threads have moved, a random subset of them stands for all.
 	// 0: DefaultMaxReads.
 	MaxReads int
-	// MaxShare is how much of a CPU passes may take, and a quarter of that to see which threads have moved: with many
+	// MaxShare is how much of a CPU passes may take, and a quarter of that where nearly all threads stay: with many
 	// threads fewer of them are made, and each stands for more time. 0: DefaultMaxShare.
 	MaxShare float64
 	// MaxThreads is of how many threads stacks are kept. Those of others are read at each pass, as if they had moved.
@@ -86,7 +86,7 @@ type Clock struct {
 	options Options
 
 	mu      sync.Mutex
-	looked  time.Duration // CPU time of the last pass without reading stacks
+	looked  time.Duration // CPU time of a pass that found nearly all threads where they were; 0: they move
 	last    uint64        // when the last pass began, CLOCK_MONOTONIC; 0: there was none, or it failed
 	asked   uint64        // when Target was asked about all processes, as last
 	threads map[uint32]*thread
@@ -115,13 +115,11 @@ func New(o Options) *Clock {
 // two of them is random: a program that does something as regularly would else be met in the same place each time.
 // Those that fail are counted.
 func (c *Clock) Run(ctx context.Context, rate func() float64) {
-	goruntime.LockOSThread() // it is this thread's CPU time that is limited
-	defer goruntime.UnlockOSThread()
 	defer c.Flush()
 	for {
-		began := spent()
+		began := c.options.now()
 		err := c.Pass()
-		period := c.period(rate(), spent()-began) * (0.5 + rand.Float64())
+		period := c.period(rate(), time.Duration(c.options.now()-began)) * (0.5 + rand.Float64())
 		if err != nil {
 			c.failed(err)
 			period = max(period, float64(retryAfter))
@@ -134,7 +132,7 @@ func (c *Clock) Run(ctx context.Context, rate func() float64) {
 	}
 }
 
-// lookingShare is what of MaxShare may go to seeing which threads have moved. Those that have not get all of their time
+// lookingShare is what of MaxShare may go to seeing that nearly all threads have not moved. They get all of their time
 // however few passes there are, so a host where many are idle need not be looked at as often.
 const lookingShare = 0.25
 
@@ -145,10 +143,13 @@ func spent() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// period returns how many ns lie between passes, after one that has taken some CPU time.
+// period returns how many ns lie between passes, after one that has taken some time.
 func (c *Clock) period(rate float64, took time.Duration) float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.passes == 1 { // it has seen everything for the first time
+		took = 0
+	}
 	most := c.options.MaxShare
 	return max(float64(time.Second)/rate, float64(took)/most, float64(c.looked)/(most*lookingShare))
 }
@@ -212,14 +213,17 @@ func (c *Clock) Pass() error {
 	for _, t := range p.threads {
 		p.keep(t, 1)
 	}
+	goruntime.LockOSThread() // it is this thread's CPU time that is measured
 	began := spent()
 	stayed, err := c.options.Passes.ReadMarked(p.interval, p.look)
+	took := spent() - began
+	goruntime.UnlockOSThread()
 	if err = errors.Join(err, p.err); err != nil {
 		return errors.Join(err, p.settleEnded())
 	}
 	c.last = now
-	c.looked = spent() - began
-	if stayed != p.kept || p.asked == now {
+	p.looking(took)
+	if stayed != p.kept || p.asking {
 		p.note(p.forget())
 	}
 	p.count()

@@ -440,9 +440,30 @@ func TestStrangeMark(t *testing.T) {
 	}
 }
 
-// To see which threads have moved takes no more than a quarter of what passes may take.
+// Only what a pass takes that finds nearly all threads where they were counts as that.
+func TestLooking(t *testing.T) {
+	c := New(Options{Passes: &host{}})
+	for _, test := range []struct {
+		handed, kept int
+		asking       bool
+		want         time.Duration
+	}{{100, 0, true, 0}, {20, 90, false, 0}, {10, 100, false, 3}, {10, 100, true, 3}, {50, 50, false, 0}} {
+		p := pass{Clock: c, handed: test.handed, kept: test.kept, asking: test.asking}
+		p.looking(3)
+		if c.looked != test.want {
+			t.Errorf("%+v: %d", test, c.looked)
+		}
+	}
+}
+
+// To see that threads have not moved takes no more than a quarter of what passes may take.
 func TestPeriod(t *testing.T) {
 	c := New(Options{Passes: &host{}, MaxShare: 0.04})
+	c.passes = 1
+	if got := c.period(10, time.Second); got != 1e8 {
+		t.Errorf("after the first pass: %v", got)
+	}
+	c.passes++
 	for _, test := range []struct{ took, looked, want time.Duration }{
 		{time.Millisecond, 500 * time.Microsecond, 100 * time.Millisecond},
 		{8 * time.Millisecond, 500 * time.Microsecond, 200 * time.Millisecond},

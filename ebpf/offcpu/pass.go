@@ -46,6 +46,7 @@ func (c *Clock) use(s *sampler.Sample, t *kernel.Thread, d time.Duration, ender 
 type pass struct {
 	*Clock
 	interval time.Duration
+	asking   bool                  // whose threads are wanted
 	owners   map[uint32]owner      // by PID
 	handed   int                   // threads that were looked at
 	kept     int                   // those that are known and were not: they are where they were, or have ended
@@ -78,7 +79,7 @@ func (p *pass) ask(now uint64) error {
 		return nil
 	}
 	p.flushed = false
-	if due {
+	if p.asking = due; due {
 		p.asked = now
 		if err := p.options.Passes.WantAll(); err != nil {
 			return err
@@ -199,6 +200,18 @@ func (p *pass) forget() error {
 		}
 	}
 	return nil
+}
+
+// looking notes the CPU time of a pass that has found few threads elsewhere. Others say nothing of those to come: the
+// first ones see all threads, until their stacks are read, and so do those that ask whose are wanted.
+func (p *pass) looking(took time.Duration) {
+	const few = 8
+	switch {
+	case p.handed > p.kept/few:
+		p.looked = 0
+	case !p.asking:
+		p.looked = took
+	}
 }
 
 // count adds up what threads have done.
