@@ -1,0 +1,106 @@
+package endurance
+
+import (
+	"fmt"
+	"math"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// kindsTime is for how long each program of TestAllKinds is profiled.
+const kindsTime = 12 * time.Second
+
+// TestAllKinds profiles programs that are hard to profile with every kind of samples on: ten thousand threads of which
+// half are busy, two threads that wake each other as fast as they can, and a shell that starts programs all the time.
+// Profiles keep coming, limits hold, and no time of a thread is lost: what the profiles have off CPU is what was
+// counted, and where threads stay the same that is threads x time.
+func TestAllKinds(t *testing.T) {
+	need.Root(t)
+	program := filepath.Join(t.TempDir(), "hwwaits")
+	lab.Compile(t, "gcc", "-O2", "-pthread", "-o", program, "../bench/testdata/waits.c")
+	for name, command := range map[string][]string{
+		"threads":  {program, "threads", "5000", "5000"},
+		"switches": {program, "switches"},
+		"execs":    {"sh", "-c", "while :; do /bin/true; done"},
+	} {
+		t.Run(name, func(t *testing.T) { profileAllKinds(t, exec.Command(command[0], command[1:]...)) })
+	}
+}
+
+func profileAllKinds(t *testing.T, cmd *exec.Cmd) {
+	living := lab.Start(t, cmd)
+	received := lab.StartReceiver(t)
+	h := lab.StartHeadwater(t, fmt.Sprintf(`
+pyroscope.write "server" {
+	endpoint {
+		url = %q
+	}
+}
+
+pyroscope.ebpf "host" {
+	forward_to       = [pyroscope.write.server.receiver]
+	targets          = [{"__process_pid__" = "%d", "service_name" = "hard"}]
+	collect_interval = "1s"
+	probe_links      = ["tracepoint:sched:sched_process_exec period=10", "software:context-switches period=1000"]
+
+	off_cpu {
+		labels = ["state", "wait", "waker"]
+	}
+	page_faults { }
+	heap { }
+}
+`, received.URL, living.PID()))
+	lab.Eventually(t, time.Minute, "the first profile", func() bool { return len(received.Profiles("hard")) > 0 })
+	begun, before, spent := time.Now(), h.Metrics(t), lab.CPUTime(t, fmt.Sprint(h.PID()))
+	time.Sleep(kindsTime)
+	after, took := h.Metrics(t), time.Since(begun)
+	spent = lab.CPUTime(t, fmt.Sprint(h.PID())) - spent
+
+	threads := after.Sum(t, "pyroscope_ebpf_off_cpu_threads")
+	const timeOfThreads = "pyroscope_ebpf_off_cpu_thread_nanoseconds_total"
+	seen := (after.Sum(t, timeOfThreads) - before.Sum(t, timeOfThreads)) / 1e9
+	t.Logf("agent %v in %v; %.0f threads, %.1f s of them; %.0f passes, %.0f stacks read, %.0f not read", spent, took,
+		threads, seen, after.Sum(t, "pyroscope_ebpf_off_cpu_passes_total"),
+		after.Sum(t, "pyroscope_ebpf_off_cpu_stacks_read_total"),
+		after.Sum(t, "pyroscope_ebpf_off_cpu_stacks_not_read_total"))
+	// There are fewer passes the more threads there are, and each credits the time until then: several have to be in it.
+	passes := after.Sum(t, "pyroscope_ebpf_off_cpu_passes_total") - before.Sum(t, "pyroscope_ebpf_off_cpu_passes_total")
+	want := threads * took.Seconds()
+	same := threads == before.Sum(t, "pyroscope_ebpf_off_cpu_threads")
+	if same && passes > 10 && math.Abs(seen-want) > want/4 {
+		t.Errorf("%.1f s of %.0f threads in %v", seen, threads, took)
+	}
+	require.NotZero(t, passes)
+	if spent > took/3 {
+		t.Errorf("the agent took %v of CPU time in %v", spent, took)
+	}
+	arrived := len(received.Profiles("hard"))
+	living.Kill(t)
+	lab.Eventually(t, time.Minute, "its threads are gone", func() bool {
+		return h.Metric(t, "pyroscope_ebpf_off_cpu_threads") == 0
+	})
+	counted := h.Metrics(t).Sum(t, timeOfThreads) - h.Metrics(t).Sum(t, timeOfThreads, `state="running"`)
+	profiled := func() (sum float64) {
+		for _, p := range received.Profiles("hard") {
+			if p.SampleType[0].Type != "offcpu" {
+				continue
+			}
+			for _, s := range p.Sample {
+				sum += float64(s.Value[0])
+			}
+		}
+		return sum
+	}
+	lab.Eventually(t, 20*time.Second, "all time that was counted is in profiles", func() bool {
+		return math.Abs(profiled()-counted) <= counted/1e6
+	})
+	t.Logf("%.3f s off CPU, %.3f s in %d profiles", counted/1e9, profiled()/1e9, arrived)
+	require.Greater(t, arrived, int(kindsTime/time.Second)/2, "profiles")
+}
