@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/pprof/profile"
 	"golang.org/x/sys/unix"
@@ -107,9 +108,9 @@ func (r running) stop() {
 	r.cmd.Wait()
 }
 
-// stacksOfPID returns the user functions of each sample of a process, leaf first, and
-// whether its stack is whole; and the mappings of its program's frames.
-func stacksOfPID(profiles []Profile, pid int) (stacks [][]string, mappings []*profile.Mapping) {
+// stacksOfPID returns the user functions of each distinct stack of a process, leaf first, and
+// its CPU time; and the mappings of its program's frames.
+func stacksOfPID(profiles []Profile, pid int) (stacks [][]string, times []int64, mappings []*profile.Mapping) {
 	for _, p := range profiles {
 		for _, s := range p.Pprof.Sample {
 			if !slices.Contains(s.Label["pid"], strconv.Itoa(pid)) {
@@ -124,20 +125,22 @@ func stacksOfPID(profiles []Profile, pid int) (stacks [][]string, mappings []*pr
 					mappings = append(mappings, l.Mapping)
 				}
 			}
-			stacks = append(stacks, names)
+			stacks, times = append(stacks, names), append(times, s.Value[0])
 		}
 	}
-	return stacks, mappings
+	return stacks, times, mappings
 }
 
 // judge checks that all stacks of a twin are whole and its own, named unless it is
 // stripped, and that its frames lie in its own file.
 func (r running) judge(t testing.TB, profiles []Profile) {
 	t.Helper()
-	stacks, mappings := stacksOfPID(profiles, r.cmd.Process.Pid)
-	name, named := filepath.Base(r.path), 0
+	stacks, times, mappings := stacksOfPID(profiles, r.cmd.Process.Pid)
+	name := filepath.Base(r.path)
+	var named, all int64
 	checkWhole(t, name, stacks)
-	for _, s := range stacks {
+	for i, s := range stacks {
+		all += times[i]
 		text := strings.Join(s, " ")
 		for _, f := range s {
 			if strings.HasPrefix(f, "twin") && (r.stripped || !strings.HasPrefix(f, r.prefix+"_")) {
@@ -145,11 +148,11 @@ func (r running) judge(t testing.TB, profiles []Profile) {
 			}
 		}
 		if strings.Contains(text, strings.Join(r.chain(), " ")) {
-			named++
+			named += times[i]
 		}
 	}
-	if !r.stripped && named < len(stacks)*9/10 { // others are of the dynamic loader
-		t.Errorf("%s: %d of %d stacks have the chain %v", name, named, len(stacks), r.chain())
+	if !r.stripped && named < all*9/10 { // others are of the dynamic loader
+		t.Errorf("%s: %v of %v have the chain %v", name, time.Duration(named), time.Duration(all), r.chain())
 	}
 	own := false
 	for _, m := range mappings {
@@ -318,7 +321,7 @@ func TestRewrittenLibrary(t *testing.T) {
 	// named returns how many distinct stacks are in a twin's functions.
 	named := func(profiles []Profile) map[string]int {
 		counts := map[string]int{}
-		stacks, _ := stacksOfPID(profiles, cmd.Process.Pid)
+		stacks, _, _ := stacksOfPID(profiles, cmd.Process.Pid)
 		checkWhole(t, "caller", stacks)
 		for _, stack := range stacks {
 			text := strings.Join(stack, " ")
@@ -362,20 +365,21 @@ func TestForeignBuildID(t *testing.T) {
 	profiles = append(profiles, collect(t, s, uint32(first.cmd.Process.Pid), twinSamples)...)
 	profiles = append(profiles, collect(t, s, shell, twinSamples)...)
 	for pid, own := range map[int]bool{first.cmd.Process.Pid: true, int(shell): false} {
-		stacks, mappings := stacksOfPID(profiles, pid)
+		stacks, times, mappings := stacksOfPID(profiles, pid)
 		checkWhole(t, fmt.Sprint("process ", pid), stacks)
-		libc, twins := 0, 0
-		for _, stack := range stacks {
-			text := strings.Join(stack, " ")
+		var all, libc, twins time.Duration
+		for i, stack := range stacks {
+			text, of := strings.Join(stack, " "), time.Duration(times[i])
+			all += of
 			if strings.Contains(text, "__libc_start_main") {
-				libc++
+				libc += of
 			}
 			if strings.Contains(text, "twinh_") {
-				twins++
+				twins += of
 			}
 		}
-		if libc < len(stacks)*9/10 || own != (twins > len(stacks)*9/10) || !own && twins > 0 {
-			t.Errorf("process %d: of %d stacks %d are in the C library's start, %d in the twin", pid, len(stacks), libc, twins)
+		if libc < all*9/10 || own != (twins > all*9/10) || !own && twins > 0 {
+			t.Errorf("process %d: of %v %v are in the C library's start, %v in the twin", pid, all, libc, twins)
 		}
 		files := map[string]bool{}
 		for _, m := range mappings {

@@ -48,7 +48,7 @@ func TestUnnamedLanguages(t *testing.T) {
 				t.Fatal(err)
 			}
 			said, all := 0, 0
-			stacks, _ := stacksOfPID(collect(t, s, pid, 100), int(pid))
+			stacks, _, _ := stacksOfPID(collect(t, s, pid, 100), int(pid))
 			for _, stack := range stacks {
 				if all++; slices.Contains(stack, l.frame) {
 					said++
