@@ -224,7 +224,7 @@ func TestFirstInterpretedMethods(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "javac")
 	o := DefaultOptions()
-	o.Comm, o.SampleRate, o.KernelStacks = CommNone, 997, false
+	o.Comm, o.SampleRate, o.KernelStacks = CommNone, 249, false
 	session, err := Start(o)
 	if err != nil {
 		t.Fatal(err)
