@@ -240,7 +240,12 @@ func processRules() []rule {
 			{comm: "hwname-one", program: "hwname", form: renamed("one"), ofSlot: map[string]int{"one burn$": 60}},
 			{comm: "hwname-two", program: "hwname", form: renamed("two"), ofSlot: map[string]int{"two burn$": 60}},
 		}},
-		// On a 64-bit kernel, which copies the stack.
+	}
+}
+
+// rules32Bit: on a 64-bit kernel, which copies the stack.
+func rules32Bit() []rule {
+	return []rule{
 		plainRule("hw32bit", plainProgram("hw32bit", "-m32").needing(multilib)),
 		plainRule("hw32stripped", plainProgram("hw32stripped", "-m32").needing(multilib).stripped()).
 			named("hw32stripped.symbols"),

@@ -70,6 +70,13 @@ func (s stacksOf) expand(form string) *regexp.Regexp {
 // time, and compares their stacks with what is known of them.
 func TestRules(t *testing.T) { retrytest.Run(t, func(t *retrytest.T) { runRules(t, rules()) }) }
 
+// TestRules32Bit does so with 32-bit programs.
+func TestRules32Bit(t *testing.T) {
+	need.Root(t)
+	lab.Need32Bit(t)
+	retrytest.Run(t, func(t *retrytest.T) { runRules(t, rules32Bit()) })
+}
+
 // TestManyMappings profiles processes with 12,000 mappings of one file: no mapping is lost,
 // and the profiler keeps up.
 func TestManyMappings(t *testing.T) {

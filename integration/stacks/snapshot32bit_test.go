@@ -17,6 +17,7 @@ import (
 func TestSnapshotOf32Bit(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "gdb", multilib)
+	lab.Need32Bit(t)
 	program := filepath.Join(t.TempDir(), "hwcompat")
 	flags := append(slices.Clone(lab.WithoutFramePointers), "-m32", "-s", "-pthread", "-o", program,
 		"testdata/programs/compat.c")

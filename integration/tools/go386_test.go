@@ -19,6 +19,7 @@ import (
 // function lies below 21 calls of another.
 func TestGo386(t *testing.T) {
 	need.Root(t)
+	lab.Need32Bit(t)
 	for name, flags := range map[string]string{"hwgo": "", "hwgostripped": "-s -w"} {
 		program := filepath.Join(t.TempDir(), name)
 		build := exec.Command("go", "build", "-o", program, "-ldflags="+flags, "./testdata/deep386")
