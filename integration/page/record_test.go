@@ -40,10 +40,10 @@ func TestRecordOnDemand(t *testing.T) {
 	used := lab.CPUTime(t, pid) - before
 	sum := int64(0)
 	for _, s := range p.Sample {
-		require.Equal(t, []int64{int64(loop.PID())}, s.NumLabel["pid"])
+		require.Equal(t, []string{pid}, s.Label["pid"])
 		sum += s.Value[len(s.Value)-1]
 	}
-	require.EqualValues(t, 1e9/1999, p.Period)
+	require.EqualValues(t, int64(1e9)/1999, p.Period)
 	require.Greater(t, sum, p.Period*100, "samples")
 	require.LessOrEqual(t, sum, used.Nanoseconds()*11/10+p.Period, "the loop has used that much meanwhile")
 

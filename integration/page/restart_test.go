@@ -53,7 +53,8 @@ func TestLinksOutliveARestart(t *testing.T) {
 }
 
 // intervals makes timelines of two collect intervals alike.
-var intervals = strings.NewReplacer(`"interval":1000,`, "", `"interval":3600000,`, "")
+var intervals = strings.NewReplacer(`"interval":1000,`, "", `"interval":3600000,`, "",
+	`"refresh":1000,`, "", `"refresh":3600000,`, "")
 
 // startWithHistory runs a profiler of this host whose history is in a folder of its own.
 func startWithHistory(t *testing.T, data, interval string) *lab.Headwater {
