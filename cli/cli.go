@@ -40,7 +40,7 @@ func Command() *cobra.Command {
 		Short: "An eBPF profiler configured in River",
 		Long: `Headwater shows where the CPU time of a Linux host goes, in whole stacks: native code
 without frame pointers, the kernel, Go, Java, Python and JavaScript. Programs need not be
-changed or started anew. Profiling takes root, or the capabilities that doctor names.`,
+changed or restarted. Profiling takes root, or the capabilities that doctor names.`,
 		Version: version(),
 		Example: `  headwater doctor                        # what is missing on this host, if anything
   sudo headwater top                      # where CPU time goes, live

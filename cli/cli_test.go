@@ -169,6 +169,15 @@ Error: 1 of 1 configurations are not valid
 `, stderr)
 }
 
+func TestValidateNamesUnitsOfDurations(t *testing.T) {
+	for _, value := range []string{`3`, `"3"`} {
+		config := writeConfig(t, "pyroscope.ebpf \"e\" {\n\tforward_to = []\n\tcollect_interval = "+value+"\n}\n")
+		_, stderr, code := result(t, headwater(t, "validate", config))
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, `:3:21: a duration needs a unit: "3s" for seconds, got 3`)
+	}
+}
+
 func TestVersion(t *testing.T) {
 	stdout, _, code := result(t, headwater(t, "--version"))
 	require.Equal(t, 0, code)

@@ -2,8 +2,10 @@ package river
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/grafana/river/ast"
@@ -32,8 +34,19 @@ func located(block *ast.BlockStmt, diags diag.Diagnostics) diag.Diagnostics {
 			diags[i].StartPos = ast.StartPos(block).Position()
 			diags[i].EndPos = ast.EndPos(block).Position()
 		}
+		diags[i].Message = withUnit(diags[i].Message)
 	}
 	return diags
+}
+
+// withUnit says what to write instead of a duration in bare seconds, about which time.ParseDuration only complains.
+func withUnit(message string) string {
+	_, quoted, _ := strings.Cut(message, "time: missing unit in duration ")
+	number, err := strconv.Unquote(quoted)
+	if err != nil {
+		return message
+	}
+	return fmt.Sprintf("a duration needs a unit: \"%ss\" for seconds, got %s", number, number)
 }
 
 // firstDiagnostics explains what a block's evaluation has stopped at.
