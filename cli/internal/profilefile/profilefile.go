@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/pprof/profile"
 
@@ -95,11 +96,12 @@ func Fetch(ctx context.Context, client *http.Client, url string) (io.ReadCloser,
 	return answer.Body, nil
 }
 
-// isFolded reports whether the first line looks like a stack and a count.
+// isFolded reports whether the first line looks like a stack and a count. Compressed bytes may have a number before
+// their first line break, but are no text.
 func isFolded(content []byte) bool {
 	line, _, _ := bytes.Cut(content, []byte{'\n'})
 	_, _, err := cutCount(string(line))
-	return err == nil
+	return err == nil && utf8.Valid(line)
 }
 
 // cutCount takes the count off the end of a line.

@@ -2,6 +2,7 @@ package profilefile
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"net/http"
 	"net/http/httptest"
@@ -32,6 +33,20 @@ func stacksOf(p *profile.Profile) map[string]int64 {
 		out[name] += s.Value[0]
 	}
 	return out
+}
+
+// TestParseLooksLikeFolded: compressed bytes that begin like a line of a stack and its count are a profile all the same.
+func TestParseLooksLikeFolded(t *testing.T) {
+	p, err := parseFolded([]byte("main;work 12\n"))
+	require.NoError(t, err)
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	w.Name = "a 5\n" // in front of what is compressed
+	require.NoError(t, p.WriteUncompressed(w))
+	require.NoError(t, w.Close())
+	p, err = Parse("a.pb.gz", b.Bytes())
+	require.NoError(t, err)
+	require.Equal(t, map[string]int64{"/main/work": 12}, stacksOf(p))
 }
 
 func TestRead(t *testing.T) {
