@@ -7,7 +7,8 @@
 // functions that are compared: with the Confidence asked for, all of them hold at once.
 //
 // Runs of one program differ by more than that: memory is laid out otherwise, other work uses the caches. Where a side
-// has several profiles, that spread is measured, and the bounds allow for it.
+// has several profiles, that spread is measured, and the bounds allow for it. A function that differs by more between
+// profiles of a side than all others do has a spread of its own.
 //
 // Samples in interrupts are left out: those come when they come, and are no work of the program.
 //
@@ -156,7 +157,7 @@ func Runs(base, after []*Run, o Options) (*Report, error) {
 	if spread, ok := spreadOf(b, n); ok {
 		r.Spread = &spread
 	}
-	r.All = r.between(sum(b.samples), sum(n.samples), b, n, 1-o.Confidence)
+	r.All = r.between(sum(b.samples), sum(n.samples), b, n, r.spread(), 1-o.Confidence)
 	r.sort(b, n, o)
 	return r, nil
 }
@@ -188,18 +189,22 @@ func (r *Report) sort(b, n *side, o Options) {
 
 func (r *Report) change(k key, b, n *side, alpha float64) Change {
 	was, is := b.samples[k], n.samples[k]
-	c := r.between(was, is, b, n, alpha)
+	c := r.between(was, is, b, n, ownSpread(k, r.spread(), b, n), alpha)
 	c.Name, c.Binary = k.name, k.binary
 	return c
 }
 
-// between compares two numbers of samples.
-func (r *Report) between(was, is float64, b, n *side, alpha float64) Change {
-	c := Change{BaseSamples: round(was), NewSamples: round(is), Base: was * b.worth(), New: is * n.worth()}
-	spread := 0.0
-	if r.Spread != nil {
-		spread = *r.Spread
+// spread is Spread; 0 if that is not known.
+func (r *Report) spread() float64 {
+	if r.Spread == nil {
+		return 0
 	}
+	return *r.Spread
+}
+
+// between compares two numbers of samples of what differs by that spread between runs.
+func (r *Report) between(was, is float64, b, n *side, spread, alpha float64) Change {
+	c := Change{BaseSamples: round(was), NewSamples: round(is), Base: was * b.worth(), New: is * n.worth()}
 	// samples that know as much as these, of which runs differ by themselves
 	wasScale := 1 + spread*spread*was/float64(len(b.runs))
 	isScale := 1 + spread*spread*is/float64(len(n.runs))

@@ -168,6 +168,26 @@ func TestSpread(t *testing.T) {
 	require.Equal(t, "f7", r.Changed[0].Name)
 }
 
+// TestBurst: what the kernel did in one run of three alone is no change of the program, however many samples it has. A
+// function that the runs of a side agree on is one.
+func TestBurst(t *testing.T) {
+	runs := func(burst, slower int64) (out []*profile.Profile) {
+		for i := range int64(3) {
+			samples := map[string]int64{"rest": 15_000 + 40*i, "price": slower + 11*i, "copy": 3 + i}
+			if i == 1 {
+				samples["copy"] += burst
+			}
+			out = append(out, profileOf(60, samples))
+		}
+		return out
+	}
+	require.NotEmpty(t, changes(t, runs(60, 2000)[1], runs(0, 2000)[1], DefaultOptions()).Changed)
+	r, err := Profiles(runs(60, 2000), runs(0, 2400), DefaultOptions())
+	require.NoError(t, err)
+	require.Len(t, r.Changed, 1)
+	require.Equal(t, "price", r.Changed[0].Name)
+}
+
 // TestInterrupts: what interrupts did is not compared.
 func TestInterrupts(t *testing.T) {
 	base := profileOf(10, map[string]int64{"work": 1000})

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/google/pprof/profile"
+	"gonum.org/v1/gonum/mathext"
 )
 
 // side is all runs of one side, and what functions have of them.
@@ -164,26 +165,59 @@ func renamed(samples map[key]float64, was, is string) map[key]float64 {
 }
 
 // spreadOf is how much functions differ between runs of both sides, as a part of their time, beyond the error of
-// counting; false if no side has two runs. It is the moment estimator of the variance of a mixed Poisson distribution.
+// counting; false if no side has two runs.
 func spreadOf(sides ...*side) (spread float64, ok bool) {
-	var beyond, squares float64
+	var d dispersion
 	for _, s := range sides {
-		if len(s.runs) < 2 {
-			continue
+		for f := range s.samples {
+			d.add(s, f, 0)
 		}
-		ok = true
-		k := float64(len(s.runs))
-		for f, all := range s.samples {
-			for _, r := range s.runs {
-				want := all * r.per / s.per
-				difference := r.samples[f] - want
-				beyond += difference*difference*k/(k-1) - want
-				squares += want * want
-			}
-		}
+		ok = ok || len(s.runs) > 1
 	}
-	if squares == 0 {
-		return 0, ok
+	return d.spread(), ok
+}
+
+// unlikely is how seldom a function differs by chance as much as one that has a spread of its own.
+const unlikely = 0.01
+
+// ownSpread is how much a function differs between runs of both sides: as all do, unless it differs by so much more that
+// this is no chance. What the kernel does for other programs, or once in some runs, is like that.
+func ownSpread(f key, ofAll float64, sides ...*side) float64 {
+	var d dispersion
+	for _, s := range sides {
+		d.add(s, f, ofAll)
 	}
-	return math.Sqrt(max(0, beyond/squares)), ok
+	if d.free == 0 || mathext.GammaIncRegComp(d.free/2, d.chi/2) >= unlikely {
+		return ofAll
+	}
+	return max(ofAll, d.spread())
+}
+
+// dispersion is how much functions differ between runs.
+type dispersion struct {
+	beyond, squares float64 // of the moment estimator of the variance of a mixed Poisson distribution
+	chi, free       float64 // chi-squared and its degrees of freedom, for functions with a known spread
+}
+
+// add counts a function of a side, which is to have that spread.
+func (d *dispersion) add(s *side, f key, spread float64) {
+	all, k := s.samples[f], float64(len(s.runs))
+	if len(s.runs) < 2 || all == 0 {
+		return
+	}
+	for _, r := range s.runs {
+		want := all * r.per / s.per
+		difference := r.samples[f] - want
+		d.beyond += difference*difference*k/(k-1) - want
+		d.squares += want * want
+		d.chi += difference * difference / (want + spread*spread*want*want)
+	}
+	d.free += k - 1
+}
+
+func (d *dispersion) spread() float64 {
+	if d.squares == 0 {
+		return 0
+	}
+	return math.Sqrt(max(0, d.beyond/d.squares))
 }
