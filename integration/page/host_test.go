@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -65,7 +66,8 @@ type hostTree struct {
 	Omitted               struct{ Nodes int }
 }
 
-// BenchmarkHostTree profiles what the host does, and reports what the flame graph of that costs: KB as it is sent, and
+// BenchmarkHostTree profiles the host while it runs the programs of integration/load that HEADWATER_HOST_LOAD names, if
+// any, and reports what the flame graph of that costs: KB as it is sent, and
 // milliseconds of CPU that the server takes to make it: the first one, and those after it, each of a range of its own,
 // so that no answer is there already. From all CPU time of the server it subtracts what profiling took meanwhile, by
 // the rate of a whole interval before.
@@ -79,6 +81,9 @@ func BenchmarkHostTree(b *testing.B) {
 	}
 	h := lab.StartHeadwater(b, hostConfig)
 	began := time.Now()
+	if load := os.Getenv("HEADWATER_HOST_LOAD"); load != "" {
+		lab.Start(b, exec.Command("../load", load, strconv.Itoa(seconds)))
+	}
 	address := func(i int) string {
 		from, to := began.UnixMilli()-int64(i), began.Add(time.Hour).UnixMilli()
 		return fmt.Sprintf("%s%sapi/tree?from=%d&to=%d", h.URL, lab.PagePath, from, to)
