@@ -28,6 +28,7 @@ type Store interface {
 	AddDirectory(first, pages uint32, shift uint8) (unwind.Directory, error)
 	SetPage(d unwind.Directory, page uint64, p *unwind.Page) error
 	Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, bool)
+	Resident(d unwind.Directory, page uint64) bool
 	Unbuilt(d unwind.Directory, from, to uint64) []uint64
 	RemoveDirectory(d unwind.Directory)
 	DropPage(d unwind.Directory, page uint64)

@@ -120,8 +120,7 @@ func (i *image) unchanged() bool {
 
 // resident reports whether a page is in the store, or would be if there was room.
 func (i *image) resident(store Store, n uint64) bool {
-	_, stored := store.Rule(i.directory, n<<i.directory.Shift)
-	return stored || i.recent[n] != nil
+	return store.Resident(i.directory, n) || i.recent[n] != nil
 }
 
 // drop drops pages. i.building is held.

@@ -55,6 +55,13 @@ func (s *LocalStore) Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, bo
 	return unwind.WideRule{}, false
 }
 
+// Resident implements Store.
+func (s *LocalStore) Resident(d unwind.Directory, page uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pages[localPage{d, page}] != nil
+}
+
 // Unbuilt implements Store: pages that are not asked for are for walks in the kernel.
 func (*LocalStore) Unbuilt(unwind.Directory, uint64, uint64) []uint64 { return nil }
 

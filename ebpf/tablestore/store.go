@@ -241,6 +241,14 @@ func (s *Store) Rule(d unwind.Directory, vaddr uint64) (unwind.WideRule, bool) {
 	return unwind.RuleIn(words, rows, vaddr), true
 }
 
+// Resident reports whether a page of an executable with directory d is resident. It reads no table memory.
+func (s *Store) Resident(d unwind.Directory, page uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entry, ok := s.entry(d, page)
+	return ok && s.pages.has(entry)
+}
+
 // RemoveDirectory frees a directory and its pages. No process may have mappings
 // that name it.
 func (s *Store) RemoveDirectory(d unwind.Directory) {

@@ -38,17 +38,6 @@ func (s *Store) lookUp(d unwind.Directory, page uint64) bool {
 	return true
 }
 
-// Resident reports whether a page has been set.
-func (s *Store) Resident(d unwind.Directory, page uint64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	entry, ok := s.entry(d, page)
-	if !ok {
-		return false
-	}
-	return s.pages.has(entry)
-}
-
 // TestEviction fills memory more than twice over, while two pages are looked up
 // all the time: those stay, and the limit holds.
 func TestEviction(t *testing.T) {

@@ -3,6 +3,7 @@ package unwindtable
 import (
 	"bytes"
 	"debug/elf"
+	"sync"
 
 	"github.com/headwater/headwater/ebpf/stackheight"
 	"github.com/headwater/headwater/ebpf/unwind"
@@ -140,6 +141,9 @@ func (h *heights) add(addr uint64, row unwind.Row) {
 	h.rows = unwind.AppendRow(h.rows, row)
 }
 
+// analyses are those of RuleByAnalysis: most of what one takes is room for instructions, which the next one takes, too.
+var analyses = sync.Pool{New: func() any { return &stackheight.Analysis{} }}
+
 // RuleByAnalysis returns the rule at the instruction at addr by what code does from there
 // until it returns; false where that cannot be seen. The code is that from start on, of
 // [low, high), which may belong to the same function. It knows x86-64.
@@ -147,7 +151,8 @@ func RuleByAnalysis(machine elf.Machine, code []byte, start, addr, low, high uin
 	if machine != elf.EM_X86_64 {
 		return w, false
 	}
-	var a stackheight.Analysis
+	a := analyses.Get().(*stackheight.Analysis)
+	defer analyses.Put(a)
 	const longest = 15 // bytes of an instruction
 	// The code may begin within an instruction. Read from one of the next bytes on, it comes to addr.
 	for from := start; from <= addr && from-start <= min(longest, uint64(len(code))); from++ {
