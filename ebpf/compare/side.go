@@ -180,8 +180,8 @@ func spreadOf(sides ...*side) (spread float64, ok bool) {
 // unlikely is how seldom a function differs by chance as much as one that has a spread of its own.
 const unlikely = 0.01
 
-// ownSpread is how much a function differs between runs of both sides: as all do, unless it differs by so much more that
-// this is no chance. What the kernel does for other programs, or once in some runs, is like that.
+// ownSpread is how much a function differs between runs of both sides: as all do, unless it differs by so much more
+// that this is no chance. What the kernel does for other programs, or once in some runs, is like that.
 func ownSpread(f key, ofAll float64, sides ...*side) float64 {
 	var d dispersion
 	for _, s := range sides {

@@ -520,8 +520,8 @@ func (r *Recorder) describe(out *Recording) error {
 	return nil
 }
 
-// looks returns how many looks the time in a profile of waits stands for, which readers of it call its samples. One stack
-// stands for all looks at the same wait.
+// looks returns how many looks the time in a profile of waits stands for, which readers of it call its samples. One
+// stack stands for all looks at the same wait.
 func looks(p *profile.Profile) uint64 {
 	sum, period := int64(0), max(p.Period, 1)
 	for _, s := range p.Sample {

@@ -35,7 +35,7 @@ func stacksOf(p *profile.Profile) map[string]int64 {
 	return out
 }
 
-// TestParseLooksLikeFolded: compressed bytes that begin like a line of a stack and its count are a profile all the same.
+// TestParseLooksLikeFolded: compressed bytes that begin like a stack and its count are a profile all the same.
 func TestParseLooksLikeFolded(t *testing.T) {
 	p, err := parseFolded([]byte("main;work 12\n"))
 	require.NoError(t, err)
