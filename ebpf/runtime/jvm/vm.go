@@ -40,14 +40,31 @@ func Open(layout *Layout, bias uint64, memory runtime.Memory) (*VM, error) {
 	if err := vm.readHeaps(); err != nil {
 		return nil, err
 	}
-	vm.low, vm.high = vm.heaps[0].start, vm.heaps[0].end
-	for _, h := range vm.heaps {
-		vm.low, vm.high = min(vm.low, h.start), max(vm.high, h.end)
+	if err := vm.readBounds(); err != nil {
+		return nil, err
 	}
 	if vm.high-vm.low > MaxCache {
 		return nil, fmt.Errorf("code cache from 0x%x to 0x%x: %w", vm.low, vm.high, errImplausible)
 	}
 	return vm, nil
+}
+
+// readBounds reads where the code cache may grow. A VM that has just begun adds its heaps one by one, after it has
+// reserved the memory of all and noted the bounds of that.
+func (vm *VM) readBounds() error {
+	vm.low, vm.high = vm.heaps[0].start, vm.heaps[0].end
+	for _, h := range vm.heaps {
+		vm.low, vm.high = min(vm.low, h.start), max(vm.high, h.end)
+	}
+	l := &vm.layout.blobs
+	if l.low == 0 || l.high == 0 {
+		return nil // a VM with one heap
+	}
+	m := memory{r: vm.view}
+	if low, high := m.u64(l.low+vm.bias), m.u64(l.high+vm.bias); low != 0 && low < high {
+		vm.low, vm.high = min(vm.low, low), max(vm.high, high)
+	}
+	return m.err
 }
 
 // Bounds returns the addresses between which the code cache may grow.

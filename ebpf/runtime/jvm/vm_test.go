@@ -121,7 +121,7 @@ func (m *fakeMemory) describe(fields []fakeField, sizes map[string]uint64) map[s
 }
 
 // fakeFields are laid out as in no version of HotSpot.
-func fakeFields(heaps uint64) []fakeField {
+func fakeFields(heaps, bounds uint64) []fakeField {
 	return []fakeField{
 		{"ConstMethod::_flags", "u2", 18, false}, {"ConstMethod::_code_size", "u2", 20, false},
 		{"ConstMethod::_constMethod_size", "int", 24, false}, {"ConstantPool::_source_file_name_index", "u2", 16, false},
@@ -130,6 +130,7 @@ func fakeFields(heaps uint64) []fakeField {
 		{"nmethod::_dependencies_offset", "int", 52, false}, {"nmethod::_metadata_offset", "int", 0, false},
 		{"PcDesc::_pc_offset", "int", 0, false}, {"PcDesc::_scope_decode_offset", "int", 4, false},
 		{"CodeCache::_heaps", "GrowableArray<CodeHeap*>*", heaps, true},
+		{"CodeCache::_low_bound", "address", bounds, true}, {"CodeCache::_high_bound", "address", bounds + 8, true},
 		{"GrowableArrayBase::_len", "int", 4, false}, {"GrowableArray<int>::_data", "int*", 8, false},
 		{"CodeHeap::_memory", "VirtualSpace", 8, false}, {"CodeHeap::_segmap", "VirtualSpace", 64, false},
 		{"CodeHeap::_log2_segment_size", "int", 128, false},
@@ -154,6 +155,7 @@ type fakeVM struct {
 	layout   *Layout
 	segments uint64 // the map of them
 	next     uint64 // where the next block begins
+	bounds   uint64 // where those of all heaps are
 }
 
 func newFakeVM(t testing.TB) *fakeVM {
@@ -161,7 +163,8 @@ func newFakeVM(t testing.TB) *fakeVM {
 	f := &fakeVM{fakeMemory: newFakeMemory(), next: heapBase}
 	array, pointers, code := f.place(make([]byte, 16)...), f.place(make([]byte, 8)...), f.place(make([]byte, 160)...)
 	heaps := f.place(make([]byte, 8)...)
-	symbols := f.describe(fakeFields(heaps), fakeSizes)
+	f.bounds = f.place(make([]byte, 16)...)
+	symbols := f.describe(fakeFields(heaps, f.bounds), fakeSizes)
 	var err error
 	if f.layout, err = readLayout(symbols, fakeBias, f); err != nil {
 		t.Fatal(err)
@@ -230,6 +233,20 @@ func (f *fakeVM) method(class, name string) uint64 {
 	f.put32(constMethod+24, 8)
 	copy(f.at(constMethod+32+20), []byte{0<<3 | 7, 5<<3 | 2, 0xff, 6, 9, 0}) // lines 7 at 0, 9 at 5, 4 at 8
 	return method
+}
+
+// TestBoundsOfAllHeaps: a VM that has begun only the first of its heaps has the bounds of all.
+func TestBoundsOfAllHeaps(t *testing.T) {
+	f := newFakeVM(t)
+	f.put64(f.bounds, heapBase-heapSize)
+	f.put64(f.bounds+8, heapBase+2*heapSize)
+	vm, err := Open(f.layout, fakeBias, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if low, high := vm.Bounds(); low != heapBase-heapSize || high != heapBase+2*heapSize {
+		t.Errorf("from %#x to %#x", low, high)
+	}
 }
 
 const pageShift = 13
@@ -311,7 +328,7 @@ func TestNotHotSpot(t *testing.T) {
 	if _, err := readLayout(map[string]uint64{}, fakeBias, m); !errors.Is(err, ErrNotHotSpot) {
 		t.Errorf("without symbols: %v", err)
 	}
-	fields := fakeFields(fakeBase)
+	fields := fakeFields(fakeBase, 0)
 	if _, err := readLayout(m.describe(fields[:len(fields)-1], fakeSizes), fakeBias, m); err == nil ||
 		!strings.Contains(err.Error(), "Symbol::_body") {
 		t.Errorf("without a field: %v", err)
