@@ -119,3 +119,23 @@ func TestSame(t *testing.T) {
 		}
 	}
 }
+
+func TestLacksInlined(t *testing.T) {
+	theirs := []javaFrame{{"A.inner", "A.java", 3}, {"A.outer", "A.java", 7}, {"A.main", "A.java", 9}}
+	frame := func(method string, line int) ourFrame { return ourFrame{javaFrame: javaFrame{method, "A.java", line}} }
+	for _, test := range []struct {
+		name string
+		ours []ourFrame
+		want bool
+	}{
+		{"no line, no inlined method", []ourFrame{frame("A.outer", 0), frame("A.main", 9)}, true},
+		{"a line", []ourFrame{frame("A.outer", 7), frame("A.main", 9)}, false},
+		{"another line below", []ourFrame{frame("A.outer", 0), frame("A.main", 8)}, false},
+		{"another method", []ourFrame{frame("A.other", 0), frame("A.main", 9)}, false},
+		{"ends early", []ourFrame{frame("A.inner", 3), frame("A.outer", 0)}, false},
+	} {
+		if got := lacksInlined(test.ours, theirs); got != test.want {
+			t.Errorf("%s: %v", test.name, got)
+		}
+	}
+}

@@ -210,6 +210,8 @@ type javaReport struct {
 	Interpreted int `json:"frames_interpreted"`              // of the frames that agree, those that the interpreter runs
 	NoName      int `json:"frames_interpreted_without_name"` // there on both sides, but the profiler does not name them
 	Gone        int `json:"frames_unloaded"`                 // of methods that the VM does not know any more
+	// Stacks that lack nothing but methods inlined into others, where the profiler says that it does not know the line.
+	NotInlined int `json:"stacks_without_inlined"`
 	// Stacks in an interpreter that is making or leaving its frame: HotSpot has it not.
 	Entering int `json:"stacks_entering"`
 	// Stacks in a stub that Java code has called, compared from the caller on: HotSpot has the place after the call.
@@ -320,6 +322,25 @@ func fit(ours []ourFrame, theirs []javaFrame) (at int, ok bool) {
 	return 0, true
 }
 
+// lacksInlined reports whether two stacks differ in nothing but methods that were inlined into one of ours, where its
+// line is not known.
+func lacksInlined(ours []ourFrame, theirs []javaFrame) bool {
+	for i := range ours {
+		f, n := &ours[i], 0
+		if f.line == 0 && !f.noName && !f.inlined {
+			n = slices.IndexFunc(theirs, func(t javaFrame) bool { return t.method == f.method })
+		}
+		if n < 0 || n >= len(theirs) {
+			return false
+		}
+		if _, ok := fit(ours[i:i+1], theirs[n:n+1]); !ok {
+			return false
+		}
+		theirs = theirs[n+1:]
+	}
+	return len(theirs) == 0
+}
+
 // skipsCaller reports whether HotSpot has the same leaf, with all that was inlined there, and then the last of our
 // frames: from instructions that make or leave a frame it goes on behind the caller.
 func skipsCaller(ours []ourFrame, theirs []javaFrame) bool {
@@ -365,6 +386,10 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 		return
 	}
 	r.Stacks++
+	if !ok && lacksInlined(ours, t.frames) {
+		r.NotInlined++
+		return
+	}
 	for i := range min(len(ours), len(t.frames)) {
 		switch {
 		case ours[i].noName:
@@ -427,6 +452,7 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 func (r *javaReport) print(w io.Writer) {
 	fmt.Fprintf(w, "%d stacks compared with AsyncGetCallTrace, %d equal in all frames, %d differ %s\n",
 		r.Stacks, r.Whole, r.wrong(), counts(r.Differ))
+	fmt.Fprintf(w, "%d lack inlined methods, where the line is not known\n", r.NotInlined)
 	fmt.Fprintf(w, "in %d HotSpot has no leaf yet, in %d it is behind the call of a stub\n", r.Entering, r.Stubs)
 	fmt.Fprintf(w, "%d frames, of which %d agree in method, file and line, %d of them inlined, %d interpreted\n",
 		r.Frames, r.Agreed, r.Inlined, r.Interpreted)
