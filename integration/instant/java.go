@@ -354,6 +354,9 @@ func skipsCaller(ours []ourFrame, theirs []javaFrame) bool {
 	return leaf && rest
 }
 
+// endsEarly reports whether HotSpot has nothing that differs, but ends: JDK 11 does at frames of method handles.
+func endsEarly(at int, t *javaTrace) bool { return at > 0 && at == len(t.frames) }
+
 // stack compares a stack with that of the same instant.
 func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 	at, ok := fit(ours, t.frames)
@@ -363,8 +366,8 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 			r.NotCompared["HotSpot: leaf not decipherable"]++
 			return
 		case ours[0].noName:
-			if _, fits := fit(ours[1:], t.frames); fits {
-				ours, ok = ours[1:], true
+			if next, fits := fit(ours[1:], t.frames); fits || endsEarly(next, t) {
+				ours, at, ok = ours[1:], next, fits
 				r.Entering++
 			}
 		case ours[0].returned:
@@ -380,6 +383,10 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 				}
 			}
 		}
+	}
+	if !ok && endsEarly(at, t) {
+		r.NotCompared["HotSpot: ends early"]++
+		return
 	}
 	if !ok && skipsCaller(ours, t.frames) {
 		r.NotCompared["HotSpot: skips the callers of the leaf"]++
@@ -421,8 +428,6 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 		kind = "code without a name"
 	case at >= len(ours):
 		kind = "the profiler ends early"
-	case at >= len(t.frames):
-		kind = "HotSpot ends early"
 	case at == 0:
 		kind = "another leaf"
 	case ours[at].line == 0:
