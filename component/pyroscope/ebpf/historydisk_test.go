@@ -73,6 +73,8 @@ func TestHistoryDiskLimitIsUpdated(t *testing.T) {
 	eventually(t, func() bool { return l.onDisk().Rounds > 0 }, "rounds on disk")
 	require.NoError(t, l.Update(fastArgs()))
 	eventually(t, func() bool { return l.DebugInfo().(DebugInfo).History == nil }, "no history on disk")
+	// The update does not wait for a round that is being written.
+	eventually(t, func() bool { return os.RemoveAll(filepath.Join(data, "history")) == nil }, "nothing is written")
 }
 
 func TestHistoryDiskNeedsAFolder(t *testing.T) {
