@@ -67,10 +67,9 @@ type hostTree struct {
 }
 
 // BenchmarkHostTree profiles the host while it runs the programs of integration/load that HEADWATER_HOST_LOAD names, if
-// any, and reports what the flame graph of that costs: KB as it is sent, and
-// milliseconds of CPU that the server takes to make it: the first one, and those after it, each of a range of its own,
-// so that no answer is there already. From all CPU time of the server it subtracts what profiling took meanwhile, by
-// the rate of a whole interval before.
+// any, and reports what the flame graph of that costs: KB as it is sent, and milliseconds of CPU that the server takes
+// to make it: the first one, and those after it, each of a range of its own, so that no answer is there already. From
+// all CPU time of the server it subtracts what profiling took meanwhile, by the rate of a whole interval before.
 func BenchmarkHostTree(b *testing.B) {
 	need.Root(b)
 	seconds := hostSeconds
