@@ -169,8 +169,8 @@ func (p *process) stack(t *testing.T, i *interpreter, pc, fp uint64) (frames []f
 	return frames
 }
 
-// spinning returns the frames of JavaScript while function leaf runs itself, not in V8's native code: when that collects
-// garbage, say, the frames are not found by frame pointer. It waits until then.
+// spinning returns the frames of JavaScript once function leaf is at work itself. Where V8 is, to collect garbage, say,
+// the frames are not found by frame pointer.
 func (p *process) spinning(t *testing.T) (frames []frame) {
 	t.Helper()
 	for range 100 {
