@@ -38,9 +38,6 @@ struct blocks {
 	__u64 frame[MAX_LAYOUT_WORDS]; /* the words of the layout */
 };
 
-/* 2^64 divided by the golden ratio: products with it have bits that depend on all lower ones. */
-#define GOLDEN 0x9e3779b97f4a7c15ULL
-
 /* In no process's memory: reading it fails, and leaves zeros. */
 #define NOWHERE (~0ULL)
 

@@ -4,7 +4,7 @@
 #define HEADWATER_MAPS_H
 
 #include "chain.h"
-#include "unwinder.h"
+#include "rule_cache.h"
 
 /* A native frame of the sample that stands for frames of a language. */
 struct slot {
@@ -47,6 +47,7 @@ struct sample_ring {
 	__u64 codes;
 	__u64 unknown_count; /* frames of this sample whose code objects are to be named: */
 	__u64 unknown[MAX_SAMPLE_CODES];
+	struct cached_rule rules[CACHED_RULES] __attribute__((aligned(64)));
 	__u64 words[RING_WORDS + SAMPLE_WORDS] __attribute__((aligned(4096)));
 };
 _Static_assert(sizeof(struct sample_ring) % 4096 == 0, "the rings of two CPUs share no page");
@@ -134,6 +135,9 @@ struct {
 
 /* enum config_flags; user space may change it at any time. */
 volatile __u32 config = CONFIG_USER_STACKS | CONFIG_KERNEL_STACKS;
+
+/* Grows after rows of a page have changed that walks may remember, see rule_cache.h. Written by user space. */
+volatile __u32 row_changes = 1;
 
 const volatile struct abi_enums abi_enums = {};
 

@@ -56,13 +56,23 @@ ALWAYS_INLINE int find_mapping(struct unwinder *u, __u64 addr)
 	return OUTCOME_UNSET;
 }
 
-/* Finds the rule at vaddr of the current mapping, widened. */
-ALWAYS_INLINE int find_rule(struct unwinder *u, __u64 vaddr, struct wide_rule *rule)
+/* Sets the rule to what a row says. */
+ALWAYS_INLINE void widen(__u64 row, struct wide_rule *rule)
+{
+	rule->cfa = (__u8)(row >> 16);
+	rule->rules = (__u8)(row >> 24);
+	rule->cfa_off = (__s16)(row >> 32);
+	rule->fp_off = (__s16)(row >> 48);
+}
+
+/* Finds the rule at vaddr of the current mapping, and the row if that says all of it; else *row is 0. */
+ALWAYS_INLINE int find_rule(struct unwinder *u, __u64 vaddr, struct wide_rule *rule, __u64 *row)
 {
 	__u32 directory = u->mapping.directory;
 	__u32 entry = (directory + (__u32)(vaddr >> ((directory >> WORD_BITS) + MIN_ROW_PAGE_SHIFT - 1))) & WORD_MASK;
 	struct slab *slab = table_slab(entry);
 
+	*row = 0;
 	if (!slab)
 		return OUTCOME_PAGE_MISSING;
 	struct row_page *page = (struct row_page *)&slab->words[entry & SLAB_MASK];
@@ -81,17 +91,14 @@ ALWAYS_INLINE int find_rule(struct unwinder *u, __u64 vaddr, struct wide_rule *r
 	if (!rows)
 		return OUTCOME_PAGE_MISSING;
 	__u32 at = search(rows->words, p.rows, p.count, 1, 0xffff, vaddr & 0xffff);
-	__u64 row = rows->words[at & SLAB_MASK];
-
-	rule->cfa = (__u8)(row >> 16);
-	rule->rules = (__u8)(row >> 24);
-	rule->cfa_off = (__s16)(row >> 32);
-	rule->fp_off = (__s16)(row >> 48);
+	*row = rows->words[at & SLAB_MASK];
+	widen(*row, rule);
 	if (rule->cfa == CFA_WIDE) {
 		__u32 wide = p.rows + p.count + 2 * (__u32)(__u16)rule->cfa_off;
 		__u64 lo = rows->words[wide & SLAB_MASK];
 		__u64 hi = rows->words[(wide + 1) & SLAB_MASK];
 
+		*row = 0;
 		rule->cfa = (__u8)lo;
 		rule->reg = (__u8)(lo >> 8);
 		rule->rules = (__u8)(lo >> 16);

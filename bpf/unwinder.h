@@ -15,6 +15,9 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
+/* 2^64 divided by the golden ratio: products with it have bits that depend on all lower ones. */
+#define GOLDEN 0x9e3779b97f4a7c15ULL
+
 enum {
 	REG_RAX = 0, /* DWARF numbers */
 	REG_RBX = 3,
@@ -45,6 +48,8 @@ struct unwinder {
 	__u8 switches; /* from stack to stack, by frame pointer */
 	__u32 frame_flags;
 	__u64 rbx_known; /* general[REG_RBX] is this frame's, even if not `full` */
+	__u64 cached_generation; /* of the mappings whose rules are remembered; 0: none are */
+	__u64 cached_stamp;
 	__u64 window_base; /* address of window[0] */
 	__u64 window[WINDOW_WORDS];
 };

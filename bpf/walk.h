@@ -8,33 +8,37 @@
 #include "step.h"
 #include "task.h"
 
-/* Makes the frame that samples have of the current registers. Sets u->mapping. */
-ALWAYS_INLINE int locate(struct unwinder *u, struct frame *f)
+/* Makes the frame that samples have of the current registers, and finds the rule to leave it by. Sets u->mapping. */
+ALWAYS_INLINE int locate(struct unwinder *u, struct cached_rule *rules, struct frame *f, struct wide_rule *rule)
 {
-	int r = find_mapping(u, u->regs.pc - !u->exact);
+	__u64 addr = u->regs.pc - !u->exact, row;
+	struct cached_rule *c = cache_place(u, rules, addr);
 
 	f->flags = u->frame_flags | (u->exact ? 0 : FRAME_RETURN_ADDRESS);
-	if (r) {
-		f->address = u->regs.pc;
-		f->exe = 0;
+	if (is_cached(u, c, addr)) {
+		if (u->mapping.exe != c->exe) { /* it is the mapping of another one */
+			u->mapping.start = u->mapping.end = 0;
+			u->mapping.exe = c->exe;
+		}
+		f->exe = c->exe;
+		f->address = u->regs.pc - c->bias;
+		widen(c->row, rule);
+		return OUTCOME_UNSET;
+	}
+	f->address = u->regs.pc;
+	f->exe = 0;
+	int r = find_mapping(u, addr);
+	if (r)
 		return r;
-	}
 	f->exe = u->mapping.exe;
-	f->address = u->regs.pc - (f->exe ? u->mapping.bias : 0);
-	return OUTCOME_UNSET;
-}
-
-/* Goes from a located frame to its caller. */
-ALWAYS_INLINE int step(struct unwinder *u)
-{
-	struct wide_rule rule = { .cfa = CFA_NONE };
-
-	if (u->mapping.directory) {
-		int r = find_rule(u, u->regs.pc - !u->exact - u->mapping.bias, &rule);
-		if (r)
-			return r;
-	}
-	return apply_rule(u, &rule);
+	if (f->exe)
+		f->address -= u->mapping.bias;
+	if (!u->mapping.directory)
+		return OUTCOME_UNSET;
+	r = find_rule(u, addr - u->mapping.bias, rule, &row);
+	if (!r && f->exe && row && rule->cfa != CFA_ABSENT)
+		cache(u, c, addr, row);
+	return r;
 }
 
 /* Notes a native frame that may stand for frames of a language. */
@@ -57,6 +61,7 @@ ALWAYS_INLINE void note_slot(struct sample_ring *ring, const struct frame *f, __
 __attribute__((noinline)) int walk_frame(__u32 cpu)
 {
 	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
+	struct wide_rule rule = { .cfa = CFA_NONE };
 	struct frame f;
 
 	if (!ring)
@@ -67,7 +72,7 @@ __attribute__((noinline)) int walk_frame(__u32 cpu)
 	if (s->user_frames >= MAX_USER_FRAMES)
 		return OUTCOME_DEPTH_LIMIT;
 	__u64 *to = body(s, s->kernel_frames + s->user_frames * FRAME_WORDS);
-	int r = locate(u, &f);
+	int r = locate(u, ring->rules, &f, &rule);
 	to[0] = f.address;
 	to[1] = f.exe | (__u64)f.flags << 32;
 	if (ring->slots_wanted)
@@ -75,7 +80,7 @@ __attribute__((noinline)) int walk_frame(__u32 cpu)
 	s->user_frames++;
 	if (r)
 		return r;
-	r = step(u);
+	r = apply_rule(u, &rule);
 	/* Only a signal leads to an exact pc: this was its trampoline, which nobody called. */
 	if (!r && u->exact)
 		to[1] = f.exe | (__u64)(f.flags & ~FRAME_RETURN_ADDRESS) << 32;
@@ -102,10 +107,12 @@ ALWAYS_INLINE int walk(struct unwinder *u, struct sample *s, __u32 cpu, struct p
 {
 	u->mapping.start = u->mapping.end = 0;
 	u->mappings = u->mapping_count = 0;
+	u->cached_generation = 0;
 	if (p && is_same_program(p, s)) {
 		u->mappings = p->mappings;
 		u->mapping_count = p->count;
 		s->generation = p->generation;
+		begin_cache(u, p, row_changes, s->time);
 	}
 	for (int i = 0; i <= MAX_USER_FRAMES; i++) {
 		int r = walk_frame(cpu);

@@ -438,16 +438,18 @@ type profilerSampleRing struct {
 			Exe       uint32
 			Directory uint32
 		}
-		Mappings     uint32
-		MappingCount uint32
-		Exact        uint8
-		Full         uint8
-		LrValid      uint8
-		Switches     uint8
-		FrameFlags   uint32
-		RbxKnown     uint64
-		WindowBase   uint64
-		Window       [64]uint64
+		Mappings         uint32
+		MappingCount     uint32
+		Exact            uint8
+		Full             uint8
+		LrValid          uint8
+		Switches         uint8
+		FrameFlags       uint32
+		RbxKnown         uint64
+		CachedGeneration uint64
+		CachedStamp      uint64
+		WindowBase       uint64
+		Window           [64]uint64
 	}
 	Chain struct {
 		_           structs.HostLayout
@@ -478,8 +480,17 @@ type profilerSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [1344]byte
-	Words        [82432]uint64
+	_            [48]byte
+	Rules        [1024]struct {
+		_          structs.HostLayout
+		Key        uint64
+		Bias       uint64
+		Exe        uint32
+		Generation uint32
+		Row        uint64
+	}
+	_     [1280]byte
+	Words [82432]uint64
 }
 
 type profilerThreadOwner uint32
@@ -507,6 +518,7 @@ const (
 	profilerProgSampleMajor = "sample_major"
 	profilerVarAbiEnums     = "abi_enums"
 	profilerVarConfig       = "config"
+	profilerVarRowChanges   = "row_changes"
 )
 
 // loadProfiler returns the embedded CollectionSpec for profiler.
@@ -574,8 +586,9 @@ type profilerMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type profilerVariableSpecs struct {
-	AbiEnums *ebpf.VariableSpec `ebpf:"abi_enums"`
-	Config   *ebpf.VariableSpec `ebpf:"config"`
+	AbiEnums   *ebpf.VariableSpec `ebpf:"abi_enums"`
+	Config     *ebpf.VariableSpec `ebpf:"config"`
+	RowChanges *ebpf.VariableSpec `ebpf:"row_changes"`
 }
 
 // profilerObjects contains all objects after they have been loaded into the kernel.
@@ -625,8 +638,9 @@ func (m *profilerMaps) Close() error {
 //
 // It can be passed to loadProfilerObjects or ebpf.CollectionSpec.LoadAndAssign.
 type profilerVariables struct {
-	AbiEnums *ebpf.Variable `ebpf:"abi_enums"`
-	Config   *ebpf.Variable `ebpf:"config"`
+	AbiEnums   *ebpf.Variable `ebpf:"abi_enums"`
+	Config     *ebpf.Variable `ebpf:"config"`
+	RowChanges *ebpf.Variable `ebpf:"row_changes"`
 }
 
 // profilerPrograms contains all programs after they have been loaded into the kernel.

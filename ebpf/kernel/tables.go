@@ -27,6 +27,14 @@ type Tables struct {
 
 // newTables returns tables of at most bytes bytes, in slabs that are made by inner.
 func newTables(o *profilerObjects, inner *ebpf.MapSpec, bytes int) (*Tables, error) {
+	changes := uint32(1) // as in bpf/maps.h
+	changed := func() {  // that the variable can be set was seen below
+		changes++
+		o.RowChanges.Set(changes)
+	}
+	if err := o.RowChanges.Set(changes); err != nil {
+		return nil, fmt.Errorf("have walks forget rows: %w", err)
+	}
 	s, err := tablestore.New(func(n int) (tablestore.Slab, error) {
 		m, err := ebpf.NewMap(inner)
 		if err != nil {
@@ -36,7 +44,7 @@ func newTables(o *profilerObjects, inner *ebpf.MapSpec, bytes int) (*Tables, err
 			return nil, errors.Join(err, m.Close())
 		}
 		return m, nil
-	}, bytes)
+	}, changed, bytes)
 	if err != nil {
 		return nil, err
 	}

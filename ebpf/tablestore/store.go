@@ -32,6 +32,7 @@ type Store struct {
 	dirs    map[uint32]dirEntry // by first word of the directory
 	easy    int                 // bytes that may be used without anybody needing them, see easyBytes
 	evicted uint64
+	changed func() // called when rows that were resident no longer are
 }
 
 // easyBytes is how much memory of a Store may hold pages that no walk has looked up, or not for long: to build one when
@@ -46,19 +47,20 @@ type dirEntry struct {
 
 // New returns a store of at most the given number of bytes, and at least one slab.
 // create makes slab number n and lets BPF programs know it; they are made in order, as
-// memory is needed, and closed with the store.
-func New(create func(n int) (Slab, error), bytes int) (*Store, error) {
+// memory is needed, and closed with the store. changed is called whenever a page of rows was resident, and is not, or
+// is another one: walks may remember the old ones. It must not call the store.
+func New(create func(n int) (Slab, error), changed func(), bytes int) (*Store, error) {
 	s, err := newSlabs(create, bytes)
 	if err != nil {
 		return nil, err
 	}
 	store := newStore(s)
-	store.easy = easyBytes
+	store.easy, store.changed = easyBytes, changed
 	return store, nil
 }
 
 func newStore(s *slabs) *Store {
-	return &Store{slabs: s, pages: newResidentPages(), dirs: map[uint32]dirEntry{}}
+	return &Store{slabs: s, pages: newResidentPages(), dirs: map[uint32]dirEntry{}, changed: func() {}}
 }
 
 // Close closes the slabs. Whoever still adds something, such as a worker that has waited for
@@ -121,7 +123,10 @@ func (s *Store) SetPage(d unwind.Directory, page uint64, p *unwind.Page) error {
 		s.slabs.release(r)
 		return fmt.Errorf("store %d unwind rows: %w", len(p.Rows), err)
 	}
-	s.slabs.release(s.pages.set(entry, r, len(p.Rows)))
+	if old := s.pages.set(entry, r, len(p.Rows)); old.words != 0 {
+		s.slabs.release(old)
+		s.changed()
+	}
 	return nil
 }
 
@@ -196,6 +201,7 @@ func (s *Store) evict(entry uint32) bool {
 		return false
 	}
 	s.slabs.release(s.pages.remove(entry))
+	s.changed()
 	s.evicted++
 	return true
 }

@@ -89,12 +89,13 @@ static void look_up(void)
 	enum { DIRECTORY = 8, ROWS = 4096 };
 	struct unwinder u = { 0 };
 	struct wide_rule rule = { 0 };
+	__u64 row;
 	uint64_t out[2], shift = in.full, page = in.pc >> shift;
 
 	u.mapping.directory = ((DIRECTORY - (uint32_t)page) & WORD_MASK) | (uint32_t)(shift - MIN_ROW_PAGE_SHIFT + 1) << WORD_BITS;
 	slab.words[DIRECTORY] = ROWS | (in.memory[0] & 0xffff) << 32 | (uint64_t)ROW_PAGE_RESIDENT << 48;
 	memcpy(&slab.words[ROWS], &in.memory[1], sizeof(in.memory) - 8);
-	if (find_rule(&u, in.pc, &rule))
+	if (find_rule(&u, in.pc, &rule, &row))
 		rule.cfa = 0xff;
 	memcpy(out, &rule, sizeof(out));
 	fwrite(out, sizeof(out), 1, stdout);
