@@ -60,6 +60,8 @@ ALWAYS_INLINE int find_mapping(struct unwinder *u, __u64 addr)
 ALWAYS_INLINE void widen(__u64 row, struct wide_rule *rule)
 {
 	rule->cfa = (__u8)(row >> 16);
+	rule->reg = rule->reg2 = 0;
+	rule->ra_off = 0;
 	rule->rules = (__u8)(row >> 24);
 	rule->cfa_off = (__s16)(row >> 32);
 	rule->fp_off = (__s16)(row >> 48);

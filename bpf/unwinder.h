@@ -48,6 +48,7 @@ struct unwinder {
 	__u8 switches; /* from stack to stack, by frame pointer */
 	__u32 frame_flags;
 	__u64 rbx_known; /* general[REG_RBX] is this frame's, even if not `full` */
+	struct wide_rule rule; /* by which the frame is left; here, as the stacks of BPF functions are short */
 	__u64 cached_generation; /* of the mappings whose rules are remembered; 0: none are */
 	__u64 cached_stamp;
 	__u64 window_base; /* address of window[0] */

@@ -8,8 +8,11 @@
 #include "step.h"
 #include "task.h"
 
-/* Makes the frame that samples have of the current registers, and finds the rule to leave it by. Sets u->mapping. */
-ALWAYS_INLINE int locate(struct unwinder *u, struct cached_rule *rules, struct frame *f, struct wide_rule *rule)
+/*
+ * Makes the frame that samples have of the current registers, and finds u->rule, to leave it by. Sets u->mapping: of a
+ * remembered rule, its exe.
+ */
+ALWAYS_INLINE int locate(struct unwinder *u, struct cached_rule *rules, struct frame *f)
 {
 	__u64 addr = u->regs.pc - !u->exact, row;
 	struct cached_rule *c = cache_place(u, rules, addr);
@@ -22,9 +25,10 @@ ALWAYS_INLINE int locate(struct unwinder *u, struct cached_rule *rules, struct f
 		}
 		f->exe = c->exe;
 		f->address = u->regs.pc - c->bias;
-		widen(c->row, rule);
+		widen(c->row, &u->rule);
 		return OUTCOME_UNSET;
 	}
+	u->rule.cfa = CFA_NONE;
 	f->address = u->regs.pc;
 	f->exe = 0;
 	int r = find_mapping(u, addr);
@@ -35,8 +39,8 @@ ALWAYS_INLINE int locate(struct unwinder *u, struct cached_rule *rules, struct f
 		f->address -= u->mapping.bias;
 	if (!u->mapping.directory)
 		return OUTCOME_UNSET;
-	r = find_rule(u, addr - u->mapping.bias, rule, &row);
-	if (!r && f->exe && row && rule->cfa != CFA_ABSENT)
+	r = find_rule(u, addr - u->mapping.bias, &u->rule, &row);
+	if (!r && f->exe && row && u->rule.cfa != CFA_ABSENT)
 		cache(u, c, addr, row);
 	return r;
 }
@@ -61,7 +65,6 @@ ALWAYS_INLINE void note_slot(struct sample_ring *ring, const struct frame *f, __
 __attribute__((noinline)) int walk_frame(__u32 cpu)
 {
 	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
-	struct wide_rule rule = { .cfa = CFA_NONE };
 	struct frame f;
 
 	if (!ring)
@@ -72,7 +75,7 @@ __attribute__((noinline)) int walk_frame(__u32 cpu)
 	if (s->user_frames >= MAX_USER_FRAMES)
 		return OUTCOME_DEPTH_LIMIT;
 	__u64 *to = body(s, s->kernel_frames + s->user_frames * FRAME_WORDS);
-	int r = locate(u, ring->rules, &f, &rule);
+	int r = locate(u, ring->rules, &f);
 	to[0] = f.address;
 	to[1] = f.exe | (__u64)f.flags << 32;
 	if (ring->slots_wanted)
@@ -80,7 +83,7 @@ __attribute__((noinline)) int walk_frame(__u32 cpu)
 	s->user_frames++;
 	if (r)
 		return r;
-	r = apply_rule(u, &rule);
+	r = apply_rule(u, &u->rule);
 	/* Only a signal leads to an exact pc: this was its trampoline, which nobody called. */
 	if (!r && u->exact)
 		to[1] = f.exe | (__u64)(f.flags & ~FRAME_RETURN_ADDRESS) << 32;

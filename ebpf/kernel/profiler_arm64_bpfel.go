@@ -438,14 +438,24 @@ type profilerSampleRing struct {
 			Exe       uint32
 			Directory uint32
 		}
-		Mappings         uint32
-		MappingCount     uint32
-		Exact            uint8
-		Full             uint8
-		LrValid          uint8
-		Switches         uint8
-		FrameFlags       uint32
-		RbxKnown         uint64
+		Mappings     uint32
+		MappingCount uint32
+		Exact        uint8
+		Full         uint8
+		LrValid      uint8
+		Switches     uint8
+		FrameFlags   uint32
+		RbxKnown     uint64
+		Rule         struct {
+			_      structs.HostLayout
+			Cfa    uint8
+			Reg    uint8
+			Rules  uint8
+			Reg2   uint8
+			CfaOff int32
+			FpOff  int32
+			RaOff  int32
+		}
 		CachedGeneration uint64
 		CachedStamp      uint64
 		WindowBase       uint64
@@ -480,7 +490,7 @@ type profilerSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [48]byte
+	_            [32]byte
 	Rules        [1024]struct {
 		_          structs.HostLayout
 		Key        uint64

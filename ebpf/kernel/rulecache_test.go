@@ -68,8 +68,10 @@ func TestRuleCache(t *testing.T) {
 		n, since := 0, clock.Monotonic()
 		for deadline := time.Now().Add(10 * time.Second); n < 20 && time.Now().Before(deadline); {
 			_, err := p.ReadSamples(time.Now().Add(50*time.Millisecond), func(s *Sample) {
-				if s.PID != self || !s.InUser || s.Time < since || len(s.User) == 0 ||
-					goruntime.FuncForPC(uintptr(s.User[0].Vaddr)).Entry() != uintptr(from) {
+				if s.PID != self || !s.InUser || s.Time < since || len(s.User) == 0 {
+					return
+				}
+				if f := goruntime.FuncForPC(uintptr(s.User[0].Vaddr)); f == nil || f.Entry() != uintptr(from) {
 					return
 				}
 				if n++; s.Outcome != outcome || s.User[0].Exe != exe {
