@@ -136,7 +136,10 @@ struct {
 /* enum config_flags; user space may change it at any time. */
 volatile __u32 config = CONFIG_USER_STACKS | CONFIG_KERNEL_STACKS;
 
-/* Grows after rows of a page have changed that walks may remember, see rule_cache.h. Written by user space. */
+/*
+ * Grows after rows of a page have changed that walks may remember, see rule_cache.h; 0: they may remember none. Written
+ * by user space.
+ */
 volatile __u32 row_changes = 1;
 
 const volatile struct abi_enums abi_enums = {};

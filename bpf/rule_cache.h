@@ -22,12 +22,13 @@ _Static_assert(sizeof(struct cached_rule) == 32, "two are a line");
 
 /*
  * Sets which rules are valid now: those of these mappings, as no other process has the same generation; of a time when
- * rows were what they are; and of the last seconds, so that pages of rows in use still get their mark.
+ * rows were what they are; and of the last seconds, so that pages of rows in use still get their mark. Nothing is
+ * remembered of processes that make code: names of it are read when a walk misses its rows.
  */
 ALWAYS_INLINE void begin_cache(struct unwinder *u, const struct process *p, __u32 row_changes, __u64 time)
 {
-	u->cached_generation = p->generation;
-	u->cached_stamp = row_changes + (__u32)(time >> 33); /* both grow */
+	u->cached_generation = p->flags & PROCESS_MAKES_CODE || !row_changes ? 0 : p->generation;
+	u->cached_stamp = row_changes + (__u32)(time >> 31); /* both grow */
 }
 
 ALWAYS_INLINE __u64 cache_key(const struct unwinder *u, __u64 addr)

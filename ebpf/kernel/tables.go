@@ -27,9 +27,13 @@ type Tables struct {
 
 // newTables returns tables of at most bytes bytes, in slabs that are made by inner.
 func newTables(o *profilerObjects, inner *ebpf.MapSpec, bytes int) (*Tables, error) {
-	changes := uint32(1) // as in bpf/maps.h
-	changed := func() {  // that the variable can be set was seen below
-		changes++
+	changes := uint32(1)          // as in bpf/maps.h
+	changed := func(short bool) { // that the variable can be set was seen below
+		changes = max(1, changes+1)
+		if short {
+			o.RowChanges.Set(uint32(0))
+			return
+		}
 		o.RowChanges.Set(changes)
 	}
 	if err := o.RowChanges.Set(changes); err != nil {

@@ -32,7 +32,8 @@ type Store struct {
 	dirs    map[uint32]dirEntry // by first word of the directory
 	easy    int                 // bytes that may be used without anybody needing them, see easyBytes
 	evicted uint64
-	changed func() // called when rows that were resident no longer are
+	short   bool             // pages were given up to make room, and more than a little is still used
+	changed func(short bool) // called when rows that were resident no longer are, or short ends
 }
 
 // easyBytes is how much memory of a Store may hold pages that no walk has looked up, or not for long: to build one when
@@ -48,8 +49,9 @@ type dirEntry struct {
 // New returns a store of at most the given number of bytes, and at least one slab.
 // create makes slab number n and lets BPF programs know it; they are made in order, as
 // memory is needed, and closed with the store. changed is called whenever a page of rows was resident, and is not, or
-// is another one: walks may remember the old ones. It must not call the store.
-func New(create func(n int) (Slab, error), changed func(), bytes int) (*Store, error) {
+// is another one: walks may remember the old ones. While memory is short they should not remember any, or pages would
+// look unused that are in use. It must not call the store.
+func New(create func(n int) (Slab, error), changed func(short bool), bytes int) (*Store, error) {
 	s, err := newSlabs(create, bytes)
 	if err != nil {
 		return nil, err
@@ -60,7 +62,7 @@ func New(create func(n int) (Slab, error), changed func(), bytes int) (*Store, e
 }
 
 func newStore(s *slabs) *Store {
-	return &Store{slabs: s, pages: newResidentPages(), dirs: map[uint32]dirEntry{}, changed: func() {}}
+	return &Store{slabs: s, pages: newResidentPages(), dirs: map[uint32]dirEntry{}, changed: func(bool) {}}
 }
 
 // Close closes the slabs. Whoever still adds something, such as a worker that has waited for
@@ -125,7 +127,7 @@ func (s *Store) SetPage(d unwind.Directory, page uint64, p *unwind.Page) error {
 	}
 	if old := s.pages.set(entry, r, len(p.Rows)); old.words != 0 {
 		s.slabs.release(old)
-		s.changed()
+		s.changed(s.short)
 	}
 	return nil
 }
@@ -144,6 +146,7 @@ func (s *Store) makeRoom(bytes int) {
 	if (s.slabs.usedBytes()+bytes)/8 <= limit/64*evictAbove {
 		return
 	}
+	s.short = true
 	for s.slabs.usedBytes()/8 > limit/64*evictTo {
 		entry, ok := s.pages.victim(s.wasAccessed)
 		if !ok || !s.evict(entry) {
@@ -178,6 +181,10 @@ func (s *Store) EvictUnused(lately time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.slabs.usedBytes() < s.ease() {
+		if s.short {
+			s.short = false
+			s.changed(false)
+		}
 		return
 	}
 	for _, entry := range s.pages.unused(time.Now().Add(-lately), s.wasAccessed) {
@@ -201,7 +208,7 @@ func (s *Store) evict(entry uint32) bool {
 		return false
 	}
 	s.slabs.release(s.pages.remove(entry))
-	s.changed()
+	s.changed(s.short)
 	s.evicted++
 	return true
 }

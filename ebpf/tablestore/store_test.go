@@ -112,6 +112,58 @@ func TestEvictUnused(t *testing.T) {
 	}
 }
 
+// TestChanged: whoever remembers rows hears of those that are gone, and that memory is short until little is used.
+func TestChanged(t *testing.T) {
+	const rows, pages = 8000, 40
+	store := bareStore(1)
+	var told []bool
+	store.changed = func(short bool) { told = append(told, short) }
+	d, err := store.AddDirectory(0, pages, unwind.MaxPageShift)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(page uint64) {
+		t.Helper()
+		if err := store.SetPage(d, page, fullPage(rows)); err != nil {
+			t.Fatal(err)
+		}
+		store.slabs.forget()
+	}
+	expect := func(what string, want ...bool) {
+		t.Helper()
+		if !slices.Equal(told, want) {
+			t.Errorf("%s: told %v, want %v", what, told, want)
+		}
+		told = nil
+	}
+	set(0)
+	expect("a new page")
+	set(0)
+	expect("other rows", false)
+	store.DropPage(d, 0)
+	expect("a page that is dropped", false)
+	for page := range uint64(pages) {
+		set(page)
+	}
+	if len(told) == 0 || slices.Contains(told, false) {
+		t.Errorf("pages that made room: told %v, want that memory is short", told)
+	}
+	told = nil
+	store.easy = 0
+	store.EvictUnused(time.Hour)
+	expect("much is used")
+	store.easy = slabBytes
+	for page := range uint64(pages) {
+		if store.slabs.usedBytes() > slabBytes/4 {
+			store.DropPage(d, page)
+		}
+	}
+	told = nil
+	store.EvictUnused(time.Hour)
+	store.EvictUnused(time.Hour)
+	expect("little is used", false)
+}
+
 // TestNoRoom has nothing to evict.
 func TestNoRoom(t *testing.T) {
 	store := bareStore(1)
