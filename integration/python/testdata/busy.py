@@ -99,8 +99,11 @@ def coroutines():
 
 
 def threads():
+    kept = []  # a function that is gone before it was read has no lines
+
     def start(n):
         made = {}
+        kept.append(made)
         exec("def function_%d(f): f()" % n, made)
         made["function_%d" % n](burn)
 
@@ -109,6 +112,7 @@ def threads():
         t.start()
     for t in all:
         t.join()
+    time.sleep(0.3)
 
 
 def child():
