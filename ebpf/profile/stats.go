@@ -20,6 +20,7 @@ import (
 type Stats struct {
 	Profiled uint64            // samples in profiles that were collected
 	Outcomes map[string]uint64 // samples by outcome of the user stack, see unwind.Outcome
+	Guessed  uint64            // samples with a whole user stack that leads through code that nothing is known of
 
 	KnownSymbols   map[string]uint64 // frames named, by service_name
 	UnknownSymbols map[string]uint64 // frames in a known file without a name, by service_name
@@ -43,6 +44,10 @@ func Counters() []counter.Row[Stats] {
 		counter.Many("pyroscope_ebpf_samples_total", "outcome", "outcomes",
 			"Samples by how unwinding their user stack ended.",
 			func(s *Stats) *map[string]uint64 { return &s.Outcomes }),
+		counter.One(counter.Total, "pyroscope_ebpf_samples_guessed_total", "",
+			"Samples whose user stack is whole, but leads through code that is in no file and of no runtime that is known: "+
+				"callers of such frames were found by frame pointers or by the code itself.",
+			func(s *Stats) *uint64 { return &s.Guessed }),
 		counter.Many("pyroscope_symtab_known_symbols_total", target.LabelServiceName, "",
 			"Frames that were named.",
 			func(s *Stats) *map[string]uint64 { return &s.KnownSymbols }),
@@ -93,6 +98,7 @@ const (
 type counts struct {
 	profiled uint64
 	outcomes [256]uint64 // by unwind.Outcome
+	guessed  uint64
 	ended    map[endOfStack]uint64
 	services map[string]*serviceSymbols // by service_name
 	unnamed  map[unwind.ExeID]uint64    // frames without a name, by executable
@@ -113,6 +119,9 @@ func newCounts() counts {
 // addOutcome counts how a sample's user part ended.
 func (c *counts) addOutcome(s *sampler.Sample) {
 	c.outcomes[s.Outcome]++
+	if s.Guessed && s.Outcome.Complete() {
+		c.guessed++
+	}
 	if !s.Outcome.HasUserPart() || s.Outcome.Complete() {
 		return
 	}
@@ -156,7 +165,7 @@ func (c *counts) addSymbols(service string, n symbolCounts, now time.Time) {
 
 // describe sets what the counts show without looking anything up.
 func (c *counts) describe(out *Stats) {
-	out.Profiled, out.Outcomes = c.profiled, map[string]uint64{}
+	out.Profiled, out.Outcomes, out.Guessed = c.profiled, map[string]uint64{}, c.guessed
 	for o, n := range c.outcomes {
 		if n > 0 {
 			out.Outcomes[unwind.Outcome(o).String()] += n

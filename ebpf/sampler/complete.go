@@ -17,6 +17,7 @@ type Sample struct {
 	Target      *target.Target // as Options.Target said
 	ProcessComm string         // name that the process had then, which is the one of its first thread
 	OutsideFile bool           // some user frame is in code of no file
+	Guessed     bool           // some user frame is in code that nothing is known of: its caller may be another one
 	// Interpreted is User with the frames of interpreters among them, leaf first; nil: there
 	// are none.
 	Interpreted []kernel.Frame
@@ -66,6 +67,7 @@ func (c *completer) complete(sample *Sample) {
 		}
 	}
 	sample.OutsideFile = slices.ContainsFunc(sample.User, outsideFile)
+	sample.Guessed = sample.OutsideFile && slices.ContainsFunc(sample.User, guessed)
 	sample.ProcessComm = sample.Comm
 	if comm := view.Comm(); comm != "" && (sample.TID != sample.PID || sample.Comm == "") {
 		sample.ProcessComm = comm
@@ -74,3 +76,6 @@ func (c *completer) complete(sample *Sample) {
 
 // outsideFile reports whether a frame is in code that is in no file.
 func outsideFile(f kernel.Frame) bool { return f.Exe == 0 || f.Code != 0 }
+
+// guessed reports whether a frame is in code of no file that no runtime has rows for.
+func guessed(f kernel.Frame) bool { return f.Exe == 0 }
