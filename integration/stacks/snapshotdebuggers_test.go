@@ -50,11 +50,15 @@ func compareDebuggers(t testing.TB, pid int) {
 			theirs = theirs[:end]
 		}
 		theirs = thread.upToRoot(theirs, len(ours))
-		if len(theirs) < thread.beforeRuntime() || len(theirs) > len(ours) || !slices.Equal(ours[:len(theirs)], theirs) {
+		same := 0
+		for same < min(len(ours), len(theirs)) && ours[same] == theirs[same] {
+			same++
+		}
+		if same < thread.beforeRuntime() || same == len(ours) && len(theirs) > same {
 			t.Errorf("thread %d %q: frames\n%v, gdb has\n%v", thread.TID, thread.Name, ours, debugger[thread.TID])
 		}
-		frames += len(theirs)
-		if len(theirs) == len(ours) {
+		frames += same
+		if same == len(ours) {
 			whole++
 		}
 	}
@@ -86,7 +90,8 @@ func (s *snapshotThread) upToRoot(theirs []string, root int) []string {
 	return theirs
 }
 
-// beforeRuntime counts the native frames below the first one of a language runtime, where gdb may lose its way.
+// beforeRuntime counts the native frames below the first one of a language runtime. There gdb may lose its way, and
+// take for a caller what lies on the stack.
 func (s *snapshotThread) beforeRuntime() (n int) {
 	for _, f := range s.Frames {
 		switch {
