@@ -42,7 +42,7 @@ func ReleaseMemory(ctx context.Context, prefer Preference, report func(error)) {
 	}
 	ticks := time.NewTicker(time.Second)
 	defer ticks.Stop()
-	var b burst
+	b := burst{looks: restSeconds}
 	percent, given := 0, os.Getenv("GOGC") != ""
 	for due := 0; ; due-- {
 		now := readHeap()
@@ -92,6 +92,7 @@ func readHeap() heap {
 type burst struct {
 	released, before uint64 // bytes allocated when memory was last released, and at the last look
 	most             uint64 // bytes allocated between two looks, the maximum since then
+	looks            int    // since then
 }
 
 const (
@@ -100,17 +101,20 @@ const (
 	burstBytes = 6 << 20
 	// burstShare is the part of the maximum below which a burst is over.
 	burstShare = 2
+	// restSeconds is the least time between two releases because of bursts. What is given back costs a page fault for
+	// each 4 KiB when it is used again, and one round of profiles uses what the round before it did.
+	restSeconds = 15
 )
 
-// isOver reports whether a burst has ended since the last call, a second ago.
+// isOver reports whether memory should be released, as a burst has ended. It is called once a second.
 func (b *burst) isOver(now heap) bool {
 	lately := now.allocated - b.before
-	b.before, b.most = now.allocated, max(b.most, lately)
-	return b.isWorth(now) && lately < b.most/burstShare
+	b.before, b.most, b.looks = now.allocated, max(b.most, lately), b.looks+1
+	return b.looks >= restSeconds && b.isWorth(now) && lately < b.most/burstShare
 }
 
 // isWorth reports whether there may be much garbage.
 func (b *burst) isWorth(now heap) bool { return now.allocated-b.released > max(burstBytes, now.live/2) }
 
 // reset notes that memory is released.
-func (b *burst) reset(now heap) { b.released, b.before, b.most = now.allocated, now.allocated, 0 }
+func (b *burst) reset(now heap) { *b = burst{released: now.allocated, before: now.allocated} }

@@ -8,9 +8,9 @@ import (
 )
 
 // TestBurst: memory is released once after a burst of allocations, and neither during
-// the burst nor because of a steady rate.
+// the burst, nor because of a steady rate, nor soon after the last time.
 func TestBurst(t *testing.T) {
-	var b burst
+	b := burst{looks: restSeconds}
 	total := uint64(0)
 	allocate := func(megabytes uint64) bool {
 		total += megabytes << 20
@@ -30,6 +30,15 @@ func TestBurst(t *testing.T) {
 	require.False(t, allocate(0), "released")
 	require.False(t, allocate(5))
 	require.False(t, allocate(0), "not worth it")
+	require.False(t, allocate(12), "the next burst")
+	require.False(t, allocate(1), "over, soon after the last")
+	released := 0
+	for range restSeconds {
+		if allocate(0) {
+			released++
+		}
+	}
+	require.Equal(t, 1, released)
 
 	before := readHeap()
 	kept := make([]byte, 8<<20)
