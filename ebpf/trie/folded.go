@@ -44,7 +44,8 @@ func Fold(p *profile.Profile, show func(name string) string) (*Folded, error) {
 		return nil, err
 	}
 	w := folder{Builder: NewBuilder(show), numbers: map[position]uint32{}, sets: map[string]*setSamples{},
-		known: make(map[*profile.Location][]uint32, len(p.Location))}
+		known: newPerLocation[uint32](p)}
+	w.beginProfile(p)
 	f := &Folded{sampleType: *p.SampleType[index]}
 	for _, s := range p.Sample {
 		if value := s.Value[index]; value != 0 {
@@ -65,7 +66,8 @@ type folder struct {
 	*Builder // has the frames
 	places   []place
 	numbers  map[position]uint32 // of places
-	known    map[*profile.Location][]uint32
+	known    *perLocation[uint32]
+	sample   []uint32 // scratch of add: places, root first
 	sets     map[string]*setSamples
 	order    []*setSamples
 	key      []byte
@@ -84,23 +86,19 @@ type valuedStack struct {
 }
 
 func (w *folder) add(s *profile.Sample, value int64) {
-	depth := 0
-	for _, l := range s.Location {
-		depth += len(w.numbersOf(l))
-	}
-	stack := make([]uint32, 0, depth)
+	w.sample = w.sample[:0]
 	for _, l := range slices.Backward(s.Location) {
-		stack = append(stack, w.known[l]...)
+		w.sample = append(w.sample, w.numbersOf(l)...)
 	}
 	set := w.setOf(s)
-	set.stacks = append(set.stacks, valuedStack{stack, value})
+	set.stacks = append(set.stacks, valuedStack{slices.Clone(w.sample), value})
 }
 
 // numbersOf returns the places of a location, outermost function first.
 func (w *folder) numbersOf(l *profile.Location) []uint32 {
-	numbers, ok := w.known[l]
-	if ok {
-		return numbers
+	numbers := w.known.of(l)
+	if *numbers != nil {
+		return *numbers
 	}
 	for _, p := range w.positions(l) {
 		number, ok := w.numbers[p]
@@ -109,10 +107,9 @@ func (w *folder) numbersOf(l *profile.Location) []uint32 {
 			w.numbers[p] = number
 			w.places = append(w.places, place{w.handles[p.frame], p.line})
 		}
-		numbers = append(numbers, number)
+		*numbers = append(*numbers, number)
 	}
-	w.known[l] = numbers
-	return numbers
+	return *numbers
 }
 
 // setOf returns the set of a sample's labels.

@@ -20,6 +20,7 @@ type Builder struct {
 	frames  []frame
 	handles []unique.Handle[frame] // of frames
 	byFrame map[unique.Handle[frame]]uint32
+	made    map[madeOf]uint32 // the number of what a frame was made of; of the profile that is read
 
 	functions functionNumbers // of frames
 
@@ -48,6 +49,14 @@ type frame struct {
 	mapping   mapping
 	kind      Kind
 	inlined   bool
+}
+
+// madeOf is what a frame of a function that has a name is made of. It is found in a fraction of the time that the frame
+// takes, and most functions are met at many places.
+type madeOf struct {
+	function *profile.Function
+	mapping  *profile.Mapping
+	inlined  bool
 }
 
 // mapping is the file that the code of a frame is in.
@@ -103,12 +112,16 @@ func (b *Builder) Add(p *profile.Profile) error {
 	if b.sampleType, err = sameType(b.sampleType, *p.SampleType[index]); err != nil {
 		return err
 	}
-	known := make(map[*profile.Location][]position, len(p.Location))
+	b.beginProfile(p)
+	known := newPerLocation[position](p)
 	for _, s := range p.Sample {
 		b.add(s, s.Value[index], known)
 	}
+	b.made = nil
 	return nil
 }
+
+func (b *Builder) beginProfile(p *profile.Profile) { b.made = make(map[madeOf]uint32, len(p.Function)) }
 
 // position is a frame at a line.
 type position struct {
@@ -117,7 +130,7 @@ type position struct {
 }
 
 // add adds a sample. known holds the positions of locations, root first.
-func (b *Builder) add(s *profile.Sample, value int64, known map[*profile.Location][]position) {
+func (b *Builder) add(s *profile.Sample, value int64, known *perLocation[position]) {
 	if b.base {
 		value = int64(math.Round(float64(value) * b.ratio))
 	}
@@ -142,16 +155,14 @@ func (b *Builder) addStack(stack []position, value int64) {
 }
 
 // stackOf returns the positions of a sample, root first, until the next call.
-func (b *Builder) stackOf(s *profile.Sample, known map[*profile.Location][]position) []position {
+func (b *Builder) stackOf(s *profile.Sample, known *perLocation[position]) []position {
 	b.stack = b.stack[:0]
 	for i := len(s.Location) - 1; i >= 0; i-- {
-		l := s.Location[i]
-		positions, ok := known[l]
-		if !ok {
-			positions = b.positions(l)
-			known[l] = positions
+		positions := known.of(s.Location[i])
+		if *positions == nil {
+			*positions = b.positions(s.Location[i])
 		}
-		b.stack = append(b.stack, positions...)
+		b.stack = append(b.stack, *positions...)
 	}
 	return b.stack
 }
@@ -217,17 +228,31 @@ func (b *Builder) positions(l *profile.Location) []position {
 	}
 	out := make([]position, 0, len(l.Line))
 	for i := len(l.Line) - 1; i >= 0; i-- {
-		f := frame{mapping: mappingOf(l), inlined: i < len(l.Line)-1}
-		if fn := l.Line[i].Function; fn != nil {
-			f.name, f.file, f.startLine = b.shown(fn.Name), fn.Filename, fn.StartLine
-		}
-		if f.name == "" {
-			f.name = AddressName(l)
-		}
-		f.kind = KindOf(l.Mapping, f.name, f.inlined)
-		out = append(out, position{frame: b.frame(b.same(f)), line: b.lineOf(&l.Line[i])})
+		out = append(out, position{frame: b.frameAt(l, i), line: b.lineOf(&l.Line[i])})
 	}
 	return out
+}
+
+// frameAt returns the number of the frame of a location's line.
+func (b *Builder) frameAt(l *profile.Location, line int) uint32 {
+	of := madeOf{l.Line[line].Function, l.Mapping, line < len(l.Line)-1}
+	if number, ok := b.made[of]; ok {
+		return number
+	}
+	f := frame{mapping: mappingOf(l), inlined: of.inlined}
+	if of.function != nil {
+		f.name, f.file, f.startLine = b.shown(of.function.Name), of.function.Filename, of.function.StartLine
+	}
+	hasName := f.name != ""
+	if !hasName {
+		f.name = AddressName(l)
+	}
+	f.kind = KindOf(l.Mapping, f.name, f.inlined)
+	number := b.frame(b.same(f))
+	if hasName {
+		b.made[of] = number
+	}
+	return number
 }
 
 // shown returns what a function is called.
