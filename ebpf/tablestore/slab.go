@@ -13,9 +13,9 @@ const (
 	// once, so all of it counts as memory of this process, a second time.
 	chunkBytes = 32 << 10
 	chunkWords = chunkBytes / 8
-	// maxChunks is how many are mapped at a time. To map another one costs some
-	// microseconds.
-	maxChunks = 64
+	// maxChunks is how many are mapped at a time: 4 MB. To map another one in place of an old one takes
+	// microseconds, and in some virtual machines, where other CPUs are asked to forget the old one, a hundred.
+	maxChunks = 128
 )
 
 // slab is one Slab, with a place in this process's addresses where chunks of it are
