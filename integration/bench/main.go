@@ -7,6 +7,7 @@
 //	go run ./integration/bench -resident [-only clang]          unwind rows in memory, next to whole tables, only
 //	go run ./integration/bench -languages [-peer BINARY]         programs in Python, JavaScript and Java only
 //	go run ./integration/bench -kinds [-rounds 3 -time 10s]     what kinds of samples cost, next to CPU time alone
+//	go run ./integration/bench -parts [-peer OLD -peer-is-headwater] where the agent's CPU time goes
 //	go run ./integration/bench -show FILE                       the table of a record
 //
 // With -record FILE it saves what it has measured, as package record describes; the
@@ -70,6 +71,8 @@ func run() error {
 		})
 	case o.kinds:
 		return counting(func() error { return measureKinds(o, dir, save) })
+	case o.parts:
+		return counting(func() error { return measureParts(o, dir, save) })
 	case o.resident:
 		return counting(func() error { return resident(o, dir, save) })
 	}

@@ -15,9 +15,9 @@ type options struct {
 	binary, peer, peerArguments string
 	peerIsHeadwater             bool
 
-	quick, python, resident, languages, kinds, quiet bool
-	record, show                                     string
-	only                                             *regexp.Regexp
+	quick, python, resident, languages, kinds, parts, quiet bool
+	record, show                                            string
+	only                                                    *regexp.Regexp
 
 	frames     []int
 	rate       int
@@ -43,6 +43,7 @@ func parseFlags() (o options, err error) {
 		"measure the unwind rows in memory, and the heap, next to whole tables only")
 	flag.BoolVar(&o.languages, "languages", false, "measure programs in Python, JavaScript and Java only")
 	flag.BoolVar(&o.kinds, "kinds", false, "measure what kinds of samples cost, next to CPU time alone, only")
+	flag.BoolVar(&o.parts, "parts", false, "measure where the agent's CPU time goes, by a recording of it, only")
 	only := flag.String("only", "", "a regular expression of the titles of the parts to run")
 	frames := flag.String("frames", "1,5,21,61,121,990", "depths of the stacks; Pyroscope keeps 1,000 frames")
 	flag.IntVar(&o.rate, "rate", 99, "samples per second and CPU")

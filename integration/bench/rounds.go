@@ -26,6 +26,9 @@ type costlyWork struct {
 	start      func() (stop func(), err error)
 }
 
+// costlyFrames is how deep the stacks of one such workload are.
+const costlyFrames = 61
+
 var shortLived = []short{{milliseconds: 2, rate: 200}, {milliseconds: 20, rate: 40}, {milliseconds: 100, rate: 8}}
 
 func newBench(o options, w *workshop) *bench {
@@ -40,8 +43,8 @@ func newBench(o options, w *workshop) *bench {
 	}
 	b.work = []costlyWork{
 		{"idle", "nothing of ours running", func() (func(), error) { return func() {}, nil }},
-		{"chain", "61 frames on each CPU", func() (func(), error) {
-			burning, err := w.chain(61, o.nice)
+		{"chain", fmt.Sprintf("%d frames on each CPU", costlyFrames), func() (func(), error) {
+			burning, err := w.chain(costlyFrames, o.nice)
 			return burning.stop, err
 		}},
 	}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+// partCosts are where the agents' CPU time goes while something runs, by recordings that Headwater makes of them.
+type partCosts struct {
+	Work  string     `json:"work"`
+	Parts []partCost `json:"parts"`
+}
+
+// partCost is what one part takes, in seconds of CPU time a minute: one value a round.
+type partCost struct {
+	Name  string    `json:"name"`
+	Ours  []float64 `json:"headwater"`
+	Other []float64 `json:"other,omitempty"` // of the build that it is compared with
+}
+
+// agentPart is what an agent does in functions of some names.
+type agentPart struct {
+	name      string
+	functions *regexp.Regexp
+}
+
+// allParts is the name of their sum, otherPart of what is in none of agentParts.
+const allParts, otherPart = "all", "other"
+
+const (
+	ours = `^github\.com/headwater/headwater/`
+	ebpf = ours + `ebpf/`
+)
+
+// agentParts are looked for in this order, each in the whole stack.
+var agentParts = []agentPart{
+	{"memory given back, garbage collected", regexp.MustCompile(
+		ebpf + `footprint\.|^runtime\.(gcBgMarkWorker|gcAssistAlloc|bgsweep|bgscavenge|GC|gcStart)\b`)},
+	{"profiles encoded", regexp.MustCompile(ebpf + `pprof\.\(\*Encoder\)`)},
+	{"folded for the page", regexp.MustCompile(ebpf + `trie\.`)},
+	{"delivery", regexp.MustCompile(ours + `component/pyroscope/write\b`)},
+	{"addresses named", regexp.MustCompile(ebpf + `symbol\b`)},
+	{"profiles made of stacks", regexp.MustCompile(ebpf + `profile\.\(\*Builder\)\.[cC]ollect|` + ebpf + `pprof\.`)},
+	{"rows built and written", regexp.MustCompile(ebpf + `(unwindtable|tablestore|ehframe|cfi|gopclntab|stackheight)\b`)},
+	{"stacks completed", regexp.MustCompile(ebpf + `sampler\.\(\*completer\)`)},
+	{"processes followed", regexp.MustCompile(ebpf + `(process|procfs|elffile)\b`)},
+	{"samples counted", regexp.MustCompile(ebpf + `profile\.\(\*Builder\)\.Add\b`)},
+	{"samples read", regexp.MustCompile(ebpf + `(sampler|kernel)\b`)},
+	{"the Go scheduler", regexp.MustCompile(`^runtime\.(mcall|schedule|findRunnable|sysmon|mstart\d?|usleep)\b`)},
+}
+
+// measureParts measures where the agents' time goes, in turn.
+func measureParts(o options, dir string, save func(any) error) error {
+	w, err := newWorkshop(dir, []int{costlyFrames})
+	if err != nil {
+		return err
+	}
+	b := newBench(o, w)
+	var all []partCosts
+	for _, load := range b.work {
+		if !o.only.MatchString(load.title) {
+			continue
+		}
+		costs := newPartCosts(load.title)
+		for round := range b.rounds {
+			for place := range b.profilers {
+				at := inTurn(round, place, len(b.profilers))
+				fmt.Fprintf(os.Stderr, "%s, round %d of %d: %s\n", load.title, round+1, b.rounds, b.profilers[at].name)
+				seconds, err := b.secondsOf(at, load, dir)
+				if err != nil {
+					return fmt.Errorf("%s: %w", load.title, err)
+				}
+				costs.add(at, seconds)
+			}
+		}
+		costs.write()
+		all = append(all, costs)
+		if err := save(all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newPartCosts(work string) partCosts {
+	costs := partCosts{Work: work}
+	for _, p := range agentParts {
+		costs.Parts = append(costs.Parts, partCost{Name: p.name})
+	}
+	costs.Parts = append(costs.Parts, partCost{Name: otherPart}, partCost{Name: allParts})
+	return costs
+}
+
+// add adds what the first contender, or the second, has taken for each part.
+func (c *partCosts) add(contender int, seconds map[string]float64) {
+	for i := range c.Parts {
+		p := &c.Parts[i]
+		values := []*[]float64{&p.Ours, &p.Other}[contender]
+		*values = append(*values, seconds[p.Name])
+	}
+}
+
+// secondsOf measures once, after the first report, which reads everything.
+func (b *bench) secondsOf(i int, load costlyWork, dir string) (seconds map[string]float64, err error) {
+	p, err := b.launch(i, settings{rate: b.rate, interval: reportInterval})
+	if err != nil {
+		return nil, err
+	}
+	defer p.stop()
+	stop, err := load.start()
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	time.Sleep(b.warm)
+	file, length := filepath.Join(dir, "agent.pb.gz"), b.costTime()
+	recording := exec.Command(b.binary, "record", "-p", fmt.Sprint(p.pid), "-F", "997", "-d", length.String(), "-o", file)
+	if out, err := recording.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("headwater record: %w\n%s", err, out)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	recorded, err := profile.Parse(f)
+	if err != nil {
+		return nil, err
+	}
+	seconds = map[string]float64{}
+	for _, s := range recorded.Sample {
+		took := float64(s.Value[0]) / 1e9 / length.Minutes()
+		seconds[partOf(s)] += took
+		seconds[allParts] += took
+	}
+	return seconds, nil
+}
+
+// partOf returns the part that a sample belongs to.
+func partOf(s *profile.Sample) string {
+	for _, p := range agentParts {
+		for _, l := range s.Location {
+			for _, line := range l.Line {
+				if line.Function != nil && p.functions.MatchString(line.Function.Name) {
+					return p.name
+				}
+			}
+		}
+	}
+	return otherPart
+}
+
+// write prints where the time goes.
+func (c *partCosts) write() {
+	fmt.Printf("%s, CPU time of the agent in s/min\n", c.Work)
+	for _, p := range c.Parts {
+		fmt.Printf("%38s %8.2f", p.Name, median(p.Ours))
+		if len(p.Other) > 0 {
+			fmt.Printf(" %8.2f", median(p.Other))
+		}
+		fmt.Println()
+	}
+	fmt.Println()
+}
