@@ -165,7 +165,8 @@ func (c *counts) addSymbols(service string, n symbolCounts, now time.Time) {
 
 // describe sets what the counts show without looking anything up.
 func (c *counts) describe(out *Stats) {
-	out.Profiled, out.Outcomes, out.Guessed = c.profiled, map[string]uint64{}, c.guessed
+	out.Profiled, out.Outcomes = c.profiled, map[string]uint64{}
+	out.Guessed = c.guessed
 	for o, n := range c.outcomes {
 		if n > 0 {
 			out.Outcomes[unwind.Outcome(o).String()] += n

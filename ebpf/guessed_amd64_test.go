@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/need"
 )
 
@@ -14,7 +13,10 @@ import (
 func TestGuessed(t *testing.T) {
 	need.Tools(t, "gcc")
 	program := filepath.Join(t.TempDir(), "hwjitted")
-	lab.Compile(t, "gcc", "-O2", "-o", program, "../integration/stacks/testdata/rules/jitted.c")
+	build := exec.Command("gcc", "-O2", "-o", program, "../integration/stacks/testdata/rules/jitted.c")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
 	s := start(t, identityOptions())
 	defer s.Close()
 	time.Sleep(time.Second)
