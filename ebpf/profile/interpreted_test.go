@@ -230,7 +230,7 @@ func shareOfWhole(t *testing.T, p *profile.Profile) (share float64, samples int)
 // ran before on to those of a process that lives for a moment.
 func TestInterpretedFrames(t *testing.T) {
 	x := buildToy(t)
-	p := profileToy(t, x, toyOptions, func() { x.run(t, "2") })
+	p := profileToy(t, x, toyOptions, func() { x.run(t, "4") })
 	share, n := shareOfWhole(t, p)
 	t.Logf("%d samples, %.1f %% whole", n, 100*share)
 	if n < 100 || share < 0.9 {
