@@ -124,12 +124,11 @@ func (b *bench) secondsOf(i int, load costlyWork, dir string) (seconds map[strin
 	if out, err := recording.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("headwater record: %w\n%s", err, out)
 	}
-	f, err := os.Open(file)
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	recorded, err := profile.Parse(f)
+	recorded, err := profile.ParseData(data)
 	if err != nil {
 		return nil, err
 	}

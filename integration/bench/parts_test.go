@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPartOf: the innermost work decides, whoever has asked for it, and a garbage collection belongs to nobody else.
+// TestPartOf: the first of agentParts that a stack has decides, so a garbage collection belongs to nobody else.
 func TestPartOf(t *testing.T) {
 	const headwater = "github.com/headwater/headwater/"
 	for want, stack := range map[string][]string{
