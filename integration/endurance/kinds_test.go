@@ -31,11 +31,16 @@ func TestAllKinds(t *testing.T) {
 		"switches": {program, "switches"},
 		"execs":    {"sh", "-c", "while :; do /bin/true; done"},
 	} {
-		t.Run(name, func(t *testing.T) { profileAllKinds(t, exec.Command(command[0], command[1:]...)) })
+		most := kindsTime / 3
+		if name == "switches" {
+			most = kindsTime // it is what these cost, on a slow machine
+		}
+		t.Run(name, func(t *testing.T) { profileAllKinds(t, exec.Command(command[0], command[1:]...), most) })
 	}
 }
 
-func profileAllKinds(t *testing.T, cmd *exec.Cmd) {
+// profileAllKinds profiles a program. The agent may take at most some CPU time meanwhile.
+func profileAllKinds(t *testing.T, cmd *exec.Cmd, most time.Duration) {
 	living := lab.Start(t, cmd)
 	received := lab.StartReceiver(t)
 	h := lab.StartHeadwater(t, fmt.Sprintf(`
@@ -79,7 +84,7 @@ pyroscope.ebpf "host" {
 		t.Errorf("%.1f s of %.0f threads in %v", seen, threads, took)
 	}
 	require.NotZero(t, passes)
-	if spent > took {
+	if spent > most {
 		t.Errorf("the agent took %v of CPU time in %v", spent, took)
 	}
 	arrived := len(received.Profiles("hard"))
