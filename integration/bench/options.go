@@ -71,6 +71,10 @@ func parseFlags() (o options, err error) {
 		return o, fmt.Errorf("-warm %v: the first report, which reads everything, would count; %v or more is needed",
 			o.warm, least)
 	}
+	if o.parts && o.peer != "" && !o.peerIsHeadwater {
+		return o, fmt.Errorf("-parts: the functions of %s are not known; "+
+			"another build of Headwater can be compared, with -peer-is-headwater", filepath.Base(o.peer))
+	}
 	o.frames, err = parseDepths(*frames)
 	return o, err
 }

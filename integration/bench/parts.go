@@ -34,24 +34,24 @@ type agentPart struct {
 const allParts, otherPart = "all", "other"
 
 const (
-	ours = `^github\.com/headwater/headwater/`
-	ebpf = ours + `ebpf/`
+	module = `^github\.com/headwater/headwater/`
+	core   = module + `ebpf/`
 )
 
 // agentParts are looked for in this order, each in the whole stack.
 var agentParts = []agentPart{
 	{"memory given back, garbage collected", regexp.MustCompile(
-		ebpf + `footprint\.|^runtime\.(gcBgMarkWorker|gcAssistAlloc|bgsweep|bgscavenge|GC|gcStart)\b`)},
-	{"profiles encoded", regexp.MustCompile(ebpf + `pprof\.\(\*Encoder\)`)},
-	{"folded for the page", regexp.MustCompile(ebpf + `trie\.`)},
-	{"delivery", regexp.MustCompile(ours + `component/pyroscope/write\b`)},
-	{"addresses named", regexp.MustCompile(ebpf + `symbol\b`)},
-	{"profiles made of stacks", regexp.MustCompile(ebpf + `profile\.\(\*Builder\)\.[cC]ollect|` + ebpf + `pprof\.`)},
-	{"rows built and written", regexp.MustCompile(ebpf + `(unwindtable|tablestore|ehframe|cfi|gopclntab|stackheight)\b`)},
-	{"stacks completed", regexp.MustCompile(ebpf + `sampler\.\(\*completer\)`)},
-	{"processes followed", regexp.MustCompile(ebpf + `(process|procfs|elffile)\b`)},
-	{"samples counted", regexp.MustCompile(ebpf + `profile\.\(\*Builder\)\.Add\b`)},
-	{"samples read", regexp.MustCompile(ebpf + `(sampler|kernel)\b`)},
+		core + `footprint\.|^runtime\.(gcBgMarkWorker|gcAssistAlloc|bgsweep|bgscavenge|GC|gcStart)\b`)},
+	{"profiles encoded", regexp.MustCompile(core + `pprof\.\(\*Encoder\)`)},
+	{"folded for the page", regexp.MustCompile(core + `trie\.`)},
+	{"delivery", regexp.MustCompile(module + `component/pyroscope/write\b`)},
+	{"addresses named", regexp.MustCompile(core + `symbol\b`)},
+	{"profiles made of stacks", regexp.MustCompile(core + `profile\.\(\*Builder\)\.[cC]ollect|` + core + `pprof\.`)},
+	{"rows built and written", regexp.MustCompile(core + `(unwindtable|tablestore|ehframe|cfi|gopclntab|stackheight)\b`)},
+	{"stacks completed", regexp.MustCompile(core + `sampler\.\(\*completer\)`)},
+	{"processes followed", regexp.MustCompile(core + `(process|procfs|elffile)\b`)},
+	{"samples counted", regexp.MustCompile(core + `profile\.\(\*Builder\)\.Add\b`)},
+	{"samples read", regexp.MustCompile(core + `(sampler|kernel)\b`)},
 	{"the Go scheduler", regexp.MustCompile(`^runtime\.(mcall|schedule|findRunnable|sysmon|mstart\d?|usleep)\b`)},
 }
 
