@@ -134,13 +134,13 @@ func (c *JITCode) Recheck(vaddrs []uint64) bool {
 	return len(changed) > 0
 }
 
-// Identify returns the number of the code at an ELF virtual address now. The same address may
-// be other code later.
-func (c *JITCode) Identify(vaddr uint64) unwind.CodeID {
+// Identify returns the number of the code at an ELF virtual address, of a frame of a sample that was taken at a time,
+// CLOCK_MONOTONIC in ns, just now. The same address may be other code later.
+func (c *JITCode) Identify(vaddr, at uint64) unwind.CodeID {
 	i := c.exe.image.Load()
 	i.building.Lock()
 	defer i.building.Unlock()
-	return c.code.Identify(vaddr)
+	return c.code.Identify(vaddr, at)
 }
 
 // Name is what stands for the file of the code: "[hotspot]".

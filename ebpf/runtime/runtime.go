@@ -104,9 +104,10 @@ type Code interface {
 	// Forget forgets pages.
 	Forget(pages []uint64)
 	// Identify returns a number for the code that is at an address now, or was when its page
-	// was built: UnknownCode if there is none. Places that Lines says the same of may have
+	// was built, also of a page that was forgotten after a time, CLOCK_MONOTONIC in ns, at which
+	// the code ran: UnknownCode if there is none. Places that Lines says the same of may have
 	// one number. The same address may be other code later, which then has another number.
-	Identify(vaddr uint64) unwind.CodeID
+	Identify(vaddr, at uint64) unwind.CodeID
 	// Lines returns the functions at a place that was identified: the innermost first, then
 	// those that it was inlined into, each with the line of the call. None if they are not
 	// known, or were forgotten since: of what was identified, Trim keeps what the call before

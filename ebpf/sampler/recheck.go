@@ -26,7 +26,7 @@ func identify(view *process.View, s *kernel.Sample) {
 	for _, code := range view.Code() {
 		for i := range s.User {
 			if f := &s.User[i]; f.Exe == code.Exe() {
-				f.Code = code.Identify(f.Lookup())
+				f.Code = code.Identify(f.Lookup(), s.Time)
 			}
 		}
 	}

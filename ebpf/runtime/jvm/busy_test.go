@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
@@ -64,15 +65,15 @@ func TestBusyMemory(t *testing.T) {
 	if _, err := code.Page(page, pageShift); err != nil {
 		t.Fatal(err)
 	}
-	first := code.Identify(vaddr)
+	first := code.Identify(vaddr, clock.Monotonic())
 	m.reads = 0
 	f.put32(at-64+48, 2) // compiled again, in the same place: nobody can know
-	if changed := code.Changed(code.Built()); len(changed) > 0 || code.Identify(vaddr) != first {
+	if changed := code.Changed(code.Built()); len(changed) > 0 || code.Identify(vaddr, clock.Monotonic()) != first {
 		t.Errorf("pages %d are dropped because they cannot be compared", changed)
 	}
 	code.busy = code.busy.Add(-maxBelieved)
 	if changed := code.Changed(code.Built()); !slices.Equal(changed, []uint64{page}) ||
-		code.Identify(vaddr) != unwind.UnknownCode {
+		code.Identify(vaddr, clock.Monotonic()) != unwind.UnknownCode {
 		t.Errorf("pages %d are dropped at last, want %d", changed, page)
 	}
 	m.reads = allReads
@@ -91,7 +92,7 @@ func TestPageOfBusyMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	function := want.Lines(want.Identify(vaddr))[0].Function
+	function := want.Lines(want.Identify(vaddr, clock.Monotonic()))[0].Function
 	for reads := 0; ; reads++ {
 		var code *codeCache
 		code, m, _, _ = newBusyCode(t)
@@ -99,7 +100,7 @@ func TestPageOfBusyMemory(t *testing.T) {
 		p, err := code.Page(page, pageShift)
 		m.reads = allReads
 		if err == nil {
-			if !slices.Equal(p.Rows, built.Rows) || code.Lines(code.Identify(vaddr))[0].Function != function {
+			if !slices.Equal(p.Rows, built.Rows) || code.Lines(code.Identify(vaddr, clock.Monotonic()))[0].Function != function {
 				t.Errorf("after %d reads the page is %+v, want %+v", reads, p, built)
 			}
 			if reads == 0 {
@@ -122,15 +123,15 @@ func TestNameOfBusyMemory(t *testing.T) {
 	}
 	code.vm.layout.debug.known = true
 	m.reads = 0
-	busy := code.Identify(vaddr)
+	busy := code.Identify(vaddr, clock.Monotonic())
 	if lines := code.Lines(busy); len(lines) != 1 || lines[0].Function != "java.lang.Object.<init>" {
 		t.Errorf("while memory is busy: %v", lines)
 	}
-	if again := code.Identify(vaddr); again != busy {
+	if again := code.Identify(vaddr, clock.Monotonic()); again != busy {
 		t.Errorf("the same place is %d, was %d", again, busy)
 	}
 	m.reads = allReads
-	code.Identify(vaddr)
+	code.Identify(vaddr, clock.Monotonic())
 	piece := code.pages[vaddr>>code.shift].Find(at + 1)
 	if _, noted := code.places(piece).numbers[at+1]; !noted {
 		t.Error("the place is not read again")

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
@@ -18,9 +19,10 @@ const CodePath = "[hotspot]"
 // runtime.Code.
 type codeCache struct {
 	vm    *VM
-	base  uint64           // of ELF virtual address 0
-	shift uint8            // of pages
-	pages map[uint64]*Page // those that were built, by number
+	base  uint64                 // of ELF virtual address 0
+	shift uint8                  // of pages
+	pages map[uint64]*Page       // those that were built, by number
+	gone  [2]map[uint64]gonePage // those that were forgotten since the last Trim, and before that
 
 	busy time.Time // since when the memory of the process cannot be read; zero: it can
 
@@ -32,6 +34,12 @@ type codeCache struct {
 	all    *Remembered
 	used   [2]int // bytes of all, as known and lines
 	closed bool
+}
+
+// gonePage is a page that was forgotten. Samples that were taken before that went by its rows.
+type gonePage struct {
+	*Page
+	at uint64 // CLOCK_MONOTONIC, ns
 }
 
 // Remembered counts the bytes that are remembered of the places in the code of all VMs.
@@ -69,7 +77,11 @@ func (c *codeCache) Bounds() (low, high uint64) { return c.vm.Bounds() }
 
 // Page implements runtime.RowSource.
 func (c *codeCache) Page(n uint64, shift uint8) (*unwind.Page, error) {
-	built, err := c.vm.Page(n, shift, c.base, c.pages[n])
+	old := c.pages[n]
+	if old == nil {
+		old = c.gone[0][n].Page
+	}
+	built, err := c.vm.Page(n, shift, c.base, old)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +109,10 @@ func (c *codeCache) Changed(pages []uint64) []uint64 {
 	case c.busy.IsZero():
 		c.busy = now
 	case now.Sub(c.busy) >= maxBelieved:
-		changed = pages
+		for _, n := range pages { // nobody knows since when they are not right
+			delete(c.pages, n)
+		}
+		return pages
 	}
 	c.Forget(changed)
 	return changed
@@ -110,8 +125,9 @@ const maxBelieved = 5 * time.Second
 // Trim implements runtime.RowSource. It forgets what nobody has asked for since it was
 // called before.
 func (c *codeCache) Trim(time.Time) {
-	c.known[1], c.lines[1] = c.known[0], c.lines[0]
+	c.known[1], c.lines[1], c.gone[1] = c.known[0], c.lines[0], c.gone[0]
 	c.known[0], c.lines[0] = map[*Code]*places{}, map[unwind.CodeID][]runtime.Line{}
+	c.gone[0] = map[uint64]gonePage{}
 	c.left, c.room = maxRead, maxRemembered
 	c.all.bytes.Add(-int64(c.used[1]))
 	c.used[1], c.used[0] = c.used[0], 0
@@ -145,22 +161,38 @@ func (c *codeCache) Built() []uint64 { return slices.Collect(maps.Keys(c.pages))
 
 // Forget implements runtime.Code.
 func (c *codeCache) Forget(pages []uint64) {
+	now := clock.Monotonic()
 	for _, n := range pages {
-		delete(c.pages, n)
+		if p := c.pages[n]; p != nil {
+			c.gone[0][n] = gonePage{p, now}
+			delete(c.pages, n)
+		}
 	}
 }
 
-// Identify implements runtime.Code.
-func (c *codeCache) Identify(vaddr uint64) unwind.CodeID {
-	page := c.pages[vaddr>>c.shift]
-	if page == nil {
-		return unwind.UnknownCode
+// find returns the code that was at an address at a time, nil if it is not known.
+func (c *codeCache) find(vaddr, at uint64) *Code {
+	n, addr := vaddr>>c.shift, vaddr+c.base
+	if p := c.pages[n]; p != nil {
+		if piece := p.Find(addr); piece != nil {
+			return piece
+		}
 	}
-	addr := vaddr + c.base
-	piece := page.Find(addr)
+	for _, pages := range c.gone {
+		if p, ok := pages[n]; ok && at <= p.at {
+			return p.Find(addr)
+		}
+	}
+	return nil
+}
+
+// Identify implements runtime.Code.
+func (c *codeCache) Identify(vaddr, at uint64) unwind.CodeID {
+	piece := c.find(vaddr, at)
 	if piece == nil {
 		return unwind.UnknownCode
 	}
+	addr := vaddr + c.base
 	p := c.places(piece)
 	if id, ok := p.numbers[addr]; ok && c.keep(id) {
 		return id

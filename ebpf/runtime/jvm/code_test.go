@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
@@ -24,7 +25,7 @@ func TestCodeCache(t *testing.T) {
 	}
 	vaddr := at + 1 - runtime.Base(heapBase)
 	page := vaddr >> pageShift
-	if id := code.Identify(vaddr); id != unwind.UnknownCode {
+	if id := code.Identify(vaddr, clock.Monotonic()); id != unwind.UnknownCode {
 		t.Errorf("before its page is built, the code is %d", id)
 	}
 	build := func() unwind.CodeID {
@@ -32,22 +33,27 @@ func TestCodeCache(t *testing.T) {
 		if _, err := code.Page(page, pageShift); err != nil {
 			t.Fatal(err)
 		}
-		return code.Identify(vaddr)
+		return code.Identify(vaddr, clock.Monotonic())
 	}
 	first := build()
 	if lines := code.Lines(first); first <= unwind.UnknownCode || len(lines) != 1 ||
 		lines[0].Function != "java.lang.Object.<init>" {
 		t.Errorf("code %d is %v", first, lines)
 	}
-	if again := code.Identify(vaddr); again != first {
+	if again := code.Identify(vaddr, clock.Monotonic()); again != first {
 		t.Errorf("the same code is %d, was %d", again, first)
 	}
 	if changed := code.Changed(code.Built()); len(changed) > 0 {
 		t.Errorf("pages %d have changed", changed)
 	}
 	f.put32(at-64+48, 2) // compiled again, in the same place
+	before := clock.Monotonic()
 	if changed := code.Changed(code.Built()); !slices.Equal(changed, []uint64{page}) || len(code.Built()) > 0 {
 		t.Errorf("pages %d have changed, %d are left; want %d, and none", changed, code.Built(), page)
+	}
+	if then, now := code.Identify(vaddr, before), code.Identify(vaddr, clock.Monotonic()); then != first ||
+		now != unwind.UnknownCode {
+		t.Errorf("the code that has gone is %d, was %d; later there is %d", then, first, now)
 	}
 	if second := build(); second == first || code.Lines(second) == nil {
 		t.Errorf("the other code in its place is %d, was %d", second, first)
@@ -59,7 +65,7 @@ func TestCodeCache(t *testing.T) {
 	if code.Trim(time.Now()); code.Lines(first) != nil {
 		t.Error("the name is never forgotten")
 	}
-	if code.Forget(code.Built()); len(code.Built()) > 0 || code.Identify(vaddr) != unwind.UnknownCode {
+	if code.Forget(code.Built()); len(code.Built()) > 0 || code.Identify(vaddr, clock.Monotonic()) != unwind.UnknownCode {
 		t.Error("pages are not forgotten")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
@@ -48,7 +49,7 @@ func TestInlined(t *testing.T) {
 	line := func(function string, line int) runtime.Line {
 		return runtime.Line{Function: function, File: "File.java", StartLine: 7, Line: line}
 	}
-	identify := func(place uint64) unwind.CodeID { return code.Identify(at + place - code.base) }
+	identify := func(place uint64) unwind.CodeID { return code.Identify(at+place-code.base, clock.Monotonic()) }
 	for place, want := range map[uint64][]runtime.Line{
 		0:  {line("a.B.c", 7)}, // the frame is being made
 		2:  {line("a.B.c", 9)},
@@ -98,7 +99,7 @@ func TestRemembered(t *testing.T) {
 		if _, err := code.Page((at-code.base)>>pageShift, pageShift); err != nil {
 			t.Fatal(err)
 		}
-		return code, len(code.Lines(code.Identify(at + 6 - code.base)))
+		return code, len(code.Lines(code.Identify(at+6-code.base, clock.Monotonic())))
 	}
 	if _, n := lines(all, placeBytes-1); n != 1 || all.bytes.Load() != 0 {
 		t.Errorf("%d lines where others have taken all room, %d bytes", n, all.bytes.Load())
@@ -110,12 +111,12 @@ func TestRemembered(t *testing.T) {
 	had := all.bytes.Load()
 	for range 9 { // it is met all the time
 		code.Trim(time.Time{})
-		if n := len(code.Lines(code.Identify(at + 6 - code.base))); n != 2 || all.bytes.Load() > 4*had {
+		if n := len(code.Lines(code.Identify(at+6-code.base, clock.Monotonic()))); n != 2 || all.bytes.Load() > 4*had {
 			t.Errorf("%d lines, %d bytes after %d", n, all.bytes.Load(), had)
 		}
 	}
 	code.Close()
-	if code.Identify(at + 6 - code.base); all.bytes.Load() != 0 {
+	if code.Identify(at+6-code.base, clock.Monotonic()); all.bytes.Load() != 0 {
 		t.Errorf("%d bytes are left", all.bytes.Load())
 	}
 }

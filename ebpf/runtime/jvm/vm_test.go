@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -372,7 +373,7 @@ func FuzzVM(f *testing.F) {
 		code := newCodeCache(opened, &Remembered{})
 		code.Page((at-code.base)>>pageShift, pageShift)
 		for addr := at - 4; addr < at+16; addr++ {
-			lines := code.Lines(code.Identify(addr - code.base))
+			lines := code.Lines(code.Identify(addr-code.base, clock.Monotonic()))
 			if len(lines) > maxInlined {
 				t.Fatalf("%d methods at %#x", len(lines), addr)
 			}

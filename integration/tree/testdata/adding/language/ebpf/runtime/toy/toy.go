@@ -127,7 +127,7 @@ func (c *code) Forget(pages []uint64) {
 const theCode = unwind.UnknownCode + 1
 
 // Identify implements runtime.Code.
-func (c *code) Identify(vaddr uint64) unwind.CodeID {
+func (c *code) Identify(vaddr, _ uint64) unwind.CodeID {
 	addr := vaddr + runtime.Base(c.says.Low)
 	if addr < c.says.Low || addr >= c.says.High {
 		return unwind.UnknownCode

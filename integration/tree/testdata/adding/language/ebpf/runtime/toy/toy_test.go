@@ -50,7 +50,7 @@ func TestAttach(t *testing.T) {
 	if rule := page.Rule(vaddr); rule != framePointer {
 		t.Errorf("rule %v, want %v", rule, framePointer)
 	}
-	if lines := code.Lines(code.Identify(vaddr)); len(lines) != 1 || lines[0].Function != "main" {
+	if lines := code.Lines(code.Identify(vaddr, 0)); len(lines) != 1 || lines[0].Function != "main" {
 		t.Errorf("the code is called %v", lines)
 	}
 	if changed := code.Changed(code.Built()); len(changed) > 0 {
