@@ -98,9 +98,21 @@ func (r *layoutReader) symbol(name string) uint64 {
 	return r.u64(at + r.bias)
 }
 
+// relocated returns a pointer into libjvm. The error is ErrNotReady if it is still the one that the file has, which the
+// dynamic loader makes an address: GNU ld writes link-time addresses there (ELF for x86-64, R_X86_64_RELATIVE).
+func (r *layoutReader) relocated(pointer uint64) uint64 {
+	if r.err == nil && pointer != 0 && pointer < r.bias {
+		r.err = ErrNotReady
+	}
+	return pointer
+}
+
+// pointer reads a pointer into libjvm, see relocated.
+func (r *layoutReader) pointer(at uint64) uint64 { return r.relocated(r.u64(at)) }
+
 // each calls yield for the entries of a table until yield returns false.
 func (r *layoutReader) each(table, entry string, yield func(at uint64) bool) {
-	at, stride := r.symbol(table), r.symbol(entry+"ArrayStride")
+	at, stride := r.relocated(r.symbol(table)), r.symbol(entry+"ArrayStride")
 	if r.err == nil && (at == 0 || stride == 0) {
 		r.err = ErrNotReady // not relocated yet
 	}
@@ -122,16 +134,16 @@ func (r *layoutReader) structs(l *Layout) {
 	typeString, static := r.symbol(entry+"TypeStringOffset"), r.symbol(entry+"IsStaticOffset")
 	offset, address := r.symbol(entry+"OffsetOffset"), r.symbol(entry+"AddressOffset")
 	r.each("Structs", entry, func(at uint64) bool {
-		typ, name := r.u64(at+typeName), r.u64(at+fieldName)
+		typ, name := r.pointer(at+typeName), r.pointer(at+fieldName)
 		if typ == 0 || name == 0 {
 			return false
 		}
 		f := field{at: r.u64(at + offset)}
-		if text := r.u64(at + typeString); text != 0 {
+		if text := r.pointer(at + typeString); text != 0 {
 			f.typ = r.cString(text)
 		}
 		if r.u32(at+static) != 0 {
-			f = field{at: r.u64(at+address) - r.bias, static: true, typ: f.typ}
+			f = field{at: r.pointer(at+address) - r.bias, static: true, typ: f.typ}
 		}
 		l.fields[r.cString(typ)+"::"+r.cString(name)] = f
 		return true
@@ -143,7 +155,7 @@ func (r *layoutReader) types(l *Layout) {
 	const entry = "TypeEntry"
 	typeName, size := r.symbol(entry+"TypeNameOffset"), r.symbol(entry+"SizeOffset")
 	r.each("Types", entry, func(at uint64) bool {
-		typ := r.u64(at + typeName)
+		typ := r.pointer(at + typeName)
 		if typ == 0 {
 			return false
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -329,10 +330,38 @@ func TestNotHotSpot(t *testing.T) {
 	if _, err := readLayout(map[string]uint64{}, fakeBias, m); !errors.Is(err, ErrNotHotSpot) {
 		t.Errorf("without symbols: %v", err)
 	}
-	fields := fakeFields(fakeBase, 0)
+	fields := fakeFields(fakeBase, fakeBase)
 	if _, err := readLayout(m.describe(fields[:len(fields)-1], fakeSizes), fakeBias, m); err == nil ||
 		!strings.Contains(err.Error(), "Symbol::_body") {
 		t.Errorf("without a field: %v", err)
+	}
+}
+
+// TestNotRelocated: a VM whose library the dynamic loader has not relocated to the end has link-time addresses in its
+// description, and is asked again.
+func TestNotRelocated(t *testing.T) {
+	const linkTime = fakeBias - 0x100
+	m := newFakeMemory()
+	fields := fakeFields(fakeBase, fakeBase)
+	static := slices.IndexFunc(fields, func(f fakeField) bool { return f.static })
+	symbols := m.describe(fields, fakeSizes)
+	if _, err := readLayout(symbols, fakeBias, m); err != nil {
+		t.Fatal(err)
+	}
+	pointer := func(name string) uint64 { return symbols["gHotSpotVM"+name] + fakeBias }
+	table := func(name string) uint64 { return binary.LittleEndian.Uint64(m.at(pointer(name))) }
+	for what, at := range map[string]uint64{
+		"table of fields": pointer("Structs"), "table of types": pointer("Types"),
+		"class of a field": table("Structs") + 64, "name of a field": table("Structs") + 64 + 8,
+		"type of a field": table("Structs") + 64 + 16, "static field": table("Structs") + 64*uint64(static) + 40,
+		"name of a type": table("Types") + 16,
+	} {
+		was := binary.LittleEndian.Uint64(m.at(at))
+		m.put64(at, linkTime)
+		if _, err := readLayout(symbols, fakeBias, m); !errors.Is(err, runtime.ErrNotReady) {
+			t.Errorf("%s at its link-time address: %v", what, err)
+		}
+		m.put64(at, was)
 	}
 }
 
