@@ -112,7 +112,9 @@ func checkWaits(t *testing.T, server *lab.Pyroscope) {
 		return time.Duration(ofFunction(p, "hwsleeper"))
 	}
 	lab.Eventually(t, 60*time.Second, "seconds of sleep are in Pyroscope", func() bool { return slept() > 3*time.Second })
-	require.LessOrEqual(t, slept(), time.Since(since))
+	// The pass that first meets a thread credits it with the time since the pass before, when it may not have been there.
+	const betweenPasses = time.Second
+	require.LessOrEqual(t, slept(), time.Since(since)+betweenPasses)
 }
 
 // ofFunction adds up the first value of the samples that have a function.
