@@ -86,6 +86,7 @@ type Clock struct {
 	options Options
 
 	mu      sync.Mutex
+	took    time.Duration // CPU time of the last pass
 	looked  time.Duration // CPU time of a pass that found nearly all threads where they were; 0: they move
 	last    uint64        // when the last pass began, CLOCK_MONOTONIC; 0: there was none, or it failed
 	asked   uint64        // when Target was asked about all processes, as last
@@ -117,9 +118,8 @@ func New(o Options) *Clock {
 func (c *Clock) Run(ctx context.Context, rate func() float64) {
 	defer c.Flush()
 	for {
-		began := c.options.now()
 		err := c.Pass()
-		period := c.period(rate(), time.Duration(c.options.now()-began)) * (0.5 + rand.Float64())
+		period := c.period(rate()) * (0.5 + rand.Float64())
 		if err != nil {
 			c.failed(err)
 			period = max(period, float64(retryAfter))
@@ -143,10 +143,12 @@ func spent() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// period returns how many ns lie between passes, after one that has taken some time.
-func (c *Clock) period(rate float64, took time.Duration) float64 {
+// period returns how many ns lie between passes. It does not matter how long they had to wait for a CPU: where all CPUs
+// are busy, it is of interest what waits.
+func (c *Clock) period(rate float64) float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	took := c.took
 	if c.passes == 1 { // it has seen everything for the first time
 		took = 0
 	}
@@ -200,6 +202,10 @@ func (c *Clock) Stats() Stats {
 func (c *Clock) Pass() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	goruntime.LockOSThread() // it is this thread's CPU time that is measured
+	defer goruntime.UnlockOSThread()
+	began := spent()
+	defer func() { c.took = spent() - began }()
 	now := c.options.now()
 	p := pass{Clock: c, owners: map[uint32]owner{}}
 	if c.last != 0 {
@@ -213,16 +219,14 @@ func (c *Clock) Pass() error {
 	for _, t := range p.threads {
 		p.keep(t, 1)
 	}
-	goruntime.LockOSThread() // it is this thread's CPU time that is measured
-	began := spent()
+	looking := spent()
 	stayed, err := c.options.Passes.ReadMarked(p.interval, p.look)
-	took := spent() - began
-	goruntime.UnlockOSThread()
+	looked := spent() - looking
 	if err = errors.Join(err, p.err); err != nil {
 		return errors.Join(err, p.settleEnded())
 	}
 	c.last = now
-	p.looking(took)
+	p.looking(looked)
 	if stayed != p.kept || p.asking {
 		p.note(p.forget())
 	}

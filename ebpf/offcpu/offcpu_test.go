@@ -21,6 +21,7 @@ type host struct {
 	threads []kernel.Thread
 	check   func() // before a look at those that are read
 	failing bool
+	waits   time.Duration   // before a pass is given the threads
 	handed  int             // threads that passes were given
 	checked map[uint32]bool // whom the last check had next
 	read    map[uint32]int  // stacks read, by thread
@@ -64,6 +65,7 @@ func (h *host) ReadMarked(interval time.Duration, use func(*kernel.Thread)) (sta
 	for _, m := range h.marks {
 		m.Seen = false
 	}
+	time.Sleep(h.waits)
 	err = h.Read(0, 0, func(t *kernel.Thread) {
 		m := h.marks[t.TID]
 		if m != nil && m.Started == t.Started && m.Switches == t.Switches && t.State != kernel.Running {
@@ -456,11 +458,24 @@ func TestLooking(t *testing.T) {
 	}
 }
 
+// What a pass waits, for a CPU or for memory, is not what it takes.
+func TestPassThatWaits(t *testing.T) {
+	const waits = 50 * time.Millisecond
+	h := &host{waits: waits}
+	c := New(Options{Passes: h})
+	if err := c.Pass(); err != nil {
+		t.Fatal(err)
+	}
+	if c.took <= 0 || c.took > waits/2 {
+		t.Errorf("a pass that waited %v took %v", waits, c.took)
+	}
+}
+
 // To see that threads have not moved takes no more than a quarter of what passes may take.
 func TestPeriod(t *testing.T) {
 	c := New(Options{Passes: &host{}, MaxShare: 0.04})
-	c.passes = 1
-	if got := c.period(10, time.Second); got != 1e8 {
+	c.passes, c.took = 1, time.Second
+	if got := c.period(10); got != 1e8 {
 		t.Errorf("after the first pass: %v", got)
 	}
 	c.passes++
@@ -469,8 +484,8 @@ func TestPeriod(t *testing.T) {
 		{8 * time.Millisecond, 500 * time.Microsecond, 200 * time.Millisecond},
 		{8 * time.Millisecond, 5 * time.Millisecond, 500 * time.Millisecond},
 	} {
-		c.looked = test.looked
-		if got := time.Duration(c.period(10, test.took)).Round(time.Microsecond); got != test.want {
+		c.took, c.looked = test.took, test.looked
+		if got := time.Duration(c.period(10)).Round(time.Microsecond); got != test.want {
 			t.Errorf("%+v: %v", test, got)
 		}
 	}

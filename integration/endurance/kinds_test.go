@@ -26,8 +26,8 @@ func TestAllKinds(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "hwwaits")
 	lab.Compile(t, "gcc", "-O2", "-pthread", "-o", program, "../bench/testdata/waits.c")
 	for name, command := range map[string][]string{
-		// Thousands of threads leave nothing of a CPU to others that are as nice as they are.
-		"threads":  {"nice", "-n", "19", program, "threads", "5000", "5000"},
+		// Thousands of threads leave nothing of a CPU to others, unless they run when it is idle.
+		"threads":  {"chrt", "--idle", "0", program, "threads", "5000", "5000"},
 		"switches": {program, "switches"},
 		"execs":    {"sh", "-c", "while :; do /bin/true; done"},
 	} {
@@ -66,6 +66,11 @@ pyroscope.ebpf "host" {
 	lab.Eventually(t, time.Minute, "the first profile", func() bool { return len(received.Profiles("hard")) > 0 })
 	begun, before, spent := time.Now(), h.Metrics(t), lab.CPUTime(t, fmt.Sprint(h.PID()))
 	time.Sleep(kindsTime)
+	// There are fewer passes the more threads there are, and they wait for a CPU as everything does.
+	const passesName = "pyroscope_ebpf_off_cpu_passes_total"
+	lab.Eventually(t, time.Minute, "a pass", func() bool {
+		return h.Metric(t, passesName) > before.Sum(t, passesName)
+	})
 	after, took := h.Metrics(t), time.Since(begun)
 	spent = lab.CPUTime(t, fmt.Sprint(h.PID())) - spent
 
@@ -73,17 +78,16 @@ pyroscope.ebpf "host" {
 	const timeOfThreads = "pyroscope_ebpf_off_cpu_thread_nanoseconds_total"
 	seen := (after.Sum(t, timeOfThreads) - before.Sum(t, timeOfThreads)) / 1e9
 	t.Logf("agent %v in %v; %.0f threads, %.1f s of them; %.0f passes, %.0f stacks read, %.0f not read", spent, took,
-		threads, seen, after.Sum(t, "pyroscope_ebpf_off_cpu_passes_total"),
+		threads, seen, after.Sum(t, passesName),
 		after.Sum(t, "pyroscope_ebpf_off_cpu_stacks_read_total"),
 		after.Sum(t, "pyroscope_ebpf_off_cpu_stacks_not_read_total"))
-	// There are fewer passes the more threads there are, and each credits the time until then: several have to be in it.
-	passes := after.Sum(t, "pyroscope_ebpf_off_cpu_passes_total") - before.Sum(t, "pyroscope_ebpf_off_cpu_passes_total")
+	// Each pass credits the time until then: several have to be in it.
+	passes := after.Sum(t, passesName) - before.Sum(t, passesName)
 	want := threads * took.Seconds()
 	same := threads == before.Sum(t, "pyroscope_ebpf_off_cpu_threads")
 	if same && passes > 10 && math.Abs(seen-want) > want/4 {
 		t.Errorf("%.1f s of %.0f threads in %v", seen, threads, took)
 	}
-	require.NotZero(t, passes)
 	if spent > most {
 		t.Errorf("the agent took %v of CPU time in %v", spent, took)
 	}
@@ -104,7 +108,7 @@ pyroscope.ebpf "host" {
 		}
 		return sum
 	}
-	lab.Eventually(t, 20*time.Second, "all time that was counted is in profiles", func() bool {
+	lab.Eventually(t, time.Minute, "all time that was counted is in profiles", func() bool {
 		return math.Abs(profiled()-counted) <= counted/1e6
 	})
 	t.Logf("%.3f s off CPU, %.3f s in %d profiles", counted/1e9, profiled()/1e9, arrived)
