@@ -1,7 +1,11 @@
 package elffile
 
 import (
+	"bytes"
+	"debug/elf"
+	"errors"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,5 +46,31 @@ func TestFunctionRange(t *testing.T) {
 	}
 	if _, _, ok, err := file.FunctionRange("no such function"); ok || err != nil {
 		t.Errorf("%t, %v for a name that nothing has", ok, err)
+	}
+}
+
+// TestOccurrences finds a text at the beginning, across the end of what is read at once, over itself and at the end.
+func TestOccurrences(t *testing.T) {
+	const head, chunk = 7, 256 << 10
+	names := make([]byte, 2*chunk+1000)
+	want := []uint32{0, chunk - 2, chunk + 500, chunk + 502, uint32(len(names) - 5)}
+	for _, at := range want {
+		copy(names[at:], "abaBa")
+	}
+	copy(names[chunk+500:], "abaBabaBa")
+	want[3] = chunk + 504
+	image := append(make([]byte, head), names...)
+	f := &File{r: bytes.NewReader(image), size: uint64(len(image))}
+	section := elf.SectionHeader{Offset: head, Size: uint64(len(names))}
+	if got, err := f.occurrences(section, []byte("abaBa")); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	section.Size++
+	if _, err := f.occurrences(section, []byte("abaBa")); !errors.Is(err, ErrTruncated) {
+		t.Errorf("behind the end: %v", err)
+	}
+	section.Size = maxPrefixedNames + 1
+	if _, err := f.occurrences(section, []byte("abaBa")); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("of too many bytes: %v", err)
 	}
 }

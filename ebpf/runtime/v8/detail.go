@@ -13,7 +13,7 @@ func (m *reader) detailed(c code, table []byte) bool {
 		return false
 	}
 	found, last := false, absent
-	each(table, func(p position) bool {
+	m.l.positions(table, func(p position) bool {
 		found = found || last >= 0 && p.at > last && withoutCall(instructions, last, p.at)
 		last = p.at
 		return !found && p.at < len(instructions)

@@ -58,7 +58,7 @@ func TestDetailed(t *testing.T) {
 		"none":              {add, nil, false},
 		"of the entry only": {add + call, []position{{at: entry}, {at: 3}}, false},
 	} {
-		m := newReader(&Layout{}, &garbage{data: []byte(test.code)}, &lines{})
+		m := newReader(&Layout{PositionFlags: absent}, &garbage{data: []byte(test.code)}, &lines{})
 		if got := m.detailed(code{low: 0, high: uint64(len(test.code))}, positions(test.places...)); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}

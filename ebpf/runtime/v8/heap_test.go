@@ -266,26 +266,41 @@ func TestLinesOfOthers(t *testing.T) {
 	}
 }
 
-// TestSourcePositions decodes the beginning of a table that node 20 made. The characters are those of the source
-// where the calls are.
+// TestSourcePositions decodes the beginning of a table that node 20 made, whose characters are those of the source
+// where the calls are, and what node 20 and 26 made of café in testdata/chain.js: the function, return,
+// the sum, the call, and the end of the line.
 func TestSourcePositions(t *testing.T) {
-	decode := func(table []byte) (all []position) {
-		each(table, func(p position) bool {
+	tables, err := readLayouts(layoutTable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decode := func(v version, table []byte) (all []position) {
+		l, _ := tables.layout(v, nil)
+		l.positions(table, func(p position) bool {
 			all = append(all, p)
 			return len(all) < 100
 		})
 		return all
 	}
+	node20, node26 := version{11, 3}, version{14, 6}
+	café := []position{
+		{-1, 226, outermost}, {0, 237, outermost}, {5, 251, outermost}, {9, 244, outermost}, {13, 256, outermost},
+	}
 	for name, test := range map[string]struct {
-		table []byte
-		want  []position
+		version version
+		table   []byte
+		want    []position
 	}{
-		"two":     {[]byte{0x03, 0x88, 0x07, 0x81, 0x02, 0x40}, []position{{0, 225, outermost}, {128, 241, outermost}}},
-		"nothing": {nil, nil},
-		"no end":  {[]byte(strings.Repeat("\xff", 40)), nil},
-		"cut":     {[]byte{0x03, 0x88, 0x07, 0x81}, []position{{0, 225, outermost}}},
+		"two": {
+			node20, []byte{0x03, 0x88, 0x07, 0x81, 0x02, 0x40}, []position{{0, 225, outermost}, {128, 241, outermost}},
+		},
+		"node 20": {node20, []byte("\x01\x8c\x07\x02\x2c\x0b\x38\x09\x1b\x08\x30"), café},
+		"node 26": {node26, []byte("\x02\x8c\x07\x07\x2c\x16\x38\x12\x1b\x13\x30"), café},
+		"nothing": {node20, nil, nil},
+		"no end":  {node20, []byte(strings.Repeat("\xff", 40)), nil},
+		"cut":     {node20, []byte{0x03, 0x88, 0x07, 0x81}, []position{{0, 225, outermost}}},
 	} {
-		if got := decode(test.table); !slices.Equal(got, test.want) {
+		if got := decode(test.version, test.table); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
 	}

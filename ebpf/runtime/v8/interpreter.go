@@ -120,7 +120,7 @@ func (m *reader) lineTable(f *function) (table []byte) {
 		return nil
 	}
 	at := entry
-	each(m.bytes(positions, maxTable), func(p position) bool {
+	m.l.positions(m.bytes(positions, maxTable), func(p position) bool {
 		if p.at < at {
 			return false
 		}

@@ -48,6 +48,8 @@ type Layout struct {
 	DeoptShared   int `v8:"Deopt.shared"`
 	DeoptInlining int `v8:"Deopt.inlining"`
 
+	PositionFlags int `v8:"Position.flags"` // bits below the distance of code; absent: its sign is the flag
+
 	ScopeFlags     int `v8:"Scope.flags"`     // bits that the flags are shifted by in their word
 	ScopePositions int `v8:"Scope.positions"` // word of the positions, absent: they follow the names
 	ScopeFirst     int `v8:"Scope.first"`     // word after the numbers

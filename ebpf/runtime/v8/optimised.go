@@ -58,7 +58,7 @@ func (m *reader) optimisedTable(c code, f *function, address uint64) []byte {
 		scripts = append(scripts, callee)
 	}
 	t := newCodeTable(m.detailed(c, table), names, calls)
-	each(table, func(p position) bool {
+	m.l.positions(table, func(p position) bool {
 		switch {
 		case p.inlined == outermost:
 			return t.add(p.at, outermost, f.script.line(p.source))

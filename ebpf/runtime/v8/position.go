@@ -15,20 +15,17 @@ const maxTable = 1 << 20
 // Tables count from there, those of machine code too.
 const entry = -1
 
-// each calls yield for the entries of a table, in the order of the code, until yield returns false.
-func each(table []byte, yield func(position) bool) {
+// positions calls yield for the entries of a table, in the order of the code, until yield returns false.
+func (l *Layout) positions(table []byte, yield func(position) bool) {
 	at, raw := entry, int64(0)
 	for len(table) > 0 {
-		var code, source int64
-		var ok bool
-		if code, table, ok = signed(table); !ok {
+		code, rest, ok := l.codeDelta(table)
+		if !ok {
 			return
 		}
-		if source, table, ok = signed(table); !ok {
+		var source int64
+		if source, table, ok = signed(rest); !ok {
 			return
-		}
-		if code < 0 { // it is an expression and no statement
-			code = -(code + 1)
 		}
 		at, raw = at+int(code), raw+source
 		p := sourcePosition(uint64(raw))
@@ -36,6 +33,19 @@ func each(table []byte, yield func(position) bool) {
 			return
 		}
 	}
+}
+
+// codeDelta reads how far the code of an entry is from that of the one before. What else is said of the entry, such as
+// whether it is a statement, is the sign, or some low bits.
+func (l *Layout) codeDelta(b []byte) (delta int64, rest []byte, ok bool) {
+	if l.PositionFlags != absent {
+		bits, rest, ok := unsigned(b)
+		return int64(bits >> l.PositionFlags), rest, ok
+	}
+	if delta, rest, ok = signed(b); delta < 0 {
+		delta = -(delta + 1)
+	}
+	return delta, rest, ok
 }
 
 // sourcePosition decodes a position (V8, src/codegen/source-position.h): a bit says that it is not in a script, 30

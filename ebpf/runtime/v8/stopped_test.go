@@ -176,7 +176,7 @@ func (p *process) spinning(t *testing.T) (frames []frame) {
 	for range 100 {
 		p.find(t) // with the code made since
 		p.stop(t, func(pc, fp uint64) { frames = p.stack(t, newInterpreter(&p.v, hw.Range{}, &lines{}), pc, fp) })
-		if len(frames) > 0 && frames[0].Name == "leaf" {
+		if len(frames) > 1 && frames[0].Name == "leaf" && frames[1].Name != "leaf" { // twice while V8 makes a frame
 			return frames
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -260,7 +260,11 @@ func TestStopped(t *testing.T) {
 				}
 				got := p.spinning(t)
 				t.Logf("V8 %d.%d, known %v, describes %d fields", p.v.Major, p.v.Minor, p.v.Known, len(p.v.Described))
-				if got[0].Line != 0 && got[0].Line != 8 {
+				line := got[0].Line
+				if name == "default" && line == 9 { // optimised: code without a position of its own has that of code before it
+					line = 8
+				}
+				if line != 0 && line != 8 {
 					t.Fatalf("frames %+v, want leaf first", got)
 				}
 				for i := range min(len(got), len(want)) {
