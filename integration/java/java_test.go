@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { lab.Main(m) }
 
-// compile compiles a program for Java 11 and later, and returns where its classes are.
+// compile compiles a program for Java 8 and later, and returns where its classes are.
 func compile(t *testing.T, source string) (classes string) {
 	t.Helper()
 	need.Root(t)
@@ -29,7 +29,7 @@ func compile(t *testing.T, source string) (classes string) {
 		t.Skip("code of Java VMs is known on x86-64 only")
 	}
 	classes = t.TempDir()
-	cmd := exec.Command("javac", "-nowarn", "--release", "11", "-d", classes, source)
+	cmd := exec.Command("javac", "-nowarn", "-Xlint:-options", "--release", "8", "-d", classes, source)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("javac: %v\n%s", err, out)
 	}

@@ -1,24 +1,27 @@
 import com.sun.net.httpserver.HttpServer;
+import java.io.InputStream;
+import java.lang.reflect.Method;
 import java.math.BigInteger;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
-import java.net.URI;
-import java.net.http.HttpClient;
-import java.net.http.HttpRequest;
-import java.net.http.HttpResponse;
+import java.net.URL;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.function.LongUnaryOperator;
+import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import java.util.zip.Deflater;
 
-/** Does so many seconds of one kind of work: Mix KIND SECONDS. */
+/** Does so many seconds of one kind of work: Mix KIND SECONDS. It runs on Java 8 and later. */
 class Mix {
 	static volatile Object sink;
 
@@ -34,7 +37,11 @@ class Mix {
 	static final Pattern WORD = Pattern.compile("(?<first>\\w)(\\w+)?\\s+(river|sea|head(water)?)");
 
 	static Object patterns(int n) {
-		return WORD.matcher("the river runs to the sea and the headwater is where it begins ".repeat(40 + n % 7)).results().count();
+		String line = "the river runs to the sea and the headwater is where it begins ";
+		Matcher words = WORD.matcher(String.join("", Collections.nCopies(40 + n % 7, line)));
+		int found = 0;
+		while (words.find()) found++;
+		return found;
 	}
 
 	static Object sorting(int n) {
@@ -71,7 +78,7 @@ class Mix {
 	}
 
 	static Object numbers(int n) throws Exception {
-		BigInteger x = BigInteger.TWO.pow(521).subtract(BigInteger.valueOf(n));
+		BigInteger x = BigInteger.valueOf(2).pow(521).subtract(BigInteger.valueOf(n));
 		Deflater d = new Deflater();
 		d.setInput(x.modPow(BigInteger.valueOf(65537), BigInteger.TEN.pow(90)).toByteArray());
 		d.finish();
@@ -101,7 +108,7 @@ class Mix {
 	}
 
 	static Object reflection(int n) throws Exception {
-		var method = Mix.class.getDeclaredMethod("descend", int.class, int.class);
+		Method method = Mix.class.getDeclaredMethod("descend", int.class, int.class);
 		int sum = 0;
 		for (int i = 0; i < 500; i++) {
 			sum += (Integer) method.invoke(null, i % 20, 1);
@@ -110,18 +117,22 @@ class Mix {
 	}
 
 	static Object threads(int n) throws Exception {
-		var pool = Executors.newFixedThreadPool(8);
-		var done = pool.invokeAll(IntStream.range(0, 64).<java.util.concurrent.Callable<Object>>mapToObj(i -> () -> sorting(i))
-				.collect(java.util.stream.Collectors.toList()));
+		ExecutorService pool = Executors.newFixedThreadPool(8);
+		List<Callable<Object>> all = new ArrayList<>();
+		for (int i = 0; i < 64; i++) {
+			int k = i;
+			all.add(() -> sorting(k));
+		}
+		int done = pool.invokeAll(all).size();
 		pool.shutdown();
-		return done.size();
+		return done;
 	}
 
 	static HttpServer server;
-	static HttpClient client;
 
 	static synchronized Object http(int n) throws Exception {
 		if (server == null) {
+			System.setProperty("sun.net.httpserver.nodelay", "true");
 			server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
 			server.createContext("/", x -> {
 				byte[] body = Arrays.toString(new int[200]).getBytes(StandardCharsets.UTF_8);
@@ -129,21 +140,25 @@ class Mix {
 				x.getResponseBody().write(body);
 				x.close();
 			});
-			var threads = Executors.newFixedThreadPool(4, r -> {
+			ExecutorService threads = Executors.newFixedThreadPool(4, r -> {
 				Thread t = new Thread(r);
 				t.setDaemon(true);
 				return t;
 			});
 			server.setExecutor(threads);
 			server.start();
-			client = HttpClient.newHttpClient();
 		}
-		var to = URI.create("http://127.0.0.1:" + server.getAddress().getPort() + "/" + n);
-		return client.send(HttpRequest.newBuilder(to).build(), HttpResponse.BodyHandlers.ofString()).body().length();
+		URL page = new URL("http://127.0.0.1:" + server.getAddress().getPort() + "/" + n);
+		try (InputStream body = page.openConnection().getInputStream()) {
+			byte[] read = new byte[4096];
+			int length = 0;
+			for (int got; (got = body.read(read)) >= 0; length += got);
+			return length;
+		}
 	}
 
 	static Work work(String name) {
-		switch (name) { // as Java 11 has it
+		switch (name) { // as Java 8 has it
 			case "streams": return Mix::streams;
 			case "patterns": return Mix::patterns;
 			case "sorting": return Mix::sorting;
