@@ -35,7 +35,7 @@ func build(t testing.TB, name string, work int) string {
 
 // recorded records one run of a program.
 func recorded(t testing.TB, program string) recording {
-	folder, out, _, code := record(t, "-q", "-F", "4999", "--", program, "6000")
+	folder, out, _, code := record(t, "-q", "-F", "2999", "--", program, "8000")
 	require.Equal(t, 0, code)
 	took, all := clocks{}, 0.0
 	for line := range strings.Lines(out) {
