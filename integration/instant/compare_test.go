@@ -139,3 +139,36 @@ func TestLacksInlined(t *testing.T) {
 		}
 	}
 }
+
+// TestBetweenFrames: callers of HotSpot do not count where the leaf makes or leaves its frame, if the leaf is the same.
+func TestBetweenFrames(t *testing.T) {
+	const leaves, works = "\x5d\x49\x3b\xa7\x40\x03\x00\x00\x0f\x87\x01\x00\x00\x00\xc3\xf4",
+		"\x0f\x87\x01\x00\x00\x00\x48\x8b\x00\x90\x90\x90\x90\x90\x90\x90"
+	at := func(method string) javaFrame { return javaFrame{method, "A.java", 3} }
+	ours := []ourFrame{{javaFrame: at("A.inlined"), inlined: true}, {javaFrame: at("A.leaf")}, {javaFrame: at("A.main")}}
+	for _, test := range []struct {
+		name   string
+		code   string
+		theirs []javaFrame
+		differ int
+	}{
+		{"another caller", leaves, []javaFrame{at("A.inlined"), at("A.leaf"), at("A.stale"), at("A.main")}, 0},
+		{"within the code", works, []javaFrame{at("A.inlined"), at("A.leaf"), at("A.stale"), at("A.main")}, 1},
+		{"another leaf", leaves, []javaFrame{at("A.inlined"), at("A.other"), at("A.main")}, 1},
+		{"equal", leaves, []javaFrame{at("A.inlined"), at("A.leaf"), at("A.main")}, 0},
+	} {
+		r := newJavaReport(0)
+		r.stack(ours, &javaTrace{frames: test.theirs, code: []byte(test.code)})
+		if r.wrong() != test.differ || r.Stacks+sum(r.NotCompared) != 1 {
+			t.Errorf("%s: %+v", test.name, r)
+		}
+	}
+	for code, want := range map[string]bool{
+		leaves[1:]: true, leaves[8:] + "\x90\x90": true, "\x89\x84\x24\x00\xc0\xfe\xff\x55": true,
+		"\x89\x84\x24\x00\x01\x00\x00\x55": false, "\x48\x83\xc4\x20\x5d\xc3\x90\x90": false, "": false,
+	} {
+		if got := betweenFrames([]byte(code)); got != want {
+			t.Errorf("% x: %v", code, got)
+		}
+	}
+}

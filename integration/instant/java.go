@@ -2,8 +2,10 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"maps"
@@ -76,7 +78,8 @@ type javaTrace struct {
 	tid           uint32
 	entered, left uint64 // when the signal was handled, CLOCK_MONOTONIC, ns
 	pc            uint64
-	failed        int // why there are no frames: 0, or below
+	code          []byte // the instruction at pc, and what follows
+	failed        int    // why there are no frames: 0, or below
 	frames        []javaFrame
 
 	undecipherable bool // the VM has no place for the first one, and may have gone on to wrong ones
@@ -163,7 +166,7 @@ func readJavaTraces(path, methodsPath string, to map[uint32][]javaTrace, r *java
 	r.Late += u64(head[8:])
 	r.Dropped += u64(head[16:])
 	in := bufio.NewReader(f)
-	const recordHead = 7 * 8
+	const recordHead = 9 * 8
 	for {
 		b := make([]byte, recordHead)
 		if _, err := io.ReadFull(in, b); err != nil || u64(b) < recordHead {
@@ -175,7 +178,7 @@ func readJavaTraces(path, methodsPath string, to map[uint32][]javaTrace, r *java
 		}
 		t := javaTrace{
 			tid: binary.NativeEndian.Uint32(b[12:]), entered: u64(b[16:]), left: u64(b[24:]), pc: u64(b[32:]),
-			failed: int(int64(u64(b[48:]))),
+			failed: int(int64(u64(b[48:]))), code: b[56:recordHead],
 		}
 		t.undecipherable = len(frames) >= 16 && int64(u64(frames[8:])) == -1
 		for ; len(frames) >= 16; frames = frames[16:] {
@@ -228,6 +231,7 @@ type javaReport struct {
 // javaExample is a stack on both sides.
 type javaExample struct {
 	Difference string      `json:"difference"`
+	Code       string      `json:"code"` // of the leaf, in hexadecimal
 	At         int         `json:"first_difference"`
 	Frames     [][2]string `json:"frames"` // the profiler's, HotSpot's
 }
@@ -356,6 +360,38 @@ func skipsCaller(ours []ourFrame, theirs []javaFrame) bool {
 	return leaf && rest
 }
 
+// betweenFrames reports whether an instruction of compiled code is one before which the frame is not there whole, or no
+// longer: HotSpot adds the size of the frame all the same, and takes what lies there for the place of the caller.
+func betweenFrames(code []byte) bool {
+	for _, begins := range []string{
+		"\x55",             // push rbp
+		"\x48\x81\xec",     // sub rsp, a number of 4 bytes
+		"\x48\x83\xec",     // and of one
+		"\x5d",             // pop rbp
+		"\x49\x3b\x67",     // cmp rsp, [r15+...]: is there a safepoint?
+		"\x49\x3b\xa7",     // likewise, farther away
+		"\x41\x85\x02\xc3", // test [r10], eax; ret: the same up to JDK 15
+		"\xc3",             // ret
+	} {
+		if bytes.HasPrefix(code, []byte(begins)) {
+			return true
+		}
+	}
+	const tests, ja, last = "\x89\x84\x24", "\x0f\x87", 6
+	return bytes.HasPrefix(code, []byte(tests)) && code[last] == 0xff || // mov [rsp-...], eax: is there enough stack?
+		bytes.HasPrefix(code, []byte(ja)) && code[last] == 0xc3 // ja; ret: there is a safepoint
+}
+
+// leafAgrees reports whether HotSpot has the same leaf, with all that was inlined there.
+func leafAgrees(ours []ourFrame, theirs []javaFrame) bool {
+	n := 1 + slices.IndexFunc(ours, func(f ourFrame) bool { return !f.inlined })
+	if n == 0 || n > len(theirs) || ours[0].interpreted {
+		return false
+	}
+	_, ok := fit(ours[:n], theirs[:n])
+	return ok
+}
+
 // endsEarly reports whether HotSpot has nothing that differs, but ends: JDK 11 does at frames of method handles.
 func endsEarly(at int, t *javaTrace) bool { return at > 0 && at == len(t.frames) }
 
@@ -392,6 +428,10 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 	}
 	if !ok && skipsCaller(ours, t.frames) {
 		r.NotCompared["HotSpot: skips the callers of the leaf"]++
+		return
+	}
+	if !ok && betweenFrames(t.code) && leafAgrees(ours, t.frames) {
+		r.NotCompared["HotSpot: other callers, from an instruction that makes or leaves a frame"]++
 		return
 	}
 	r.Stacks++
@@ -438,7 +478,7 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 	if r.Differ[kind]++; r.Differ[kind] > r.examples {
 		return
 	}
-	e := javaExample{Difference: kind, At: at}
+	e := javaExample{Difference: kind, At: at, Code: hex.EncodeToString(t.code)}
 	for i := range max(len(ours), len(t.frames)) {
 		var pair [2]string
 		if i < len(ours) {

@@ -29,6 +29,8 @@
 
 enum {
 	MAX_FRAMES = 2048,
+	CODE_BYTES = 16, /* more than an instruction has */
+	PAGE = 4096,
 	FILE_BYTES = 256 << 20, /* sparse */
 };
 
@@ -55,6 +57,7 @@ struct record {
 	uint64_t entered, left; /* CLOCK_MONOTONIC, ns; left is 0 until the record is whole */
 	uint64_t pc, sp;
 	int64_t frames; /* or why there are none */
+	uint8_t code[CODE_BYTES]; /* at pc, or zero behind the page */
 	struct frame frame[];
 };
 
@@ -120,6 +123,8 @@ static void on_trap(int number, siginfo_t *info, void *context)
 	r->pc = registers[REG_RIP];
 	r->sp = registers[REG_RSP];
 	r->frames = trace.frames;
+	uint64_t left = PAGE - r->pc % PAGE;
+	memcpy(r->code, (const void *)r->pc, left < CODE_BYTES ? left : CODE_BYTES);
 	for (int i = 0; i < trace.frames; i++)
 		r->frame[i] = (struct frame){(uint64_t)found[i].method, found[i].bci};
 	r->left = now();
