@@ -138,6 +138,13 @@ func TestLacksInlined(t *testing.T) {
 			t.Errorf("%s: %v", test.name, got)
 		}
 	}
+	again := []javaFrame{{"A.f", "A.java", 2}, {"A.g", "A.java", 5}, {"A.f", "A.java", 3}, {"A.g", "A.java", 5}}
+	if !lacksInlined([]ourFrame{frame("A.f", 0), frame("A.g", 5)}, again) {
+		t.Error("the frame is the outer one of the same method")
+	}
+	if lacksInlined([]ourFrame{frame("A.f", 0), frame("A.g", 6)}, again) {
+		t.Error("another line of the caller")
+	}
 }
 
 // TestBetweenFrames: callers of HotSpot do not count where the leaf makes or leaves its frame, if the leaf is the same.

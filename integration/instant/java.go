@@ -328,23 +328,26 @@ func fit(ours []ourFrame, theirs []javaFrame) (at int, ok bool) {
 	return 0, true
 }
 
-// lacksInlined reports whether two stacks differ in nothing but methods that were inlined into one of ours, where its
-// line is not known.
+// lacksInlined reports whether two stacks differ in nothing but methods that were inlined into some of ours, where the
+// line of these is not known. A method may be there more than once.
 func lacksInlined(ours []ourFrame, theirs []javaFrame) bool {
+	ends := map[int]bool{0: true} // how many of theirs the frames so far may stand for
 	for i := range ours {
-		f, n := &ours[i], 0
-		if f.line == 0 && !f.noName && !f.inlined {
-			n = slices.IndexFunc(theirs, func(t javaFrame) bool { return t.method == f.method })
+		f, next := &ours[i], map[int]bool{}
+		unlined := f.line == 0 && !f.noName && !f.inlined
+		for from := range ends {
+			for n := from; n < len(theirs); n++ {
+				if _, ok := fit(ours[i:i+1], theirs[n:n+1]); ok && (!unlined || theirs[n].method == f.method) {
+					next[n+1] = true
+				}
+				if !unlined {
+					break
+				}
+			}
 		}
-		if n < 0 || n >= len(theirs) {
-			return false
-		}
-		if _, ok := fit(ours[i:i+1], theirs[n:n+1]); !ok {
-			return false
-		}
-		theirs = theirs[n+1:]
+		ends = next
 	}
-	return len(theirs) == 0
+	return ends[len(theirs)]
 }
 
 // skipsCaller reports whether HotSpot has the same leaf, with all that was inlined there, and then the last of our
