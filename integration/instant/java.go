@@ -350,10 +350,15 @@ func lacksInlined(ours []ourFrame, theirs []javaFrame) bool {
 	return ends[len(theirs)]
 }
 
+// leafFrames returns how many frames are of the leaf's code, those inlined there included; 0 if it does not end.
+func leafFrames(ours []ourFrame) int {
+	return 1 + slices.IndexFunc(ours, func(f ourFrame) bool { return !f.inlined })
+}
+
 // skipsCaller reports whether HotSpot has the same leaf, with all that was inlined there, and then the last of our
 // frames: from instructions that make or leave a frame it goes on behind the caller.
 func skipsCaller(ours []ourFrame, theirs []javaFrame) bool {
-	n := 1 + slices.IndexFunc(ours, func(f ourFrame) bool { return !f.inlined })
+	n := leafFrames(ours)
 	skipped := len(ours) - len(theirs)
 	if n == 0 || n > len(theirs) || skipped <= 0 {
 		return false
@@ -387,7 +392,7 @@ func betweenFrames(code []byte) bool {
 
 // leafAgrees reports whether HotSpot has the same leaf, with all that was inlined there.
 func leafAgrees(ours []ourFrame, theirs []javaFrame) bool {
-	n := 1 + slices.IndexFunc(ours, func(f ourFrame) bool { return !f.inlined })
+	n := leafFrames(ours)
 	if n == 0 || n > len(theirs) || ours[0].interpreted {
 		return false
 	}
@@ -413,7 +418,7 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 			}
 		case ours[0].returned:
 			// The leaf is a stub, and HotSpot takes the place behind that of the call.
-			n := 1 + slices.IndexFunc(ours, func(f ourFrame) bool { return !f.inlined })
+			n := leafFrames(ours)
 			if skip := len(t.frames) - len(ours) + n; skip >= 0 {
 				if _, fits := fit(ours[n:], t.frames[skip:]); fits && skip == 0 {
 					r.NotCompared["HotSpot: skips the caller of a stub"]++
