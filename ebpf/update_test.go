@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -29,17 +30,71 @@ func TestUpdateFailsWhole(t *testing.T) {
 	})
 	t.Run("no file descriptors", func(t *testing.T) {
 		failUpdate(t, t.TempDir(), func(update func() error) error {
-			var limit unix.Rlimit
-			if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-				t.Fatal(err)
-			}
-			defer unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
-			if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}); err != nil {
-				t.Fatal(err)
-			}
+			defer withoutDescriptors(t)()
 			return update()
 		})
 	})
+}
+
+// withoutDescriptors lets nothing be opened until the function that it returns is called.
+func withoutDescriptors(t *testing.T) (end func()) {
+	t.Helper()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A program that starts while there are no file descriptors has whole stacks once there are some.
+func TestStartWithoutDescriptors(t *testing.T) {
+	sh, err := os.ReadFile("/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown := filepath.Join(t.TempDir(), "unknown")
+	if err := os.WriteFile(unknown, sh, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	o := DefaultOptions()
+	s := start(t, o)
+	defer s.Close()
+	cmd := exec.Command("sh", "-c", "read go; exec "+unknown+" -c 'while :; do :; done'")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	pid := uint32(cmd.Process.Pid)
+
+	end := withoutDescriptors(t)
+	_, err = stdin.Write([]byte("\n"))
+	time.Sleep(time.Second)
+	end()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; {
+		profiles := collect(t, s, pid, uint64(o.SampleRate))
+		n, complete := of(profiles, pid)
+		if complete > n/2 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d stacks are whole a minute later; errors %v", complete, n, s.Stats().Errors)
+		}
+	}
 }
 
 // failUpdate makes an update, by try, that fails.
@@ -48,6 +103,7 @@ func failUpdate(t *testing.T, cacheDir string, try func(update func() error) err
 	s := start(t, o)
 	defer s.Close()
 	pid := busytest.Start(t)
+	collect(t, s, pid, uint64(o.SampleRate)/2) // its files are known
 
 	bad := o
 	bad.SampleRate = 10 * o.SampleRate

@@ -93,6 +93,12 @@ func Hangs(err error) bool {
 	return errors.As(err, &slow) && slow.Hangs
 }
 
+// Scarce reports whether err says that this process or the host lacks file descriptors or memory now, so that the same
+// work may be done later.
+func Scarce(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
+}
+
 // Do runs work and waits for it, at most for patience. A *SlowError says that it is
 // not done: it may go on, and whatever it writes to must be its own until then.
 func (p *Pool) Do(o Origin, what string, patience time.Duration, work func()) error {

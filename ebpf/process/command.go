@@ -44,6 +44,10 @@ func (c scan) run(t *Tracker) Event {
 	what := fmt.Sprintf("reading the mappings of process %d", c.pid)
 	maps, err := filework.Get(t.exes.work, memoryOf(t.fs, c.pid), what, t.exes.patience,
 		func() ([]procfs.Mapping, error) { return t.fs.ExecMappings(c.pid) }, nil)
+	if filework.Scarce(err) {
+		t.note(err)
+		t.exes.retry(c.pid)
+	}
 	if err != nil {
 		return found
 	}
@@ -137,7 +141,7 @@ func (c attach) run(t *Tracker) Event {
 	pid, a := c.process.PID, c.attachment
 	code, err := a.library.Attach(runtime.Process{PID: pid, Bias: a.bias, Memory: t.memory(pid)})
 	var slow *filework.SlowError
-	if errors.As(err, &slow) || errors.Is(err, runtime.ErrNotReady) && !c.last {
+	if errors.As(err, &slow) || filework.Scarce(err) || errors.Is(err, runtime.ErrNotReady) && !c.last {
 		return attached{attach: c, retry: true}
 	}
 	var made *JITCode

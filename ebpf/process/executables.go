@@ -102,28 +102,28 @@ func (x *executables) known(at uint64, m *procfs.Mapping) (*Executable, bool) {
 }
 
 // find opens the file of a mapping, or finds out which known one it is. It may take for
-// ever, and holds no lock while it reads. e is nil where the file is out of reach.
-func (x *executables) find(pid uint32, m *procfs.Mapping) openedFile {
+// ever, and holds no lock while it reads. e is nil where the file is out of reach. The error is filework.Scarce.
+func (x *executables) find(pid uint32, m *procfs.Mapping) (openedFile, error) {
 	for _, c := range candidates(x.fs, pid, m) {
 		var st unix.Stat_t
 		if unix.Stat(c.name, &st) != nil || !c.holds(m, &st) {
 			continue
 		}
 		if e := x.withKey(m, keyOf(&st)); e != nil {
-			return openedFile{e: e}
+			return openedFile{e: e}, nil
 		}
 		// What was there a moment ago may be gone, or another file: the process goes on.
-		if e, fresh := x.open(pid, m, c, &st); e != nil {
-			return openedFile{e, fresh}
+		if e, fresh, err := x.open(pid, m, c, &st); e != nil || err != nil {
+			return openedFile{e, fresh}, err
 		}
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if k := x.byMapped[mappedFileOf(m)]; k != nil && k.couldBe(m) {
 		k.exe.refs++
-		return openedFile{e: k.exe}
+		return openedFile{e: k.exe}, nil
 	}
-	return openedFile{} // the process is gone
+	return openedFile{}, nil // the process is gone
 }
 
 // withKey returns the executable of a file that m maps, and takes a reference to it;
@@ -200,12 +200,15 @@ func (x *executables) takeStale() map[*Executable]bool {
 
 // open reads a file seen for the first time. Where that fails, the executable is
 // there all the same, with the reason; but nil when there is no such file, or
-// another one.
-func (x *executables) open(pid uint32, m *procfs.Mapping, c candidate, st *unix.Stat_t) (*Executable, bool) {
+// another one. The error is filework.Scarce.
+func (x *executables) open(pid uint32, m *procfs.Mapping, c candidate, st *unix.Stat_t) (*Executable, bool, error) {
 	root := x.fs.RootPath(pid, "")
 	file, remote, err := c.openFile(root, m, st, &x.copies)
 	if procfs.Gone(err) {
-		return nil, false
+		return nil, false, nil
+	}
+	if filework.Scarce(err) {
+		return nil, false, err
 	}
 	e := &Executable{Path: m.Path, Root: root, Err: err, key: keyOf(st), remote: remote}
 	i := newImage(e, file)
@@ -226,7 +229,7 @@ func (x *executables) open(pid uint32, m *procfs.Mapping, c candidate, st *unix.
 	}
 	x.learn(m, e)
 	e.refs++
-	return e, e.image.Load() == i
+	return e, e.image.Load() == i, nil
 }
 
 // detect returns the language runtime that a file is, nil if there is none.

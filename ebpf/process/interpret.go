@@ -108,7 +108,7 @@ func (c interpret) run(t *Tracker) Event {
 	var unnamed *runtime.UnnamedError
 	var slow *filework.SlowError
 	switch {
-	case errors.Is(err, runtime.ErrNotReady), errors.As(err, &slow):
+	case errors.Is(err, runtime.ErrNotReady), errors.As(err, &slow), filework.Scarce(err):
 		return interpreted{interpret: c, retry: true}
 	case errors.As(err, &unnamed):
 		made, err := t.exes.interpreter(i.library, nil, *unnamed)

@@ -14,8 +14,9 @@ import (
 
 // Files that are not known yet are opened by workers: one of a mount that hangs must
 // hold nobody up. Its process has an executable without rows and names for it, and is
-// read again when the file was opened after all, or a while later. What is opened once
-// never hangs: files that are not on this host are copied.
+// read again when the file was opened after all, or a while later; so is one whose files
+// or mappings could not be read when file descriptors or memory ran out. What is opened
+// once never hangs: files that are not on this host are copied.
 const (
 	// openPatience is how long a file that is not known yet is waited for. Nothing else
 	// happens meanwhile.
@@ -59,7 +60,7 @@ type openedFile struct {
 // openSlowly opens the file of a mapping, on a worker.
 func (x *executables) openSlowly(pid uint32, m procfs.Mapping) (*Executable, bool) {
 	o, err := filework.Get(x.work, x.origin(pid, &m), "opening "+m.Path, x.patience,
-		func() (openedFile, error) { return x.find(pid, &m), nil },
+		func() (openedFile, error) { return x.find(pid, &m) },
 		func(late openedFile) {
 			x.release(late.e)
 			x.mu.Lock()
@@ -69,10 +70,17 @@ func (x *executables) openSlowly(pid uint32, m procfs.Mapping) (*Executable, boo
 	if err == nil {
 		return o.e, o.fresh
 	}
+	x.retry(pid)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.standIn(pid, &m, err)
+}
+
+// retry has a process read again in a while.
+func (x *executables) retry(pid uint32) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.slow.tried[pid] = time.Now()
-	return x.standIn(pid, &m, err)
 }
 
 // standIn returns the executable that stands for a file that could not be opened yet.

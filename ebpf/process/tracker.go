@@ -206,7 +206,7 @@ func (t *Tracker) Reap(before uint64) []uint32 {
 	t.exes.checkCode()
 	t.run(t.followFiles()...)
 	for _, pid := range t.exes.takeSlow(time.Now()) {
-		if t.alive(pid) {
+		if !t.ended(pid) {
 			t.scan(pid)
 		}
 	}
@@ -218,12 +218,12 @@ func (t *Tracker) Reap(before uint64) []uint32 {
 	return gone
 }
 
-// alive reports whether a process is known and has not ended.
-func (t *Tracker) alive(pid uint32) bool {
+// ended reports whether a process is known to have ended.
+func (t *Tracker) ended(pid uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.state.processes[pid]
-	return p != nil && p.ended == 0
+	return p != nil && p.ended != 0
 }
 
 // Sweep drops the executables that nobody has mapped for the given time, and the

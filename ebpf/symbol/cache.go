@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/limit"
 )
 
@@ -252,6 +253,19 @@ func (c *tableCache) forget(id uint32) {
 	if e := c.byKey[tableKey(id)]; e != nil {
 		c.remove(e)
 	}
+}
+
+// takeScarce forgets that objects could not be read when file descriptors or memory ran out, and returns their IDs.
+func (c *tableCache) takeScarce() (ids []uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, status := range c.failed {
+		if filework.Scarce(status.Err) {
+			delete(c.failed, id)
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // missing returns the entries whose debug file is to be looked for again, and

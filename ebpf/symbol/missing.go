@@ -21,11 +21,15 @@ const (
 )
 
 // Refresh looks again for debug files that were missing, so that one put in place
-// while we run is used from then on, for addresses named before as well. It is
+// while we run is used from then on, for addresses named before as well; and lets
+// files be read again that were not when file descriptors or memory ran out. It is
 // cheap and may be called often.
 func (s *Symbolizer) Refresh() { s.refresh(time.Now()) }
 
 func (s *Symbolizer) refresh(now time.Time) {
+	for _, id := range s.tables.takeScarce() {
+		s.frames.forget(id)
+	}
 	all, due := s.tables.missing(now)
 	for _, e := range due {
 		file, err := s.finder.find(*e.status.missing)

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/integration/need"
@@ -228,6 +230,18 @@ func TestStatusOfUnreadable(t *testing.T) {
 	s.Forget(3)
 	if got := s.Frames(o, main, false)[0]; got.Function != "main" {
 		t.Errorf("by its source: %+v", got)
+	}
+	// One that could not be opened when descriptors ran out can be opened later.
+	later := object(t, 6, path)
+	open := later.Open
+	later.Open = func() (*elffile.File, error) { return nil, fmt.Errorf("open %s: %w", path, unix.EMFILE) }
+	if got := s.Frames(later, main, false)[0]; got.Kind != Unknown {
+		t.Errorf("without descriptors: %+v", got)
+	}
+	later.Open = open
+	s.Refresh()
+	if got := s.Frames(later, main, false)[0]; got.Function != "main" {
+		t.Errorf("once there are descriptors: %+v", got)
 	}
 	stripped := compile(t, "a.c", "void _start(void) {}", "-nostdlib", "-static", "-s")
 	bare := object(t, 5, stripped)
