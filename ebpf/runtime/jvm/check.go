@@ -42,9 +42,24 @@ func (vm *VM) Changed(pages map[uint64]*Page) (changed []uint64, err error) {
 		same[c.block.start] = l.blockUsed.of(header) != 0 && vm.parse(header, c.block.start, c.block.shift) == c.block
 	}
 	for n, p := range pages {
-		if slices.ContainsFunc(p.Code, func(c *Code) bool { return !same[c.block.start] }) {
+		written, err := vm.written(p)
+		if err != nil {
+			return nil, err
+		}
+		if written || slices.ContainsFunc(p.Code, func(c *Code) bool { return !same[c.block.start] }) {
 			changed = append(changed, n)
 		}
 	}
 	return changed, nil
+}
+
+// written reports whether the VM has written instructions of a page since it was made. The only error is
+// runtime.ErrBusy.
+func (vm *VM) written(p *Page) (bool, error) {
+	for _, part := range p.written {
+		if same, err := part.still(vm.memory); !same {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }

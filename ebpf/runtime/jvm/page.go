@@ -1,8 +1,12 @@
 package jvm
 
 import (
+	"errors"
+	"hash/maphash"
+	"io"
 	"strings"
 
+	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -16,8 +20,39 @@ type Code struct {
 
 // Page is the rules for one page of a code cache, and the code that they are about.
 type Page struct {
-	Rows *unwind.Page
-	Code []*Code // by address
+	Rows    *unwind.Page
+	Code    []*Code // by address
+	written []bytesOfBlock
+}
+
+// bytesOfBlock are instructions of a block that the VM writes where they stay. All others are there when their block
+// is, but stubs and the interpreter are made one by one while the VM starts.
+type bytesOfBlock struct{ from, to, sum uint64 }
+
+var sums = maphash.MakeSeed()
+
+// partsOf returns the parts of instructions, which begin at start, by the addresses of the pages that they lie in. One
+// of those pages is given, and their size, a power of two.
+func partsOf(code []byte, start, page, size uint64) map[uint64]bytesOfBlock {
+	parts := map[uint64]bytesOfBlock{}
+	end := start + uint64(len(code))
+	for from := start; from < end; {
+		at := from - (from-page)&(size-1)
+		to := min(at+size, end)
+		parts[at] = bytesOfBlock{from, to, maphash.Bytes(sums, code[from-start:to-start])}
+		from = to
+	}
+	return parts
+}
+
+// still reports whether the instructions are what they were. The only error is runtime.ErrBusy.
+func (b bytesOfBlock) still(memory io.ReaderAt) (bool, error) {
+	code := make([]byte, b.to-b.from)
+	_, err := memory.ReadAt(code, int64(b.from))
+	if errors.Is(err, runtime.ErrBusy) {
+		return false, err
+	}
+	return err == nil && maphash.Bytes(sums, code) == b.sum, nil
 }
 
 // absent says that nothing was known of an address: code may be made there.
@@ -41,7 +76,7 @@ func (vm *VM) Page(n uint64, shift uint8, base uint64, old *Page) (*Page, error)
 	page := &Page{}
 	changes := []unwind.Change{{Vaddr: lo - base, Rule: absent}}
 	for _, b := range blocks {
-		rules, err := vm.rules(&b, lo, lo+1<<shift)
+		rules, part, err := vm.rules(&b, lo, lo+1<<shift)
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +88,7 @@ func (vm *VM) Page(n uint64, shift uint8, base uint64, old *Page) (*Page, error)
 		if vm.isInterpreter(&b) {
 			code.rows = rules
 		}
-		page.Code = append(page.Code, code)
+		page.Code, page.written = append(page.Code, code), append(page.written, part...)
 	}
 	if view.busy != nil {
 		return nil, view.busy
@@ -78,6 +113,7 @@ func (vm *VM) code(b block, old *Page) *Code {
 type longOne struct {
 	block block
 	rules []rowAt
+	parts map[uint64]bytesOfBlock // by the address of their page, if the VM may still write some
 }
 
 // Bounds of the pieces of code whose rules are remembered, and of those rules.
@@ -86,48 +122,72 @@ const (
 	maxLongRules = 1 << 17
 )
 
-// rules returns the rules of a block's code.
-func (vm *VM) rules(b *block, lo, hi uint64) ([]rowAt, error) {
-	if one := vm.long[b.start]; one != nil && one.block == *b {
-		return one.rules, nil
+// rules returns the rules of a block's code, and its part in the page [lo, hi) if the VM may still write that.
+func (vm *VM) rules(b *block, lo, hi uint64) ([]rowAt, []bytesOfBlock, error) {
+	if isBuffer(vm.text(b.name)) {
+		return []rowAt{{rule: entryFrame.rule()}}, nil, nil
 	}
-	rules, err := vm.makeRules(b)
-	if err == nil && (b.code < lo || b.limit > hi) && len(rules) <= maxLongRules {
-		if len(vm.long) >= maxLong || vm.longRules+len(rules) > maxLongRules {
+	if one := vm.long[b.start]; one != nil && one.block == *b && one.still(lo, vm.view) {
+		return one.rules, one.part(lo), nil
+	}
+	writes := b.method == 0 && b.frame == 0
+	m := memory{r: vm.view}
+	if writes {
+		m.r = vm.memory // all at once, for it is long
+	}
+	code := make([]byte, min(b.limit-b.code, MaxCode))
+	m.read(b.code, code)
+	if m.err != nil {
+		return nil, nil, m.err
+	}
+	one := &longOne{block: *b, rules: vm.makeRules(b, code)}
+	if writes {
+		one.parts = partsOf(code, b.code, lo, hi-lo)
+	}
+	if (b.code < lo || b.limit > hi) && len(one.rules) <= maxLongRules {
+		if len(vm.long) >= maxLong || vm.longRules+len(one.rules) > maxLongRules {
 			clear(vm.long)
 			vm.longRules = 0
 		}
-		vm.long[b.start] = &longOne{*b, rules}
-		vm.longRules += len(rules)
+		vm.long[b.start] = one
+		vm.longRules += len(one.rules)
 	}
-	return rules, err
+	return one.rules, one.part(lo), nil
+}
+
+// part returns the part in a page, if the VM may still write it.
+func (o *longOne) part(page uint64) []bytesOfBlock {
+	if part, ok := o.parts[page]; ok {
+		return []bytesOfBlock{part}
+	}
+	return nil
+}
+
+// still reports whether the rules in a page are those of what memory has there.
+func (o *longOne) still(page uint64, memory io.ReaderAt) bool {
+	for _, part := range o.part(page) {
+		same, err := part.still(memory)
+		return same && err == nil
+	}
+	return o.parts == nil
 }
 
 // MaxCode bounds the instructions of one piece of code.
 const MaxCode = 2 << 20
 
-func (vm *VM) makeRules(b *block) ([]rowAt, error) {
+func (vm *VM) makeRules(b *block, code []byte) []rowAt {
 	name := vm.text(b.name)
-	if isBuffer(name) {
-		return []rowAt{{rule: entryFrame.rule()}}, nil
-	}
-	m := memory{r: vm.view}
-	code := make([]byte, min(b.limit-b.code, MaxCode))
-	m.read(b.code, code)
-	if m.err != nil {
-		return nil, m.err
-	}
 	switch {
 	case vm.isInterpreter(b):
-		return vm.interpreterRules(b, code), nil
+		return vm.interpreterRules(b, code)
 	case strings.HasPrefix(name, "I2C/C2I"):
-		return piece{kind: adapter, code: code}.rules(), nil
+		return piece{kind: adapter, code: code}.rules()
 	case name == "ExceptionBlob":
-		return piece{kind: exception, code: code, complete: -1}.rules(), nil
+		return piece{kind: exception, code: code, complete: -1}.rules()
 	case b.frame > 0:
-		return piece{kind: compiled, code: code, size: b.frame, complete: int(b.complete)}.rules(), nil
+		return piece{kind: compiled, code: code, size: b.frame, complete: int(b.complete)}.rules()
 	}
-	return piece{kind: stub, code: code, complete: -1}.rules(), nil
+	return piece{kind: stub, code: code, complete: -1}.rules()
 }
 
 // isBuffer reports whether code of that name is small pieces that come and go while

@@ -317,6 +317,15 @@ func checkChanges(t *testing.T, f *fakeVM, vm *VM, pages map[uint64]*Page, one u
 		again.Code[1] != pages[0].Code[1] {
 		t.Errorf("the code that has changed is not read again, or other code is: %v", err)
 	}
+	stub := uint64(heapBase + 1<<pageShift + 0x80) // made after its page was
+	copy(f.at(stub), assemble(t, "48 83 ec 30\n90\n48 83 c4 30\nc3"))
+	if changed, _ := vm.Changed(map[uint64]*Page{1: pages[1]}); !slices.Equal(changed, []uint64{1}) {
+		t.Errorf("pages %d have changed, want the second", changed)
+	}
+	if again, err = vm.Page(1, pageShift, heapBase, pages[1]); err != nil ||
+		again.Rows.Rule(stub+4-heapBase).String() != "cfa=sp+56" {
+		t.Errorf("%s in a stub, %v", again.Rows.Rule(stub+4-heapBase), err)
+	}
 	f.at(heapBase)[4] = 0 // freed
 	if again, err = vm.Page(0, pageShift, heapBase, nil); err != nil || len(again.Code) != 1 ||
 		again.Rows.Rule(one-heapBase).CFA != unwind.CFAAbsent {
