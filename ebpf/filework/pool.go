@@ -38,6 +38,8 @@ const (
 
 // Pool runs work. The zero value is ready; its methods may be called concurrently.
 type Pool struct {
+	workers workers
+
 	mu       sync.Mutex
 	tasks    map[*Task]struct{} // that run
 	watching bool
@@ -129,7 +131,7 @@ func (p *Pool) Start(o Origin, what string, work func()) (*Task, error) {
 		p.tasks = map[*Task]struct{}{}
 	}
 	p.tasks[t] = struct{}{}
-	go p.run(t, work)
+	p.workers.start(func() { p.run(t, work) })
 	return t, nil
 }
 

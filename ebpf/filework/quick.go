@@ -35,10 +35,10 @@ func (p *Pool) Quick(w QuickWork) error {
 		return &SlowError{What: w.What, Refused: why, Hangs: true}
 	}
 	began, done := time.Now(), make(chan struct{})
-	go func() {
+	p.workers.start(func() {
 		defer close(done)
 		w.Run()
-	}()
+	})
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {

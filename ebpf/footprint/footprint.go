@@ -58,11 +58,17 @@ func Lower() error {
 // After Lower it does nothing: the whole process has that priority then, and handing
 // something from one thread to another costs more than most of what is handed over.
 func RaisePriority() {
-	if nice, err := threadNice(); err == nil && nice <= niceValue {
+	if Raised() {
 		return
 	}
 	runtime.LockOSThread()
 	_ = setNice(0) // the calling thread
+}
+
+// Raised reports whether the calling goroutine runs before others where CPUs are busy: by RaisePriority, or by Lower.
+func Raised() bool {
+	nice, err := threadNice()
+	return err == nil && nice <= niceValue
 }
 
 // threadNice returns the nice value of the calling thread.

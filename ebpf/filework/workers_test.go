@@ -1,0 +1,59 @@
+package filework
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/footprint"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// Work that a goroutine with a high priority waits for has it too, on a thread that is used again; other work has none.
+func TestPriorityOfWork(t *testing.T) {
+	need.Root(t)
+	var p Pool
+	threadOf := func() (thread, nice int) {
+		look := func() {
+			raised, _ := unix.Getpriority(unix.PRIO_PROCESS, 0)
+			thread, nice = unix.Gettid(), 20-raised
+		}
+		if err := p.Quick(QuickWork{What: "looking", Mount: "x", Owner: func() uint32 { return 0 }, Run: look}); err != nil {
+			t.Error(err)
+		}
+		return thread, nice
+	}
+	_, usual := threadOf()
+	done := make(chan struct{})
+	before := runtime.NumGoroutine()
+	go func() { // which takes its thread with it
+		defer close(done)
+		footprint.RaisePriority()
+		first, nice := threadOf()
+		if nice >= usual {
+			t.Errorf("nice %d, of other work %d", nice, usual)
+		}
+		time.Sleep(10 * time.Millisecond)
+		if again, _ := threadOf(); again != first {
+			t.Errorf("thread %d, and then %d", first, again)
+		}
+		if err := p.Do(Origin{Mount: "x"}, "looking", time.Second, func() {
+			if raised, _ := unix.Getpriority(unix.PRIO_PROCESS, 0); 20-raised != nice {
+				t.Errorf("nice %d with a thread of its own, else %d", 20-raised, nice)
+			}
+		}); err != nil {
+			t.Error(err)
+		}
+	}()
+	<-done
+	if _, nice := threadOf(); nice != usual {
+		t.Errorf("nice %d afterwards, %d before", nice, usual)
+	}
+	for end := time.Now().Add(10 * idleFor); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d goroutines before, %d now", before, runtime.NumGoroutine())
+		}
+	}
+}
