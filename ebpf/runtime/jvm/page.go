@@ -23,6 +23,7 @@ type Page struct {
 	Rows    *unwind.Page
 	Code    []*Code // by address
 	written []bytesOfBlock
+	looks   int // how often those were to be compared
 }
 
 // bytesOfBlock are instructions of a block that the VM writes where they stay. All others are there when their block

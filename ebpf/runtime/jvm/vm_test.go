@@ -326,6 +326,21 @@ func checkChanges(t *testing.T, f *fakeVM, vm *VM, pages map[uint64]*Page, one u
 		again.Rows.Rule(stub+4-heapBase).String() != "cfa=sp+56" {
 		t.Errorf("%s in a stub, %v", again.Rows.Rule(stub+4-heapBase), err)
 	}
+	late := map[uint64]*Page{1: again}
+	for range 10 * rareLooks {
+		if changed, _ := vm.Changed(late); len(changed) > 0 {
+			t.Fatalf("pages %d have changed, want none", changed)
+		}
+	}
+	f.at(stub)[4] = 0xcc
+	found := 0
+	for range 2 * rareLooks {
+		changed, _ := vm.Changed(late)
+		found += len(changed)
+	}
+	if found == 0 {
+		t.Error("a stub that is written much later is not read again")
+	}
 	f.at(heapBase)[4] = 0 // freed
 	if again, err = vm.Page(0, pageShift, heapBase, nil); err != nil || len(again.Code) != 1 ||
 		again.Rows.Rule(one-heapBase).CFA != unwind.CFAAbsent {
