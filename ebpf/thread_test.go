@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/headwater/headwater/ebpf/busytest"
 	"github.com/headwater/headwater/integration/need"
 )
 
@@ -63,11 +64,7 @@ func TestThreadLabels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
+	pid := busytest.Run(t, cmd)
 	said := map[string]int{}
 	for lines := bufio.NewReader(out); len(said) < 2; {
 		line, err := lines.ReadString('\n')
@@ -84,7 +81,7 @@ func TestThreadLabels(t *testing.T) {
 
 	seen := map[string]bool{}
 	for len(seen) < len(said) {
-		for _, p := range collect(t, s, uint32(cmd.Process.Pid), 50) {
+		for _, p := range collect(t, s, pid, 50) {
 			for _, sample := range p.Pprof.Sample {
 				i := slices.IndexFunc(sample.Location, func(l *profile.Location) bool {
 					return strings.HasPrefix(l.Line[0].Function.Name, "spin_")

@@ -71,12 +71,7 @@ func TestStartWithoutDescriptors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
-	pid := uint32(cmd.Process.Pid)
+	pid := busytest.Run(t, cmd)
 
 	end := withoutDescriptors(t)
 	_, err = stdin.Write([]byte("\n"))

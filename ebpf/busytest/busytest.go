@@ -9,7 +9,12 @@ import (
 // Start starts a shell that burns a CPU until the test ends, and returns its PID.
 func Start(t testing.TB) uint32 {
 	t.Helper()
-	cmd := exec.Command("sh", "-c", "while :; do :; done")
+	return Run(t, exec.Command("sh", "-c", "while :; do :; done"))
+}
+
+// Run starts a command that runs until the test ends, and returns its PID.
+func Run(t testing.TB, cmd *exec.Cmd) uint32 {
+	t.Helper()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

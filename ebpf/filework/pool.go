@@ -101,6 +101,12 @@ func Scarce(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 
+// Later reports whether err says that work is not done now, but may be done later.
+func Later(err error) bool {
+	var slow *SlowError
+	return errors.As(err, &slow) || Scarce(err)
+}
+
 // Do runs work and waits for it, at most for patience. A *SlowError says that it is
 // not done: it may go on, and whatever it writes to must be its own until then.
 func (p *Pool) Do(o Origin, what string, patience time.Duration, work func()) error {

@@ -140,8 +140,7 @@ func (s *state) attachments(now time.Time) (commands []Command) {
 func (c attach) run(t *Tracker) Event {
 	pid, a := c.process.PID, c.attachment
 	code, err := a.library.Attach(runtime.Process{PID: pid, Bias: a.bias, Memory: t.memory(pid)})
-	var slow *filework.SlowError
-	if errors.As(err, &slow) || filework.Scarce(err) || errors.Is(err, runtime.ErrNotReady) && !c.last {
+	if filework.Later(err) || errors.Is(err, runtime.ErrNotReady) && !c.last {
 		return attached{attach: c, retry: true}
 	}
 	var made *JITCode

@@ -106,9 +106,8 @@ func (c interpret) run(t *Tracker) Event {
 	}
 	runs, err := filework.Get(t.exes.work, memoryOf(t.fs, pid), what, t.exes.patience, read, nil)
 	var unnamed *runtime.UnnamedError
-	var slow *filework.SlowError
 	switch {
-	case errors.Is(err, runtime.ErrNotReady), errors.As(err, &slow), filework.Scarce(err):
+	case errors.Is(err, runtime.ErrNotReady), filework.Later(err):
 		return interpreted{interpret: c, retry: true}
 	case errors.As(err, &unnamed):
 		made, err := t.exes.interpreter(i.library, nil, *unnamed)

@@ -42,11 +42,13 @@ func (vm *VM) Changed(pages map[uint64]*Page) (changed []uint64, err error) {
 		same[c.block.start] = l.blockUsed.of(header) != 0 && vm.parse(header, c.block.start, c.block.shift) == c.block
 	}
 	for n, p := range pages {
-		written, err := vm.written(p)
-		if err != nil {
-			return nil, err
+		differs := slices.ContainsFunc(p.Code, func(c *Code) bool { return !same[c.block.start] })
+		if !differs {
+			if differs, err = vm.written(p); err != nil {
+				return nil, err
+			}
 		}
-		if written || slices.ContainsFunc(p.Code, func(c *Code) bool { return !same[c.block.start] }) {
+		if differs {
 			changed = append(changed, n)
 		}
 	}
