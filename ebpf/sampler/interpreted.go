@@ -233,7 +233,7 @@ func (x *interpreted) stands(
 
 // soonEnough is how long after a sample a function that a frame leads to directly is taken to be what it was: the frame
 // would have to return, and the runtime to unload the function, and load another one at its address.
-const soonEnough = 10 * time.Millisecond
+const soonEnough = 2 * time.Millisecond
 
 // proved reports whether the code object of frame n is the one of the moment of the sample.
 func (x *interpreted) proved(i *process.Interpreter, pid uint32, n int) bool {
