@@ -54,16 +54,24 @@ func newQueue() *queue {
 
 // put adds a copy of a sample. It waits while there are too many.
 func (q *queue) put(s *kernel.Sample) {
+	kept := q.room(s)
+	kept.CopyFrom(s) // not under the lock, for it may take long: the memory may be new
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.bytes += kept.Stack.Len()
+	q.waiting = append(q.waiting, item{sample: kept})
+	q.changed.Broadcast()
+}
+
+// room waits until one more sample may be kept, and returns what to copy it to. Only one
+// goroutine puts, so that the room stays.
+func (q *queue) room(s *kernel.Sample) *kernel.Sample {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for !q.ending && len(q.waiting) > 0 && (q.bytes+s.Stack.Len() > queueBytes || len(q.waiting) >= queueSamples) {
 		q.changed.Wait()
 	}
-	kept := q.unused(s.Stack.Len() > 0)
-	kept.CopyFrom(s)
-	q.bytes += kept.Stack.Len()
-	q.waiting = append(q.waiting, item{sample: kept})
-	q.changed.Broadcast()
+	return q.unused(s.Stack.Len() > 0)
 }
 
 // close notes the end of a round.

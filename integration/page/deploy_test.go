@@ -146,6 +146,9 @@ func checkChangePage(t testing.TB, h *lab.Headwater, link string) {
 	for _, side := range []string{"#old", "#new"} { // each build's own flame graph
 		b.do(t, chromedp.Navigate(h.URL+lab.PagePath+link))
 		b.do(t, chromedp.Click(chromedp.CSS(side)))
+		lab.Eventually(t, 30*time.Second, "the browser has followed the link", func() bool {
+			return result(t, b, chromedp.Evaluate[bool](`location.pathname.endsWith("/flame")`))
+		})
 		waitForFlame(t, b)
 		if flameBox(t, b, "price").Width < 100 {
 			t.Errorf("the flame graph of %s has no price", side)
