@@ -135,6 +135,7 @@ class Chart {
   paint() {
     const pen = this.startPaint();
     const { tree, zoomed } = this;
+    this.forgetBins();
     const top = this.element.scrollTop;
     const height = this.element.clientHeight;
     const labels = [];
@@ -147,8 +148,7 @@ class Chart {
       );
       labels.push(node, 0, this.top(tree.depth(node)) - top, this.element.clientWidth);
     }
-    const bins = this.visible(top, height, labels);
-    bins.forEach((rects, bin) => this.fillRects(pen, bin, rects, false));
+    this.visible(top, height, labels).forEach((rects, bin) => this.fillRects(pen, bin, rects, false));
     this.write(pen, labels);
     this.outline(this.hoverBox, this.hover);
     this.outline(this.chosenBox, this.chosen);
@@ -178,7 +178,7 @@ class Chart {
     const { depth: depths, total: totals } = tree.nodes;
     const scale = this.scale();
     const first = tree.x[zoomed];
-    const bins = [];
+    const rects = []; // by bin
     for (let i = zoomed + 1; i < tree.end[zoomed];) {
       const width = totals[i] * scale;
       const y = this.top(depths[i]) - top;
@@ -189,31 +189,46 @@ class Chart {
       if (y > -ROW && y < height) {
         const x = (tree.x[i] - first) * scale;
         const bin = this.bin(i);
-        (bins[bin] = bins[bin] || []).push(x, y, width);
+        (rects[bin] = rects[bin] || []).push(x, y, width);
         if (width > 26) labels.push(i, x, y, width);
       }
       i++;
     }
-    return bins;
+    return rects;
+  }
+
+  // forgetBins forgets how nodes are drawn if other groups are shown now, or other nodes highlighted.
+  forgetBins() {
+    const { only, matching } = this.owner;
+    const of = [this.groups, only, matching];
+    if (this.binsOf && of.every((what, i) => what === this.binsOf[i])) return;
+    this.binsOf = of;
+    this.bins = new Uint32Array(this.tree.length); // 0: not known yet
   }
 
   // bin numbers the ways to draw a node: by its group, inlined or not, highlighted or not.
   bin(node) {
-    const pale = this.owner.pale(this.tree.frame(node));
-    return this.groups[node] * 4 + (pale ? 2 : 0) + (this.highlighted(node) ? 1 : 0);
+    if (this.bins[node] === 0) {
+      const pale = this.owner.pale(this.tree.frame(node));
+      this.bins[node] = (this.groups[node] + 1) * 4 + (pale ? 2 : 0) + (this.isHighlighted(node) ? 1 : 0);
+    }
+    return this.bins[node] - 4;
   }
 
-  highlighted(node) {
+  isHighlighted(node) {
     const { only, matching } = this.owner;
     if (only >= 0 && this.groups[node] !== only) return false;
     const frame = this.tree.frame(node);
     return !matching || (frame >= 0 && matching[frame] === 1);
   }
 
-  // fillRects draws rectangles of one way. An ancestor of the zoomed one is paler.
+  // fillRects draws rectangles of one bin, from pixel to pixel of the screen: a browser takes longer over parts of
+  // pixels. An ancestor of the zoomed one is paler.
   fillRects(pen, bin, rects, ancestor) {
     const { palette, colouring } = this.owner;
     const group = colouring.groups[bin >> 2];
+    const ratio = window.devicePixelRatio || 1;
+    const whole = (pixels) => Math.round(pixels * ratio) / ratio;
     pen.globalAlpha = bin & 1 ? (ancestor ? 0.6 : 1) : 0.22;
     for (const style of [
       group.hatched ? palette.hatched() : palette.color(group.color),
@@ -222,8 +237,9 @@ class Chart {
       if (!style) continue;
       pen.fillStyle = style;
       for (let i = 0; i < rects.length; i += 3) {
-        const width = rects[i + 2];
-        pen.fillRect(rects[i], rects[i + 1], width > 2 ? width - 1 : Math.max(width, 0.7), ROW - 1);
+        const x = whole(rects[i]);
+        const width = whole(rects[i] + rects[i + 2]) - x;
+        pen.fillRect(x, whole(rects[i + 1]), width > 2 ? width - 1 : Math.max(width, 1 / ratio), ROW - 1);
       }
     }
     pen.globalAlpha = 1;
@@ -232,7 +248,7 @@ class Chart {
   write(pen, labels) {
     pen.fillStyle = this.owner.palette.color('frame-text');
     for (let i = 0; i < labels.length; i += 4) {
-      pen.globalAlpha = this.highlighted(labels[i]) ? 1 : 0.7;
+      pen.globalAlpha = this.bin(labels[i]) & 1 ? 1 : 0.7;
       const text = this.fit(pen, this.tree.name(labels[i]), labels[i + 3] - 9);
       if (text) pen.fillText(text, labels[i + 1] + 4, labels[i + 2] + ROW / 2);
     }

@@ -5,6 +5,7 @@ class Profile {
     this.data = data;
     this.total = data.nodes.total[0];
     this.all = this.total; // what the sums of functions are of
+    this.lower = []; // the texts in lower case, when something was searched for
     this.readFrames();
   }
 
@@ -83,20 +84,29 @@ class Profile {
   // matches returns for each frame whether its function, file or binary has the text, or matches it as a regular
   // expression.
   matches(text) {
-    const { frames, strings, mappings } = this.data;
-    const lower = text.toLowerCase();
-    let pattern = null;
-    try {
-      pattern = new RegExp(text, 'i');
-    } catch (error) {
-      // It is searched for as it is.
+    const { frames, mappings } = this.data;
+    const has = this.textsWith(text);
+    const out = new Uint8Array(frames.name.length);
+    for (let i = 0; i < out.length; i++) {
+      const mapping = frames.mapping[i];
+      out[i] = has[frames.name[i]] | has[frames.file[i]] | (mapping < 0 ? 0 : has[mappings.file[mapping]]);
     }
-    const has = strings.map(
-      (s) => s !== '' && (s.toLowerCase().includes(lower) || (pattern !== null && pattern.test(s))),
-    );
-    return Uint8Array.from(frames.name, (name, i) =>
-      Number(has[name] || has[frames.file[i]] || (frames.mapping[i] >= 0 && has[mappings.file[frames.mapping[i]]])),
-    );
+    return out;
+  }
+
+  // textsWith returns for each text of the data whether it has the text, or matches it as a regular expression.
+  textsWith(text) {
+    const { strings } = this.data;
+    const { lower } = this;
+    for (let i = lower.length; i < strings.length; i++) lower.push(strings[i].toLowerCase());
+    const wanted = text.toLowerCase();
+    const pattern = patternOf(text);
+    const out = new Uint8Array(strings.length);
+    for (let i = 0; i < out.length; i++) {
+      if (strings[i] === '') continue;
+      if (lower[i].includes(wanted) || (pattern !== null && pattern.test(strings[i]))) out[i] = 1;
+    }
+    return out;
   }
 
   // value says how much n is, in the profile's unit.
@@ -113,5 +123,15 @@ class Profile {
       default:
         return count(v);
     }
+  }
+}
+
+// patternOf returns a regular expression of a text, null if it is none or would find no more than the text itself.
+function patternOf(text) {
+  if (!/[\\^$.*+?()[\]{}|]/.test(text)) return null;
+  try {
+    return new RegExp(text, 'i');
+  } catch (error) {
+    return null;
   }
 }

@@ -26,7 +26,7 @@ function shorten(name) {
   let out = '';
   let called = false; // out ends in an operator's name
   for (let i = 0; i < name.length;) {
-    const operator = /^operator\s*(\(\)|[<>=!+\-*\/%^&|~\[\],]+)/.exec(name.slice(i, i + 20));
+    const operator = name[i] === 'o' && /^operator\s*(\(\)|[<>=!+\-*\/%^&|~\[\],]+)/.exec(name.slice(i, i + 20));
     if (operator && !/\w$/.test(out)) {
       out += operator[0];
       i += operator[0].length;

@@ -348,14 +348,18 @@ class View {
     this.matching = search ? this.profile.matches(search) : null;
     let text = '';
     if (search) {
-      const tree = this.current;
-      const matches = (node) => tree.frame(node) >= 0 && this.matching[tree.frame(node)] === 1;
+      const { matching, current: tree } = this;
+      const { frame: frames } = tree.nodes;
       let nodes = 0;
       let value = 0;
-      for (let i = 0; i < tree.length; i++) nodes += Number(matches(i));
-      tree.outermost(matches, (node) => {
-        value += tree.totalOf(node);
-      });
+      let until = 0; // the end of the outermost match
+      for (let i = 0; i < tree.length; i++) {
+        if (frames[i] < 0 || !matching[frames[i]]) continue;
+        nodes++;
+        if (i < until) continue;
+        value += tree.totalOf(i);
+        until = tree.end[i];
+      }
       const exact = this.exact.holds ? this.exact.found.get(search) : undefined;
       const share = exact === undefined ? percent(value, tree.total) : percent(exact, 1);
       text = count(nodes) + (nodes === 1 ? ' frame, ' : ' frames, ') + share;
