@@ -6,12 +6,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
-	"time"
 
 	"github.com/clipperhouse/displaywidth"
 	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/color"
+	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/ebpf/trie"
 )
@@ -141,11 +142,18 @@ func (s screen) suspend() error {
 	if err := s.Suspend(); err != nil {
 		return err
 	}
-	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+	if err := stopHere(); err != nil {
 		return err
 	}
-	time.Sleep(time.Millisecond) // it takes effect before any return to this program
 	return s.Resume()
+}
+
+// stopHere stops this process, and returns when it is continued. The signal is sent to this thread: one to the process
+// goes to any of its threads, and this one could run on for a while.
+func stopHere() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)
 }
 
 // keyName is how a View calls a key.
