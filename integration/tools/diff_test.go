@@ -134,14 +134,6 @@ func tryDiff(t *retrytest.T) {
 			after = append(after, recorded(t, slower))
 		}
 	}
-	for range 12 { // what ran while the machine was not as fast, by the program's own clock, runs again
-		if !base.steady() {
-			base[base.oddest()] = recorded(t, old)
-		}
-		if !after.steady() {
-			after[after.oddest()] = recorded(t, slower)
-		}
-	}
 	sides := threeOf(base)
 	for i, one := range sides {
 		other := sides[len(sides)-1-i] // the three that one has not
@@ -151,6 +143,15 @@ func tryDiff(t *retrytest.T) {
 		}
 		require.Equal(t, len(r.Changed) > 0, code == 1)
 	}
+	for range 12 { // what ran while the machine was not as fast, by the program's own clock, runs again
+		if !base.steady() {
+			base[base.oddest()] = recorded(t, old)
+		}
+		if !after.steady() {
+			after[after.oddest()] = recorded(t, slower)
+		}
+	}
+	sides = threeOf(base)
 	if !base.steady() || !after.steady() {
 		t.Logf("the machine was not as fast all the time: %v, then %v", base, after) // says why, should what comes fail
 	}
