@@ -389,9 +389,10 @@ type Added struct {
 	Labels []*profile.Sample // have the labels of the samples
 }
 
-// Grow makes room for nodes in an empty b, which is faster than one by one.
+// Grow makes room for nodes in an empty b, which is faster than one by one. One of parts of stacks makes room when it
+// must: what has one function is as a rule a small part of all.
 func (b *Builder) Grow(nodes int) {
-	if len(b.nodes) > 1 {
+	if len(b.nodes) > 1 || b.part != nil {
 		return
 	}
 	b.nodes = slices.Grow(b.nodes, nodes)

@@ -59,6 +59,22 @@ func TestCallees(t *testing.T) {
 	checkStacks(t, NewCallees(nil, "leaf", "a"))
 }
 
+// TestPartsMakeNoRoom: what has one function takes little memory, however much all has.
+func TestPartsMakeNoRoom(t *testing.T) {
+	const most = 200_000
+	parts, all := NewCallers(nil, "f", ""), NewBuilder(nil)
+	for _, b := range []*Builder{parts, all} {
+		b.Grow(most)
+		if _, err := b.AddFolded(fold(t, nil, partMaker().Profile), Choice{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if cap(all.nodes) < most || cap(parts.nodes) > 100 || len(parts.edges.table) > minEdges {
+		t.Errorf("room for %d nodes of all, and for %d and %d of a part",
+			cap(all.nodes), cap(parts.nodes), len(parts.edges.table))
+	}
+}
+
 func checkBelow(t *testing.T, node PathID, want ...string) {
 	t.Helper()
 	b := NewBuilder(nil)

@@ -172,32 +172,48 @@ func (v *visitor) functions(address string) error {
 	return err
 }
 
-// phase is what the profiler took in a part of the time.
+// phase is what two profilers took in a part of the time: the one that is looked at, and another.
 type phase struct {
 	Name     string  `json:"name"`
 	Seconds  float64 `json:"seconds"`
-	CPU      float64 `json:"cpu_percent"` // of one CPU
-	Median   float64 `json:"rss_mb"`      // median of a value each second
-	Most     float64 `json:"rss_mb_most"`
+	Viewed   taken   `json:"viewed"`
+	Other    taken   `json:"other"`
 	Requests int64   `json:"requests"`
 	Sent     float64 `json:"sent_mb"`
 }
 
-// watch measures a process for a while.
-func watch(t *testing.T, name string, pid int, took time.Duration) phase {
+// taken is what a process took.
+type taken struct {
+	CPU    float64 `json:"cpu_percent"` // of one CPU
+	Median float64 `json:"rss_mb"`      // median of a value each second
+	Most   float64 `json:"rss_mb_most"`
+}
+
+// watch measures two processes for a while.
+func watch(t *testing.T, name string, viewed, other int, took time.Duration) phase {
 	t.Helper()
-	begun, cpu := time.Now(), lab.CPUTime(t, strconv.Itoa(pid))
-	var resident []float64
+	begun, pids := time.Now(), [...]int{viewed, other}
+	var cpu [len(pids)]time.Duration
+	var resident [len(pids)][]float64
+	for i, pid := range pids {
+		cpu[i] = lab.CPUTime(t, strconv.Itoa(pid))
+	}
 	for time.Since(begun) < took {
 		time.Sleep(min(time.Second, took/4))
-		resident = append(resident, residentMB(t, pid))
+		for i, pid := range pids {
+			resident[i] = append(resident[i], residentMB(t, pid))
+		}
 	}
-	slices.Sort(resident)
 	passed := time.Since(begun)
-	return phase{
-		Name: name, Seconds: passed.Seconds(), Median: resident[len(resident)/2], Most: resident[len(resident)-1],
-		CPU: 100 * (lab.CPUTime(t, strconv.Itoa(pid)) - cpu).Seconds() / passed.Seconds(),
+	var of [len(pids)]taken
+	for i, pid := range pids {
+		slices.Sort(resident[i])
+		of[i] = taken{
+			CPU:    100 * (lab.CPUTime(t, strconv.Itoa(pid)) - cpu[i]).Seconds() / passed.Seconds(),
+			Median: resident[i][len(resident[i])/2], Most: resident[i][len(resident[i])-1],
+		}
 	}
+	return phase{Name: name, Seconds: passed.Seconds(), Viewed: of[0], Other: of[1]}
 }
 
 // residentMB returns the resident memory of a process, see proc_pid_status(5).
@@ -212,26 +228,22 @@ func residentMB(t *testing.T, pid int) float64 {
 	return kb * 1024 / 1e6
 }
 
-// TestTenViews keeps ten live views open, and measures the profiler before, meanwhile and after. With
-// HEADWATER_VIEWS_SECONDS it does so for that long at the usual interval, while many programs run; make test only sees
-// that all views are answered.
+// TestTenViews keeps ten live views of a profiler open, and measures it before, meanwhile and after, and another one
+// that nobody looks at: what both take changes with what the host does. With HEADWATER_VIEWS_SECONDS it does so for
+// that long at the usual interval, while many programs run; make test only sees that all views are answered.
 func TestTenViews(t *testing.T) {
 	need.Root(t)
-	seconds, interval, config := 6, time.Second, strings.Replace(hostConfig, "targets_only", `collect_interval = "1s"
-	targets_only`, 1)
+	seconds, interval, config, load := 6, time.Second, strings.Replace(hostConfig, "targets_only", `collect_interval = "1s"
+	targets_only`, 1), ""
 	if n, err := strconv.Atoi(os.Getenv("HEADWATER_VIEWS_SECONDS")); err == nil {
-		seconds, interval, config = n, 15*time.Second, hostConfig
-		load := lab.Start(t, exec.Command("../load", "mixed", strconv.Itoa(3*seconds)))
-		t.Cleanup(func() { // it ends what it has started
-			load.Signal(t, syscall.SIGTERM)
-			load.Wait(t, time.Minute)
-		})
+		seconds, interval, config, load = n, 15*time.Second, hostConfig, "mixed"
 	}
 	save := records.Test(t, "views", fmt.Sprintf("make -C integration bench-views VIEW_SECONDS=%d RECORD=1", seconds))
-	h := lab.StartHeadwater(t, config)
+	endLoad := startLoad(t, load, 3*seconds)
+	h, other := lab.StartHeadwater(t, config), lab.StartHeadwater(t, config)
 	during := time.Duration(seconds) * time.Second
 	time.Sleep(2 * during / 5) // names of all programs are read
-	phases := []phase{watch(t, "before", h.PID(), during/5)}
+	phases := []phase{watch(t, "before", h.PID(), other.PID(), during/5)}
 
 	all := visitors(h.URL+lab.PagePath, processNames(t, h))
 	stop, failures := make(chan struct{}), make(chan error, len(all))
@@ -239,21 +251,38 @@ func TestTenViews(t *testing.T) {
 	for i, v := range all {
 		open.Go(func() { failures <- v.stay(stop, interval, time.Duration(i)*interval/time.Duration(len(all))) })
 	}
-	phases = append(phases, watch(t, "ten views", h.PID(), during))
+	phases = append(phases, watch(t, "ten views", h.PID(), other.PID(), during))
 	close(stop)
 	open.Wait()
 	for range all {
 		require.NoError(t, <-failures)
 	}
 	phases[1].Requests, phases[1].Sent = all[0].requests.Load(), float64(all[0].bytes.Load())/1e6
-	phases = append(phases, watch(t, "after", h.PID(), during/5))
+	phases = append(phases, watch(t, "after", h.PID(), other.PID(), during/5))
 	for _, p := range phases {
-		t.Logf("%-9s %.2f %% of a CPU, %.1f MB (most %.1f), %d requests, %.1f MB sent", p.Name, p.CPU, p.Median, p.Most,
-			p.Requests, p.Sent)
+		t.Logf("%-9s %.2f %% of a CPU, %.1f MB (most %.1f), %d requests, %.1f MB sent; the other %.2f %%, %.1f MB (%.1f)",
+			p.Name, p.Viewed.CPU, p.Viewed.Median, p.Viewed.Most, p.Requests, p.Sent, p.Other.CPU, p.Other.Median, p.Other.Most)
 	}
 	require.GreaterOrEqual(t, phases[1].Requests, int64(10*5), "each view was shown")
 	h.Stop(t)
+	other.Stop(t)
+	endLoad() // the record says how busy the machine is without it
 	save(map[string]any{"phases": phases})
+}
+
+// startLoad runs a set of programs, none if it is "", for some seconds or until end, and leaves none of them.
+func startLoad(t *testing.T, set string, seconds int) (end func()) {
+	t.Helper()
+	if set == "" {
+		return func() {}
+	}
+	load := lab.Start(t, exec.Command("../load", set, strconv.Itoa(seconds)))
+	end = sync.OnceFunc(func() { // it ends what it has started
+		load.Signal(t, syscall.SIGTERM)
+		load.Wait(t, time.Minute)
+	})
+	t.Cleanup(end)
+	return end
 }
 
 // stay looks each interval until stop.
