@@ -58,7 +58,7 @@ func (b *Builder) paths() []PathID {
 	ids := make([]PathID, len(b.nodes))
 	ids[0] = RootPath
 	for i := 1; i < len(b.nodes); i++ {
-		f := &b.frames[b.nodes[i].frame]
+		f := b.frames[b.nodes[i].frame].Value()
 		ids[i] = ids[b.nodes[i].parent].Child(f.name, f.mapping.file)
 	}
 	return ids

@@ -105,7 +105,7 @@ func (w *folder) numbersOf(l *profile.Location) []uint32 {
 		if !ok {
 			number = uint32(len(w.places))
 			w.numbers[p] = number
-			w.places = append(w.places, place{w.handles[p.frame], p.line})
+			w.places = append(w.places, place{w.frames[p.frame], p.line})
 		}
 		*numbers = append(*numbers, number)
 	}
@@ -251,7 +251,8 @@ type flatNode struct {
 
 // read makes f what a choice has of a Folded.
 func (f *flat) read(of *Folded, c Choice) {
-	f.places, f.nodes, f.labels = append(f.places[:0], of.places...), append(f.nodes[:0], flatNode{}), f.labels[:0]
+	f.places, f.labels = append(f.places[:0], of.places...), f.labels[:0]
+	f.nodes = append(slices.Grow(f.nodes[:0], 1+of.nodes), flatNode{})
 	conditions := c.conditionsOf(of)
 	for i := range of.sets {
 		s := &of.sets[i]
@@ -441,7 +442,6 @@ func (b *Builder) AddFolded(of *Folded, c Choice) (added Added, err error) {
 type scratch struct {
 	frames, nodes    []uint32 // of AddFolded
 	children, begins []uint32 // of children
-	depths           []uint32 // of deepest
 
 	sameFrame, kindOf, frameIDs, functionIDs []uint32 // of sum
 	byFrame, byFunction                      []tallied

@@ -41,7 +41,7 @@ func NewCallers(show func(name string) string, function, binary string) *Builder
 
 func (b *Builder) outermost(stack []position, function, binary string) int {
 	return slices.IndexFunc(stack, func(p position) bool {
-		f := &b.frames[p.frame]
+		f := b.frames[p.frame].Value()
 		return f.name == function && (binary == "" || f.mapping.file == binary)
 	})
 }

@@ -1,38 +1,52 @@
 package trie
 
+import (
+	"hash/maphash"
+	"unique"
+)
+
 // tally adds up self and total of groups of frames. A group that is on the way to a node more than once counts once in
 // its total.
 type tally struct {
 	of     []uint32 // group by frame
 	groups []tallied
+	base   [][2]int64 // by group, what of self and total is of the base; nil unless two profiles are compared
 }
 
 // tallied is what a group has.
 type tallied struct {
 	self, total int64
-	base        [2]int64 // of self and total, what is of the base
-	active      bool     // on the way from the root
+	active      bool // on the way from the root
 }
 
 // newTally returns an empty tally in the memory of groups that are needed no more, if there is room, and that memory.
-func newTally(in []tallied, of []uint32, groups int) (*tally, []tallied) {
+func newTally(in []tallied, of []uint32, groups int, compares bool) (*tally, []tallied) {
 	if cap(in) < groups {
 		in = make([]tallied, groups, groups+groups/8)
 	}
 	in = in[:groups]
 	clear(in)
-	return &tally{of: of, groups: in}, in
+	t := &tally{of: of, groups: in}
+	if compares {
+		t.base = make([][2]int64, groups)
+	}
+	return t, in
 }
 
 // enter adds a node that is on the way, and reports whether it is the outermost one of its group.
 func (t *tally) enter(n *node, base [2]int64) bool {
-	group := &t.groups[t.of[n.frame]]
+	number := t.of[n.frame]
+	group := &t.groups[number]
 	outermost := !group.active
 	group.self += n.self
-	group.base[0] += base[0]
 	if outermost {
 		group.total += n.total
-		group.base[1] += base[1]
+	}
+	if t.base != nil {
+		t.base[number][0] += base[0]
+		if outermost {
+			t.base[number][1] += base[1]
+		}
 	}
 	group.active = true
 	return outermost
@@ -52,29 +66,55 @@ func (t *tally) appendTo(self, total []int64, group uint32, scale int64) ([]int6
 
 // appendBaseTo appends what is of the base.
 func (t *tally) appendBaseTo(self, total []int64, group uint32, scale int64) ([]int64, []int64) {
-	return append(self, t.groups[group].base[0]/scale), append(total, t.groups[group].base[1]/scale)
+	return append(self, t.base[group][0]/scale), append(total, t.base[group][1]/scale)
 }
 
-// functionNumbers number the functions of frames: those of one name and file are one.
+// functionNumbers number the functions of frames: those of one name and file are one. They are found by a hash table of
+// their numbers: a map with their names as keys would take several times the memory.
 type functionNumbers struct {
-	of      []uint32 // by frame
-	numbers map[functionKey]uint32
+	of    []uint32               // by frame
+	first []unique.Handle[frame] // of each function
+	slots []uint32               // functions' numbers and one, by hash; 0: none. Their number is a power of two
 }
 
 // extend numbers the functions of frames that were added since the last call.
-func (f *functionNumbers) extend(frames []frame) {
-	if f.numbers == nil {
-		f.numbers = map[functionKey]uint32{}
-	}
-	for i := len(f.of); i < len(frames); i++ {
-		key := functionKey{frames[i].name, frames[i].mapping.file}
-		number, ok := f.numbers[key]
-		if !ok {
-			number = uint32(len(f.numbers))
-			f.numbers[key] = number
+func (f *functionNumbers) extend(frames []unique.Handle[frame]) {
+	for _, added := range frames[len(f.of):] {
+		if 2*(len(f.first)+1) > len(f.slots) {
+			f.makeRoom()
 		}
-		f.of = append(f.of, number)
+		slot := f.slot(added)
+		if *slot == 0 {
+			f.first = append(f.first, added)
+			*slot = uint32(len(f.first))
+		}
+		f.of = append(f.of, *slot-1)
 	}
+}
+
+// slot returns where the number of a frame's function is, or is to be.
+func (f *functionNumbers) slot(of unique.Handle[frame]) *uint32 {
+	key, mask := functionOf(of), uint64(len(f.slots)-1)
+	for at := maphash.Comparable(functionSeed, key) & mask; ; at = (at + 1) & mask {
+		if slot := &f.slots[at]; *slot == 0 || functionOf(f.first[*slot-1]) == key {
+			return slot
+		}
+	}
+}
+
+// makeRoom doubles the slots.
+func (f *functionNumbers) makeRoom() {
+	f.slots = make([]uint32, max(minEdges, 2*len(f.slots)))
+	for i, first := range f.first {
+		*f.slot(first) = uint32(i + 1)
+	}
+}
+
+var functionSeed = maphash.MakeSeed()
+
+func functionOf(of unique.Handle[frame]) functionKey {
+	f := of.Value()
+	return functionKey{f.name, f.mapping.file}
 }
 
 // sum computes self and total of each frame, function and kind, of all that the tree is a part of.
@@ -83,16 +123,16 @@ func (w *writer) sum() {
 	s.sameFrame, s.kindOf = grown(s.sameFrame, len(w.frames)), grown(s.kindOf, len(w.frames))
 	frames, kindOf := s.sameFrame, s.kindOf
 	for i := range w.frames {
-		frames[i], kindOf[i] = uint32(i), uint32(w.frames[i].kind)
+		frames[i], kindOf[i] = uint32(i), uint32(w.frames[i].Value().kind)
 	}
 	w.functions.extend(w.frames)
-	w.byFrame, s.byFrame = newTally(s.byFrame, frames, len(frames))
-	w.byFunction, s.byFunction = newTally(s.byFunction, w.functions.of, len(w.functions.numbers))
-	s.frameIDs, s.functionIDs = grown(s.frameIDs, len(frames)), grown(s.functionIDs, len(w.functions.numbers))
+	w.byFrame, s.byFrame = newTally(s.byFrame, frames, len(frames), w.diff != nil)
+	w.byFunction, s.byFunction = newTally(s.byFunction, w.functions.of, len(w.functions.first), w.diff != nil)
+	s.frameIDs, s.functionIDs = grown(s.frameIDs, len(frames)), grown(s.functionIDs, len(w.functions.first))
 	w.frameIDs, w.functionIDs = s.frameIDs, s.functionIDs
 	clear(w.frameIDs)
 	clear(w.functionIDs)
-	byKind, _ := newTally(nil, kindOf, kinds)
+	byKind, _ := newTally(nil, kindOf, kinds, false)
 	of, children := w.Builder, w.children
 	if of.whole != nil {
 		of = of.whole

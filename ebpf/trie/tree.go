@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"unique"
 )
 
 // Tree is what is shown: JSON of few and short arrays. A frame is a function; a node is a
@@ -218,12 +219,13 @@ func (b *Builder) compareNodes(x, y uint32) int {
 	if m.total != n.total {
 		return cmp.Compare(n.total, m.total)
 	}
-	return compareFrames(&b.frames[m.frame], &b.frames[n.frame])
+	return compareFrames(b.frames[m.frame], b.frames[n.frame])
 }
 
 // compareFrames orders frames by their names, and then by all else that distinguishes them.
-func compareFrames(f, g *frame) int {
-	inlined := func(f *frame) int {
+func compareFrames(x, y unique.Handle[frame]) int {
+	f, g := x.Value(), y.Value()
+	inlined := func(f frame) int {
 		if f.inlined {
 			return 1
 		}
@@ -264,7 +266,7 @@ func (w *writer) fold(o Options) {
 		w.raise(limit, math.MaxInt64)
 	}
 	if w.belowNear < w.below { // there may be room for more
-		w.near = sort.Search(w.deepest()+1, func(depth int) bool {
+		w.near = sort.Search(w.deepest(0)+1, func(depth int) bool {
 			w.near = depth
 			return w.exceeds(limit)
 		}) - 1
@@ -296,15 +298,12 @@ func (w *writer) raise(limit int, most int64) bool {
 	return step < len(steps)
 }
 
-// deepest returns the depth of the deepest node.
-func (w *writer) deepest() int {
-	w.depths = grown(w.depths, len(w.nodes))
-	depths := w.depths
-	depths[0] = 0
-	for i := 1; i < len(w.nodes); i++ {
-		depths[i] = depths[w.nodes[i].parent] + 1 // the parent was added before
+// deepest returns how many levels are below a node.
+func (w *writer) deepest(at uint32) (levels int) {
+	for _, child := range w.children.of(at) {
+		levels = max(levels, 1+w.deepest(child))
 	}
-	return int(slices.Max(depths))
+	return levels
 }
 
 // shown returns the children of a node of that depth that are large enough, and the others.
@@ -388,19 +387,23 @@ func (w *writer) write(frame, depth int, n *node, base [2]int64) {
 
 // top writes the functions with most self that no node shows.
 func (w *writer) top() {
-	var ids []uint32
-	for id := range w.byFrame.groups {
-		if w.byFrame.groups[id].self > 0 {
-			ids = append(ids, uint32(id))
-		}
-	}
-	slices.SortFunc(ids, func(x, y uint32) int {
+	compare := func(x, y uint32) int {
 		if m, n := w.byFrame.groups[x].self, w.byFrame.groups[y].self; m != n {
 			return cmp.Compare(n, m)
 		}
-		return compareFrames(&w.frames[x], &w.frames[y])
-	})
-	for _, id := range ids[:min(len(ids), maxTopFrames)] {
+		return compareFrames(w.frames[x], w.frames[y])
+	}
+	ids := make([]uint32, 0, maxTopFrames+1) // in order: to sort all functions takes several times as long
+	for i := range w.byFrame.groups {
+		id := uint32(i)
+		if w.byFrame.groups[id].self <= 0 || len(ids) == maxTopFrames && compare(id, ids[maxTopFrames-1]) > 0 {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(ids, id, compare)
+		ids = slices.Insert(ids, at, id)
+		ids = ids[:min(len(ids), maxTopFrames)]
+	}
+	for _, id := range ids {
 		w.frameID(id)
 	}
 }
@@ -410,7 +413,7 @@ func (w *writer) frameID(id uint32) int {
 	if at := w.frameIDs[id]; at > 0 {
 		return int(at - 1)
 	}
-	f, out := &w.frames[id], &w.tree.Frames
+	f, out := w.frames[id].Value(), &w.tree.Frames
 	at := len(out.Name)
 	w.frameIDs[id] = uint32(at + 1)
 	out.Name = append(out.Name, w.text(f.name))

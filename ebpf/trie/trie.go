@@ -17,10 +17,9 @@ type Builder struct {
 	sampleType profile.ValueType
 	total      int64
 
-	frames  []frame
-	handles []unique.Handle[frame] // of frames
-	byFrame map[unique.Handle[frame]]uint32
-	made    map[madeOf]uint32 // the number of what a frame was made of; of the profile that is read
+	frames  []unique.Handle[frame]
+	byFrame map[unique.Handle[frame]]uint32 // their numbers
+	made    map[madeOf]uint32               // the number of what a frame was made of; of the profile that is read
 
 	functions functionNumbers // of frames
 
@@ -89,7 +88,7 @@ func (b *Builder) Reset() {
 	b.nodes = append(b.nodes[:0], node{})
 	b.edges.clear()
 	if len(b.frames) > maxKeptFrames {
-		b.frames, b.handles, b.functions = nil, nil, functionNumbers{}
+		b.frames, b.functions = nil, functionNumbers{}
 		clear(b.byFrame)
 	}
 }
@@ -275,7 +274,7 @@ func (b *Builder) frameOf(handle unique.Handle[frame]) uint32 {
 	id, ok := b.byFrame[handle]
 	if !ok {
 		id = uint32(len(b.frames))
-		b.frames, b.handles = append(b.frames, handle.Value()), append(b.handles, handle)
+		b.frames = append(b.frames, handle)
 		b.byFrame[handle] = id
 	}
 	return id

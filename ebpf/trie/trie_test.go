@@ -2,6 +2,7 @@ package trie
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
@@ -293,6 +294,33 @@ func TestTotalsAreThoseOfPprof(t *testing.T) {
 		if name := tree.Strings[name]; got != want[name] {
 			t.Errorf("%s has self and total %v, pprof says %v", name, got, want[name])
 		}
+	}
+}
+
+// TestFramesOfMostSelf: the functions with most self are in the tree though no node shows them, of equal ones the first
+// by name.
+func TestFramesOfMostSelf(t *testing.T) {
+	m := newMaker()
+	type function struct {
+		name string
+		self int64
+	}
+	var all []function
+	for i := range 2 * maxTopFrames {
+		f := function{fmt.Sprintf("f%03d", i*37%(2*maxTopFrames)), int64(1 + i*7%40)}
+		m.sample(f.self, "/bin/a:"+f.name)
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(x, y function) int {
+		return cmp.Or(cmp.Compare(y.self, x.self), cmp.Compare(x.name, y.name))
+	})
+	tree := treeOf(t, Options{Share: 0.5, Enough: 1, MaxNodes: 1}, m.Profile)
+	var got []function
+	for i, name := range tree.Frames.Name {
+		got = append(got, function{tree.Strings[name], tree.Frames.Self[i] * tree.Scale})
+	}
+	if want := all[:maxTopFrames]; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

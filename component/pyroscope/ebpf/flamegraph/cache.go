@@ -9,10 +9,11 @@ import (
 
 // Limits of the views in memory.
 const (
-	maxAnswerBytes = 8 << 20  // of answers as they are sent, compressed
+	maxAnswerBytes = 3 << 20  // of answers as they are sent, compressed
 	maxFoldedBytes = 16 << 20 // of profiles, folded
 	maxViewBytes   = 24 << 20 // of pprof's views, which hold a merged profile, decoded and encoded
 	maxViewIdle    = 5 * time.Minute
+	maxBuilderIdle = time.Minute // one takes more memory than all answers, and is made again in less time
 )
 
 // sized is a view that knows about how much memory it takes, in bytes.

@@ -111,7 +111,7 @@ func (b *builders) giveBack(used *trie.Builder) {
 
 // expire gives up a builder that was not used for a while.
 func (b *builders) expire(now time.Time) {
-	if now.UnixNano()-b.used.Load() > maxViewIdle.Nanoseconds() {
+	if now.UnixNano()-b.used.Load() > maxBuilderIdle.Nanoseconds() {
 		b.free.Store(nil)
 	}
 }
@@ -125,25 +125,32 @@ const compression = 5
 // compressors keep what compresses, each of which takes a megabyte, for the next answers.
 type compressors struct{ sync.Pool }
 
+// compressor is one of them, and what it has made.
+type compressor struct {
+	*gzip.Writer
+	out bytes.Buffer
+}
+
 // compress returns JSON, compressed.
 func (c *compressors) compress(answer any) ([]byte, error) {
-	var out bytes.Buffer
-	w, ok := c.Get().(*gzip.Writer)
+	w, ok := c.Get().(*compressor)
 	if !ok {
+		w = new(compressor)
 		var err error
-		if w, err = gzip.NewWriterLevel(&out, compression); err != nil {
+		if w.Writer, err = gzip.NewWriterLevel(&w.out, compression); err != nil {
 			return nil, err
 		}
 	}
 	defer c.Put(w)
-	w.Reset(&out)
+	w.out.Reset()
+	w.Reset(&w.out)
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
 		return nil, err
 	}
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	return out.Bytes(), nil
+	return bytes.Clone(w.out.Bytes()), nil // it is kept, and so has no more memory than it needs
 }
 
 // flame returns the flame graph of a selection.
