@@ -390,16 +390,27 @@ type Added struct {
 	Labels []*profile.Sample // have the labels of the samples
 }
 
-// Grow makes room for nodes in an empty b, which is faster than one by one. One of parts of stacks makes room when it
-// must: what has one function is as a rule a small part of all.
+// Grow makes room for nodes in an empty b, which is faster than one by one. It is outside the heap; who has no more use
+// for b calls Release. One of parts of stacks makes room when it must: what has one function is as a rule a small part
+// of all.
 func (b *Builder) Grow(nodes int) {
-	if len(b.nodes) > 1 || b.part != nil {
+	nodes++ // the root
+	if len(b.nodes) > 1 || b.part != nil || nodes <= cap(b.nodes) {
 		return
 	}
-	b.nodes = slices.Grow(b.nodes, nodes)
-	if size := 1 << bits.Len(uint(2*nodes)); size > len(b.edges.table) {
-		b.edges.resize(b.nodes, size)
-	}
+	b.Release()
+	slots := 1 << bits.Len(uint(2*nodes))
+	b.room = newRoom(b, bytesOf[node](nodes)+bytesOf[uint32](slots)+bytesOf[uint32](nodes)+bytesOf[uint32](nodes+1))
+	b.nodes = take[node](&b.room, nodes)[:1]
+	b.edges.table = take[uint32](&b.room, slots)
+	b.scratch.children, b.begins = take[uint32](&b.room, nodes), take[uint32](&b.room, nodes+1)
+}
+
+// Release gives back the memory of nodes, and makes b empty.
+func (b *Builder) Release() {
+	b.Reset()
+	b.nodes, b.edges, b.scratch = make([]node, 1), edges{}, scratch{}
+	b.room.release()
 }
 
 // AddFolded adds what is chosen of a Folded. It must have the sample type of what b has, which must not compare. Names

@@ -25,6 +25,7 @@ type Builder struct {
 
 	nodes   []node // a parent comes before its children; the first is the root
 	edges   edges
+	room    room // of both, and of scratch
 	settled bool // the totals of nodes are those of their selves
 
 	diff   *Diff      // of a builder that compares, or nil

@@ -9,7 +9,7 @@ import (
 
 // Limits of the views in memory.
 const (
-	maxAnswerBytes = 3 << 20  // of answers as they are sent, compressed
+	maxAnswerBytes = 2 << 20  // of answers as they are sent, compressed
 	maxFoldedBytes = 16 << 20 // of profiles, folded
 	maxViewBytes   = 24 << 20 // of pprof's views, which hold a merged profile, decoded and encoded
 	maxViewIdle    = 5 * time.Minute

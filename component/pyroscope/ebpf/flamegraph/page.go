@@ -99,7 +99,7 @@ func (p *Page) MaxBytes() int64 { return p.history.limit() }
 func (p *Page) DropViews() {
 	p.answers.drop()
 	p.folds.drop()
-	p.builders.free.Store(nil)
+	p.builders.drop()
 	p.lines.expire(time.Now().Add(2 * maxViewIdle))
 	p.views.drop()
 }

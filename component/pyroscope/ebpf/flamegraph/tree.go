@@ -105,14 +105,23 @@ func (b *builders) take() *trie.Builder {
 // giveBack keeps a builder for the next flame graph.
 func (b *builders) giveBack(used *trie.Builder) {
 	used.Reset()
-	b.free.Store(used)
 	b.used.Store(time.Now().UnixNano())
+	if other := b.free.Swap(used); other != nil {
+		other.Release()
+	}
 }
 
 // expire gives up a builder that was not used for a while.
 func (b *builders) expire(now time.Time) {
 	if now.UnixNano()-b.used.Load() > maxBuilderIdle.Nanoseconds() {
-		b.free.Store(nil)
+		b.drop()
+	}
+}
+
+// drop gives up the builder that is kept.
+func (b *builders) drop() {
+	if kept := b.free.Swap(nil); kept != nil {
+		kept.Release()
 	}
 }
 
