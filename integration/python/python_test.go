@@ -3,7 +3,7 @@
 package python
 
 import (
-	"bytes"
+	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -202,23 +202,40 @@ func framesOf(s *profile.Sample) (native, python []string) {
 	return native, python
 }
 
-// record profiles a command and what it starts, to its end. said are the stacks that they print.
+// record profiles a command and what it starts, until it says that it is done. The command stays until it was profiled:
+// functions that are gone before they were read have no lines. said are the stacks that they print.
 func record(t *testing.T, command ...string) (p *profile.Profile, said []string) {
 	t.Helper()
-	var out bytes.Buffer
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	p = profileOf(t, func() {
-		cmd := exec.Command(command[0], command[1:]...)
-		cmd.Stdout, cmd.Stderr = &out, os.Stderr
-		if err := cmd.Run(); err != nil {
+		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-	})
-	for line := range strings.Lines(out.String()) {
-		first, rest, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		if strings.HasPrefix(first, "without_gil|") {
-			first = first[:strings.LastIndex(first, "|")] // it runs
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() && lines.Text() != "done" {
+			first, rest, _ := strings.Cut(lines.Text(), "\t")
+			if strings.HasPrefix(first, "without_gil|") {
+				first = first[:strings.LastIndex(first, "|")] // it runs
+			}
+			said = append(said, first+"\t"+rest)
 		}
-		said = append(said, first+"\t"+rest)
+		if lines.Err() != nil {
+			t.Fatal(lines.Err())
+		}
+	})
+	in.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
 	}
 	if len(said) == 0 {
 		t.Fatal("the program said nothing")

@@ -1,4 +1,6 @@
-"""Spends its time in functions that are called in a known way: busy.py WAY SECONDS."""
+"""Spends its time in functions that are called in a known way: busy.py WAY SECONDS.
+
+Then it says "done", and stays until its standard input ends."""
 import asyncio
 import ctypes
 import multiprocessing
@@ -112,7 +114,6 @@ def threads():
         t.start()
     for t in all:
         t.join()
-    time.sleep(0.3)
 
 
 def child():
@@ -147,3 +148,5 @@ def without_gil():
 
 
 globals()[sys.argv[1]]()
+os.write(1, b"done\n")
+sys.stdin.read()
