@@ -25,6 +25,7 @@ class Chart {
       this.space,
     );
     this.texts = new Map(); // by name: its shorter forms and their widths
+    this.widths = new Map(); // by character
     this.up = false;
     this.zoomed = 0;
     this.hover = -1;
@@ -262,14 +263,33 @@ class Chart {
       const short = shorten(name);
       forms = Array.from(new Set([name, short, withoutPath(short)]), (text) => ({
         text,
-        width: pen.measureText(text).width,
+        width: this.widthOf(pen, text),
       }));
       this.texts.set(name, forms);
     }
     for (const form of forms) if (form.width <= width) return form.text;
-    const { text, width: whole } = forms[forms.length - 1];
-    let n = Math.floor((text.length * width) / whole);
-    while (n > 0 && pen.measureText(text.slice(0, n) + '…').width > width) n--;
-    return n > 1 ? text.slice(0, n) + '…' : '';
+    const { text } = forms[forms.length - 1];
+    let left = width - this.widthOf(pen, '…');
+    let cut = '';
+    for (const character of text) {
+      left -= this.widthOf(pen, character);
+      if (left < 0) break;
+      cut += character;
+    }
+    return cut.length > 1 ? cut + '…' : '';
+  }
+
+  // widthOf adds up the widths of a text's characters: to have each text measured takes a browser several times as long.
+  widthOf(pen, text) {
+    let sum = 0;
+    for (const character of text) {
+      let width = this.widths.get(character);
+      if (width === undefined) {
+        width = pen.measureText(character).width;
+        this.widths.set(character, width);
+      }
+      sum += width;
+    }
+    return sum;
   }
 }
