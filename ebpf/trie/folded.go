@@ -219,186 +219,15 @@ func (f *Folded) Size() int64 {
 // Nodes returns the number of nodes.
 func (f *Folded) Nodes() int { return f.nodes }
 
-// Frame is what is known of a frame.
-type Frame struct{ Name, File, Binary, BuildID string }
-
-// Choice says what of a Folded is added. The zero value means all.
-type Choice struct {
-	// Sample says which samples are added, by their labels and the name of their outermost frame; nil: all.
-	Sample func(labels *profile.Sample, outermost string) bool
-	// With has conditions, for each of which a stack must have a frame; Without is one that no frame of it may meet.
-	With    []func(Frame) bool
-	Without func(Frame) bool
-	// Root names a frame that is added as the outermost one; nil: there is none.
-	Root func(labels *profile.Sample) string
-}
-
-// maxConditions is how many conditions a Choice may have together.
-const maxConditions = 8
-
-// flat is what a Folded has, or a part of it, node by node.
-type flat struct {
-	places []place
-	nodes  []flatNode // a parent comes before its children; the first is the root
-	labels []*profile.Sample
-	path   []uint32 // scratch: nodes on the way from the root
-}
-
-type flatNode struct {
-	parent, place uint32
-	self, total   int64
-}
-
-// read makes f what a choice has of a Folded.
-func (f *flat) read(of *Folded, c Choice) {
-	f.places, f.labels = append(f.places[:0], of.places...), f.labels[:0]
-	f.nodes = append(slices.Grow(f.nodes[:0], 1+of.nodes), flatNode{})
-	conditions := c.conditionsOf(of)
-	for i := range of.sets {
-		s := &of.sets[i]
-		before := len(f.nodes)
-		kept := f.readSet(s, of, c, conditions)
-		if kept {
-			f.labels = append(f.labels, s.labels)
-		} else {
-			f.nodes = f.nodes[:before]
-		}
-	}
-	for i := len(f.nodes) - 1; i >= 0; i-- {
-		n := &f.nodes[i]
-		n.total += n.self
-		if i > 0 {
-			f.nodes[n.parent].total += n.total
-		}
-	}
-}
-
-// readSet appends the nodes of a set, and reports whether any sample of it is chosen.
-func (f *flat) readSet(s *set, of *Folded, c Choice, conditions *conditions) (any bool) {
-	top := uint32(0)
-	if c.Root != nil {
-		name := c.Root(s.labels)
-		root := frame{name: name, kind: KindOf(nil, name, false)}
-		f.places = append(f.places, place{frame: unique.Make(root)})
-		top = f.append(0, uint32(len(f.places)-1))
-	}
-	if s.self != 0 && conditions.none() && (c.Sample == nil || c.Sample(s.labels, "")) {
-		f.nodes[top].self += s.self * of.scale
-		any = true
-	}
-	f.path = append(f.path[:0], top)
-	keep := true
-	for r := (reader{s.nodes}); len(r.data) > 0; {
-		first := r.unsigned()
-		f.path = f.path[:len(f.path)-int(first>>1)]
-		number := uint32(r.unsigned())
-		at := f.append(f.path[len(f.path)-1], number)
-		if len(f.path) == 1 && c.Sample != nil {
-			keep = c.Sample(s.labels, of.places[number].frame.Value().name)
-		}
-		f.path = append(f.path, at)
-		conditions.enter(len(f.path)-1, number)
-		if first&1 == 0 {
-			continue
-		}
-		if value := r.signed(); keep && conditions.met(len(f.path)-1) {
-			f.nodes[at].self = value * of.scale
-			any = true
-		}
-	}
-	return any
-}
-
-func (f *flat) append(parent, place uint32) uint32 {
-	f.nodes = append(f.nodes, flatNode{parent: parent, place: place})
-	return uint32(len(f.nodes) - 1)
-}
-
-// reader reads what appendStack wrote.
-type reader struct{ data []byte }
-
-func (r *reader) unsigned() uint64 {
-	if r.data[0] < 0x80 { // nearly always
-		n := uint64(r.data[0])
-		r.data = r.data[1:]
-		return n
-	}
-	n, size := binary.Uvarint(r.data)
-	r.data = r.data[size:]
-	return n
-}
-
-func (r *reader) signed() int64 {
-	n, size := binary.Varint(r.data)
-	r.data = r.data[size:]
-	return n
-}
-
-// conditions follows which conditions of a Choice the frames of a stack meet. nil: there are none.
-type conditions struct {
-	of     []uint16 // by place, a bit for each that it meets
-	want   uint16   // bits that a stack must have
-	refuse uint16   // and the one that it must not have
-	path   []uint16 // by depth, what the frames so far meet
-}
-
-// conditionsOf looks at each place once.
-func (c *Choice) conditionsOf(of *Folded) *conditions {
-	if len(c.With) == 0 && c.Without == nil {
-		return nil
-	}
-	out := &conditions{of: make([]uint16, len(of.places)), want: 1<<min(len(c.With), maxConditions) - 1}
-	if c.Without != nil {
-		out.refuse = 1 << maxConditions
-	}
-	for i, p := range of.places {
-		f := p.frame.Value()
-		about := Frame{Name: f.name, File: f.file, Binary: f.mapping.file, BuildID: f.mapping.buildID}
-		for bit, has := range c.With {
-			if has(about) {
-				out.of[i] |= 1 << bit
-			}
-		}
-		if c.Without != nil && c.Without(about) {
-			out.of[i] |= out.refuse
-		}
-	}
-	return out
-}
-
-func (c *conditions) none() bool { return c == nil || c.want == 0 }
-
-// enter notes the frame at a depth, from 1 on.
-func (c *conditions) enter(depth int, place uint32) {
-	if c == nil {
-		return
-	}
-	for len(c.path) <= depth {
-		c.path = append(c.path, 0)
-	}
-	c.path[depth] = c.path[depth-1] | c.of[place]
-}
-
-// met reports whether the stack down to a depth meets them.
-func (c *conditions) met(depth int) bool {
-	return c == nil || c.path[depth]&c.want == c.want && c.path[depth]&c.refuse == 0
-}
-
-// Added is what was added of a Folded.
-type Added struct {
-	Total  int64             // value of the samples
-	Labels []*profile.Sample // have the labels of the samples
-}
-
 // Grow makes room for nodes in an empty b, which is faster than one by one. It is outside the heap; who has no more use
-// for b calls Release. One of parts of stacks makes room when it must: what has one function is as a rule a small part
+// for b calls Reset. One of parts of stacks makes room when it must: what has one function is as a rule a small part
 // of all.
 func (b *Builder) Grow(nodes int) {
 	nodes++ // the root
 	if len(b.nodes) > 1 || b.part != nil || nodes <= cap(b.nodes) {
 		return
 	}
-	b.Release()
+	b.Reset()
 	slots := 1 << bits.Len(uint(2*nodes))
 	b.room = newRoom(b, bytesOf[node](nodes)+bytesOf[uint32](slots)+bytesOf[uint32](nodes)+bytesOf[uint32](nodes+1))
 	b.nodes = take[node](&b.room, nodes)[:1]
@@ -406,56 +235,66 @@ func (b *Builder) Grow(nodes int) {
 	b.scratch.children, b.begins = take[uint32](&b.room, nodes), take[uint32](&b.room, nodes+1)
 }
 
-// Release gives back the memory of nodes, and makes b empty.
-func (b *Builder) Release() {
-	b.Reset()
-	b.nodes, b.edges, b.scratch = make([]node, 1), edges{}, scratch{}
-	b.room.release()
-}
-
 // AddFolded adds what is chosen of a Folded. It must have the sample type of what b has, which must not compare. Names
-// are those that were shown when it was folded. What it returns is the caller's until the next call.
+// are those that were shown when it was folded.
 func (b *Builder) AddFolded(of *Folded, c Choice) (added Added, err error) {
 	if b.sampleType, err = sameType(b.sampleType, of.sampleType); err != nil {
 		return added, err
 	}
-	f := &b.flat
-	f.read(of, c)
-	added = Added{Total: f.nodes[0].total, Labels: f.labels}
-	b.scratch.frames = grown(b.scratch.frames, len(f.places))
-	frames := b.scratch.frames
-	for i := range f.places {
-		frames[i] = b.frameOf(f.places[i].frame)
-	}
 	if b.part != nil {
-		b.addStacks(f, frames)
-		return added, nil
+		return of.walk(c, &partWalker{placeNumbers: placeNumbers{Builder: b}}), nil
 	}
-	b.scratch.nodes = grown(b.scratch.nodes, len(f.nodes))
-	at := b.scratch.nodes
-	at[0] = 0
-	for i := range f.nodes {
-		n := &f.nodes[i]
-		if n.total == 0 && n.self == 0 {
-			continue
-		}
-		if i > 0 {
-			at[i] = b.child(at[n.parent], position{frames[n.place], f.places[n.place].line})
-		}
-		if n.self != 0 {
-			b.count(at[i], n.self)
-		}
-	}
-	return added, nil
+	return of.walk(c, &nodeWalker{placeNumbers: placeNumbers{Builder: b}}), nil
 }
+
+// placeNumbers number the frames of places when they are needed.
+type placeNumbers struct {
+	*Builder
+	places  []place
+	numbers []uint32 // of frames and one, by place; 0: not known yet
+}
+
+func (p *placeNumbers) begin(places []place) {
+	p.scratch.frames = grown(p.scratch.frames, len(places))
+	p.places, p.numbers = places, p.scratch.frames
+	clear(p.numbers)
+}
+
+func (p *placeNumbers) positionOf(at uint32) position {
+	if p.numbers[at] == 0 {
+		p.numbers[at] = p.frameOf(p.places[at].frame) + 1
+	}
+	return position{p.numbers[at] - 1, p.places[at].line}
+}
+
+// nodeWalker adds stacks to a Builder.
+type nodeWalker struct {
+	placeNumbers
+	path []uint32 // nodes, by depth
+}
+
+func (w *nodeWalker) begin(places []place) {
+	w.placeNumbers.begin(places)
+	w.path = append(w.path[:0], 0)
+}
+
+func (w *nodeWalker) enter(depth int, at uint32) {
+	w.path = append(w.path[:depth], w.child(w.path[depth-1], w.positionOf(at)))
+}
+
+func (w *nodeWalker) sample(depth int, value int64) { w.count(w.path[depth], value) }
 
 // scratch is memory that a Builder takes again and again.
 type scratch struct {
-	frames, nodes    []uint32 // of AddFolded
+	frames           []uint32 // of AddFolded
 	children, begins []uint32 // of children
 
 	sameFrame, kindOf, frameIDs, functionIDs []uint32 // of sum
 	byFrame, byFunction                      []tallied
+
+	tree  *Tree          // the last one that was made
+	spare *Tree          // whose memory the next one takes, or nil
+	texts map[string]int // where they are in Tree.Strings
 }
 
 // grown returns a slice of n numbers, whatever they are, in the memory of another if there is room.
@@ -464,37 +303,4 @@ func grown(of []uint32, n int) []uint32 {
 		return make([]uint32, n, n+n/8)
 	}
 	return of[:n]
-}
-
-// addStacks adds each stack, for a builder of parts of them.
-func (b *Builder) addStacks(f *flat, frames []uint32) {
-	for i := range f.nodes {
-		if f.nodes[i].self == 0 {
-			continue
-		}
-		b.stack = b.stack[:0]
-		for at := uint32(i); at != 0; at = f.nodes[at].parent {
-			b.stack = append(b.stack, position{frames[f.nodes[at].place], f.places[f.nodes[at].place].line})
-		}
-		slices.Reverse(b.stack)
-		b.addStack(b.stack, f.nodes[i].self)
-	}
-}
-
-// EachOutermost passes what is chosen of f by labels and outermost frame, whose name is "" for samples without frames.
-func (f *Folded) EachOutermost(c Choice, visit func(labels *profile.Sample, outermost string, value int64)) {
-	c.Root = nil
-	var all flat
-	for i := range f.sets {
-		all.read(&Folded{sampleType: f.sampleType, scale: f.scale, places: f.places, sets: f.sets[i : i+1]}, c)
-		for at := range all.nodes {
-			n := &all.nodes[at]
-			switch {
-			case at == 0 && n.self != 0:
-				visit(f.sets[i].labels, "", n.self)
-			case at > 0 && n.parent == 0 && n.total != 0:
-				visit(f.sets[i].labels, f.places[n.place].frame.Value().name, n.total)
-			}
-		}
-	}
 }

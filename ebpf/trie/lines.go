@@ -21,8 +21,14 @@ type Lines struct {
 
 	sampleType profile.ValueType
 	total      int64
-	lines      map[lineKey]*Line
-	flat       flat // scratch of Add
+	lines      map[lineKey]*summedLine
+	samples    int // that were added
+}
+
+// summedLine is a line, and which sample was the last that counted in its total.
+type summedLine struct {
+	Line
+	counted int
 }
 
 type lineKey struct {
@@ -33,7 +39,7 @@ type lineKey struct {
 // NewLines returns empty Lines of a function, by its name as it is shown, in the binary of that path, or in any if
 // that is "".
 func NewLines(function, binary string) *Lines {
-	return &Lines{function: function, binary: binary, lines: map[lineKey]*Line{}}
+	return &Lines{function: function, binary: binary, lines: map[lineKey]*summedLine{}}
 }
 
 // Unit returns the unit of values; "" before anything was added.
@@ -46,48 +52,59 @@ func (l *Lines) Total() int64 { return l.total }
 func (l *Lines) Lines() []Line {
 	out := make([]Line, 0, len(l.lines))
 	for _, line := range l.lines {
-		out = append(out, *line)
+		out = append(out, line.Line)
 	}
 	slices.SortFunc(out, func(a, b Line) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) })
 	return out
 }
 
-// Add adds what is chosen of a Folded. All must have the same sample type. What it returns is the caller's until the
-// next call.
+// Add adds what is chosen of a Folded. All must have the same sample type.
 func (l *Lines) Add(of *Folded, c Choice) (added Added, err error) {
 	if l.sampleType, err = sameType(l.sampleType, of.sampleType); err != nil {
 		return added, err
 	}
-	f := &l.flat
-	f.read(of, c)
-	at := make([]*Line, len(f.places)) // nil: another function
-	for i := range f.places {
-		at[i] = l.lineOf(&f.places[i])
+	return of.walk(c, &lineWalker{Lines: l}), nil
+}
+
+// lineWalker adds stacks to Lines.
+type lineWalker struct {
+	*Lines
+	at   []*summedLine // by place; nil: another function
+	path []*summedLine // by depth
+}
+
+func (w *lineWalker) begin(places []place) {
+	w.at = make([]*summedLine, len(places))
+	for i := range places {
+		w.at[i] = w.lineOf(&places[i])
 	}
-	for i := 1; i < len(f.nodes); i++ {
-		n := &f.nodes[i]
-		line := at[n.place]
-		if line == nil || n.total == 0 {
+}
+
+func (w *lineWalker) enter(depth int, at uint32) { w.path = append(w.path[:depth-1], w.at[at]) }
+
+func (w *lineWalker) sample(depth int, value int64) {
+	w.samples++
+	any := false
+	for i, line := range w.path[:depth] {
+		if line == nil {
 			continue
 		}
-		line.Self += n.self
-		sameLine, sameFunction := false, false
-		for up := n.parent; up != 0 && !sameLine; up = f.nodes[up].parent {
-			caller := at[f.nodes[up].place]
-			sameLine, sameFunction = caller == line, sameFunction || caller != nil
+		any = true
+		if line.counted != w.samples {
+			line.counted = w.samples
+			line.Total += value
 		}
-		if !sameLine {
-			line.Total += n.total
-		}
-		if !sameFunction && !sameLine {
-			l.total += n.total
+		if i == depth-1 {
+			line.Self += value
 		}
 	}
-	return Added{Total: f.nodes[0].total, Labels: f.labels}, nil
+	if any {
+		w.total += value
+	}
 }
 
 // lineOf returns the line of a place, nil if it is of another function.
-func (l *Lines) lineOf(p *place) *Line {
+func (l *Lines) lineOf(p *place) *summedLine {
 	f := p.frame.Value()
 	if f.name != l.function || l.binary != "" && f.mapping.file != l.binary {
 		return nil
@@ -95,7 +112,7 @@ func (l *Lines) lineOf(p *place) *Line {
 	key := lineKey{f.file, p.line}
 	line, ok := l.lines[key]
 	if !ok {
-		line = &Line{File: f.file, Line: p.line}
+		line = &summedLine{Line: Line{File: f.file, Line: p.line}}
 		l.lines[key] = line
 	}
 	return line

@@ -4,22 +4,21 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"unique"
 )
 
-// part chooses which part of a stack, root first, a Builder adds; nil for nothing of it. The stack is the Builder's.
-type part func(stack []position) []position
+// part says which part of stacks with a function a Builder adds, and nothing of others. It is that from the outermost
+// call of the function on or, of callers, up to it, innermost first.
+type part struct {
+	function, binary string
+	callers          bool
+}
 
 // NewCallees returns a Builder of what a function calls: of each stack with the function, the part from its outermost
 // call on. It is found by its name as it is shown, and by the path of its binary unless that is "".
 func NewCallees(show func(name string) string, function, binary string) *Builder {
 	b := NewBuilder(show)
-	b.part = func(stack []position) []position {
-		at := b.outermost(stack, function, binary)
-		if at < 0 {
-			return nil
-		}
-		return stack[at:]
-	}
+	b.part = &part{function, binary, false}
 	return b
 }
 
@@ -27,23 +26,63 @@ func NewCallees(show func(name string) string, function, binary string) *Builder
 // call, innermost first. The function is the first node, its callers are below it.
 func NewCallers(show func(name string) string, function, binary string) *Builder {
 	b := NewBuilder(show)
-	b.part = func(stack []position) []position {
-		at := b.outermost(stack, function, binary)
-		if at < 0 {
-			return nil
-		}
+	b.part = &part{function, binary, true}
+	return b
+}
+
+// isOf reports whether a frame is one of the function.
+func (p *part) isOf(of unique.Handle[frame]) bool {
+	f := of.Value()
+	return f.name == p.function && (p.binary == "" || f.mapping.file == p.binary)
+}
+
+// partOf returns the part of a stack, root first, that b adds; nil for nothing of it.
+func (b *Builder) partOf(stack []position) []position {
+	at := slices.IndexFunc(stack, func(p position) bool { return b.part.isOf(b.frames[p.frame]) })
+	switch {
+	case at < 0:
+		return nil
+	case b.part.callers:
 		out := slices.Clone(stack[:at+1])
 		slices.Reverse(out)
 		return out
 	}
-	return b
+	return stack[at:]
 }
 
-func (b *Builder) outermost(stack []position, function, binary string) int {
-	return slices.IndexFunc(stack, func(p position) bool {
-		f := b.frames[p.frame].Value()
-		return f.name == function && (binary == "" || f.mapping.file == binary)
-	})
+// partWalker adds a part of stacks to a Builder, and asks for the numbers of the frames of these parts alone.
+type partWalker struct {
+	placeNumbers
+	path []uint32 // places, by depth
+	call int      // depth of the function's outermost call on the path; 0: there is none
+}
+
+func (w *partWalker) enter(depth int, at uint32) {
+	w.path = append(w.path[:depth-1], at)
+	if w.call >= depth {
+		w.call = 0
+	}
+	if w.call == 0 && w.part.isOf(w.places[at].frame) {
+		w.call = depth
+	}
+}
+
+func (w *partWalker) sample(depth int, value int64) {
+	if w.call == 0 || w.call > depth {
+		return
+	}
+	part := w.path[w.call-1 : depth]
+	if w.part.callers {
+		part = w.path[:w.call]
+	}
+	w.stack = w.stack[:0]
+	for _, at := range part {
+		w.stack = append(w.stack, w.positionOf(at))
+	}
+	if w.part.callers {
+		slices.Reverse(w.stack)
+	}
+	w.addStack(w.stack, value)
 }
 
 // PathID identifies a node by its functions from the root on, so that it means the same node in other profiles: the

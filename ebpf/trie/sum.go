@@ -69,21 +69,18 @@ func (t *tally) appendBaseTo(self, total []int64, group uint32, scale int64) ([]
 	return append(self, t.base[group][0]/scale), append(total, t.base[group][1]/scale)
 }
 
-// functionNumbers number the functions of frames: those of one name and file are one. They are found by a hash table of
-// their numbers: a map with their names as keys would take several times the memory.
-type functionNumbers struct {
-	of    []uint32               // by frame
-	first []unique.Handle[frame] // of each function
-	slots []uint32               // functions' numbers and one, by hash; 0: none. Their number is a power of two
+// functions are the functions of frames: those of one name and file are one.
+type functions struct {
+	of      []uint32               // by frame
+	first   []unique.Handle[frame] // of each function
+	numbers functionNumbers
 }
 
 // extend numbers the functions of frames that were added since the last call.
-func (f *functionNumbers) extend(frames []unique.Handle[frame]) {
+func (f *functions) extend(frames []unique.Handle[frame]) {
+	key := func(number uint32) functionKey { return functionOf(f.first[number]) }
 	for _, added := range frames[len(f.of):] {
-		if 2*(len(f.first)+1) > len(f.slots) {
-			f.makeRoom()
-		}
-		slot := f.slot(added)
+		slot := f.numbers.slot(functionOf(added), len(f.first), key)
 		if *slot == 0 {
 			f.first = append(f.first, added)
 			*slot = uint32(len(f.first))
@@ -92,30 +89,45 @@ func (f *functionNumbers) extend(frames []unique.Handle[frame]) {
 	}
 }
 
-// slot returns where the number of a frame's function is, or is to be.
-func (f *functionNumbers) slot(of unique.Handle[frame]) *uint32 {
-	key, mask := functionOf(of), uint64(len(f.slots)-1)
-	for at := maphash.Comparable(functionSeed, key) & mask; ; at = (at + 1) & mask {
-		if slot := &f.slots[at]; *slot == 0 || functionOf(f.first[*slot-1]) == key {
+func functionOf(of unique.Handle[frame]) functionKey {
+	f := of.Value()
+	return functionKey{f.name, f.mapping.file}
+}
+
+// functionKey is what frames of one function have in common.
+type functionKey struct{ name, binary string }
+
+// functionNumbers find functions: a hash table of their numbers. A map with their names as keys would take several
+// times the memory.
+type functionNumbers struct {
+	slots []uint32 // functions' numbers and one, by hash; 0: none. Their number is a power of two
+}
+
+// slot returns where the number of a function and one is, or 0 where it is to be. All functions have numbers below
+// known, and key returns what they are found by.
+func (f *functionNumbers) slot(of functionKey, known int, key func(number uint32) functionKey) *uint32 {
+	if 2*(known+1) > len(f.slots) {
+		f.slots = make([]uint32, max(minEdges, 2*len(f.slots)))
+		for i := range known {
+			*f.find(key(uint32(i)), key) = uint32(i + 1)
+		}
+	}
+	return f.find(of, key)
+}
+
+// clear forgets all functions, and keeps the memory.
+func (f *functionNumbers) clear() { clear(f.slots) }
+
+func (f *functionNumbers) find(of functionKey, key func(number uint32) functionKey) *uint32 {
+	mask := uint64(len(f.slots) - 1)
+	for at := maphash.Comparable(functionSeed, of) & mask; ; at = (at + 1) & mask {
+		if slot := &f.slots[at]; *slot == 0 || key(*slot-1) == of {
 			return slot
 		}
 	}
 }
 
-// makeRoom doubles the slots.
-func (f *functionNumbers) makeRoom() {
-	f.slots = make([]uint32, max(minEdges, 2*len(f.slots)))
-	for i, first := range f.first {
-		*f.slot(first) = uint32(i + 1)
-	}
-}
-
 var functionSeed = maphash.MakeSeed()
-
-func functionOf(of unique.Handle[frame]) functionKey {
-	f := of.Value()
-	return functionKey{f.name, f.mapping.file}
-}
 
 // sum computes self and total of each frame, function and kind, of all that the tree is a part of.
 func (w *writer) sum() {

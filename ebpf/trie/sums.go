@@ -30,24 +30,29 @@ type Function struct {
 type Sums struct {
 	match   func(text string) bool // what is searched for; nil for nothing
 	most    int
-	number  map[functionKey]int
+	numbers functionNumbers
 	byFrame map[unique.Handle[frame]]summedFrame
 
 	sampleType profile.ValueType
 	total      int64
 	found      int64
-	functions  []Function
-	matches    []bool
-	active     []bool // by function: it is on the way to a node that is added
-	flat       flat   // scratch of Add
+	functions  []summed
+
+	at  []summedPlace // by place; scratch of Add
+	way []onWay       // scratch of Add
 }
 
-// functionKey is what frames of one function have in common.
-type functionKey struct{ name, binary string }
+// summed is what is known of a function.
+type summed struct {
+	first       unique.Handle[frame] // of those of the function
+	self, total int64
+	found       bool
+	active      bool // it is on the way to a node that is added
+}
 
 // NewSums returns empty Sums of at most most functions: those that come later are one together, OtherFunctions.
 func NewSums(most int) *Sums {
-	return &Sums{most: most, number: map[functionKey]int{}, byFrame: map[unique.Handle[frame]]summedFrame{}}
+	return &Sums{most: most, byFrame: map[unique.Handle[frame]]summedFrame{}}
 }
 
 // Search makes s find functions whose name, source file or binary has the text, in upper or lower case, or matches
@@ -72,42 +77,38 @@ func (s *Sums) Found() int64 { return s.found }
 // Functions returns the functions of all that was added, in the order in which they came. With a search it returns
 // those that are found alone. Builds of a binary, and inlined copies, are one function; its kind is that of the copy
 // that was seen first.
-func (s *Sums) Functions() (out []Function) {
-	if s.match == nil {
-		return slices.Clone(s.functions)
-	}
-	for i, f := range s.functions {
-		if s.matches[i] {
-			out = append(out, f)
+func (s *Sums) Functions() []Function {
+	out := make([]Function, 0, len(s.functions))
+	for i := range s.functions {
+		if f := &s.functions[i]; s.match == nil || f.found {
+			of := f.first.Value()
+			out = append(out, Function{of.name, of.mapping.file, of.kind.String(), f.self, f.total})
 		}
 	}
 	return out
 }
 
-// Add adds what is chosen of a Folded. All must have the same sample type. What it returns is the caller's until the
-// next call.
+// Reset empties s, and ends its search. It keeps the memory of functions for those to come.
+func (s *Sums) Reset() {
+	if len(s.byFrame) > maxKeptFrames {
+		*s = *NewSums(s.most)
+		return
+	}
+	s.match, s.sampleType, s.total, s.found = nil, profile.ValueType{}, 0, 0
+	s.functions = s.functions[:0]
+	clear(s.byFrame)
+	s.numbers.clear()
+}
+
+// Add adds what is chosen of a Folded. All must have the same sample type.
 func (s *Sums) Add(of *Folded, c Choice) (added Added, err error) {
 	if s.sampleType, err = sameType(s.sampleType, of.sampleType); err != nil {
 		return added, err
 	}
-	f := &s.flat
-	f.read(of, c)
-	if len(s.byFrame) == 0 { // others have most of the same frames
-		s.byFrame = make(map[unique.Handle[frame]]summedFrame, len(f.places))
-		s.number = make(map[functionKey]int, len(f.places))
-	}
-	added = Added{Total: f.nodes[0].total, Labels: f.labels}
+	w := sumWalker{Sums: s}
+	added = of.walk(c, &w)
+	w.leaveTo(0)
 	s.total += added.Total
-	one := foldedSums{Sums: s, flat: f, functions: make([]int, len(f.places)), has: make([]bool, len(f.places))}
-	for i := range one.functions {
-		one.functions[i] = -1
-	}
-	for i := 1; i < len(f.nodes); i++ {
-		if n := &f.nodes[i]; n.total != 0 || n.self != 0 {
-			one.add(uint32(i))
-		}
-	}
-	one.leaveTo(0)
 	return added, nil
 }
 
@@ -126,90 +127,104 @@ type summedFrame struct {
 	found    bool // it is searched for
 }
 
-// foldedSums adds one Folded to Sums, node by node.
-type foldedSums struct {
+// summedPlace is what is known of a place.
+type summedPlace struct {
+	summedFrame
+	known bool
+}
+
+// sumWalker adds stacks to Sums.
+type sumWalker struct {
 	*Sums
-	*flat
-	functions []int  // by place; -1: not known yet
-	has       []bool // by place: it is found
-	way       []onWay
-	found     bool // a node on the way is found
+	places    []place
+	isOnFound bool // a frame on the way is found
 }
 
-// onWay is a node on the way to the one that is added last.
+// onWay is a frame on the way.
 type onWay struct {
-	node     uint32
-	function int  // that it is the outermost one of; -1: of none
-	wasFound bool // before it
+	function  int
+	total     int64 // of the samples there and below
+	outermost bool  // of its function
+	wasFound  bool  // before it
 }
 
-// add adds a node, whose parent is on the way.
-func (s *foldedSums) add(at uint32) {
-	n := &s.nodes[at]
-	s.leaveTo(n.parent)
-	fn := s.functionOf(n.place)
-	entered := onWay{node: at, function: -1, wasFound: s.found}
-	if !s.active[fn] {
-		s.active[fn] = true
-		s.Sums.functions[fn].Total += n.total
-		entered.function = fn
-	}
-	s.Sums.functions[fn].Self += n.self
-	if s.has[n.place] && !s.found {
-		s.Sums.found += n.total
-		s.found = true
-	}
-	s.way = append(s.way, entered)
+func (w *sumWalker) begin(places []place) {
+	w.places, w.way = places, w.way[:0]
+	w.at = slices.Grow(w.at[:0], len(places))[:len(places)]
+	clear(w.at)
 }
 
-// leaveTo leaves the nodes on the way that are below a node.
-func (s *foldedSums) leaveTo(node uint32) {
-	for len(s.way) > 0 {
-		last := s.way[len(s.way)-1]
-		if last.node == node {
-			return
+func (w *sumWalker) enter(depth int, at uint32) {
+	w.leaveTo(depth - 1)
+	of := w.of(at)
+	f := &w.functions[of.function]
+	w.way = append(w.way, onWay{function: of.function, outermost: !f.active, wasFound: w.isOnFound})
+	f.active, w.isOnFound = true, w.isOnFound || of.found
+}
+
+func (w *sumWalker) sample(depth int, value int64) {
+	w.leaveTo(depth)
+	if depth == 0 {
+		return
+	}
+	last := &w.way[depth-1]
+	last.total += value
+	w.functions[last.function].self += value
+	if w.isOnFound {
+		w.found += value
+	}
+}
+
+// leaveTo takes the frames below a depth off the way.
+func (w *sumWalker) leaveTo(depth int) {
+	for len(w.way) > depth {
+		last := w.way[len(w.way)-1]
+		w.way = w.way[:len(w.way)-1]
+		if len(w.way) > 0 {
+			w.way[len(w.way)-1].total += last.total
 		}
-		if last.function >= 0 {
-			s.active[last.function] = false
+		if last.outermost {
+			f := &w.functions[last.function]
+			f.total, f.active = f.total+last.total, false
 		}
-		s.found = last.wasFound
-		s.way = s.way[:len(s.way)-1]
+		w.isOnFound = last.wasFound
 	}
 }
 
-// functionOf returns the function of a place.
-func (s *foldedSums) functionOf(place uint32) int {
-	if fn := s.functions[place]; fn >= 0 {
-		return fn
+// of returns what is known of a place.
+func (w *sumWalker) of(place uint32) summedFrame {
+	if at := w.at[place]; at.known {
+		return at.summedFrame
 	}
-	handle := s.places[place].frame
-	known, ok := s.byFrame[handle]
+	handle := w.places[place].frame
+	known, ok := w.byFrame[handle]
 	if !ok {
-		f := handle.Value()
-		known.function = s.function(functionKey{f.name, f.mapping.file}, f.kind)
-		known.found = s.match != nil && (s.match(f.name) || s.match(f.file) || s.match(f.mapping.file))
-		s.matches[known.function] = s.matches[known.function] || known.found
-		s.byFrame[handle] = known
+		known.function = w.function(handle)
+		if f := handle.Value(); w.match != nil && (w.match(f.name) || w.match(f.file) || w.match(f.mapping.file)) {
+			known.found, w.functions[known.function].found = true, true
+		}
+		w.byFrame[handle] = known
 	}
-	s.functions[place], s.has[place] = known.function, known.found
-	return known.function
+	w.at[place] = summedPlace{known, true}
+	return known
 }
 
-// function returns the number of a function.
-func (s *Sums) function(key functionKey, kind Kind) int {
-	fn, ok := s.number[key]
-	if ok {
-		return fn
+// otherFunctions stands for all functions that are too many.
+var otherFunctions = unique.Make(frame{name: OtherFunctions, kind: Small})
+
+// function returns the number of a frame's function.
+func (s *Sums) function(of unique.Handle[frame]) int {
+	slot := s.numbers.slot(functionOf(of), len(s.functions), s.key)
+	if *slot == 0 && len(s.functions) >= s.most {
+		of = otherFunctions
+		slot = s.numbers.slot(functionOf(of), len(s.functions), s.key)
 	}
-	if len(s.functions) >= s.most {
-		key, kind = functionKey{name: OtherFunctions}, Small
-		if fn, ok = s.number[key]; ok {
-			return fn
-		}
+	if *slot == 0 {
+		s.functions = append(s.functions, summed{first: of})
+		*slot = uint32(len(s.functions))
 	}
-	fn = len(s.functions)
-	s.number[key] = fn
-	s.functions = append(s.functions, Function{Name: key.name, Binary: key.binary, Kind: kind.String()})
-	s.matches, s.active = append(s.matches, false), append(s.active, false)
-	return fn
+	return int(*slot - 1)
 }
+
+// key returns what a function is found by.
+func (s *Sums) key(number uint32) functionKey { return functionOf(s.functions[number].first) }

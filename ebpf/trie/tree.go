@@ -106,7 +106,7 @@ type Options struct {
 	MaxNodes int     // at most as many nodes are left, whatever their share; 0 for DefaultMaxNodes
 }
 
-// Tree returns the sum of what was added.
+// Tree returns the sum of what was added. It is the caller's until Reset.
 func (b *Builder) Tree(o Options) *Tree {
 	if o.Share == 0 {
 		o.Share = DefaultShare
@@ -119,15 +119,13 @@ func (b *Builder) Tree(o Options) *Tree {
 	}
 	b.settle()
 	scale := b.scale()
-	w := writer{
-		Builder: b, children: b.children(), texts: map[string]int{}, byMapping: map[mapping]int{},
-		tree: &Tree{
-			Type: b.sampleType.Type, Unit: b.sampleType.Unit, Scale: scale, Kinds: Kinds{Name: kindNames()},
-			Strings: []string{}, Mappings: Mappings{File: []int{}, BuildID: []int{}}, Frames: noFrames(),
-			Functions: Functions{Self: []int64{}, Total: []int64{}},
-			Diff:      b.diff,
-		},
+	if b.texts == nil {
+		b.texts = map[string]int{}
 	}
+	clear(b.texts)
+	b.emptyTree()
+	w := writer{Builder: b, children: b.children(), byMapping: map[mapping]int{}}
+	w.tree.Type, w.tree.Unit, w.tree.Scale, w.tree.Diff = b.sampleType.Type, b.sampleType.Unit, scale, b.diff
 	w.fold(o)
 	w.tree.Omitted.Below = w.below
 	w.tree.Total = b.total / w.tree.Scale
@@ -143,16 +141,38 @@ func (b *Builder) Tree(o Options) *Tree {
 // makeRoom makes room for about as many nodes.
 func (w *writer) makeRoom(nodes int) {
 	n, out := min(nodes+nodes/8, len(w.nodes)+len(w.nodes)/8), &w.tree.Nodes
-	out.Frame, out.Depth, out.Line = make([]int, 0, n), make([]int, 0, n), make([]int64, 0, n)
-	out.Self, out.Total = make([]int64, 0, n), make([]int64, 0, n)
+	out.Frame, out.Depth, out.Line = slices.Grow(out.Frame, n), slices.Grow(out.Depth, n), slices.Grow(out.Line, n)
+	out.Self, out.Total = slices.Grow(out.Self, n), slices.Grow(out.Total, n)
 }
 
-// noFrames are empty columns: [] in JSON, not null.
-func noFrames() Frames {
-	return Frames{
-		Name: []int{}, File: []int{}, Start: []int64{}, Mapping: []int{}, Kind: []int{}, Inlined: []int{}, Of: []int{},
-		Self: []int64{}, Total: []int64{},
+// emptyTree makes an empty Tree, in the memory of one that was there before Reset.
+func (b *Builder) emptyTree() {
+	t := b.spare
+	if t == nil {
+		t = &Tree{Kinds: Kinds{Name: kindNames()}}
 	}
+	b.spare, b.tree = nil, t
+	m, f, n := &t.Mappings, &t.Frames, &t.Nodes
+	for _, column := range []*[]int{
+		&m.File, &m.BuildID, &f.Name, &f.File, &f.Mapping, &f.Kind, &f.Inlined, &f.Of, &n.Frame, &n.Depth,
+	} {
+		*column = emptied(*column)
+	}
+	for _, column := range []*[]int64{
+		&t.Kinds.Self, &t.Kinds.Total, &f.Start, &f.Self, &f.Total, &t.Functions.Self, &t.Functions.Total,
+		&n.Line, &n.Self, &n.Total,
+	} {
+		*column = emptied(*column)
+	}
+	t.Strings, t.Omitted = emptied(t.Strings), Omitted{}
+}
+
+// emptied returns an empty slice, which is [] in JSON and not null, in the memory of another.
+func emptied[T any](column []T) []T {
+	if column == nil {
+		return []T{}
+	}
+	return column[:0]
 }
 
 // scale returns the largest number that divides all values.
@@ -246,8 +266,6 @@ type writer struct {
 	byFrame    *tally
 	byFunction *tally
 
-	tree        *Tree
-	texts       map[string]int
 	byMapping   map[mapping]int
 	frameIDs    []uint32 // places in the tree by frame, from 1 on; 0: none yet
 	functionIDs []uint32 // and by function

@@ -21,7 +21,7 @@ type Builder struct {
 	byFrame map[unique.Handle[frame]]uint32 // their numbers
 	made    map[madeOf]uint32               // the number of what a frame was made of; of the profile that is read
 
-	functions functionNumbers // of frames
+	functions functions // of frames
 
 	nodes   []node // a parent comes before its children; the first is the root
 	edges   edges
@@ -34,10 +34,9 @@ type Builder struct {
 	base   bool       // those of the base are added
 	was    string     // what the program of the base is called,
 	is     string     // and what the same one is called in the new profiles
-	part   part       // of a stack that is added; nil: all of it
+	part   *part      // of stacks that are added; nil: all of them
 	whole  *Builder   // what this is a part of, see Below; nil: it is whole
 	stack  []position // of a sample, root first; scratch of add
-	flat   flat       // scratch of AddFolded
 	scratch
 }
 
@@ -79,19 +78,26 @@ func NewBuilder(show func(name string) string) *Builder {
 	}
 }
 
-// maxKeptFrames bounds the frames that Reset keeps.
-const maxKeptFrames = 100_000
+// Limits of what Reset keeps.
+const (
+	maxKeptFrames = 100_000
+	maxKeptNodes  = 2 * DefaultMaxNodes // of a Tree
+)
 
-// Reset empties b, which must not compare and have all of its stacks. It keeps the memory of nodes for those to come,
-// and the frames, most of which will come again.
+// Reset empties b, which must not compare and have all of its stacks, and gives back the memory of nodes. It keeps that
+// of the last Tree for those to come, and the frames, most of which will come again.
 func (b *Builder) Reset() {
 	b.sampleType, b.total, b.settled = profile.ValueType{}, 0, false
-	b.nodes = append(b.nodes[:0], node{})
-	b.edges.clear()
+	b.nodes, b.edges, b.scratch.children, b.begins = make([]node, 1), edges{}, nil, nil
+	b.room.release()
 	if len(b.frames) > maxKeptFrames {
-		b.frames, b.functions = nil, functionNumbers{}
+		b.frames, b.functions = nil, functions{}
 		clear(b.byFrame)
 	}
+	if b.tree != nil && cap(b.tree.Nodes.Frame) <= maxKeptNodes {
+		b.spare = b.tree
+	}
+	b.tree = nil
 }
 
 // Nodes returns the number of nodes: a measure of the memory that b takes, some 100 bytes each.
@@ -137,16 +143,17 @@ func (b *Builder) add(s *profile.Sample, value int64, known *perLocation[positio
 	if value == 0 {
 		return
 	}
-	b.addStack(b.stackOf(s, known), value)
+	stack := b.stackOf(s, known)
+	if b.part != nil {
+		if stack = b.partOf(stack); stack == nil {
+			return
+		}
+	}
+	b.addStack(stack, value)
 }
 
 // addStack adds a stack, root first.
 func (b *Builder) addStack(stack []position, value int64) {
-	if b.part != nil {
-		if stack = b.part(stack); stack == nil {
-			return
-		}
-	}
 	at := uint32(0)
 	for _, p := range stack {
 		at = b.child(at, p)

@@ -9,11 +9,10 @@ import (
 
 // Limits of the views in memory.
 const (
-	maxAnswerBytes = 2 << 20  // of answers as they are sent, compressed
+	maxAnswerBytes = 1 << 20  // of answers as they are sent, compressed
 	maxFoldedBytes = 16 << 20 // of profiles, folded
 	maxViewBytes   = 24 << 20 // of pprof's views, which hold a merged profile, decoded and encoded
 	maxViewIdle    = 5 * time.Minute
-	maxBuilderIdle = time.Minute // one takes more memory than all answers, and is made again in less time
 )
 
 // sized is a view that knows about how much memory it takes, in bytes.

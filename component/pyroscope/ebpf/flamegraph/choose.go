@@ -16,14 +16,27 @@ type field struct {
 	Options           []string
 }
 
-// fields returns the form's fields: the target, the process and what else the profiles distinguish.
-func (p *Page) fields(s selection) []field {
-	whole := selection{target: allTargets, from: s.from, to: s.to, filter: filter{kind: s.kind}}
+// offered is what can be chosen of the time and kind of a selection: all targets, and the processes of its target.
+type offered struct {
+	targets   []targetRow
+	processes []processRow
+}
+
+// offered returns what can be chosen.
+func (p *Page) offered(s selection) offered {
+	of := selection{target: s.target, from: s.from, to: s.to, filter: filter{kind: s.kind}}
+	whole := of
+	whole.target = allTargets
 	entries := p.summed(whole)
+	return offered{allTargetRows(entries, query{}), allProcessRows(of.pick(entries), query{})}
+}
+
+// fields returns the form's fields: the target, the process and what else the profiles distinguish.
+func (p *Page) fields(s selection, o offered) []field {
 	status := p.options.Status()
 	target := field{Name: "target", Text: "Target", Options: []string{allTargets}}
 	seen := map[string]bool{}
-	for _, row := range allTargetRows(entries, query{}) {
+	for _, row := range o.targets {
 		if !seen[row.Name] && len(target.Options) < maxOptions {
 			target.Options = append(target.Options, row.Name)
 		}
@@ -39,9 +52,8 @@ func (p *Page) fields(s selection) []field {
 	if kinds := kindsOf(p.history.all(), s.filter); len(kinds) > 1 {
 		out = append(out, field{Name: "kind", Text: "Kind", Value: s.kindName(), Options: kinds})
 	}
-	of := selection{target: s.target, from: s.from, to: s.to, filter: filter{kind: s.kind}}
 	process, pid := field{Name: "process", Text: "Process", Value: s.comm}, field{Name: "pid", Text: "PID"}
-	for _, row := range allProcessRows(of.pick(entries), query{}) {
+	for _, row := range o.processes {
 		process.Options = append(process.Options, row.Comm)
 		pid.Options = append(pid.Options, pidOptions(row.all)...)
 	}

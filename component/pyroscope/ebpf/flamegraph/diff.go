@@ -255,7 +255,7 @@ func (p *Page) compare(v url.Values) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := p.zip.compress(answer)
+	data, err := p.makers.compress(answer)
 	if err == nil {
 		p.compared = compared{asked, answer.Report, data}
 	}

@@ -59,8 +59,7 @@ type Page struct {
 	answers   viewCache[*answer]
 	folds     viewCache[foldedProfile] // that were read for answers
 	shown     *shownNames
-	builders  builders
-	zip       compressors
+	makers    makers
 	live      *budget           // of what is made for views
 	counted   viewCache[counts] // of profiles that were read for a timeline
 	lines     pastLines
@@ -99,7 +98,7 @@ func (p *Page) MaxBytes() int64 { return p.history.limit() }
 func (p *Page) DropViews() {
 	p.answers.drop()
 	p.folds.drop()
-	p.builders.drop()
+	p.makers.drop()
 	p.lines.expire(time.Now().Add(2 * maxViewIdle))
 	p.views.drop()
 }
@@ -115,7 +114,7 @@ func (p *Page) Add(start, end time.Time, profiles []Profile) {
 	p.changes.add(start, end, isCPU.pick(added), isCPU.pick(p.history.all()))
 	p.answers.expire(time.Now())
 	p.folds.expire(time.Now())
-	p.builders.expire(time.Now())
+	p.makers.expire(time.Now())
 	p.views.expire(time.Now())
 	p.counted.expire(time.Now())
 	p.lines.expire(time.Now())

@@ -152,7 +152,7 @@ type recordChoice struct {
 }
 
 // recordForm returns the form, filled in for the process of a selection; nil if nothing can be recorded.
-func (p *Page) recordForm(s selection) *recordForm {
+func (p *Page) recordForm(s selection, o offered) *recordForm {
 	if p.options.Record == nil {
 		return nil
 	}
@@ -160,8 +160,7 @@ func (p *Page) recordForm(s selection) *recordForm {
 		Rate: defaultRecordRate, MaxRate: maxRecordRate, Seconds: defaultRecordSeconds, MaxSeconds: maxRecordSeconds,
 		Formats: export.Formats(),
 	}
-	of := selection{target: s.target, from: s.from, to: s.to, filter: filter{kind: s.kind}}
-	for _, row := range allProcessRows(p.summed(of), query{}) {
+	for _, row := range o.processes {
 		if s.comm != "" && row.Comm != s.comm {
 			continue
 		}

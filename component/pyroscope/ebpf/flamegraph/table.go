@@ -71,7 +71,9 @@ func (p *Page) serveTop(w http.ResponseWriter, r *http.Request) {
 // newTop adds up the functions of all profiles, without the limits of a tree: no stacks are kept.
 func (p *Page) newTop(entries []*kept, s selection, search string, less func(a, b trie.Function) int, limit int) (
 	*answer, error) {
-	sums, choice := trie.NewSums(trie.DefaultMaxFunctions), s.choice()
+	m := p.makers.take()
+	defer p.makers.giveBack(m)
+	sums, choice := m.sums, s.choice()
 	if search != "" {
 		sums.Search(search)
 	}
@@ -97,7 +99,7 @@ func (p *Page) newTop(entries []*kept, s selection, search string, less func(a, 
 	if top.Functions, _ = cut(functions, limit); top.Functions == nil {
 		top.Functions = []trie.Function{} // [] in JSON
 	}
-	data, err := p.zip.compress(top)
+	data, err := p.makers.compress(top)
 	return &answer{about, data}, err
 }
 
@@ -142,7 +144,7 @@ func (p *Page) newSandwich(entries []*kept, s selection, function, binary string
 	if callers.Total() == 0 {
 		return nil, errNoFunction
 	}
-	data, err := p.zip.compress(sandwichAnswer{
+	data, err := p.makers.compress(sandwichAnswer{
 		flameAbout: about, Function: function, Unit: callers.Unit(), All: all, Total: callers.Total(),
 		Callers: callers.Tree(trie.Options{}), Callees: callees.Tree(trie.Options{}),
 	})
@@ -178,6 +180,6 @@ func (p *Page) newLines(entries []*kept, s selection, function, binary string) (
 	if lines.Total() == 0 {
 		return nil, errNoFunction
 	}
-	data, err := p.zip.compress(linesAnswer{about, function, lines.Unit(), all, lines.Total(), lines.Lines()})
+	data, err := p.makers.compress(linesAnswer{about, function, lines.Unit(), all, lines.Total(), lines.Lines()})
 	return &answer{about, data}, err
 }

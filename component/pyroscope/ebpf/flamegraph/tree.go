@@ -10,9 +10,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/klauspost/compress/gzip"
 
@@ -71,8 +68,9 @@ func parseTreeOptions(v url.Values) (o treeOptions, err error) {
 
 // newTree adds up the profiles as a flame graph, the newest first, within the limits.
 func (p *Page) newTree(entries []*kept, s selection, o treeOptions) (*answer, error) {
-	b := p.builders.take()
-	defer p.builders.giveBack(b)
+	m := p.makers.take()
+	defer p.makers.giveBack(m)
+	b := m.tree
 	about, _, err := p.read(entries, s, b)
 	if err != nil {
 		return nil, err
@@ -83,84 +81,12 @@ func (p *Page) newTree(entries []*kept, s selection, o treeOptions) (*answer, er
 			return nil, errNoNode
 		}
 	}
-	data, err := p.zip.compress(treeAnswer{about, root, of.Tree(o.Options)})
+	data, err := p.makers.compress(treeAnswer{about, root, of.Tree(o.Options)})
 	return &answer{about, data}, err
-}
-
-// builders keeps a builder of flame graphs while somebody looks: most of what one takes is room for nodes, which the
-// next one takes, too. It is safe for concurrent use.
-type builders struct {
-	free atomic.Pointer[trie.Builder]
-	used atomic.Int64 // when it was used last, in ns since 1970
-}
-
-// take returns an empty builder. Names are as they were folded.
-func (b *builders) take() *trie.Builder {
-	if kept := b.free.Swap(nil); kept != nil {
-		return kept
-	}
-	return trie.NewBuilder(nil)
-}
-
-// giveBack keeps a builder for the next flame graph.
-func (b *builders) giveBack(used *trie.Builder) {
-	used.Reset()
-	b.used.Store(time.Now().UnixNano())
-	if other := b.free.Swap(used); other != nil {
-		other.Release()
-	}
-}
-
-// expire gives up a builder that was not used for a while.
-func (b *builders) expire(now time.Time) {
-	if now.UnixNano()-b.used.Load() > maxBuilderIdle.Nanoseconds() {
-		b.drop()
-	}
-}
-
-// drop gives up the builder that is kept.
-func (b *builders) drop() {
-	if kept := b.free.Swap(nil); kept != nil {
-		kept.Release()
-	}
 }
 
 // errNoNode says that a selection has no such node.
 var errNoNode = errors.New("there is no such node in these profiles")
-
-// compression is a level of gzip: the lowest at which the flame graph of a busy host has about 150 KB.
-const compression = 5
-
-// compressors keep what compresses, each of which takes a megabyte, for the next answers.
-type compressors struct{ sync.Pool }
-
-// compressor is one of them, and what it has made.
-type compressor struct {
-	*gzip.Writer
-	out bytes.Buffer
-}
-
-// compress returns JSON, compressed.
-func (c *compressors) compress(answer any) ([]byte, error) {
-	w, ok := c.Get().(*compressor)
-	if !ok {
-		w = new(compressor)
-		var err error
-		if w.Writer, err = gzip.NewWriterLevel(&w.out, compression); err != nil {
-			return nil, err
-		}
-	}
-	defer c.Put(w)
-	w.out.Reset()
-	w.Reset(&w.out)
-	if err := json.NewEncoder(w).Encode(answer); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return bytes.Clone(w.out.Bytes()), nil // it is kept, and so has no more memory than it needs
-}
 
 // flame returns the flame graph of a selection.
 func (p *Page) flame(r *http.Request, s selection) (*answer, error) {
@@ -207,6 +133,7 @@ func (p *Page) serveFlame(w http.ResponseWriter, r *http.Request) {
 	}
 	pprof := "./ui/" + s.String()
 	_, onDisk := p.Disk()
+	offered := p.offered(s)
 	p.render(w, http.StatusOK, "flame.html", flamePage{
 		flameAbout: f.about, Name: p.options.Name,
 		Overview: "./?" + url.Values{"target": {s.target}}.Encode(), Tree: "./api/tree?" + s.values().Encode(),
@@ -214,7 +141,8 @@ func (p *Page) serveFlame(w http.ResponseWriter, r *http.Request) {
 		Functions: "./api/top?" + s.values().Encode(), Sandwich: "./api/sandwich?" + s.values().Encode(),
 		Lines:  "./api/lines?" + s.values().Encode(),
 		Series: seriesLink(s), FromMS: s.from, ToMS: s.to,
-		Fields: p.fields(s), Record: p.recordForm(s), Exports: exportLinks(s), Ranges: rangeLinks(s, onDisk),
+		Fields: p.fields(s, offered), Record: p.recordForm(s, offered),
+		Exports: exportLinks(s), Ranges: rangeLinks(s, onDisk),
 		Group: s.root, Groupings: groupingsOf(f.about.Labels, s.root),
 	})
 }

@@ -1,0 +1,91 @@
+package flamegraph
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"reflect"
+	"strings"
+)
+
+// encodeFields writes a struct as JSON, as encoding/json does, but field by field, and so are structs in it: that holds
+// all of what it encodes in memory, which is a megabyte of a flame graph.
+func encodeFields(w io.Writer, of any) error {
+	e := fieldEncoder{Writer: w, values: json.NewEncoder(withoutNewline{w})}
+	e.write("{")
+	e.fields(reflect.Indirect(reflect.ValueOf(of)))
+	e.write("}")
+	return e.err
+}
+
+// fieldEncoder writes fields up to the first error.
+type fieldEncoder struct {
+	io.Writer
+	values *json.Encoder
+	err    error
+	more   bool // there was a field in the present struct
+}
+
+func (e *fieldEncoder) write(text string) {
+	if e.err == nil {
+		_, e.err = io.WriteString(e.Writer, text)
+	}
+}
+
+// fields writes the fields of a struct, and those of structs that are embedded in it.
+func (e *fieldEncoder) fields(of reflect.Value) {
+	for field, value := range of.Fields() {
+		tag, isTagged := field.Tag.Lookup("json")
+		name, options, _ := strings.Cut(tag, ",")
+		switch {
+		case field.Anonymous && !isTagged:
+			e.fields(reflect.Indirect(value))
+		case !field.IsExported() || tag == "-" || options == "omitempty" && isEmpty(value):
+		default:
+			if name == "" {
+				name = field.Name
+			}
+			e.field(name, value)
+		}
+	}
+}
+
+func (e *fieldEncoder) field(name string, value reflect.Value) {
+	if e.more {
+		e.write(",")
+	}
+	e.write(`"` + name + `":`)
+	_, own := value.Interface().(json.Marshaler)
+	if inside := reflect.Indirect(value); inside.Kind() == reflect.Struct && !own {
+		e.write("{")
+		e.more = false
+		e.fields(inside)
+		e.write("}")
+	} else if e.err == nil {
+		e.err = e.values.Encode(value.Interface())
+	}
+	e.more = true
+}
+
+// isEmpty reports what omitempty means.
+func isEmpty(value reflect.Value) bool {
+	switch value.Kind() {
+	case reflect.Array, reflect.Map, reflect.Slice, reflect.String:
+		return value.Len() == 0
+	case reflect.Struct:
+		return false
+	default:
+		return value.IsZero()
+	}
+}
+
+// withoutNewline leaves out the newline that a json.Encoder writes after each value.
+type withoutNewline struct{ io.Writer }
+
+func (w withoutNewline) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(bytes.TrimSuffix(p, []byte("\n")))
+	if err != nil {
+		return n, err
+	}
+	return len(p), nil
+}

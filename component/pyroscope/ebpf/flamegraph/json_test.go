@@ -1,0 +1,54 @@
+package flamegraph
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/ebpf/trie"
+)
+
+// TestEncodeFields: what is written field by field is what encoding/json writes.
+func TestEncodeFields(t *testing.T) {
+	b := trie.NewBuilder(nil)
+	host := hostMaker{functions: 30, again: 0.9, depth: 10, random: rand.New(rand.NewPCG(1, 2))}
+	require.NoError(t, b.Add(host.profile(100)))
+	type inner struct {
+		A int `json:"a"`
+		b int
+	}
+	nothing, found := (*int64)(nil), int64(0)
+	for _, of := range []any{
+		treeAnswer{flameAbout{Target: "<a>", From: time.Now(), Labels: []string{}}, "", b.Tree(trie.Options{})},
+		&treeAnswer{flameAbout{To: time.Now()}, "0123", b.Tree(trie.Options{})},
+		topAnswer{Functions: []trie.Function{{Name: "f", Self: 1}}, Found: &found},
+		topAnswer{},
+		linesAnswer{Lines: []trie.Line{{File: "a.c", Line: 3}}},
+		seriesAnswer{Values: [][]int64{{1, 2}, {}}},
+		&diffAnswer{Tree: b.Tree(trie.Options{})},
+		struct {
+			inner
+			First  string  `json:"first,omitempty"`
+			In     *inner  `json:"in"`
+			Absent *inner  `json:"absent,omitempty"`
+			None   *inner  `json:"none"`
+			Zero   float64 `json:"zero,omitempty"`
+			Number *int64  `json:"number"`
+			Plain  map[string]int
+			Left   int   `json:"-"`
+			All    []any `json:",omitempty"`
+		}{In: &inner{3, 4}, Number: nothing, Plain: map[string]int{"x": 1}},
+		struct{}{},
+	} {
+		want, err := json.Marshal(of)
+		require.NoError(t, err)
+		var got bytes.Buffer
+		require.NoError(t, encodeFields(&got, of))
+		require.Equal(t, string(want), got.String())
+	}
+	require.Error(t, encodeFields(&bytes.Buffer{}, struct{ F func() }{}))
+}

@@ -1,0 +1,87 @@
+package flamegraph
+
+import (
+	"bytes"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/headwater/headwater/ebpf/trie"
+)
+
+// maxMakerIdle bounds how long a maker is kept: it takes more memory than all answers, and is made again in less time.
+const maxMakerIdle = time.Minute
+
+// maker is what answers are made with. It is empty, but has memory that the answers before took.
+type maker struct {
+	tree *trie.Builder // names are as they were folded
+	sums *trie.Sums
+}
+
+// makers keep a maker, and what compresses, while somebody looks. It is safe for concurrent use.
+type makers struct {
+	free atomic.Pointer[maker]
+	used atomic.Int64 // when it was used last, in ns since 1970
+
+	mu  sync.Mutex
+	zip *gzip.Writer // takes a megabyte; nil: there is none. Guarded by mu
+	out bytes.Buffer // what it has made. Guarded by mu
+}
+
+// take returns a maker, for as long as it is not given back.
+func (m *makers) take() *maker {
+	if kept := m.free.Swap(nil); kept != nil {
+		return kept
+	}
+	return &maker{trie.NewBuilder(nil), trie.NewSums(trie.DefaultMaxFunctions)}
+}
+
+// giveBack keeps a maker for the next answer. What it has made is no longer valid.
+func (m *makers) giveBack(used *maker) {
+	used.tree.Reset()
+	used.sums.Reset()
+	m.used.Store(time.Now().UnixNano())
+	m.free.Store(used)
+}
+
+// expire gives up a maker that was not used for a while.
+func (m *makers) expire(now time.Time) {
+	if now.UnixNano()-m.used.Load() > maxMakerIdle.Nanoseconds() {
+		m.drop()
+	}
+}
+
+// drop gives up the maker that is kept.
+func (m *makers) drop() {
+	m.free.Store(nil)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.zip, m.out = nil, bytes.Buffer{}
+}
+
+// compression is a level of gzip: the lowest at which the flame graph of a busy host has about 150 KB.
+const compression = 5
+
+// compress returns a struct as JSON, compressed.
+func (m *makers) compress(answer any) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.used.Store(time.Now().UnixNano())
+	if m.zip == nil {
+		var err error
+		if m.zip, err = gzip.NewWriterLevel(nil, compression); err != nil {
+			return nil, err
+		}
+	}
+	m.out.Reset()
+	m.zip.Reset(&m.out)
+	if err := encodeFields(m.zip, answer); err != nil {
+		return nil, err
+	}
+	if err := m.zip.Close(); err != nil {
+		return nil, err
+	}
+	return bytes.Clone(m.out.Bytes()), nil // it is kept, and so has no more memory than it needs
+}

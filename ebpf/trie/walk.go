@@ -1,0 +1,214 @@
+package trie
+
+import (
+	"encoding/binary"
+	"slices"
+	"unique"
+
+	"github.com/google/pprof/profile"
+)
+
+// Frame is what is known of a frame.
+type Frame struct{ Name, File, Binary, BuildID string }
+
+// Choice says what of a Folded is added. The zero value means all.
+type Choice struct {
+	// Sample says which samples are added, by their labels and the name of their outermost frame; nil: all.
+	Sample func(labels *profile.Sample, outermost string) bool
+	// With has conditions, for each of which a stack must have a frame; Without is one that no frame of it may meet.
+	With    []func(Frame) bool
+	Without func(Frame) bool
+	// Root names a frame that is added as the outermost one; nil: there is none.
+	Root func(labels *profile.Sample) string
+}
+
+// maxConditions is how many conditions a Choice may have together.
+const maxConditions = 8
+
+// Added is what was added of a Folded.
+type Added struct {
+	Total  int64             // value of the samples
+	Labels []*profile.Sample // have the labels of the samples
+}
+
+// walker is told of stacks, as a way through the tree that they make.
+type walker interface {
+	// begin comes first, with all places that enter may name.
+	begin(places []place)
+	// enter goes to a place at a depth, from 1 on, below what was entered last at the depth before.
+	enter(depth int, place uint32)
+	// sample has the value of samples that end where the way is, at that depth; 0 is the root.
+	sample(depth int, value int64)
+}
+
+// walk leads a walker to all samples that are chosen, and to nothing else.
+func (f *Folded) walk(c Choice, to walker) (added Added) {
+	places, below := f.places, 0
+	if c.Root != nil {
+		places, below = slices.Clip(places), 1
+		for i := range f.sets {
+			name := c.Root(f.sets[i].labels)
+			places = append(places, place{frame: unique.Make(frame{name: name, kind: KindOf(nil, name, false)})})
+		}
+	}
+	to.begin(places)
+	conditions := c.conditionsOf(f)
+	var path []uint32 // places, by depth
+	for i := range f.sets {
+		s := &f.sets[i]
+		entered, any := 0, false // levels of the path
+		sample := func(depth int, value int64) {
+			for ; entered < depth; entered++ {
+				to.enter(entered+1, path[entered])
+			}
+			to.sample(depth, value*f.scale)
+			added.Total += value * f.scale
+			any = true
+		}
+		path = append(path[:0], uint32(len(f.places)+i))[:below]
+		if s.hasSelf(c, conditions) {
+			sample(below, s.self)
+		}
+		s.eachNode(f, c, conditions, func(n *setNode) {
+			depth := below + n.depth
+			path = append(path[:depth-1], n.place)
+			entered = min(entered, depth-1)
+			if n.self != 0 {
+				sample(depth, n.self)
+			}
+		})
+		if any {
+			added.Labels = append(added.Labels, s.labels)
+		}
+	}
+	return added
+}
+
+// EachOutermost passes what is chosen of f by labels and outermost frame, whose name is "" for samples without frames.
+func (f *Folded) EachOutermost(c Choice, visit func(labels *profile.Sample, outermost string, value int64)) {
+	conditions := c.conditionsOf(f)
+	for i := range f.sets {
+		s := &f.sets[i]
+		var outermost string
+		var sum int64
+		pass := func() {
+			if sum != 0 {
+				visit(s.labels, outermost, sum*f.scale)
+			}
+			sum = 0
+		}
+		s.eachNode(f, c, conditions, func(n *setNode) {
+			if n.depth == 1 {
+				pass()
+				outermost = f.places[n.place].frame.Value().name
+			}
+			sum += n.self
+		})
+		pass()
+		if s.hasSelf(c, conditions) {
+			visit(s.labels, "", s.self*f.scale)
+		}
+	}
+}
+
+// hasSelf reports whether samples without a frame are chosen.
+func (s *set) hasSelf(c Choice, conditions *conditions) bool {
+	return s.self != 0 && conditions.none() && (c.Sample == nil || c.Sample(s.labels, ""))
+}
+
+// setNode is a node of a set.
+type setNode struct {
+	depth int // from 1 on
+	place uint32
+	self  int64 // of the samples that are chosen, in multiples of Folded.scale
+}
+
+// eachNode passes the nodes of a set in preorder. A node is visit's until the next one.
+func (s *set) eachNode(of *Folded, c Choice, conditions *conditions, visit func(*setNode)) {
+	keep := true
+	var n setNode
+	for r := (reader{s.nodes}); len(r.data) > 0; {
+		first := r.unsigned()
+		n = setNode{depth: n.depth + 1 - int(first>>1), place: uint32(r.unsigned())}
+		if n.depth == 1 && c.Sample != nil {
+			keep = c.Sample(s.labels, of.places[n.place].frame.Value().name)
+		}
+		conditions.enter(n.depth, n.place)
+		if first&1 != 0 {
+			if value := r.signed(); keep && conditions.met(n.depth) {
+				n.self = value
+			}
+		}
+		visit(&n)
+	}
+}
+
+// reader reads what appendStack wrote.
+type reader struct{ data []byte }
+
+func (r *reader) unsigned() uint64 {
+	if r.data[0] < 0x80 { // nearly always
+		n := uint64(r.data[0])
+		r.data = r.data[1:]
+		return n
+	}
+	n, size := binary.Uvarint(r.data)
+	r.data = r.data[size:]
+	return n
+}
+
+func (r *reader) signed() int64 {
+	n, size := binary.Varint(r.data)
+	r.data = r.data[size:]
+	return n
+}
+
+// conditions follows which conditions of a Choice the frames of a stack meet. nil: there are none.
+type conditions struct {
+	of     []uint16 // by place, a bit for each that it meets
+	want   uint16   // bits that a stack must have
+	refuse uint16   // and the one that it must not have
+	path   []uint16 // by depth, what the frames so far meet
+}
+
+// conditionsOf looks at each place once.
+func (c *Choice) conditionsOf(of *Folded) *conditions {
+	if len(c.With) == 0 && c.Without == nil {
+		return nil
+	}
+	out := &conditions{of: make([]uint16, len(of.places)), want: 1<<min(len(c.With), maxConditions) - 1}
+	if c.Without != nil {
+		out.refuse = 1 << maxConditions
+	}
+	for i, p := range of.places {
+		f := p.frame.Value()
+		about := Frame{Name: f.name, File: f.file, Binary: f.mapping.file, BuildID: f.mapping.buildID}
+		for bit, has := range c.With {
+			if has(about) {
+				out.of[i] |= 1 << bit
+			}
+		}
+		if c.Without != nil && c.Without(about) {
+			out.of[i] |= out.refuse
+		}
+	}
+	return out
+}
+
+func (c *conditions) none() bool { return c == nil || c.want == 0 }
+
+// enter notes the frame at a depth, from 1 on.
+func (c *conditions) enter(depth int, place uint32) {
+	if c == nil {
+		return
+	}
+	for len(c.path) <= depth {
+		c.path = append(c.path, 0)
+	}
+	c.path[depth] = c.path[depth-1] | c.of[place]
+}
+
+// met reports whether the stack down to a depth meets them.
+func (c *conditions) met(depth int) bool {
+	return c == nil || c.path[depth]&c.want == c.want && c.path[depth]&c.refuse == 0
+}
