@@ -30,6 +30,12 @@ func (e *edges) get(nodes []node, parent, frame uint32) (child uint32, isNew boo
 	}
 }
 
+// clear empties the table, and keeps its memory.
+func (e *edges) clear() {
+	clear(e.table)
+	e.used = 0
+}
+
 // resize makes a table of that many entries for the nodes, none of which were given up.
 func (e *edges) resize(nodes []node, size int) {
 	e.table = make([]uint32, size)

@@ -220,19 +220,26 @@ func (f *Folded) Size() int64 {
 func (f *Folded) Nodes() int { return f.nodes }
 
 // Grow makes room for nodes in an empty b, which is faster than one by one. It is outside the heap; who has no more use
-// for b calls Reset. One of parts of stacks makes room when it must: what has one function is as a rule a small part
+// for b calls Release. One of parts of stacks makes room when it must: what has one function is as a rule a small part
 // of all.
 func (b *Builder) Grow(nodes int) {
 	nodes++ // the root
 	if len(b.nodes) > 1 || b.part != nil || nodes <= cap(b.nodes) {
 		return
 	}
-	b.Reset()
+	b.Release()
 	slots := 1 << bits.Len(uint(2*nodes))
 	b.room = newRoom(b, bytesOf[node](nodes)+bytesOf[uint32](slots)+bytesOf[uint32](nodes)+bytesOf[uint32](nodes+1))
 	b.nodes = take[node](&b.room, nodes)[:1]
 	b.edges.table = take[uint32](&b.room, slots)
 	b.scratch.children, b.begins = take[uint32](&b.room, nodes), take[uint32](&b.room, nodes+1)
+}
+
+// Release makes b empty, and gives back the memory of nodes.
+func (b *Builder) Release() {
+	b.Reset()
+	b.nodes, b.edges, b.scratch.children, b.begins = make([]node, 1), edges{}, nil, nil
+	b.room.release()
 }
 
 // AddFolded adds what is chosen of a Folded. It must have the sample type of what b has, which must not compare. Names

@@ -84,12 +84,12 @@ const (
 	maxKeptNodes  = 2 * DefaultMaxNodes // of a Tree
 )
 
-// Reset empties b, which must not compare and have all of its stacks, and gives back the memory of nodes. It keeps that
-// of the last Tree for those to come, and the frames, most of which will come again.
+// Reset empties b, which must not compare and have all of its stacks. It keeps the memory of nodes, and of the last
+// Tree, for those to come, and the frames, most of which will come again.
 func (b *Builder) Reset() {
 	b.sampleType, b.total, b.settled = profile.ValueType{}, 0, false
-	b.nodes, b.edges, b.scratch.children, b.begins = make([]node, 1), edges{}, nil, nil
-	b.room.release()
+	b.nodes = append(b.nodes[:0], node{})
+	b.edges.clear()
 	if len(b.frames) > maxKeptFrames {
 		b.frames, b.functions = nil, functions{}
 		clear(b.byFrame)

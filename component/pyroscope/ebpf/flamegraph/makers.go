@@ -11,13 +11,17 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// maxMakerIdle bounds how long a maker is kept: it takes more memory than all answers, and is made again in less time.
-const maxMakerIdle = time.Minute
+// How long what is not used is kept.
+const (
+	maxMakerIdle = time.Minute            // a maker: it takes more memory than all answers, and is made again in less time
+	maxNodesIdle = 200 * time.Millisecond // of it, the room for nodes, which is most: answers come in bursts
+)
 
 // maker is what answers are made with. It is empty, but has memory that the answers before took.
 type maker struct {
 	tree *trie.Builder // names are as they were folded
 	sums *trie.Sums
+	used time.Time // when it was given back
 }
 
 // makers keep a maker, and what compresses, while somebody looks. It is safe for concurrent use.
@@ -35,15 +39,29 @@ func (m *makers) take() *maker {
 	if kept := m.free.Swap(nil); kept != nil {
 		return kept
 	}
-	return &maker{trie.NewBuilder(nil), trie.NewSums(trie.DefaultMaxFunctions)}
+	return &maker{tree: trie.NewBuilder(nil), sums: trie.NewSums(trie.DefaultMaxFunctions)}
 }
 
 // giveBack keeps a maker for the next answer. What it has made is no longer valid.
 func (m *makers) giveBack(used *maker) {
 	used.tree.Reset()
 	used.sums.Reset()
-	m.used.Store(time.Now().UnixNano())
+	used.used = time.Now()
+	m.used.Store(used.used.UnixNano())
 	m.free.Store(used)
+	time.AfterFunc(maxNodesIdle, m.releaseNodes)
+}
+
+// releaseNodes gives back the room for nodes of a maker that is not used.
+func (m *makers) releaseNodes() {
+	kept := m.free.Swap(nil)
+	if kept == nil { // it is in use, and will be given back
+		return
+	}
+	if time.Since(kept.used) >= maxNodesIdle {
+		kept.tree.Release()
+	}
+	m.free.CompareAndSwap(nil, kept)
 }
 
 // expire gives up a maker that was not used for a while.
