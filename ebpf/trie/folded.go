@@ -304,10 +304,10 @@ type scratch struct {
 	texts map[string]int // where they are in Tree.Strings
 }
 
-// grown returns a slice of n numbers, whatever they are, in the memory of another if there is room.
-func grown(of []uint32, n int) []uint32 {
+// grown returns a slice of n values, whatever they are, in the memory of another if there is room.
+func grown[T any](of []T, n int) []T {
 	if cap(of) < n {
-		return make([]uint32, n, n+n/8)
+		return make([]T, n, n+n/8)
 	}
 	return of[:n]
 }

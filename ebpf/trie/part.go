@@ -36,18 +36,20 @@ func (p *part) isOf(of unique.Handle[frame]) bool {
 	return f.name == p.function && (p.binary == "" || f.mapping.file == p.binary)
 }
 
-// partOf returns the part of a stack, root first, that b adds; nil for nothing of it.
-func (b *Builder) partOf(stack []position) []position {
-	at := slices.IndexFunc(stack, func(p position) bool { return b.part.isOf(b.frames[p.frame]) })
-	switch {
-	case at < 0:
-		return nil
-	case b.part.callers:
-		out := slices.Clone(stack[:at+1])
-		slices.Reverse(out)
-		return out
+// bounds returns where the part of a stack begins and ends, root first, by the index of the function's outermost call.
+func (p *part) bounds(call, stack int) (from, to int) {
+	if p.callers {
+		return 0, call + 1
 	}
-	return stack[at:]
+	return call, stack
+}
+
+// addPart adds a part, root first. It may change it.
+func (b *Builder) addPart(of []position, value int64) {
+	if b.part.callers {
+		slices.Reverse(of)
+	}
+	b.addStack(of, value)
 }
 
 // partWalker adds a part of stacks to a Builder, and asks for the numbers of the frames of these parts alone.
@@ -71,18 +73,12 @@ func (w *partWalker) sample(depth int, value int64) {
 	if w.call == 0 || w.call > depth {
 		return
 	}
-	part := w.path[w.call-1 : depth]
-	if w.part.callers {
-		part = w.path[:w.call]
-	}
 	w.stack = w.stack[:0]
-	for _, at := range part {
+	from, to := w.part.bounds(w.call-1, depth)
+	for _, at := range w.path[from:to] {
 		w.stack = append(w.stack, w.positionOf(at))
 	}
-	if w.part.callers {
-		slices.Reverse(w.stack)
-	}
-	w.addStack(w.stack, value)
+	w.addPart(w.stack, value)
 }
 
 // PathID identifies a node by its functions from the root on, so that it means the same node in other profiles: the

@@ -21,10 +21,7 @@ type tallied struct {
 
 // newTally returns an empty tally in the memory of groups that are needed no more, if there is room, and that memory.
 func newTally(in []tallied, of []uint32, groups int, compares bool) (*tally, []tallied) {
-	if cap(in) < groups {
-		in = make([]tallied, groups, groups+groups/8)
-	}
-	in = in[:groups]
+	in = grown(in, groups)
 	clear(in)
 	t := &tally{of: of, groups: in}
 	if compares {

@@ -3,7 +3,6 @@ package trie
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"unique"
 
@@ -150,7 +149,7 @@ type onWay struct {
 
 func (w *sumWalker) begin(places []place) {
 	w.places, w.way = places, w.way[:0]
-	w.at = slices.Grow(w.at[:0], len(places))[:len(places)]
+	w.at = grown(w.at, len(places))
 	clear(w.at)
 }
 

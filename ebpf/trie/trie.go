@@ -4,6 +4,7 @@ package trie
 
 import (
 	"math"
+	"slices"
 	"unique"
 
 	"github.com/google/pprof/profile"
@@ -144,12 +145,15 @@ func (b *Builder) add(s *profile.Sample, value int64, known *perLocation[positio
 		return
 	}
 	stack := b.stackOf(s, known)
-	if b.part != nil {
-		if stack = b.partOf(stack); stack == nil {
-			return
-		}
+	if b.part == nil {
+		b.addStack(stack, value)
+		return
 	}
-	b.addStack(stack, value)
+	call := slices.IndexFunc(stack, func(p position) bool { return b.part.isOf(b.frames[p.frame]) })
+	if call >= 0 {
+		from, to := b.part.bounds(call, len(stack))
+		b.addPart(stack[from:to], value)
+	}
 }
 
 // addStack adds a stack, root first.
