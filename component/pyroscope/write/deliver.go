@@ -97,10 +97,10 @@ func (e *endpoint) attempt(c *client, it *item) (response, error) {
 	return response, err
 }
 
-// arrived counts a profile that the endpoint has taken.
+// arrived counts a profile that the endpoint has taken. As in count, the number of
+// profiles comes last.
 func (e *endpoint) arrived(it *item) {
 	e.queue.done(it)
-	e.metrics.sentProfiles.Inc()
 	e.metrics.sentBytes.Add(float64(it.size))
 	waited := time.Since(it.taken)
 	e.metrics.delivery.Observe(waited.Seconds())
@@ -109,6 +109,7 @@ func (e *endpoint) arrived(it *item) {
 	if e.status.succeeded() {
 		e.journal.info("endpoint takes profiles again")
 	}
+	e.metrics.sentProfiles.Inc()
 }
 
 // maxAge is the age at which a profile is given up.

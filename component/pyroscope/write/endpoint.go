@@ -242,12 +242,14 @@ func (e *endpoint) lose(lost ...loss) {
 	}
 }
 
+// count counts profiles that are given up. The number of profiles comes last: who sees
+// it finds all else.
 func (e *endpoint) count(l loss, err error) {
-	e.metrics.droppedProfiles.Add(float64(l.profiles))
-	e.metrics.droppedBytes.Add(float64(l.bytes))
-	e.metrics.lostTo(l)
-	e.status.dropped(l.profiles)
 	e.journal.warn(l.why, l.profiles, l.bytes, err)
+	e.status.dropped(l.profiles)
+	e.metrics.lostTo(l)
+	e.metrics.droppedBytes.Add(float64(l.bytes))
+	e.metrics.droppedProfiles.Add(float64(l.profiles))
 }
 
 // fellBack counts a profile that waits in memory because the disk cannot take it.
