@@ -7,7 +7,7 @@ package trie
 func (b *Builder) Below(at PathID) *Builder {
 	part, ofBase := b.through(at)
 	out := &Builder{
-		sampleType: b.sampleType, total: part[0].total, frames: b.frames, diff: b.diff, whole: b, settled: true,
+		sampleType: b.sampleType, total: part[0].total, index: b.index, diff: b.diff, whole: b, settled: true,
 	}
 	to := make([]uint32, len(part))
 	for i, n := range part {
@@ -58,8 +58,8 @@ func (b *Builder) paths() []PathID {
 	ids := make([]PathID, len(b.nodes))
 	ids[0] = RootPath
 	for i := 1; i < len(b.nodes); i++ {
-		f := b.frames[b.nodes[i].frame].Value()
-		ids[i] = ids[b.nodes[i].parent].Child(f.name, f.mapping.file)
+		f := b.index.frames.values[b.nodes[i].frame].function()
+		ids[i] = ids[b.nodes[i].parent].Child(f.name, f.binary.Value())
 	}
 	return ids
 }

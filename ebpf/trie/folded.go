@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"slices"
-	"unique"
 
 	"github.com/google/pprof/profile"
 )
@@ -22,7 +21,7 @@ type Folded struct {
 
 // place is a frame at a line.
 type place struct {
-	frame unique.Handle[frame]
+	frame sharedFrame
 	line  int64
 }
 
@@ -43,8 +42,7 @@ func Fold(p *profile.Profile, show func(name string) string) (*Folded, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := folder{Builder: NewBuilder(show), numbers: map[position]uint32{}, sets: map[string]*setSamples{},
-		known: newPerLocation[uint32](p)}
+	w := folder{Builder: NewBuilder(show), sets: map[string]*setSamples{}, known: newPerLocation[uint32](p)}
 	w.beginProfile(p)
 	f := &Folded{sampleType: *p.SampleType[index]}
 	for _, s := range p.Sample {
@@ -54,7 +52,7 @@ func Fold(p *profile.Profile, show func(name string) string) (*Folded, error) {
 		}
 	}
 	f.scale = max(1, f.scale, -f.scale)
-	f.places = slices.Clip(slices.Clone(w.places))
+	f.places = slices.Clip(slices.Clone(w.places.values))
 	for _, s := range w.order {
 		f.sets = append(f.sets, s.fold(f))
 	}
@@ -64,8 +62,7 @@ func Fold(p *profile.Profile, show func(name string) string) (*Folded, error) {
 // folder collects the samples of a profile.
 type folder struct {
 	*Builder // has the frames
-	places   []place
-	numbers  map[position]uint32 // of places
+	places   numbering[place]
 	known    *perLocation[uint32]
 	sample   []uint32 // scratch of add: places, root first
 	sets     map[string]*setSamples
@@ -101,12 +98,7 @@ func (w *folder) numbersOf(l *profile.Location) []uint32 {
 		return *numbers
 	}
 	for _, p := range w.positions(l) {
-		number, ok := w.numbers[p]
-		if !ok {
-			number = uint32(len(w.places))
-			w.numbers[p] = number
-			w.places = append(w.places, place{w.frames[p.frame], p.line})
-		}
+		number, _ := w.places.number(place{w.index.frames.values[p.frame], p.line})
 		*numbers = append(*numbers, number)
 	}
 	return *numbers
@@ -219,27 +211,36 @@ func (f *Folded) Size() int64 {
 // Nodes returns the number of nodes.
 func (f *Folded) Nodes() int { return f.nodes }
 
-// Grow makes room for nodes in an empty b, which is faster than one by one. It is outside the heap; who has no more use
-// for b calls Release. One of parts of stacks makes room when it must: what has one function is as a rule a small part
-// of all.
+// Grow makes room for nodes in an empty b, which is faster than little by little. One of parts of stacks makes room
+// when it must: what has one function is as a rule a small part of all.
 func (b *Builder) Grow(nodes int) {
-	nodes++ // the root
-	if len(b.nodes) > 1 || b.part != nil || nodes <= cap(b.nodes) {
-		return
+	if nodes++; len(b.nodes) == 1 && b.part == nil && nodes > cap(b.nodes) { // with the root
+		b.makeRoom(nodes)
 	}
-	b.Release()
-	slots := 1 << bits.Len(uint(2*nodes))
-	b.room = newRoom(b, bytesOf[node](nodes)+bytesOf[uint32](slots)+bytesOf[uint32](nodes)+bytesOf[uint32](nodes+1))
-	b.nodes = take[node](&b.room, nodes)[:1]
-	b.edges.table = take[uint32](&b.room, slots)
-	b.scratch.children, b.begins = take[uint32](&b.room, nodes), take[uint32](&b.room, nodes+1)
 }
 
-// Release makes b empty, and gives back the memory of nodes.
+// minNodes is for how many nodes there is room at least.
+const minNodes = 32
+
+// makeRoom moves the nodes to where there is room for that many.
+func (b *Builder) makeRoom(nodes int) {
+	old, before := b.room, b.nodes
+	slots := 1 << bits.Len(uint(2*nodes-1))
+	b.room = newRoom(b, bytesOf[node](nodes)+bytesOf[uint32](slots)+bytesOf[uint32](nodes)+bytesOf[uint32](nodes+1))
+	b.nodes = append(take[node](&b.room, nodes)[:0], before...)
+	b.edges = edges{take[uint32](&b.room, slots)}
+	b.edges.fill(b.nodes)
+	b.scratch.children, b.begins = take[uint32](&b.room, nodes), take[uint32](&b.room, nodes+1)
+	old.release()
+}
+
+// Release makes b empty, and gives back the memory of nodes. Who has no more use for b, which may have had many, calls
+// it: they are outside the heap, and the garbage collector does not know how much that is.
 func (b *Builder) Release() {
 	b.Reset()
 	b.nodes, b.edges, b.scratch.children, b.begins = make([]node, 1), edges{}, nil, nil
 	b.room.release()
+	b.scratch.sum.release()
 }
 
 // AddFolded adds what is chosen of a Folded. It must have the sample type of what b has, which must not compare. Names
@@ -269,7 +270,7 @@ func (p *placeNumbers) begin(places []place) {
 
 func (p *placeNumbers) positionOf(at uint32) position {
 	if p.numbers[at] == 0 {
-		p.numbers[at] = p.frameOf(p.places[at].frame) + 1
+		p.numbers[at] = p.index.frame(p.places[at].frame) + 1
 	}
 	return position{p.numbers[at] - 1, p.places[at].line}
 }
@@ -295,13 +296,11 @@ func (w *nodeWalker) sample(depth int, value int64) { w.count(w.path[depth], val
 type scratch struct {
 	frames           []uint32 // of AddFolded
 	children, begins []uint32 // of children
+	sum              sumScratch
 
-	sameFrame, kindOf, frameIDs, functionIDs []uint32 // of sum
-	byFrame, byFunction                      []tallied
-
-	tree  *Tree          // the last one that was made
-	spare *Tree          // whose memory the next one takes, or nil
-	texts map[string]int // where they are in Tree.Strings
+	tree  *Tree             // the last one that was made
+	spare *Tree             // whose memory the next one takes, or nil
+	texts numbering[string] // Tree.Strings
 }
 
 // grown returns a slice of n values, whatever they are, in the memory of another if there is room.

@@ -105,7 +105,7 @@ func (w *lineWalker) sample(depth int, value int64) {
 
 // lineOf returns the line of a place, nil if it is of another function.
 func (l *Lines) lineOf(p *place) *summedLine {
-	f := p.frame.Value()
+	f := p.frame.open()
 	if f.name != l.function || l.binary != "" && f.mapping.file != l.binary {
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"unique"
 )
 
 // part says which part of stacks with a function a Builder adds, and nothing of others. It is that from the outermost
@@ -31,9 +30,9 @@ func NewCallers(show func(name string) string, function, binary string) *Builder
 }
 
 // isOf reports whether a frame is one of the function.
-func (p *part) isOf(of unique.Handle[frame]) bool {
-	f := of.Value()
-	return f.name == p.function && (p.binary == "" || f.mapping.file == p.binary)
+func (p *part) isOf(of sharedFrame) bool {
+	f := of.function()
+	return f.name == p.function && (p.binary == "" || f.binary.Value() == p.binary)
 }
 
 // bounds returns where the part of a stack begins and ends, root first, by the index of the function's outermost call.

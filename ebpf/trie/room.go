@@ -15,8 +15,15 @@ type room struct {
 	cleanup runtime.Cleanup
 }
 
-// newRoom returns room for that many bytes, which is given back when of is no more, if not sooner.
+// minRoomBytes is what is worth pages of its own.
+const minRoomBytes = 128 << 10
+
+// newRoom returns room for that many bytes, which is given back when of is no more, if not sooner. A small one is in
+// the heap.
 func newRoom[T any](of *T, bytes int) room {
+	if bytes < minRoomBytes {
+		return room{left: make([]byte, bytes)}
+	}
 	pages, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil { // then in the heap
 		return room{left: make([]byte, bytes)}

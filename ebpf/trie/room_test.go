@@ -33,7 +33,8 @@ func TestRoom(t *testing.T) {
 // TestReset: what is made in the memory of what was there before is what an empty one makes.
 func TestReset(t *testing.T) {
 	profiles := []*profile.Profile{random(3000, 300, 30), partMaker().Profile, random(200, 60, 9), newMaker().Profile}
-	b, s := NewBuilder(nil), NewSums(DefaultMaxFunctions)
+	b := NewBuilder(nil)
+	s := b.NewSums(DefaultMaxFunctions)
 	for i, p := range profiles {
 		f, fresh, freshSums := fold(t, nil, p), NewBuilder(nil), NewSums(DefaultMaxFunctions)
 		for _, to := range []*Builder{b, fresh} {

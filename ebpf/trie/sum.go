@@ -1,14 +1,9 @@
 package trie
 
-import (
-	"hash/maphash"
-	"unique"
-)
-
 // tally adds up self and total of groups of frames. A group that is on the way to a node more than once counts once in
 // its total.
 type tally struct {
-	of     []uint32 // group by frame
+	of     []uint32 // group by frame; nil: each is one of its own
 	groups []tallied
 	base   [][2]int64 // by group, what of self and total is of the base; nil unless two profiles are compared
 }
@@ -19,20 +14,26 @@ type tallied struct {
 	active      bool // on the way from the root
 }
 
-// newTally returns an empty tally in the memory of groups that are needed no more, if there is room, and that memory.
-func newTally(in []tallied, of []uint32, groups int, compares bool) (*tally, []tallied) {
-	in = grown(in, groups)
-	clear(in)
-	t := &tally{of: of, groups: in}
+// newTally returns a tally with groups that have nothing yet.
+func newTally(groups []tallied, of []uint32, compares bool) *tally {
+	t := &tally{of: of, groups: groups}
 	if compares {
-		t.base = make([][2]int64, groups)
+		t.base = make([][2]int64, len(groups))
 	}
-	return t, in
+	return t
+}
+
+// group returns the number of a frame's group.
+func (t *tally) group(frame uint32) uint32 {
+	if t.of == nil {
+		return frame
+	}
+	return t.of[frame]
 }
 
 // enter adds a node that is on the way, and reports whether it is the outermost one of its group.
 func (t *tally) enter(n *node, base [2]int64) bool {
-	number := t.of[n.frame]
+	number := t.group(n.frame)
 	group := &t.groups[number]
 	outermost := !group.active
 	group.self += n.self
@@ -52,7 +53,7 @@ func (t *tally) enter(n *node, base [2]int64) bool {
 // leave takes a node off the way, with what enter answered.
 func (t *tally) leave(n *node, outermost bool) {
 	if outermost {
-		t.groups[t.of[n.frame]].active = false
+		t.groups[t.group(n.frame)].active = false
 	}
 }
 
@@ -66,82 +67,14 @@ func (t *tally) appendBaseTo(self, total []int64, group uint32, scale int64) ([]
 	return append(self, t.base[group][0]/scale), append(total, t.base[group][1]/scale)
 }
 
-// functions are the functions of frames: those of one name and file are one.
-type functions struct {
-	of      []uint32               // by frame
-	first   []unique.Handle[frame] // of each function
-	numbers functionNumbers
-}
-
-// extend numbers the functions of frames that were added since the last call.
-func (f *functions) extend(frames []unique.Handle[frame]) {
-	key := func(number uint32) functionKey { return functionOf(f.first[number]) }
-	for _, added := range frames[len(f.of):] {
-		slot := f.numbers.slot(functionOf(added), len(f.first), key)
-		if *slot == 0 {
-			f.first = append(f.first, added)
-			*slot = uint32(len(f.first))
-		}
-		f.of = append(f.of, *slot-1)
-	}
-}
-
-func functionOf(of unique.Handle[frame]) functionKey {
-	f := of.Value()
-	return functionKey{f.name, f.mapping.file}
-}
-
-// functionKey is what frames of one function have in common.
-type functionKey struct{ name, binary string }
-
-// functionNumbers find functions: a hash table of their numbers. A map with their names as keys would take several
-// times the memory.
-type functionNumbers struct {
-	slots []uint32 // functions' numbers and one, by hash; 0: none. Their number is a power of two
-}
-
-// slot returns where the number of a function and one is, or 0 where it is to be. All functions have numbers below
-// known, and key returns what they are found by.
-func (f *functionNumbers) slot(of functionKey, known int, key func(number uint32) functionKey) *uint32 {
-	if 2*(known+1) > len(f.slots) {
-		f.slots = make([]uint32, max(minEdges, 2*len(f.slots)))
-		for i := range known {
-			*f.find(key(uint32(i)), key) = uint32(i + 1)
-		}
-	}
-	return f.find(of, key)
-}
-
-// clear forgets all functions, and keeps the memory.
-func (f *functionNumbers) clear() { clear(f.slots) }
-
-func (f *functionNumbers) find(of functionKey, key func(number uint32) functionKey) *uint32 {
-	mask := uint64(len(f.slots) - 1)
-	for at := maphash.Comparable(functionSeed, of) & mask; ; at = (at + 1) & mask {
-		if slot := &f.slots[at]; *slot == 0 || key(*slot-1) == of {
-			return slot
-		}
-	}
-}
-
-var functionSeed = maphash.MakeSeed()
-
 // sum computes self and total of each frame, function and kind, of all that the tree is a part of.
 func (w *writer) sum() {
-	s := &w.scratch
-	s.sameFrame, s.kindOf = grown(s.sameFrame, len(w.frames)), grown(s.kindOf, len(w.frames))
-	frames, kindOf := s.sameFrame, s.kindOf
-	for i := range w.frames {
-		frames[i], kindOf[i] = uint32(i), uint32(w.frames[i].Value().kind)
-	}
-	w.functions.extend(w.frames)
-	w.byFrame, s.byFrame = newTally(s.byFrame, frames, len(frames), w.diff != nil)
-	w.byFunction, s.byFunction = newTally(s.byFunction, w.functions.of, len(w.functions.first), w.diff != nil)
-	s.frameIDs, s.functionIDs = grown(s.frameIDs, len(frames)), grown(s.functionIDs, len(w.functions.first))
+	x, s := w.index, &w.scratch.sum
+	s.makeRoom(w.Builder, len(x.frames.values), len(x.functions.values))
+	w.byFrame = newTally(s.byFrame, nil, w.diff != nil)
+	w.byFunction = newTally(s.byFunction, x.functionOf, w.diff != nil)
 	w.frameIDs, w.functionIDs = s.frameIDs, s.functionIDs
-	clear(w.frameIDs)
-	clear(w.functionIDs)
-	byKind, _ := newTally(nil, kindOf, kinds, false)
+	byKind := newTally(make([]tallied, kinds), x.kindOf, false)
 	of, children := w.Builder, w.children
 	if of.whole != nil {
 		of = of.whole
@@ -167,4 +100,34 @@ func (w *writer) enter(of *Builder, all *children, at uint32, byKind *tally) {
 	w.byFrame.leave(n, frame)
 	w.byFunction.leave(n, function)
 	byKind.leave(n, kind)
+}
+
+// sumScratch is what sum needs by frame and by function.
+type sumScratch struct {
+	byFrame, byFunction   []tallied
+	frameIDs, functionIDs []uint32
+	room                  room
+}
+
+// makeRoom makes room for that many frames and functions of b, which have nothing yet.
+func (s *sumScratch) makeRoom(b *Builder, frames, functions int) {
+	if cap(s.byFrame) < frames || cap(s.byFunction) < functions {
+		s.release()
+		f, g := frames+frames/8, functions+functions/8
+		s.room = newRoom(b, bytesOf[tallied](f)+bytesOf[tallied](g)+bytesOf[uint32](f)+bytesOf[uint32](g))
+		s.byFrame, s.byFunction = take[tallied](&s.room, f), take[tallied](&s.room, g)
+		s.frameIDs, s.functionIDs = take[uint32](&s.room, f), take[uint32](&s.room, g)
+	}
+	s.byFrame, s.byFunction = s.byFrame[:frames], s.byFunction[:functions]
+	s.frameIDs, s.functionIDs = s.frameIDs[:frames], s.functionIDs[:functions]
+	clear(s.byFrame)
+	clear(s.byFunction)
+	clear(s.frameIDs)
+	clear(s.functionIDs)
+}
+
+// release gives the room back.
+func (s *sumScratch) release() {
+	s.room.release()
+	*s = sumScratch{}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"unique"
 
 	"github.com/google/pprof/profile"
 )
@@ -27,32 +26,45 @@ type Function struct {
 // Sums adds up self and total of functions, without the tree that a Builder makes: its memory is bounded by the number
 // of functions, however many different stacks there are. It is not safe for concurrent use.
 type Sums struct {
-	match   func(text string) bool // what is searched for; nil for nothing
-	most    int
-	numbers functionNumbers
-	byFrame map[unique.Handle[frame]]summedFrame
+	match func(text string) bool // what is searched for; nil for nothing
+	most  int
+	index *index
 
 	sampleType profile.ValueType
 	total      int64
 	found      int64
-	functions  []summed
+	frames     []summedFrame // by their numbers
+	functions  []summed      // by their numbers, and those that are too many
+	came       []uint32      // numbers of the functions that were added
 
-	at  []summedPlace // by place; scratch of Add
-	way []onWay       // scratch of Add
+	at  []uint32 // number of the frame and one, by place; 0: not known yet. Scratch of Add
+	way []onWay  // scratch of Add
+}
+
+// summedFrame is what is known of a frame.
+type summedFrame struct {
+	function uint32 // that it counts for
+	known    bool
+	found    bool // it is searched for
 }
 
 // summed is what is known of a function.
 type summed struct {
-	first       unique.Handle[frame] // of those of the function
 	self, total int64
-	found       bool
+	kind        Kind
+	came        bool
+	found       bool // a frame of it is searched for
 	active      bool // it is on the way to a node that is added
 }
 
 // NewSums returns empty Sums of at most most functions: those that come later are one together, OtherFunctions.
 func NewSums(most int) *Sums {
-	return &Sums{most: most, byFrame: map[unique.Handle[frame]]summedFrame{}}
+	return &Sums{most: most, index: &index{}}
 }
+
+// NewSums returns empty Sums that have their frames from b, which takes less memory than two lists of them. Both are
+// Reset together.
+func (b *Builder) NewSums(most int) *Sums { return &Sums{most: most, index: b.index} }
 
 // Search makes s find functions whose name, source file or binary has the text, in upper or lower case, or matches
 // it as a regular expression. It goes before Add.
@@ -77,26 +89,27 @@ func (s *Sums) Found() int64 { return s.found }
 // those that are found alone. Builds of a binary, and inlined copies, are one function; its kind is that of the copy
 // that was seen first.
 func (s *Sums) Functions() []Function {
-	out := make([]Function, 0, len(s.functions))
-	for i := range s.functions {
-		if f := &s.functions[i]; s.match == nil || f.found {
-			of := f.first.Value()
-			out = append(out, Function{of.name, of.mapping.file, of.kind.String(), f.self, f.total})
+	out := make([]Function, 0, len(s.came))
+	for _, number := range s.came {
+		if f := &s.functions[number]; s.match == nil || f.found {
+			function := Function{Name: OtherFunctions, Kind: f.kind.String(), Self: f.self, Total: f.total}
+			if int(number) < s.most {
+				of := s.index.functions.values[number]
+				function.Name, function.Binary = of.name, of.binary.Value()
+			}
+			out = append(out, function)
 		}
 	}
 	return out
 }
 
-// Reset empties s, and ends its search. It keeps the memory of functions for those to come.
+// Reset empties s, and ends its search. It keeps the memory of functions for those to come, and the frames.
 func (s *Sums) Reset() {
-	if len(s.byFrame) > maxKeptFrames {
-		*s = *NewSums(s.most)
-		return
-	}
+	s.index.shrink()
 	s.match, s.sampleType, s.total, s.found = nil, profile.ValueType{}, 0, 0
-	s.functions = s.functions[:0]
-	clear(s.byFrame)
-	s.numbers.clear()
+	clear(s.frames)
+	clear(s.functions)
+	s.came = s.came[:0]
 }
 
 // Add adds what is chosen of a Folded. All must have the same sample type.
@@ -120,18 +133,6 @@ func sameType(was, is profile.ValueType) (profile.ValueType, error) {
 	return is, nil
 }
 
-// summedFrame is what is known of a frame.
-type summedFrame struct {
-	function int
-	found    bool // it is searched for
-}
-
-// summedPlace is what is known of a place.
-type summedPlace struct {
-	summedFrame
-	known bool
-}
-
 // sumWalker adds stacks to Sums.
 type sumWalker struct {
 	*Sums
@@ -141,7 +142,7 @@ type sumWalker struct {
 
 // onWay is a frame on the way.
 type onWay struct {
-	function  int
+	function  uint32
 	total     int64 // of the samples there and below
 	outermost bool  // of its function
 	wasFound  bool  // before it
@@ -190,40 +191,44 @@ func (w *sumWalker) leaveTo(depth int) {
 	}
 }
 
-// of returns what is known of a place.
-func (w *sumWalker) of(place uint32) summedFrame {
-	if at := w.at[place]; at.known {
-		return at.summedFrame
+// of returns what is known of the frame of a place.
+func (w *sumWalker) of(place uint32) *summedFrame {
+	if number := w.at[place]; number != 0 {
+		return &w.frames[number-1]
 	}
-	handle := w.places[place].frame
-	known, ok := w.byFrame[handle]
-	if !ok {
-		known.function = w.function(handle)
-		if f := handle.Value(); w.match != nil && (w.match(f.name) || w.match(f.file) || w.match(f.mapping.file)) {
-			known.found, w.functions[known.function].found = true, true
-		}
-		w.byFrame[handle] = known
+	of := w.places[place].frame
+	number := w.index.frame(of)
+	w.at[place] = number + 1
+	for int(number) >= len(w.frames) {
+		w.frames = append(w.frames, summedFrame{})
 	}
-	w.at[place] = summedPlace{known, true}
+	known := &w.frames[number]
+	if !known.known {
+		*known = w.frameOf(number, of)
+	}
 	return known
 }
 
-// otherFunctions stands for all functions that are too many.
-var otherFunctions = unique.Make(frame{name: OtherFunctions, kind: Small})
-
-// function returns the number of a frame's function.
-func (s *Sums) function(of unique.Handle[frame]) int {
-	slot := s.numbers.slot(functionOf(of), len(s.functions), s.key)
-	if *slot == 0 && len(s.functions) >= s.most {
-		of = otherFunctions
-		slot = s.numbers.slot(functionOf(of), len(s.functions), s.key)
+// frameOf returns what is known of a frame that was not met before.
+func (w *sumWalker) frameOf(number uint32, of sharedFrame) summedFrame {
+	function, kind := min(w.index.functionOf[number], uint32(w.most)), of.kind()
+	if int(function) == w.most {
+		kind = Small
 	}
-	if *slot == 0 {
-		s.functions = append(s.functions, summed{first: of})
-		*slot = uint32(len(s.functions))
+	for int(function) >= len(w.functions) {
+		w.functions = append(w.functions, summed{})
 	}
-	return int(*slot - 1)
+	f := &w.functions[function]
+	if !f.came {
+		f.came, f.kind = true, kind
+		w.came = append(w.came, function)
+	}
+	out := summedFrame{function: function, known: true}
+	if w.match == nil {
+		return out
+	}
+	if open := of.open(); w.match(open.name) || w.match(open.file) || w.match(open.mapping.file) {
+		out.found, f.found = true, true
+	}
+	return out
 }
-
-// key returns what a function is found by.
-func (s *Sums) key(number uint32) functionKey { return functionOf(s.functions[number].first) }

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"sort"
-	"unique"
 )
 
 // Tree is what is shown: JSON of few and short arrays. A frame is a function; a node is a
@@ -119,10 +118,6 @@ func (b *Builder) Tree(o Options) *Tree {
 	}
 	b.settle()
 	scale := b.scale()
-	if b.texts == nil {
-		b.texts = map[string]int{}
-	}
-	clear(b.texts)
 	b.emptyTree()
 	w := writer{Builder: b, children: b.children(), byMapping: map[mapping]int{}}
 	w.tree.Type, w.tree.Unit, w.tree.Scale, w.tree.Diff = b.sampleType.Type, b.sampleType.Unit, scale, b.diff
@@ -135,21 +130,33 @@ func (b *Builder) Tree(o Options) *Tree {
 	w.top()
 	w.tree.Omitted.Self /= w.tree.Scale
 	w.tree.Omitted.Below /= w.tree.Scale
+	w.tree.Strings = w.texts.values
 	return w.tree
 }
 
-// makeRoom makes room for about as many nodes.
+// makeRoom makes room for about as many nodes, and for their frames.
 func (w *writer) makeRoom(nodes int) {
 	n, out := min(nodes+nodes/8, len(w.nodes)+len(w.nodes)/8), &w.tree.Nodes
 	out.Frame, out.Depth, out.Line = slices.Grow(out.Frame, n), slices.Grow(out.Depth, n), slices.Grow(out.Line, n)
 	out.Self, out.Total = slices.Grow(out.Self, n), slices.Grow(out.Total, n)
+	w.tree.Frames.grow(min(n/2, len(w.index.frames.values))) // many nodes are of frames that others are of, too
+}
+
+// grow makes room for about as many frames.
+func (f *Frames) grow(n int) {
+	for _, column := range []*[]int{&f.Name, &f.File, &f.Mapping, &f.Kind, &f.Inlined, &f.Of} {
+		*column = slices.Grow(*column, n)
+	}
+	for _, column := range []*[]int64{&f.Start, &f.Self, &f.Total} {
+		*column = slices.Grow(*column, n)
+	}
 }
 
 // emptyTree makes an empty Tree, in the memory of one that was there before Reset.
 func (b *Builder) emptyTree() {
 	t := b.spare
 	if t == nil {
-		t = &Tree{Kinds: Kinds{Name: kindNames()}}
+		t, b.texts = &Tree{Kinds: Kinds{Name: kindNames()}}, numbering[string]{}
 	}
 	b.spare, b.tree = nil, t
 	m, f, n := &t.Mappings, &t.Frames, &t.Nodes
@@ -164,7 +171,9 @@ func (b *Builder) emptyTree() {
 	} {
 		*column = emptied(*column)
 	}
-	t.Strings, t.Omitted = emptied(t.Strings), Omitted{}
+	b.texts.clear()
+	b.texts.values = emptied(b.texts.values)
+	t.Omitted = Omitted{}
 }
 
 // emptied returns an empty slice, which is [] in JSON and not null, in the memory of another.
@@ -239,21 +248,7 @@ func (b *Builder) compareNodes(x, y uint32) int {
 	if m.total != n.total {
 		return cmp.Compare(n.total, m.total)
 	}
-	return compareFrames(b.frames[m.frame], b.frames[n.frame])
-}
-
-// compareFrames orders frames by their names, and then by all else that distinguishes them.
-func compareFrames(x, y unique.Handle[frame]) int {
-	f, g := x.Value(), y.Value()
-	inlined := func(f frame) int {
-		if f.inlined {
-			return 1
-		}
-		return 0
-	}
-	return cmp.Or(cmp.Compare(f.name, g.name), cmp.Compare(f.mapping.file, g.mapping.file),
-		cmp.Compare(f.mapping.buildID, g.mapping.buildID), cmp.Compare(f.file, g.file),
-		cmp.Compare(f.startLine, g.startLine), cmp.Compare(f.kind, g.kind), cmp.Compare(inlined(f), inlined(g)))
+	return compareFrames(b.index.frames.values[m.frame], b.index.frames.values[n.frame])
 }
 
 // writer writes a Builder's sum as a Tree.
@@ -409,7 +404,7 @@ func (w *writer) top() {
 		if m, n := w.byFrame.groups[x].self, w.byFrame.groups[y].self; m != n {
 			return cmp.Compare(n, m)
 		}
-		return compareFrames(w.frames[x], w.frames[y])
+		return compareFrames(w.index.frames.values[x], w.index.frames.values[y])
 	}
 	ids := make([]uint32, 0, maxTopFrames+1) // in order: to sort all functions takes several times as long
 	for i := range w.byFrame.groups {
@@ -431,7 +426,7 @@ func (w *writer) frameID(id uint32) int {
 	if at := w.frameIDs[id]; at > 0 {
 		return int(at - 1)
 	}
-	f, out := w.frames[id].Value(), &w.tree.Frames
+	f, out := w.index.frames.values[id].open(), &w.tree.Frames
 	at := len(out.Name)
 	w.frameIDs[id] = uint32(at + 1)
 	out.Name = append(out.Name, w.text(f.name))
@@ -444,7 +439,7 @@ func (w *writer) frameID(id uint32) int {
 		inlined = 1
 	}
 	out.Inlined = append(out.Inlined, inlined)
-	out.Of = append(out.Of, w.functionID(w.byFunction.of[id]))
+	out.Of = append(out.Of, w.functionID(w.index.functionOf[id]))
 	out.Self, out.Total = w.byFrame.appendTo(out.Self, out.Total, id, w.tree.Scale)
 	if w.tree.Diff != nil {
 		out.BaseSelf, out.BaseTotal = w.byFrame.appendBaseTo(out.BaseSelf, out.BaseTotal, id, w.tree.Scale)
@@ -482,11 +477,6 @@ func (w *writer) mapping(m mapping) int {
 }
 
 func (w *writer) text(s string) int {
-	at, ok := w.texts[s]
-	if !ok {
-		at = len(w.tree.Strings)
-		w.texts[s] = at
-		w.tree.Strings = append(w.tree.Strings, s)
-	}
-	return at
+	at, _ := w.texts.number(s)
+	return int(at)
 }

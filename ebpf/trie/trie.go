@@ -5,7 +5,6 @@ package trie
 import (
 	"math"
 	"slices"
-	"unique"
 
 	"github.com/google/pprof/profile"
 )
@@ -18,11 +17,8 @@ type Builder struct {
 	sampleType profile.ValueType
 	total      int64
 
-	frames  []unique.Handle[frame]
-	byFrame map[unique.Handle[frame]]uint32 // their numbers
-	made    map[madeOf]uint32               // the number of what a frame was made of; of the profile that is read
-
-	functions functions // of frames
+	index *index            // of frames
+	made  map[madeOf]uint32 // the number of what a frame was made of; of the profile that is read
 
 	nodes   []node // a parent comes before its children; the first is the root
 	edges   edges
@@ -41,16 +37,6 @@ type Builder struct {
 	scratch
 }
 
-// frame is a function. Those that differ in anything are different nodes.
-type frame struct {
-	name      string
-	file      string
-	startLine int64
-	mapping   mapping
-	kind      Kind
-	inlined   bool
-}
-
 // madeOf is what a frame of a function that has a name is made of. It is found in a fraction of the time that the frame
 // takes, and most functions are met at many places.
 type madeOf struct {
@@ -58,9 +44,6 @@ type madeOf struct {
 	mapping  *profile.Mapping
 	inlined  bool
 }
-
-// mapping is the file that the code of a frame is in.
-type mapping struct{ file, buildID string }
 
 // node is a frame below its callers.
 type node struct {
@@ -73,17 +56,11 @@ type node struct {
 // NewBuilder returns an empty Builder. It shows functions by the names that show returns for
 // theirs, if it is not nil.
 func NewBuilder(show func(name string) string) *Builder {
-	return &Builder{
-		show: show, names: map[string]string{},
-		byFrame: map[unique.Handle[frame]]uint32{}, nodes: make([]node, 1),
-	}
+	return &Builder{show: show, names: map[string]string{}, index: &index{}, nodes: make([]node, 1)}
 }
 
-// Limits of what Reset keeps.
-const (
-	maxKeptFrames = 100_000
-	maxKeptNodes  = 2 * DefaultMaxNodes // of a Tree
-)
+// maxKeptNodes is of how many nodes Reset keeps the memory that a Tree took.
+const maxKeptNodes = 2 * DefaultMaxNodes
 
 // Reset empties b, which must not compare and have all of its stacks. It keeps the memory of nodes, and of the last
 // Tree, for those to come, and the frames, most of which will come again.
@@ -91,10 +68,7 @@ func (b *Builder) Reset() {
 	b.sampleType, b.total, b.settled = profile.ValueType{}, 0, false
 	b.nodes = append(b.nodes[:0], node{})
 	b.edges.clear()
-	if len(b.frames) > maxKeptFrames {
-		b.frames, b.functions = nil, functions{}
-		clear(b.byFrame)
-	}
+	b.index.shrink()
 	if b.tree != nil && cap(b.tree.Nodes.Frame) <= maxKeptNodes {
 		b.spare = b.tree
 	}
@@ -149,7 +123,7 @@ func (b *Builder) add(s *profile.Sample, value int64, known *perLocation[positio
 		b.addStack(stack, value)
 		return
 	}
-	call := slices.IndexFunc(stack, func(p position) bool { return b.part.isOf(b.frames[p.frame]) })
+	call := slices.IndexFunc(stack, func(p position) bool { return b.part.isOf(b.index.frames.values[p.frame]) })
 	if call >= 0 {
 		from, to := b.part.bounds(call, len(stack))
 		b.addPart(stack[from:to], value)
@@ -190,6 +164,9 @@ func (b *Builder) count(at uint32, value int64) {
 
 // child returns the node of a position below at.
 func (b *Builder) child(at uint32, p position) uint32 {
+	if len(b.nodes) == cap(b.nodes) {
+		b.makeRoom(max(minNodes, 2*len(b.nodes)))
+	}
 	child, isNew := b.edges.get(b.nodes, at, p.frame)
 	if isNew {
 		b.nodes = append(b.nodes, node{frame: p.frame, parent: at, line: p.line})
@@ -280,21 +257,4 @@ func (b *Builder) shown(name string) string {
 }
 
 // frame returns the number of a frame.
-func (b *Builder) frame(f frame) uint32 { return b.frameOf(unique.Make(f)) }
-
-func (b *Builder) frameOf(handle unique.Handle[frame]) uint32 {
-	id, ok := b.byFrame[handle]
-	if !ok {
-		id = uint32(len(b.frames))
-		b.frames = append(b.frames, handle)
-		b.byFrame[handle] = id
-	}
-	return id
-}
-
-func mappingOf(l *profile.Location) mapping {
-	if l.Mapping == nil {
-		return mapping{}
-	}
-	return mapping{l.Mapping.File, l.Mapping.BuildID}
-}
+func (b *Builder) frame(f frame) uint32 { return b.index.frame(f.share()) }

@@ -3,7 +3,6 @@ package trie
 import (
 	"encoding/binary"
 	"slices"
-	"unique"
 
 	"github.com/google/pprof/profile"
 )
@@ -48,7 +47,8 @@ func (f *Folded) walk(c Choice, to walker) (added Added) {
 		places, below = slices.Clip(places), 1
 		for i := range f.sets {
 			name := c.Root(f.sets[i].labels)
-			places = append(places, place{frame: unique.Make(frame{name: name, kind: KindOf(nil, name, false)})})
+			root := frame{name: name, kind: KindOf(nil, name, false)}
+			places = append(places, place{frame: root.share()})
 		}
 	}
 	to.begin(places)
@@ -100,7 +100,7 @@ func (f *Folded) EachOutermost(c Choice, visit func(labels *profile.Sample, oute
 		s.eachNode(f, c, conditions, func(n *setNode) {
 			if n.depth == 1 {
 				pass()
-				outermost = f.places[n.place].frame.Value().name
+				outermost = f.places[n.place].frame.name()
 			}
 			sum += n.self
 		})
@@ -131,7 +131,7 @@ func (s *set) eachNode(of *Folded, c Choice, conditions *conditions, visit func(
 		first := r.unsigned()
 		n = setNode{depth: n.depth + 1 - int(first>>1), place: uint32(r.unsigned())}
 		if n.depth == 1 && c.Sample != nil {
-			keep = c.Sample(s.labels, of.places[n.place].frame.Value().name)
+			keep = c.Sample(s.labels, of.places[n.place].frame.name())
 		}
 		conditions.enter(n.depth, n.place)
 		if first&1 != 0 {
@@ -181,7 +181,7 @@ func (c *Choice) conditionsOf(of *Folded) *conditions {
 		out.refuse = 1 << maxConditions
 	}
 	for i, p := range of.places {
-		f := p.frame.Value()
+		f := p.frame.open()
 		about := Frame{Name: f.name, File: f.file, Binary: f.mapping.file, BuildID: f.mapping.buildID}
 		for bit, has := range c.With {
 			if has(about) {

@@ -14,6 +14,7 @@ import (
 // How long what is not used is kept.
 const (
 	maxMakerIdle = time.Minute            // a maker: it takes more memory than all answers, and is made again in less time
+	maxMakerAge  = 2 * time.Minute        // also one that is used: it has frames of profiles that are no longer kept
 	maxNodesIdle = 200 * time.Millisecond // of it, the room for nodes, which is most: answers come in bursts
 )
 
@@ -21,6 +22,7 @@ const (
 type maker struct {
 	tree *trie.Builder // names are as they were folded
 	sums *trie.Sums
+	made time.Time
 	used time.Time // when it was given back
 }
 
@@ -39,15 +41,20 @@ func (m *makers) take() *maker {
 	if kept := m.free.Swap(nil); kept != nil {
 		return kept
 	}
-	return &maker{tree: trie.NewBuilder(nil), sums: trie.NewSums(trie.DefaultMaxFunctions)}
+	tree := trie.NewBuilder(nil)
+	return &maker{tree: tree, sums: tree.NewSums(trie.DefaultMaxFunctions), made: time.Now()}
 }
 
 // giveBack keeps a maker for the next answer. What it has made is no longer valid.
 func (m *makers) giveBack(used *maker) {
-	used.tree.Reset()
-	used.sums.Reset()
 	used.used = time.Now()
 	m.used.Store(used.used.UnixNano())
+	if used.used.Sub(used.made) > maxMakerAge {
+		used.tree.Release()
+		return
+	}
+	used.tree.Reset()
+	used.sums.Reset()
 	m.free.Store(used)
 	time.AfterFunc(maxNodesIdle, m.releaseNodes)
 }

@@ -137,6 +137,8 @@ func (p *Page) serveFunction(w http.ResponseWriter, r *http.Request,
 
 func (p *Page) newSandwich(entries []*kept, s selection, function, binary string) (*answer, error) {
 	callers, callees := trie.NewCallers(nil, function, binary), trie.NewCallees(nil, function, binary)
+	defer callers.Release()
+	defer callees.Release()
 	about, all, err := p.read(entries, s, callers, callees)
 	if err != nil {
 		return nil, err

@@ -77,7 +77,9 @@ func (p *Page) newTree(entries []*kept, s selection, o treeOptions) (*answer, er
 	}
 	of, root := b, ""
 	if o.below {
-		if of, root = b.Below(o.root), o.root.String(); of.Total() == 0 {
+		of, root = b.Below(o.root), o.root.String()
+		defer of.Release()
+		if of.Total() == 0 {
 			return nil, errNoNode
 		}
 	}

@@ -1,0 +1,119 @@
+package trie
+
+import (
+	"cmp"
+	"unique"
+
+	"github.com/google/pprof/profile"
+)
+
+// frame is a function as a stack has it. Those that differ in anything are different nodes.
+type frame struct {
+	name      string
+	file      string
+	startLine int64
+	mapping   mapping
+	kind      Kind
+	inlined   bool
+}
+
+// mapping is the file that the code of a frame is in.
+type mapping struct{ file, buildID string }
+
+func mappingOf(l *profile.Location) mapping {
+	if l.Mapping == nil {
+		return mapping{}
+	}
+	return mapping{l.Mapping.File, l.Mapping.BuildID}
+}
+
+// sharedFrame is a frame that is in memory once, whatever has it, as are the names of its files. Those of
+// equal frames are equal.
+type sharedFrame struct{ of unique.Handle[frameParts] }
+
+// frameParts are what a frame is made of.
+type frameParts struct {
+	function      functionKey
+	file, buildID unique.Handle[string]
+	startLine     int64
+	kind          Kind
+	inlined       bool
+}
+
+// functionKey identifies what people call a function: all frames of one name in one binary, inlined or not, of any
+// build.
+type functionKey struct {
+	name   string
+	binary unique.Handle[string]
+}
+
+// share returns f as all have it.
+func (f *frame) share() sharedFrame {
+	return sharedFrame{unique.Make(frameParts{
+		function:  functionKey{f.name, unique.Make(f.mapping.file)},
+		file:      unique.Make(f.file),
+		buildID:   unique.Make(f.mapping.buildID),
+		startLine: f.startLine, kind: f.kind, inlined: f.inlined,
+	})}
+}
+
+// open returns the frame with its texts.
+func (s sharedFrame) open() frame {
+	p := s.of.Value()
+	return frame{
+		name: p.function.name, file: p.file.Value(), startLine: p.startLine,
+		mapping: mapping{p.function.binary.Value(), p.buildID.Value()}, kind: p.kind, inlined: p.inlined,
+	}
+}
+
+func (s sharedFrame) function() functionKey { return s.of.Value().function }
+func (s sharedFrame) name() string          { return s.function().name }
+func (s sharedFrame) kind() Kind            { return s.of.Value().kind }
+
+// compareFrames orders frames by their names, and then by all else that distinguishes them.
+func compareFrames(x, y sharedFrame) int {
+	if x == y {
+		return 0
+	}
+	if c := cmp.Compare(x.name(), y.name()); c != 0 { // as a rule
+		return c
+	}
+	f, g := x.open(), y.open()
+	inlined := func(f frame) int {
+		if f.inlined {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(f.mapping.file, g.mapping.file),
+		cmp.Compare(f.mapping.buildID, g.mapping.buildID), cmp.Compare(f.file, g.file),
+		cmp.Compare(f.startLine, g.startLine), cmp.Compare(f.kind, g.kind), cmp.Compare(inlined(f), inlined(g)))
+}
+
+// index numbers frames and their functions. The zero value is empty.
+type index struct {
+	frames     numbering[sharedFrame]
+	functions  numbering[functionKey]
+	functionOf []uint32 // by frame
+	kindOf     []uint32
+}
+
+// maxKeptFrames bounds how many frames are kept for what comes after a Reset: most will come again.
+const maxKeptFrames = 100_000
+
+// frame returns the number of a frame.
+func (x *index) frame(of sharedFrame) uint32 {
+	number, isNew := x.frames.number(of)
+	if isNew {
+		function, _ := x.functions.number(of.function())
+		x.functionOf, x.kindOf = append(x.functionOf, function), append(x.kindOf, uint32(of.kind()))
+	}
+	return number
+}
+
+// shrink forgets the frames if they are too many to be kept.
+func (x *index) shrink() {
+	if len(x.frames.values) > maxKeptFrames {
+		*x = index{}
+	}
+}
