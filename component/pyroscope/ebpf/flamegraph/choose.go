@@ -28,7 +28,7 @@ func (p *Page) offered(s selection) offered {
 	whole := of
 	whole.target = allTargets
 	entries := p.summed(whole)
-	return offered{allTargetRows(entries, query{}), allProcessRows(of.pick(entries), query{})}
+	return offered{allTargetRows(entries), allProcessRows(of.pick(entries))}
 }
 
 // fields returns the form's fields: the target, the process and what else the profiles distinguish.
@@ -54,11 +54,13 @@ func (p *Page) fields(s selection, o offered) []field {
 	}
 	process, pid := field{Name: "process", Text: "Process", Value: s.comm}, field{Name: "pid", Text: "PID"}
 	for _, row := range o.processes {
-		process.Options = append(process.Options, row.Comm)
-		pid.Options = append(pid.Options, pidOptions(row.all)...)
+		if len(process.Options) < maxOptions {
+			process.Options = append(process.Options, row.Comm)
+		}
+		for _, id := range upTo(maxOptions-len(pid.Options), row.all) {
+			pid.Options = append(pid.Options, strconv.FormatUint(uint64(id), 10))
+		}
 	}
-	process.Options, _ = cut(process.Options, maxOptions)
-	pid.Options, _ = cut(pid.Options, maxOptions)
 	if s.pid != 0 {
 		pid.Value = strconv.FormatUint(uint64(s.pid), 10)
 	}
@@ -99,12 +101,8 @@ func (s Status) moreFields(chosen selection) (out []field) {
 		field{Name: "ignore", Text: "Without stacks with", Value: chosen.ignore})
 }
 
-func pidOptions(pids []uint32) (out []string) {
-	for _, pid := range pids {
-		out = append(out, strconv.FormatUint(uint64(pid), 10))
-	}
-	return out
-}
+// upTo returns the first n of a list, or all if it is shorter.
+func upTo[T any](n int, list []T) []T { return list[:min(n, len(list))] }
 
 // exportLink leads to the selection in a format.
 type exportLink struct{ Name, Link string }

@@ -174,30 +174,30 @@ func (o *overview) sum(picked []*kept, q query) {
 
 // targetRows adds up the profiles by target.
 func targetRows(entries []*kept, q query) (rows []targetRow, more int) {
-	return cut(allTargetRows(entries, q), maxRows)
+	rows, more = cut(allTargetRows(entries), maxRows)
+	processes := processesByTarget(entries)
+	for i := range rows {
+		row := &rows[i]
+		row.Processes = processes[row.ID]
+		row.Query = query{target: row.ID, rng: q.rng, root: q.root, filter: filter{kind: q.kind}}.encode()
+	}
+	return rows, more
 }
 
-func allTargetRows(entries []*kept, q query) (rows []targetRow) {
-	byID := make(map[string]*targetRow)
-	pids := make(map[string]map[uint32]bool)
+// allTargetRows returns those of all targets, without their processes and links.
+func allTargetRows(entries []*kept) (rows []targetRow) {
+	byID := make(map[string]int)
 	for _, k := range entries {
-		row := byID[k.target.id]
-		if row == nil {
-			link := query{target: k.target.id, rng: q.rng, root: q.root, filter: filter{kind: q.kind}}
-			row = &targetRow{ID: k.target.id, Name: k.target.name, Labels: k.target.labels, Query: link.encode()}
-			byID[k.target.id] = row
-			pids[k.target.id] = make(map[uint32]bool)
+		at, known := byID[k.target.id]
+		if !known {
+			at = len(rows)
+			byID[k.target.id] = at
+			rows = append(rows, targetRow{ID: k.target.id, Name: k.target.name, Labels: k.target.labels})
 		}
+		row := &rows[at]
 		row.Samples += k.Samples
 		row.WithUser += k.WithUser
 		row.Complete += k.Complete
-		for _, p := range k.Processes {
-			pids[k.target.id][p.PID] = true
-		}
-	}
-	for id, row := range byID {
-		row.Processes = len(pids[id])
-		rows = append(rows, *row)
 	}
 	order.Stable(rows, func(a, b targetRow) int {
 		return cmp.Or(compareDown(a.Samples, b.Samples), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
@@ -205,46 +205,66 @@ func allTargetRows(entries []*kept, q query) (rows []targetRow) {
 	return rows
 }
 
+// processesByTarget returns how many processes each target has, by its ID.
+func processesByTarget(entries []*kept) map[string]int {
+	type process struct {
+		target string
+		pid    uint32
+	}
+	seen, out := map[process]bool{}, map[string]int{}
+	for _, k := range entries {
+		for _, p := range k.Processes {
+			if of := (process{k.target.id, p.PID}); !seen[of] {
+				seen[of] = true
+				out[k.target.id]++
+			}
+		}
+	}
+	return out
+}
+
 // processRows adds up the processes of the profiles by name.
 func processRows(entries []*kept, q query, byPID bool) (rows []processRow, more int) {
-	rows, more = cut(allProcessRows(entries, q), maxRows)
+	rows, more = cut(allProcessRows(entries), maxRows)
 	for i := range rows {
 		row := &rows[i]
-		row.PIDs, row.MorePIDs = pidRows(row.all, query{
-			target: q.target, rng: q.rng, comm: row.Comm, root: q.root, filter: filter{kind: q.kind},
-		}, byPID)
+		link := query{target: q.target, rng: q.rng, comm: row.Comm, root: q.root, filter: filter{kind: q.kind}}
+		row.Query = link.encode()
+		row.PIDs, row.MorePIDs = pidRows(row.all, link, byPID)
 	}
 	return rows, more
 }
 
-func allProcessRows(entries []*kept, q query) (rows []processRow) {
-	byComm := make(map[string]*processRow)
-	pids := make(map[string]map[uint32]uint64)
+// allProcessRows returns those of all names, without links.
+func allProcessRows(entries []*kept) (rows []processRow) {
+	type process struct{ row, pid uint32 }
+	byComm, samples := map[string]uint32{}, map[process]uint64{}
 	var sum uint64
 	for _, k := range entries {
 		for _, p := range k.Processes {
-			row := byComm[p.Comm]
-			if row == nil {
-				link := query{
-					target: q.target, rng: q.rng, comm: p.Comm, root: q.root, filter: filter{kind: q.kind},
-				}
-				row = &processRow{Comm: p.Comm, Query: link.encode()}
-				byComm[p.Comm] = row
-				pids[p.Comm] = make(map[uint32]uint64)
+			at, known := byComm[p.Comm]
+			if !known {
+				at = uint32(len(rows))
+				byComm[p.Comm] = at
+				rows = append(rows, processRow{Comm: p.Comm})
 			}
+			row := &rows[at]
 			row.Samples += p.Samples
 			row.WithUser += p.WithUser
 			row.Complete += p.Complete
-			pids[p.Comm][p.PID] += p.Samples
+			samples[process{at, p.PID}] += p.Samples
 			sum += p.Samples
 		}
 	}
-	for comm, row := range byComm {
-		row.all = slices.SortedFunc(maps.Keys(pids[comm]), func(a, b uint32) int {
-			return cmp.Or(compareDown(pids[comm][a], pids[comm][b]), cmp.Compare(a, b))
-		})
-		row.Share = share(row.Samples, sum)
-		rows = append(rows, *row)
+	all := slices.AppendSeq(make([]process, 0, len(samples)), maps.Keys(samples))
+	slices.SortFunc(all, func(a, b process) int {
+		return cmp.Or(cmp.Compare(a.row, b.row), compareDown(samples[a], samples[b]), cmp.Compare(a.pid, b.pid))
+	})
+	for _, p := range all {
+		rows[p.row].all = append(rows[p.row].all, p.pid)
+	}
+	for i := range rows {
+		rows[i].Share = share(rows[i].Samples, sum)
 	}
 	order.Stable(rows, func(a, b processRow) int {
 		return cmp.Or(compareDown(a.Samples, b.Samples), cmp.Compare(a.Comm, b.Comm))

@@ -164,11 +164,10 @@ func (p *Page) recordForm(s selection, o offered) *recordForm {
 		if s.comm != "" && row.Comm != s.comm {
 			continue
 		}
-		for _, pid := range row.all {
+		for _, pid := range upTo(maxOptions-len(form.Processes), row.all) {
 			form.Processes = append(form.Processes, recordChoice{pid, row.Comm})
 		}
 	}
-	form.Processes, _ = cut(form.Processes, maxOptions)
 	switch {
 	case s.pid != 0:
 		form.PID = strconv.FormatUint(uint64(s.pid), 10)

@@ -46,7 +46,7 @@ type nameState struct {
 
 // serveProcesses answers with the targets of a time, and the processes of a selection.
 func (p *Page) serveProcesses(w http.ResponseWriter, r *http.Request) {
-	q, err := parseQuery(r.URL.Query())
+	_, err := parseQuery(r.URL.Query())
 	if err == nil && isFixed(r.URL.Query()) {
 		_, err = fixedSelection(r.URL.Query())
 	}
@@ -59,13 +59,14 @@ func (p *Page) serveProcesses(w http.ResponseWriter, r *http.Request) {
 	whole.target = allTargets
 	entries := p.summed(whole)
 	out := processesAnswer{Targets: []targetState{}, Processes: []nameState{}}
-	for _, row := range allTargetRows(entries, q) {
+	processes := processesByTarget(entries)
+	for _, row := range allTargetRows(entries) {
 		out.Targets = append(out.Targets, targetState{
-			row.ID, row.Name, row.Labels, row.Samples, row.WithUser, row.Complete, row.Processes,
+			row.ID, row.Name, row.Labels, row.Samples, row.WithUser, row.Complete, processes[row.ID],
 		})
 	}
 	picked := s.pick(entries)
-	for _, row := range allProcessRows(picked, q) {
+	for _, row := range allProcessRows(picked) {
 		out.Processes = append(out.Processes, nameState{
 			row.Comm, row.Samples, row.WithUser, row.Complete, row.Share, row.all,
 		})
