@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// encodeFields writes a struct as JSON, as encoding/json does, but field by field, and so are structs in it: that holds
-// all of what it encodes in memory, which is a megabyte of a flame graph.
+// encodeFields writes a struct as JSON, as encoding/json does, but field by field, and so are structs in it, and long
+// lists in chunks: that holds all of what it encodes in memory, which is a megabyte of a flame graph.
 func encodeFields(w io.Writer, of any) error {
-	e := fieldEncoder{Writer: w, values: json.NewEncoder(withoutNewline{w})}
+	e := fieldEncoder{Writer: w}
 	e.write("{")
 	e.fields(reflect.Indirect(reflect.ValueOf(of)))
 	e.write("}")
@@ -21,9 +21,8 @@ func encodeFields(w io.Writer, of any) error {
 // fieldEncoder writes fields up to the first error.
 type fieldEncoder struct {
 	io.Writer
-	values *json.Encoder
-	err    error
-	more   bool // there was a field in the present struct
+	err  error
+	more bool // there was a field in the present struct
 }
 
 func (e *fieldEncoder) write(text string) {
@@ -62,9 +61,30 @@ func (e *fieldEncoder) field(name string, value reflect.Value) {
 		e.fields(inside)
 		e.write("}")
 	} else if e.err == nil {
-		e.err = e.values.Encode(value.Interface())
+		e.err = e.value(value, own)
 	}
 	e.more = true
+}
+
+// chunk is how many values of a list are encoded at a time.
+const chunk = 1000
+
+// value writes a value that is no struct: a long list in chunks.
+func (e *fieldEncoder) value(of reflect.Value, own bool) error {
+	if own || of.Kind() != reflect.Slice || of.Len() <= chunk || of.Type().Elem().Kind() == reflect.Uint8 {
+		return json.NewEncoder(trimmed{e.Writer, "", "\n"}).Encode(of.Interface())
+	}
+	begin := "["
+	list := json.NewEncoder(trimmed{e.Writer, "[", "]\n"})
+	for from := 0; from < of.Len(); from += chunk {
+		e.write(begin)
+		begin = ","
+		if err := list.Encode(of.Slice(from, min(from+chunk, of.Len())).Interface()); err != nil {
+			return err
+		}
+	}
+	e.write("]")
+	return e.err
 }
 
 // isEmpty reports what omitempty means.
@@ -79,11 +99,14 @@ func isEmpty(value reflect.Value) bool {
 	}
 }
 
-// withoutNewline leaves out the newline that a json.Encoder writes after each value.
-type withoutNewline struct{ io.Writer }
+// trimmed leaves out how each value begins and ends that a json.Encoder writes.
+type trimmed struct {
+	io.Writer
+	begin, end string
+}
 
-func (w withoutNewline) Write(p []byte) (int, error) {
-	n, err := w.Writer.Write(bytes.TrimSuffix(p, []byte("\n")))
+func (w trimmed) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(bytes.TrimSuffix(bytes.TrimPrefix(p, []byte(w.begin)), []byte(w.end)))
 	if err != nil {
 		return n, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -27,6 +28,9 @@ func TestEncodeFields(t *testing.T) {
 		&treeAnswer{flameAbout{To: time.Now()}, "0123", b.Tree(trie.Options{})},
 		topAnswer{Functions: []trie.Function{{Name: "f", Self: 1}}, Found: &found},
 		topAnswer{},
+		topAnswer{Functions: slices.Repeat([]trie.Function{{Name: "[\n]"}, {Binary: "]"}}, chunk)},
+		trie.Nodes{Frame: make([]int, chunk), Depth: make([]int, chunk+1), Line: make([]int64, 3*chunk)},
+		struct{ Text []byte }{bytes.Repeat([]byte("x"), 2*chunk)},
 		linesAnswer{Lines: []trie.Line{{File: "a.c", Line: 3}}},
 		seriesAnswer{Values: [][]int64{{1, 2}, {}}},
 		&diffAnswer{Tree: b.Tree(trie.Options{})},
