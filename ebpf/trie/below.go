@@ -58,7 +58,7 @@ func (b *Builder) paths() []PathID {
 	ids := make([]PathID, len(b.nodes))
 	ids[0] = RootPath
 	for i := 1; i < len(b.nodes); i++ {
-		f := b.index.frames.values[b.nodes[i].frame].function()
+		f := b.index.at(b.nodes[i].frame).function()
 		ids[i] = ids[b.nodes[i].parent].Child(f.name, f.binary.Value())
 	}
 	return ids

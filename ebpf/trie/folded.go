@@ -98,7 +98,7 @@ func (w *folder) numbersOf(l *profile.Location) []uint32 {
 		return *numbers
 	}
 	for _, p := range w.positions(l) {
-		number, _ := w.places.number(place{w.index.frames.values[p.frame], p.line})
+		number, _ := w.places.number(place{w.index.at(p.frame), p.line})
 		*numbers = append(*numbers, number)
 	}
 	return *numbers

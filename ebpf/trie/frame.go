@@ -111,6 +111,9 @@ func (x *index) frame(of sharedFrame) uint32 {
 	return number
 }
 
+// at returns the frame with a number.
+func (x *index) at(number uint32) sharedFrame { return x.frames.values[number] }
+
 // shrink forgets the frames if they are too many to be kept.
 func (x *index) shrink() {
 	if len(x.frames.values) > maxKeptFrames {

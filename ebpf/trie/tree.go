@@ -248,7 +248,7 @@ func (b *Builder) compareNodes(x, y uint32) int {
 	if m.total != n.total {
 		return cmp.Compare(n.total, m.total)
 	}
-	return compareFrames(b.index.frames.values[m.frame], b.index.frames.values[n.frame])
+	return compareFrames(b.index.at(m.frame), b.index.at(n.frame))
 }
 
 // writer writes a Builder's sum as a Tree.
@@ -404,7 +404,7 @@ func (w *writer) top() {
 		if m, n := w.byFrame.groups[x].self, w.byFrame.groups[y].self; m != n {
 			return cmp.Compare(n, m)
 		}
-		return compareFrames(w.index.frames.values[x], w.index.frames.values[y])
+		return compareFrames(w.index.at(x), w.index.at(y))
 	}
 	ids := make([]uint32, 0, maxTopFrames+1) // in order: to sort all functions takes several times as long
 	for i := range w.byFrame.groups {
@@ -426,7 +426,7 @@ func (w *writer) frameID(id uint32) int {
 	if at := w.frameIDs[id]; at > 0 {
 		return int(at - 1)
 	}
-	f, out := w.index.frames.values[id].open(), &w.tree.Frames
+	f, out := w.index.at(id).open(), &w.tree.Frames
 	at := len(out.Name)
 	w.frameIDs[id] = uint32(at + 1)
 	out.Name = append(out.Name, w.text(f.name))

@@ -123,7 +123,7 @@ func (b *Builder) add(s *profile.Sample, value int64, known *perLocation[positio
 		b.addStack(stack, value)
 		return
 	}
-	call := slices.IndexFunc(stack, func(p position) bool { return b.part.isOf(b.index.frames.values[p.frame]) })
+	call := slices.IndexFunc(stack, func(p position) bool { return b.part.isOf(b.index.at(p.frame)) })
 	if call >= 0 {
 		from, to := b.part.bounds(call, len(stack))
 		b.addPart(stack[from:to], value)

@@ -57,7 +57,8 @@ func (p *Page) fields(s selection, o offered) []field {
 		if len(process.Options) < maxOptions {
 			process.Options = append(process.Options, row.Comm)
 		}
-		for _, id := range upTo(maxOptions-len(pid.Options), row.all) {
+		pids, _ := cut(row.all, maxOptions-len(pid.Options))
+		for _, id := range pids {
 			pid.Options = append(pid.Options, strconv.FormatUint(uint64(id), 10))
 		}
 	}
@@ -100,9 +101,6 @@ func (s Status) moreFields(chosen selection) (out []field) {
 	return append(out, field{Name: "focus", Text: "Only stacks with (regular expression)", Value: chosen.focus},
 		field{Name: "ignore", Text: "Without stacks with", Value: chosen.ignore})
 }
-
-// upTo returns the first n of a list, or all if it is shorter.
-func upTo[T any](n int, list []T) []T { return list[:min(n, len(list))] }
 
 // exportLink leads to the selection in a format.
 type exportLink struct{ Name, Link string }

@@ -164,7 +164,8 @@ func (p *Page) recordForm(s selection, o offered) *recordForm {
 		if s.comm != "" && row.Comm != s.comm {
 			continue
 		}
-		for _, pid := range upTo(maxOptions-len(form.Processes), row.all) {
+		pids, _ := cut(row.all, maxOptions-len(form.Processes))
+		for _, pid := range pids {
 			form.Processes = append(form.Processes, recordChoice{pid, row.Comm})
 		}
 	}
