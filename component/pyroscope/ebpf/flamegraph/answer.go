@@ -68,7 +68,7 @@ func pprofTotal(p *profile.Profile) (sum int64) {
 // read adds the samples of a selection to builders, the newest profile first, within the limits: as long as the
 // builders have room. It describes what was read.
 func (p *Page) read(entries []*kept, s selection, builders ...*trie.Builder) (flameAbout, int64, error) {
-	bytes, choice := 0, s.choice()
+	bytes, choice, nodes := 0, s.choice(), min(expectedNodes(entries), maxTrieNodes)
 	return s.readWhile(entries, func(k *kept) bool {
 		room := bytes < maxMergedBytes && haveRoom(builders)
 		bytes += k.dataSize()
@@ -77,7 +77,7 @@ func (p *Page) read(entries []*kept, s selection, builders ...*trie.Builder) (fl
 		f, err := p.fold(k)
 		for _, b := range builders {
 			if err == nil {
-				b.Grow(min(len(entries)*f.Nodes()*2/3, maxTrieNodes)) // some of its nodes are those of others, too
+				b.Grow(nodes)
 				added, err = b.AddFolded(f, choice)
 			}
 		}
@@ -109,6 +109,18 @@ func (s selection) readWhile(entries []*kept, more func(*kept) bool, add func(*k
 	about.Of, about.Labels = len(entries), slices.AppendSeq([]string{}, maps.Keys(labels))
 	slices.Sort(about.Labels)
 	return about, total, nil
+}
+
+// expectedNodes returns about how many nodes profiles have together, by those that are folded: a third of the nodes of
+// one are those of others, too.
+func expectedNodes(entries []*kept) int {
+	nodes, folded := 0, 0
+	for _, k := range entries {
+		if f := k.folded.Load(); f != nil {
+			nodes, folded = nodes+f.Nodes(), folded+1
+		}
+	}
+	return nodes * len(entries) / max(1, folded) * 2 / 3
 }
 
 func haveRoom(builders []*trie.Builder) bool {

@@ -1,6 +1,7 @@
 package flamegraph
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -140,4 +141,26 @@ func TestChoice(t *testing.T) {
 		require.Equal(t, want.Total(), self, name)
 	}
 	require.GreaterOrEqual(t, some, 12, "selections have samples")
+}
+
+// TestExpectedNodes: a quiet moment at the end does not say how many nodes there will be. Profiles on disk count as the
+// others do.
+func TestExpectedNodes(t *testing.T) {
+	busy, quiet := &kept{}, &kept{}
+	for k, functions := range map[*kept]int{busy: 298, quiet: 1} {
+		stack := testStack{comm: "x", value: 1}
+		for i := range functions {
+			stack.frames = append(stack.frames, fmt.Sprint("f", i))
+		}
+		read, err := profile.ParseData(testProfile(t, time.Unix(1_700_000_000, 0), stack))
+		require.NoError(t, err)
+		f, err := trie.Fold(read, nil)
+		require.NoError(t, err)
+		require.Equal(t, functions+1, f.Nodes(), "with the process")
+		k.folded.Store(f)
+	}
+	onDisk := &kept{}
+	require.Equal(t, 400, expectedNodes([]*kept{busy, busy, quiet}))
+	require.Equal(t, 533, expectedNodes([]*kept{busy, onDisk, busy, quiet}))
+	require.Zero(t, expectedNodes([]*kept{onDisk}))
 }
