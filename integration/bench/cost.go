@@ -4,7 +4,7 @@ import "time"
 
 // measureCost measures what the profiler uses while a workload runs.
 func (b *bench) measureCost(i int, w costlyWork) error {
-	p, err := b.launch(i, settings{rate: b.rate, interval: reportInterval})
+	p, err := b.launch(i, settings{rate: b.rate, interval: b.interval})
 	if err != nil {
 		return err
 	}
@@ -75,8 +75,8 @@ const afterStart = 2 * time.Second
 // costTime is how long a profiler's cost is measured: as many whole report intervals as
 // -time needs, for most of what an agent does, it does when it reports.
 func (o *options) costTime() time.Duration {
-	intervals := max(1, (o.time+reportInterval-1)/reportInterval)
-	return intervals * reportInterval
+	intervals := max(1, (o.time+o.interval-1)/o.interval)
+	return intervals * o.interval
 }
 
 // cost is what a profiler has used until a moment.

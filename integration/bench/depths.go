@@ -8,7 +8,7 @@ import (
 // measureDepths measures the BPF program under stacks of several depths, and how
 // many of the deepest arrive whole.
 func (b *bench) measureDepths(i int) error {
-	p, err := b.launch(i, settings{rate: b.rate, interval: reportInterval})
+	p, err := b.launch(i, settings{rate: b.rate, interval: b.interval})
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (b *bench) measureDepths(i int) error {
 	if first > 0 && last > 0 {
 		b.add("slope", i, (last-first)/(slopeTo-slopeFrom))
 	}
-	time.Sleep(flushTime(reportInterval))
+	time.Sleep(flushTime(b.interval))
 	stacks, err := p.sink.stacks()
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"debug/buildinfo"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,14 +20,14 @@ type identity struct {
 	Interval  string `json:"report_interval"`
 }
 
-// identity reads what the Go toolchain has noted in the binary.
-func (c contender) identity() (identity, error) {
+// identity reads what the Go toolchain has noted in the binary. The contender reports once an interval.
+func (c contender) identity(interval time.Duration) (identity, error) {
 	build, err := buildinfo.ReadFile(c.binary)
 	if err != nil {
 		return identity{}, fmt.Errorf("what is %s: %w", filepath.Base(c.binary), err)
 	}
 	id := identity{Name: c.name, Program: build.Path, Version: build.Main.Version, Arguments: c.arguments,
-		Interval: max(reportInterval, c.finest).String()}
+		Interval: max(interval, c.finest).String()}
 	for _, setting := range build.Settings {
 		switch setting.Key {
 		case "vcs.revision":

@@ -105,7 +105,7 @@ func (c *kindCost) measure(o options, name, block string) error {
 	c.Name = name
 	ours := o.contenders()[0]
 	ours.block = block
-	p, err := ours.start(settings{rate: o.rate, interval: reportInterval})
+	p, err := ours.start(settings{rate: o.rate, interval: o.interval})
 	if err != nil {
 		return err
 	}

@@ -108,7 +108,7 @@ func (b *bench) addFirstNamed(i int, key string, stacks []stack, pid int, begin 
 
 // measureLanguage measures what the profiler shows of processes of a language, and what it uses for that.
 func (b *bench) measureLanguage(i int, l language) error {
-	p, err := b.launch(i, settings{rate: b.rate, interval: reportInterval, stacks: true, pids: true})
+	p, err := b.launch(i, settings{rate: b.rate, interval: b.interval, stacks: true, pids: true})
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (b *bench) measureLanguage(i int, l language) error {
 	if _, err := b.costOf(i, p, l.key, first); err != nil {
 		return err
 	}
-	time.Sleep(flushTime(reportInterval))
+	time.Sleep(flushTime(b.interval))
 	stacks, err := p.sink.stacks()
 	if err != nil {
 		return err

@@ -29,10 +29,6 @@ import (
 	"github.com/headwater/headwater/integration/record"
 )
 
-// reportInterval is how often profilers report where nothing else is said: what
-// the peer does by default.
-const reportInterval = 5 * time.Second
-
 func main() {
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)

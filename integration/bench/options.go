@@ -23,6 +23,7 @@ type options struct {
 	rate       int
 	rounds     int
 	slowRounds int
+	interval   time.Duration // how often profilers report where nothing else is said
 	time       time.Duration // of one measurement
 	warm       time.Duration // before an agent's cost is measured
 	nice       int
@@ -50,6 +51,8 @@ func parseFlags() (o options, err error) {
 	flag.IntVar(&o.rounds, "rounds", 0, "how often each profiler takes its turn; 0: 3, and 2 with -quick")
 	flag.IntVar(&o.slowRounds, "slowdown-rounds", 10,
 		"how often the time of fixed work is compared without and with each profiler")
+	flag.DurationVar(&o.interval, "interval", 5*time.Second,
+		"how often profilers report where costs are measured; the default is the peer's")
 	flag.DurationVar(&o.time, "time", 0, "of one measurement; 0: 10s, 1.5s with -quick, and 1m with -resident")
 	flag.DurationVar(&o.warm, "warm", 8*time.Second,
 		"of a workload, before an agent's cost is measured: its first report included")
@@ -67,7 +70,7 @@ func parseFlags() (o options, err error) {
 	default:
 		o.setDefaults(3, 10*time.Second)
 	}
-	if least := flushTime(reportInterval); o.warm < least {
+	if least := flushTime(o.interval); o.warm < least {
 		return o, fmt.Errorf("-warm %v: the first report, which reads everything, would count; %v or more is needed",
 			o.warm, least)
 	}

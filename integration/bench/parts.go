@@ -108,7 +108,7 @@ func (c *partCosts) add(contender int, seconds map[string]float64) {
 
 // secondsOf measures once, after the first report, which reads everything.
 func (b *bench) secondsOf(i int, load costlyWork, dir string) (seconds map[string]float64, err error) {
-	p, err := b.launch(i, settings{rate: b.rate, interval: reportInterval})
+	p, err := b.launch(i, settings{rate: b.rate, interval: b.interval})
 	if err != nil {
 		return nil, err
 	}

@@ -85,7 +85,7 @@ func quickRound(c contender, options options, paths map[int]string, results map[
 	if err != nil {
 		return err
 	}
-	p, err := c.start(settings{rate: options.rate, interval: reportInterval})
+	p, err := c.start(settings{rate: options.rate, interval: options.interval})
 	warm.stop()
 	if err != nil {
 		return err

@@ -72,7 +72,7 @@ func measureResident(o options, load residentWork) (result residentResult, err e
 	}
 	defer running.stop()
 	time.Sleep(time.Second)
-	p, err := o.contenders()[0].start(settings{rate: o.rate, interval: reportInterval})
+	p, err := o.contenders()[0].start(settings{rate: o.rate, interval: o.interval})
 	if err != nil {
 		return result, err
 	}

@@ -172,7 +172,7 @@ func (b *bench) launchUncounted(contender int) (*profiler, error) {
 		return nil, err
 	}
 	defer stop()
-	return b.launch(contender, settings{rate: b.rate, interval: reportInterval})
+	return b.launch(contender, settings{rate: b.rate, interval: b.interval})
 }
 
 // slowdownLines are the lines of the table: for each work, by how many percent it took

@@ -46,7 +46,7 @@ type line struct {
 // identities are those of the contenders.
 func (b *bench) identities() (all []identity, err error) {
 	for _, c := range b.profilers {
-		id, err := c.identity()
+		id, err := c.identity(b.interval)
 		if err != nil {
 			return nil, err
 		}
