@@ -28,7 +28,6 @@ func newRoom[T any](of *T, bytes int) room {
 	if err != nil { // then in the heap
 		return room{left: make([]byte, bytes)}
 	}
-	unix.Madvise(pages, unix.MADV_HUGEPAGE) // where there are some, it takes a small part of the page faults
 	return room{pages: pages, left: pages, cleanup: runtime.AddCleanup(of, unmap, pages)}
 }
 
