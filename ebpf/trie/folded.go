@@ -14,16 +14,19 @@ import (
 type Folded struct {
 	sampleType profile.ValueType
 	scale      int64 // all values are in multiples of it
-	places     []place
-	sets       []set
-	nodes      int // of all sets
+	table
+	sets  []set
+	nodes int // of all sets
 }
 
-// place is a frame at a line.
-type place struct {
-	frame sharedFrame
-	line  int64
+// table is what stacks are made of: places, and the frames of these, both by their numbers.
+type table struct {
+	frames []sharedFrame
+	places []position
 }
+
+// frame returns the frame of a place.
+func (t *table) frame(place uint32) sharedFrame { return t.frames[t.places[place].frame] }
 
 // set is what the samples with the same labels have.
 type set struct {
@@ -52,7 +55,7 @@ func Fold(p *profile.Profile, show func(name string) string) (*Folded, error) {
 		}
 	}
 	f.scale = max(1, f.scale, -f.scale)
-	f.places = slices.Clip(slices.Clone(w.places.values))
+	f.table = table{slices.Clip(slices.Clone(w.index.frames.values)), slices.Clip(slices.Clone(w.places.values))}
 	for _, s := range w.order {
 		f.sets = append(f.sets, s.fold(f))
 	}
@@ -62,7 +65,7 @@ func Fold(p *profile.Profile, show func(name string) string) (*Folded, error) {
 // folder collects the samples of a profile.
 type folder struct {
 	*Builder // has the frames
-	places   numbering[place]
+	places   numbering[position]
 	known    *perLocation[uint32]
 	sample   []uint32 // scratch of add: places, root first
 	sets     map[string]*setSamples
@@ -98,7 +101,7 @@ func (w *folder) numbersOf(l *profile.Location) []uint32 {
 		return *numbers
 	}
 	for _, p := range w.positions(l) {
-		number, _ := w.places.number(place{w.index.at(p.frame), p.line})
+		number, _ := w.places.number(p)
 		*numbers = append(*numbers, number)
 	}
 	return *numbers
@@ -200,8 +203,8 @@ func common(x, y []uint32) int {
 
 // Size returns about how many bytes f takes. Most of its frames are those of others, too: a fifth of each is counted.
 func (f *Folded) Size() int64 {
-	const perPlace, perSet = 60, 200
-	size := int64(len(f.places)) * perPlace
+	const perPlace, perFrame, perSet = 8, 52, 200
+	size := int64(len(f.places))*perPlace + int64(len(f.frames))*perFrame
 	for i := range f.sets {
 		size += perSet + int64(len(f.sets[i].nodes))
 	}
@@ -258,21 +261,22 @@ func (b *Builder) AddFolded(of *Folded, c Choice) (added Added, err error) {
 // placeNumbers number the frames of places when they are needed.
 type placeNumbers struct {
 	*Builder
-	places  []place
-	numbers []uint32 // of frames and one, by place; 0: not known yet
+	table   table
+	numbers []uint32 // of the Builder's frames and one, by frame; 0: not known yet
 }
 
-func (p *placeNumbers) begin(places []place) {
-	p.scratch.frames = grown(p.scratch.frames, len(places))
-	p.places, p.numbers = places, p.scratch.frames
+func (p *placeNumbers) begin(t table) {
+	p.scratch.frames = grown(p.scratch.frames, len(t.frames))
+	p.table, p.numbers = t, p.scratch.frames
 	clear(p.numbers)
 }
 
 func (p *placeNumbers) positionOf(at uint32) position {
-	if p.numbers[at] == 0 {
-		p.numbers[at] = p.index.frame(p.places[at].frame) + 1
+	of := p.table.places[at]
+	if p.numbers[of.frame] == 0 {
+		p.numbers[of.frame] = p.index.frame(p.table.frames[of.frame]) + 1
 	}
-	return position{p.numbers[at] - 1, p.places[at].line}
+	return position{p.numbers[of.frame] - 1, of.line}
 }
 
 // nodeWalker adds stacks to a Builder.
@@ -281,8 +285,8 @@ type nodeWalker struct {
 	path []uint32 // nodes, by depth
 }
 
-func (w *nodeWalker) begin(places []place) {
-	w.placeNumbers.begin(places)
+func (w *nodeWalker) begin(t table) {
+	w.placeNumbers.begin(t)
 	w.path = append(w.path[:0], 0)
 }
 

@@ -43,6 +43,23 @@ func TestFolded(t *testing.T) {
 	}
 }
 
+// TestLinesBeyondFiles: a number that no line of a file has is not shown.
+func TestLinesBeyondFiles(t *testing.T) {
+	for line, want := range map[int64]int64{1: 1, 1<<31 - 1: 1<<31 - 1, 1 << 31: 0, 1<<32 + 1: 0, -1: 0} {
+		p := partMaker().Profile
+		for _, l := range p.Location {
+			l.Line[0].Line = line
+		}
+		b := NewBuilder(nil)
+		if _, err := b.AddFolded(fold(t, nil, p), Choice{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.Tree(Options{}).Nodes.Line; got[1] != want {
+			t.Errorf("line %d is shown as %d, want %d", line, got[1], want)
+		}
+	}
+}
+
 // TestFoldedNames: names are those that were shown when the profile was folded.
 func TestFoldedNames(t *testing.T) {
 	b := NewBuilder(nil)

@@ -33,7 +33,7 @@ type summedLine struct {
 
 type lineKey struct {
 	file string
-	line int64
+	line int32
 }
 
 // NewLines returns empty Lines of a function, by its name as it is shown, in the binary of that path, or in any if
@@ -73,10 +73,10 @@ type lineWalker struct {
 	path []*summedLine // by depth
 }
 
-func (w *lineWalker) begin(places []place) {
-	w.at = make([]*summedLine, len(places))
-	for i := range places {
-		w.at[i] = w.lineOf(&places[i])
+func (w *lineWalker) begin(t table) {
+	w.at = make([]*summedLine, len(t.places))
+	for i, p := range t.places {
+		w.at[i] = w.lineOf(t.frames[p.frame], p.line)
 	}
 }
 
@@ -104,15 +104,15 @@ func (w *lineWalker) sample(depth int, value int64) {
 }
 
 // lineOf returns the line of a place, nil if it is of another function.
-func (l *Lines) lineOf(p *place) *summedLine {
-	f := p.frame.open()
+func (l *Lines) lineOf(of sharedFrame, at int32) *summedLine {
+	f := of.open()
 	if f.name != l.function || l.binary != "" && f.mapping.file != l.binary {
 		return nil
 	}
-	key := lineKey{f.file, p.line}
+	key := lineKey{f.file, at}
 	line, ok := l.lines[key]
 	if !ok {
-		line = &summedLine{Line: Line{File: f.file, Line: p.line}}
+		line = &summedLine{Line: Line{File: f.file, Line: int64(at)}}
 		l.lines[key] = line
 	}
 	return line

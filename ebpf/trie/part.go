@@ -63,7 +63,7 @@ func (w *partWalker) enter(depth int, at uint32) {
 	if w.call >= depth {
 		w.call = 0
 	}
-	if w.call == 0 && w.part.isOf(w.places[at].frame) {
+	if w.call == 0 && w.part.isOf(w.table.frame(at)) {
 		w.call = depth
 	}
 }

@@ -37,7 +37,7 @@ type Sums struct {
 	functions  []summed      // by their numbers, and those that are too many
 	came       []uint32      // numbers of the functions that were added
 
-	at  []uint32 // number of the frame and one, by place; 0: not known yet. Scratch of Add
+	at  []uint32 // number of the frame and one, by frame of what is added; 0: not known yet. Scratch of Add
 	way []onWay  // scratch of Add
 }
 
@@ -136,7 +136,7 @@ func sameType(was, is profile.ValueType) (profile.ValueType, error) {
 // sumWalker adds stacks to Sums.
 type sumWalker struct {
 	*Sums
-	places    []place
+	table     table
 	isOnFound bool // a frame on the way is found
 }
 
@@ -148,9 +148,9 @@ type onWay struct {
 	wasFound  bool  // before it
 }
 
-func (w *sumWalker) begin(places []place) {
-	w.places, w.way = places, w.way[:0]
-	w.at = grown(w.at, len(places))
+func (w *sumWalker) begin(t table) {
+	w.table, w.way = t, w.way[:0]
+	w.at = grown(w.at, len(t.frames))
 	clear(w.at)
 }
 
@@ -193,12 +193,13 @@ func (w *sumWalker) leaveTo(depth int) {
 
 // of returns what is known of the frame of a place.
 func (w *sumWalker) of(place uint32) *summedFrame {
-	if number := w.at[place]; number != 0 {
+	at := w.table.places[place].frame
+	if number := w.at[at]; number != 0 {
 		return &w.frames[number-1]
 	}
-	of := w.places[place].frame
+	of := w.table.frames[at]
 	number := w.index.frame(of)
-	w.at[place] = number + 1
+	w.at[at] = number + 1
 	for int(number) >= len(w.frames) {
 		w.frames = append(w.frames, summedFrame{})
 	}

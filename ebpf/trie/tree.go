@@ -390,7 +390,7 @@ func (w *writer) write(frame, depth int, n *node, base [2]int64) {
 	out, scale := &w.tree.Nodes, w.tree.Scale
 	out.Frame = append(out.Frame, frame)
 	out.Depth = append(out.Depth, depth)
-	out.Line = append(out.Line, n.line)
+	out.Line = append(out.Line, int64(n.line))
 	out.Self = append(out.Self, n.self/scale)
 	out.Total = append(out.Total, n.total/scale)
 	if w.tree.Diff != nil {

@@ -49,8 +49,9 @@ type madeOf struct {
 type node struct {
 	frame       uint32
 	parent      uint32
+	first       uint32 // child, 0 if there is none
+	line        int32  // where the frame was, 0 if at several lines or at unknown ones
 	self, total int64
-	line        int64 // where the frame was, 0 if at several lines or at unknown ones
 }
 
 // NewBuilder returns an empty Builder. It shows functions by the names that show returns for
@@ -107,7 +108,15 @@ func (b *Builder) beginProfile(p *profile.Profile) { b.made = make(map[madeOf]ui
 // position is a frame at a line.
 type position struct {
 	frame uint32
-	line  int64
+	line  int32
+}
+
+// shortLine returns the number of a line, 0 for one that no source file has.
+func shortLine(line int64) int32 {
+	if line < 0 || line > math.MaxInt32 {
+		return 0
+	}
+	return int32(line)
 }
 
 // add adds a sample. known holds the positions of locations, root first.
@@ -216,7 +225,7 @@ func (b *Builder) positions(l *profile.Location) []position {
 	}
 	out := make([]position, 0, len(l.Line))
 	for i := len(l.Line) - 1; i >= 0; i-- {
-		out = append(out, position{frame: b.frameAt(l, i), line: b.lineOf(&l.Line[i])})
+		out = append(out, position{frame: b.frameAt(l, i), line: shortLine(b.lineOf(&l.Line[i]))})
 	}
 	return out
 }

@@ -33,7 +33,7 @@ type Added struct {
 // walker is told of stacks, as a way through the tree that they make.
 type walker interface {
 	// begin comes first, with all places that enter may name.
-	begin(places []place)
+	begin(t table)
 	// enter goes to a place at a depth, from 1 on, below what was entered last at the depth before.
 	enter(depth int, place uint32)
 	// sample has the value of samples that end where the way is, at that depth; 0 is the root.
@@ -42,16 +42,17 @@ type walker interface {
 
 // walk leads a walker to all samples that are chosen, and to nothing else.
 func (f *Folded) walk(c Choice, to walker) (added Added) {
-	places, below := f.places, 0
+	t, below := f.table, 0
 	if c.Root != nil {
-		places, below = slices.Clip(places), 1
+		t, below = table{slices.Clip(t.frames), slices.Clip(t.places)}, 1
 		for i := range f.sets {
 			name := c.Root(f.sets[i].labels)
 			root := frame{name: name, kind: KindOf(nil, name, false)}
-			places = append(places, place{frame: root.share()})
+			t.places = append(t.places, position{frame: uint32(len(t.frames))})
+			t.frames = append(t.frames, root.share())
 		}
 	}
-	to.begin(places)
+	to.begin(t)
 	conditions := c.conditionsOf(f)
 	var path []uint32 // places, by depth
 	for i := range f.sets {
@@ -100,7 +101,7 @@ func (f *Folded) EachOutermost(c Choice, visit func(labels *profile.Sample, oute
 		s.eachNode(f, c, conditions, func(n *setNode) {
 			if n.depth == 1 {
 				pass()
-				outermost = f.places[n.place].frame.name()
+				outermost = f.frame(n.place).name()
 			}
 			sum += n.self
 		})
@@ -131,9 +132,9 @@ func (s *set) eachNode(of *Folded, c Choice, conditions *conditions, visit func(
 		first := r.unsigned()
 		n = setNode{depth: n.depth + 1 - int(first>>1), place: uint32(r.unsigned())}
 		if n.depth == 1 && c.Sample != nil {
-			keep = c.Sample(s.labels, of.places[n.place].frame.name())
+			keep = c.Sample(s.labels, of.frame(n.place).name())
 		}
-		conditions.enter(n.depth, n.place)
+		conditions.enter(n.depth, of.places[n.place].frame)
 		if first&1 != 0 {
 			if value := r.signed(); keep && conditions.met(n.depth) {
 				n.self = value
@@ -165,23 +166,23 @@ func (r *reader) signed() int64 {
 
 // conditions follows which conditions of a Choice the frames of a stack meet. nil: there are none.
 type conditions struct {
-	of     []uint16 // by place, a bit for each that it meets
+	of     []uint16 // by frame, a bit for each that it meets
 	want   uint16   // bits that a stack must have
 	refuse uint16   // and the one that it must not have
 	path   []uint16 // by depth, what the frames so far meet
 }
 
-// conditionsOf looks at each place once.
+// conditionsOf looks at each frame once.
 func (c *Choice) conditionsOf(of *Folded) *conditions {
 	if len(c.With) == 0 && c.Without == nil {
 		return nil
 	}
-	out := &conditions{of: make([]uint16, len(of.places)), want: 1<<min(len(c.With), maxConditions) - 1}
+	out := &conditions{of: make([]uint16, len(of.frames)), want: 1<<min(len(c.With), maxConditions) - 1}
 	if c.Without != nil {
 		out.refuse = 1 << maxConditions
 	}
-	for i, p := range of.places {
-		f := p.frame.open()
+	for i, shared := range of.frames {
+		f := shared.open()
 		about := Frame{Name: f.name, File: f.file, Binary: f.mapping.file, BuildID: f.mapping.buildID}
 		for bit, has := range c.With {
 			if has(about) {
@@ -198,14 +199,14 @@ func (c *Choice) conditionsOf(of *Folded) *conditions {
 func (c *conditions) none() bool { return c == nil || c.want == 0 }
 
 // enter notes the frame at a depth, from 1 on.
-func (c *conditions) enter(depth int, place uint32) {
+func (c *conditions) enter(depth int, frame uint32) {
 	if c == nil {
 		return
 	}
 	for len(c.path) <= depth {
 		c.path = append(c.path, 0)
 	}
-	c.path[depth] = c.path[depth-1] | c.of[place]
+	c.path[depth] = c.path[depth-1] | c.of[frame]
 }
 
 // met reports whether the stack down to a depth meets them.
