@@ -38,7 +38,7 @@ func SVG(w io.Writer, p *profile.Profile) error {
 	tree := b.Tree(trie.Options{})
 	rows := 0
 	for _, depth := range tree.Nodes.Depth {
-		rows = max(rows, depth+1)
+		rows = max(rows, int(depth)+1)
 	}
 	out := bufio.NewWriter(w) // Flush reports errors
 	height := svgTop + rows*svgRow + 10
@@ -74,7 +74,7 @@ func writeSVGFrames(out io.Writer, tree *trie.Tree) {
 		case frame < -1:
 			name, kind = fmt.Sprintf("(%d small)", -1-frame), "small"
 		}
-		x, y := float64(begin)*scale, svgTop+depth*svgRow
+		x, y := float64(begin)*scale, svgTop+int(depth)*svgRow
 		fmt.Fprintf(out, `<g><title>%s: %.1f %%</title><rect x="%.2f" y="%d" width="%.2f" height="%d" fill="%s"/>`,
 			html.EscapeString(cut(name, maxTraceName)), 100*float64(n.Total[i])/float64(max(n.Total[0], 1)),
 			x, y, max(width-0.5, 0.2), svgRow-1, colors[kind])

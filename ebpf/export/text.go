@@ -130,7 +130,7 @@ func Tree(w io.Writer, p *profile.Profile) error {
 			continue
 		}
 		fmt.Fprintf(out, "%8s %8s  %s%s\n", percent(n.Total[i], n.Total[0]), percent(n.Self[i], n.Total[0]),
-			strings.Repeat("  ", n.Depth[i]-1), oneLine(tree.Strings[tree.Frames.Name[frame]]))
+			strings.Repeat("  ", int(n.Depth[i])-1), oneLine(tree.Strings[tree.Frames.Name[frame]]))
 	}
 	return out.Flush()
 }

@@ -214,12 +214,19 @@ func (f *Folded) Size() int64 {
 // Nodes returns the number of nodes.
 func (f *Folded) Nodes() int { return f.nodes }
 
-// Grow makes room for nodes in an empty b, which is faster than little by little. One of parts of stacks makes room
-// when it must: what has one function is as a rule a small part of all.
-func (b *Builder) Grow(nodes int) {
-	if nodes++; len(b.nodes) == 1 && b.part == nil && nodes > cap(b.nodes) { // with the root
+// Frames returns the number of frames.
+func (f *Folded) Frames() int { return len(f.frames) }
+
+// Grow makes room for nodes and their frames in an empty b, which is faster than little by little. One of parts of
+// stacks makes room when it must: what has one function is as a rule a small part of all.
+func (b *Builder) Grow(nodes, frames int) {
+	if len(b.nodes) > 1 || b.part != nil {
+		return
+	}
+	if nodes++; nodes > cap(b.nodes) { // with the root
 		b.makeRoom(nodes)
 	}
+	b.index.grow(frames)
 }
 
 // minNodes is for how many nodes there is room at least.

@@ -45,7 +45,7 @@ func TestFolded(t *testing.T) {
 
 // TestLinesBeyondFiles: a number that no line of a file has is not shown.
 func TestLinesBeyondFiles(t *testing.T) {
-	for line, want := range map[int64]int64{1: 1, 1<<31 - 1: 1<<31 - 1, 1 << 31: 0, 1<<32 + 1: 0, -1: 0} {
+	for line, want := range map[int64]int32{1: 1, 1<<31 - 1: 1<<31 - 1, 1 << 31: 0, 1<<32 + 1: 0, -1: 0} {
 		p := partMaker().Profile
 		for _, l := range p.Location {
 			l.Line[0].Line = line
@@ -88,7 +88,7 @@ func BenchmarkAddFolded(b *testing.B) {
 	f := fold(b, nil, random(20_000, 2000, 40))
 	for b.Loop() {
 		to := NewBuilder(nil)
-		to.Grow(f.Nodes())
+		to.Grow(f.Nodes(), f.Frames())
 		if _, err := to.AddFolded(f, Choice{}); err != nil {
 			b.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package trie
 
 import (
 	"cmp"
+	"slices"
 	"unique"
 
 	"github.com/google/pprof/profile"
@@ -109,6 +110,14 @@ func (x *index) frame(of sharedFrame) uint32 {
 		x.functionOf, x.kindOf = append(x.functionOf, function), append(x.kindOf, uint32(of.kind()))
 	}
 	return number
+}
+
+// grow makes room for that many frames.
+func (x *index) grow(frames int) {
+	x.frames.grow(frames)
+	x.functions.grow(frames)
+	x.functionOf = slices.Grow(x.functionOf, max(0, frames-len(x.functionOf)))
+	x.kindOf = slices.Grow(x.kindOf, max(0, frames-len(x.kindOf)))
 }
 
 // at returns the frame with a number.

@@ -2,6 +2,7 @@ package trie
 
 import (
 	"hash/maphash"
+	"math/bits"
 	"slices"
 )
 
@@ -19,19 +20,25 @@ var numberingSeed = maphash.MakeSeed()
 
 // number returns the number of a value, and whether it has just got it.
 func (n *numbering[V]) number(of V) (number uint32, isNew bool) {
-	if 2*(len(n.values)+1) > len(n.slots) {
-		n.slots = make([]uint32, max(minSlots, 2*len(n.slots)))
-		n.values = slices.Grow(n.values, len(n.slots)/2-len(n.values)) // append would do so in more and smaller steps
-		for i, value := range n.values {
-			*n.slot(value) = uint32(i + 1)
-		}
-	}
+	n.grow(len(n.values) + 1)
 	slot := n.slot(of)
 	if *slot == 0 {
 		n.values = append(n.values, of)
 		*slot, isNew = uint32(len(n.values)), true
 	}
 	return *slot - 1, isNew
+}
+
+// grow makes room for that many values, which is faster than little by little.
+func (n *numbering[V]) grow(values int) {
+	if 2*values <= len(n.slots) {
+		return
+	}
+	n.slots = make([]uint32, max(minSlots, 1<<bits.Len(uint(2*values-1))))
+	n.values = slices.Grow(n.values, len(n.slots)/2-len(n.values)) // append would do so in more and smaller steps
+	for i, value := range n.values {
+		*n.slot(value) = uint32(i + 1)
+	}
 }
 
 // slot returns where the number of a value is, or 0 where it is to be.

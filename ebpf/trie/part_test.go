@@ -64,7 +64,7 @@ func TestPartsMakeNoRoom(t *testing.T) {
 	const most = 200_000
 	parts, all := NewCallers(nil, "f", ""), NewBuilder(nil)
 	for _, b := range []*Builder{parts, all} {
-		b.Grow(most)
+		b.Grow(most, most)
 		if _, err := b.AddFolded(fold(t, nil, partMaker().Profile), Choice{}); err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +124,7 @@ func TestBelowShowsWhatWasFolded(t *testing.T) {
 		t.Errorf("nodes have %d and the root %d of %d", self, part.Nodes.Total[0], part.Total)
 	}
 	leaf := slices.Index(part.Strings, "leaf7")
-	at := slices.Index(part.Frames.Name, leaf)
+	at := slices.Index(part.Frames.Name, int32(leaf))
 	if at < 0 || part.Frames.Self[at]*part.Scale != 15 || part.Functions.Total[part.Frames.Of[at]]*part.Scale != 15 {
 		t.Errorf("leaf7 has 15 everywhere: frame %d of %v", at, part.Frames.Self)
 	}

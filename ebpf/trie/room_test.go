@@ -16,7 +16,7 @@ func TestRoom(t *testing.T) {
 	want := render(treeOf(t, o, p))
 	b := NewBuilder(nil)
 	for _, nodes := range []int{0, 100, all.Nodes(), 10 * all.Nodes(), 10} {
-		b.Grow(nodes)
+		b.Grow(nodes, nodes/2)
 		if _, err := b.AddFolded(all, Choice{}); err != nil {
 			t.Fatal(err)
 		}

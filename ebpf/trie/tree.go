@@ -36,8 +36,8 @@ type Kinds struct {
 
 // Mappings are the files that code is in.
 type Mappings struct {
-	File    []int `json:"file"`
-	BuildID []int `json:"build"`
+	File    []int32 `json:"file"`
+	BuildID []int32 `json:"build"`
 }
 
 // Functions are the columns of what people call a function: all frames of one name and file, inlined or not, of
@@ -54,13 +54,13 @@ type Functions struct {
 // Frames are the columns of the frames. Self and Total are of the whole profile, with what
 // is omitted from the nodes. A frame that is below itself counts once in Total.
 type Frames struct {
-	Name    []int   `json:"name"`
-	File    []int   `json:"file"`
+	Name    []int32 `json:"name"`
+	File    []int32 `json:"file"`
 	Start   []int64 `json:"start"`   // the line where the function begins, 0 if not known
-	Mapping []int   `json:"mapping"` // -1 for none
-	Kind    []int   `json:"kind"`    // into Kinds
-	Inlined []int   `json:"inlined"` // 1 for a function inlined into its caller
-	Of      []int   `json:"of"`      // into Functions
+	Mapping []int32 `json:"mapping"` // -1 for none
+	Kind    []int32 `json:"kind"`    // into Kinds
+	Inlined []int32 `json:"inlined"` // 1 for a function inlined into its caller
+	Of      []int32 `json:"of"`      // into Functions
 	Self    []int64 `json:"self"`
 	Total   []int64 `json:"total"`
 
@@ -72,9 +72,9 @@ type Frames struct {
 // Nodes are the columns of the nodes in preorder: the children of a node follow it, the
 // largest first, and are one deeper. The first node is the root, which is no frame.
 type Nodes struct {
-	Frame []int   `json:"frame"` // -1 for the root; for Small ones -1-n, with n the number of nodes that it stands for
-	Depth []int   `json:"depth"`
-	Line  []int64 `json:"line"` // where the frame was, 0 if that is several or unknown lines
+	Frame []int32 `json:"frame"` // -1 for the root; for Small ones -1-n, with n the number of nodes that it stands for
+	Depth []int32 `json:"depth"`
+	Line  []int32 `json:"line"` // where the frame was, 0 if that is several or unknown lines
 	Self  []int64 `json:"self"`
 	Total []int64 `json:"total"`
 
@@ -119,7 +119,7 @@ func (b *Builder) Tree(o Options) *Tree {
 	b.settle()
 	scale := b.scale()
 	b.emptyTree()
-	w := writer{Builder: b, children: b.children(), byMapping: map[mapping]int{}}
+	w := writer{Builder: b, children: b.children(), byMapping: map[mapping]int32{}}
 	w.tree.Type, w.tree.Unit, w.tree.Scale, w.tree.Diff = b.sampleType.Type, b.sampleType.Unit, scale, b.diff
 	w.fold(o)
 	w.tree.Omitted.Below = w.below
@@ -139,12 +139,16 @@ func (w *writer) makeRoom(nodes int) {
 	n, out := min(nodes+nodes/8, len(w.nodes)+len(w.nodes)/8), &w.tree.Nodes
 	out.Frame, out.Depth, out.Line = slices.Grow(out.Frame, n), slices.Grow(out.Depth, n), slices.Grow(out.Line, n)
 	out.Self, out.Total = slices.Grow(out.Self, n), slices.Grow(out.Total, n)
-	w.tree.Frames.grow(min(n/2, len(w.index.frames.values))) // many nodes are of frames that others are of, too
+	frames := min(n/2, len(w.index.frames.values)) // many nodes are of frames that others are of, too
+	w.tree.Frames.grow(frames)
+	of := &w.tree.Functions
+	of.Self, of.Total = slices.Grow(of.Self, frames), slices.Grow(of.Total, frames)
+	w.texts.grow(frames)
 }
 
 // grow makes room for about as many frames.
 func (f *Frames) grow(n int) {
-	for _, column := range []*[]int{&f.Name, &f.File, &f.Mapping, &f.Kind, &f.Inlined, &f.Of} {
+	for _, column := range []*[]int32{&f.Name, &f.File, &f.Mapping, &f.Kind, &f.Inlined, &f.Of} {
 		*column = slices.Grow(*column, n)
 	}
 	for _, column := range []*[]int64{&f.Start, &f.Self, &f.Total} {
@@ -160,14 +164,14 @@ func (b *Builder) emptyTree() {
 	}
 	b.spare, b.tree = nil, t
 	m, f, n := &t.Mappings, &t.Frames, &t.Nodes
-	for _, column := range []*[]int{
-		&m.File, &m.BuildID, &f.Name, &f.File, &f.Mapping, &f.Kind, &f.Inlined, &f.Of, &n.Frame, &n.Depth,
+	for _, column := range []*[]int32{
+		&m.File, &m.BuildID, &f.Name, &f.File, &f.Mapping, &f.Kind, &f.Inlined, &f.Of, &n.Frame, &n.Depth, &n.Line,
 	} {
 		*column = emptied(*column)
 	}
 	for _, column := range []*[]int64{
 		&t.Kinds.Self, &t.Kinds.Total, &f.Start, &f.Self, &f.Total, &t.Functions.Self, &t.Functions.Total,
-		&n.Line, &n.Self, &n.Total,
+		&n.Self, &n.Total,
 	} {
 		*column = emptied(*column)
 	}
@@ -261,7 +265,7 @@ type writer struct {
 	byFrame    *tally
 	byFunction *tally
 
-	byMapping   map[mapping]int
+	byMapping   map[mapping]int32
 	frameIDs    []uint32 // places in the tree by frame, from 1 on; 0: none yet
 	functionIDs []uint32 // and by function
 }
@@ -351,7 +355,7 @@ func (w *writer) count(at uint32, depth, limit int) (n int) {
 // node writes a node and those below it.
 func (w *writer) node(at uint32, depth int) {
 	n := &w.nodes[at]
-	id := -1
+	id := int32(-1)
 	if at != 0 {
 		id = w.frameID(n.frame)
 	}
@@ -372,7 +376,7 @@ func (w *writer) node(at uint32, depth int) {
 		nodes += w.size(child)
 	}
 	rest.self, base[0] = rest.total, base[1]
-	w.write(-1-nodes, depth+1, &rest, base)
+	w.write(int32(-1-nodes), depth+1, &rest, base)
 	w.tree.Omitted.Nodes += nodes
 	w.tree.Omitted.Self += rest.total
 }
@@ -386,11 +390,11 @@ func (w *writer) size(at uint32) int {
 	return n
 }
 
-func (w *writer) write(frame, depth int, n *node, base [2]int64) {
+func (w *writer) write(frame int32, depth int, n *node, base [2]int64) {
 	out, scale := &w.tree.Nodes, w.tree.Scale
 	out.Frame = append(out.Frame, frame)
-	out.Depth = append(out.Depth, depth)
-	out.Line = append(out.Line, int64(n.line))
+	out.Depth = append(out.Depth, int32(depth))
+	out.Line = append(out.Line, n.line)
 	out.Self = append(out.Self, n.self/scale)
 	out.Total = append(out.Total, n.total/scale)
 	if w.tree.Diff != nil {
@@ -422,19 +426,19 @@ func (w *writer) top() {
 }
 
 // frameID returns the place of a frame in the tree.
-func (w *writer) frameID(id uint32) int {
+func (w *writer) frameID(id uint32) int32 {
 	if at := w.frameIDs[id]; at > 0 {
-		return int(at - 1)
+		return int32(at - 1)
 	}
 	f, out := w.index.at(id).open(), &w.tree.Frames
-	at := len(out.Name)
+	at := int32(len(out.Name))
 	w.frameIDs[id] = uint32(at + 1)
 	out.Name = append(out.Name, w.text(f.name))
 	out.File = append(out.File, w.text(f.file))
 	out.Start = append(out.Start, f.startLine)
 	out.Mapping = append(out.Mapping, w.mapping(f.mapping))
-	out.Kind = append(out.Kind, int(f.kind))
-	inlined := 0
+	out.Kind = append(out.Kind, int32(f.kind))
+	inlined := int32(0)
 	if f.inlined {
 		inlined = 1
 	}
@@ -448,12 +452,12 @@ func (w *writer) frameID(id uint32) int {
 }
 
 // functionID returns the place of a function in the tree.
-func (w *writer) functionID(id uint32) int {
+func (w *writer) functionID(id uint32) int32 {
 	if at := w.functionIDs[id]; at > 0 {
-		return int(at - 1)
+		return int32(at - 1)
 	}
 	out := &w.tree.Functions
-	at := len(out.Self)
+	at := int32(len(out.Self))
 	w.functionIDs[id] = uint32(at + 1)
 	out.Self, out.Total = w.byFunction.appendTo(out.Self, out.Total, id, w.tree.Scale)
 	if w.tree.Diff != nil {
@@ -462,13 +466,13 @@ func (w *writer) functionID(id uint32) int {
 	return at
 }
 
-func (w *writer) mapping(m mapping) int {
+func (w *writer) mapping(m mapping) int32 {
 	if m == (mapping{}) {
 		return -1
 	}
 	at, ok := w.byMapping[m]
 	if !ok {
-		at = len(w.tree.Mappings.File)
+		at = int32(len(w.tree.Mappings.File))
 		w.byMapping[m] = at
 		w.tree.Mappings.File = append(w.tree.Mappings.File, w.text(m.file))
 		w.tree.Mappings.BuildID = append(w.tree.Mappings.BuildID, w.text(m.buildID))
@@ -476,7 +480,7 @@ func (w *writer) mapping(m mapping) int {
 	return at
 }
 
-func (w *writer) text(s string) int {
+func (w *writer) text(s string) int32 {
 	at, _ := w.texts.number(s)
-	return int(at)
+	return int32(at)
 }

@@ -99,7 +99,7 @@ func render(tree *Tree) string {
 		case frame >= 0:
 			name = tree.Strings[tree.Frames.Name[frame]] + " " + tree.Kinds.Name[tree.Frames.Kind[frame]]
 		}
-		fmt.Fprintf(&out, "%s%s %d/%d\n", strings.Repeat(" ", tree.Nodes.Depth[i]), name, tree.Nodes.Self[i],
+		fmt.Fprintf(&out, "%s%s %d/%d\n", strings.Repeat(" ", int(tree.Nodes.Depth[i])), name, tree.Nodes.Self[i],
 			tree.Nodes.Total[i])
 	}
 	return out.String()

@@ -68,7 +68,8 @@ func pprofTotal(p *profile.Profile) (sum int64) {
 // read adds the samples of a selection to builders, the newest profile first, within the limits: as long as the
 // builders have room. It describes what was read.
 func (p *Page) read(entries []*kept, s selection, builders ...*trie.Builder) (flameAbout, int64, error) {
-	bytes, choice, nodes := 0, s.choice(), min(expectedNodes(entries), maxTrieNodes)
+	bytes, choice := 0, s.choice()
+	nodes, frames := s.expected(entries)
 	return s.readWhile(entries, func(k *kept) bool {
 		room := bytes < maxMergedBytes && haveRoom(builders)
 		bytes += k.dataSize()
@@ -77,7 +78,7 @@ func (p *Page) read(entries []*kept, s selection, builders ...*trie.Builder) (fl
 		f, err := p.fold(k)
 		for _, b := range builders {
 			if err == nil {
-				b.Grow(nodes)
+				b.Grow(min(nodes, maxTrieNodes), frames)
 				added, err = b.AddFolded(f, choice)
 			}
 		}
@@ -111,16 +112,24 @@ func (s selection) readWhile(entries []*kept, more func(*kept) bool, add func(*k
 	return about, total, nil
 }
 
-// expectedNodes returns about how many nodes profiles have together, by those that are folded: a third of the nodes of
-// one are those of others, too.
-func expectedNodes(entries []*kept) int {
-	nodes, folded := 0, 0
+// expected returns about how many nodes, and frames of these, a selection has of profiles, by those that are folded: a
+// third of the nodes of one, and most frames, are those of others, too. It returns 0 for a part that nobody knows
+// without a look at each sample.
+func (s selection) expected(entries []*kept) (nodes, frames int) {
+	if s.perSample() {
+		return 0, 0
+	}
+	folded, chosen, samples := 0, uint64(0), uint64(0)
 	for _, k := range entries {
 		if f := k.folded.Load(); f != nil {
-			nodes, folded = nodes+f.Nodes(), folded+1
+			nodes, frames, folded = nodes+f.Nodes(), max(frames, f.Frames()*3/2), folded+1
 		}
+		of, _, _ := k.of(s)
+		chosen, samples = chosen+of, samples+k.Samples
 	}
-	return nodes * len(entries) / max(1, folded) * 2 / 3
+	share := float64(chosen) / float64(max(1, samples)) * float64(len(entries)) / float64(max(1, folded))
+	nodes = int(float64(nodes) * share * 2 / 3)
+	return nodes, min(nodes, frames)
 }
 
 func haveRoom(builders []*trie.Builder) bool {

@@ -143,10 +143,12 @@ func TestChoice(t *testing.T) {
 	require.GreaterOrEqual(t, some, 12, "selections have samples")
 }
 
-// TestExpectedNodes: a quiet moment at the end does not say how many nodes there will be. Profiles on disk count as the
-// others do.
-func TestExpectedNodes(t *testing.T) {
+// TestExpected: a quiet moment at the end does not say how many nodes there will be. Profiles on disk count as the
+// others do, and of a process counts what it has.
+func TestExpected(t *testing.T) {
+	processes := []Process{{Comm: "x", Samples: 75}, {Comm: "y", Samples: 25}}
 	busy, quiet := &kept{}, &kept{}
+	onDisk := &kept{Profile: Profile{Samples: 100, Processes: processes}}
 	for k, functions := range map[*kept]int{busy: 298, quiet: 1} {
 		stack := testStack{comm: "x", value: 1}
 		for i := range functions {
@@ -157,10 +159,24 @@ func TestExpectedNodes(t *testing.T) {
 		f, err := trie.Fold(read, nil)
 		require.NoError(t, err)
 		require.Equal(t, functions+1, f.Nodes(), "with the process")
+		require.Equal(t, functions+1, f.Frames())
+		k.Profile = onDisk.Profile
 		k.folded.Store(f)
 	}
-	onDisk := &kept{}
-	require.Equal(t, 400, expectedNodes([]*kept{busy, busy, quiet}))
-	require.Equal(t, 533, expectedNodes([]*kept{busy, onDisk, busy, quiet}))
-	require.Zero(t, expectedNodes([]*kept{onDisk}))
+	x := selection{comm: "x"}
+	for name, test := range map[string]struct {
+		of            selection
+		entries       []*kept
+		nodes, frames int
+	}{
+		"one is quiet": {selection{}, []*kept{busy, busy, quiet}, 400, 400},
+		"one is not":   {selection{}, []*kept{quiet, quiet, busy, busy, busy, busy, busy, busy}, 1198, 448},
+		"on disk":      {selection{}, []*kept{busy, onDisk, busy, quiet}, 533, 448},
+		"all on disk":  {selection{}, []*kept{onDisk}, 0, 0},
+		"a process":    {x, []*kept{busy, busy, quiet}, 300, 300},
+		"a thread":     {selection{filter: filter{thread: "t"}}, []*kept{busy}, 0, 0},
+	} {
+		nodes, frames := test.of.expected(test.entries)
+		require.Equal(t, []int{test.nodes, test.frames}, []int{nodes, frames}, name)
+	}
 }

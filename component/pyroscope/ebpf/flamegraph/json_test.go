@@ -29,7 +29,7 @@ func TestEncodeFields(t *testing.T) {
 		topAnswer{Functions: []trie.Function{{Name: "f", Self: 1}}, Found: &found},
 		topAnswer{},
 		topAnswer{Functions: slices.Repeat([]trie.Function{{Name: "[\n]"}, {Binary: "]"}}, chunk)},
-		trie.Nodes{Frame: make([]int, chunk), Depth: make([]int, chunk+1), Line: make([]int64, 3*chunk)},
+		trie.Nodes{Frame: make([]int32, chunk), Depth: make([]int32, chunk+1), Line: make([]int32, 3*chunk)},
 		struct{ Text []byte }{bytes.Repeat([]byte("x"), 2*chunk)},
 		linesAnswer{Lines: []trie.Line{{File: "a.c", Line: 3}}},
 		seriesAnswer{Values: [][]int64{{1, 2}, {}}},
