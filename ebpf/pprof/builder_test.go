@@ -42,11 +42,10 @@ func (b *Builder) Profiles() []*profile.Profile {
 // roundTrip encodes profiles and reads them back with google/pprof.
 func roundTrip(t *testing.T, profiles []*profile.Profile) []*profile.Profile {
 	t.Helper()
-	var e Encoder
 	var back []*profile.Profile
 	for _, p := range profiles {
 		require.NoError(t, p.CheckValid())
-		encoded, err := e.Encode(p)
+		encoded, err := Encode(p)
 		require.NoError(t, err)
 		parsed, err := profile.ParseData(encoded)
 		require.NoError(t, err)
@@ -268,8 +267,7 @@ func TestGoToolPprof(t *testing.T) {
 	b.Add([]*Location{named("/no/such/libc.so.6", "write", 0x2345), named("/no/such/app", "main", 0x1234),
 		pseudoFrame("app")}, 2e9, []Label{{Key: "comm", Text: "app"}})
 	b.Add([]*Location{named("/no/such/app", "main", 0x1234), pseudoFrame("app")}, 1e9, nil)
-	var e Encoder
-	encoded, err := e.Encode(b.Profiles()[0])
+	encoded, err := Encode(b.Profiles()[0])
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "cpu.pb.gz")
 	require.NoError(t, os.WriteFile(path, encoded, 0o600))
@@ -325,10 +323,9 @@ func BenchmarkAdd(b *testing.B) {
 			builder.Add(stack, 1, nil)
 		}
 		p := builder.Profiles()[0]
-		var e Encoder
 		b.SetBytes(int64(encodedSize(b, p)))
 		for b.Loop() {
-			if _, err := e.Encode(p); err != nil {
+			if _, err := Encode(p); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -3,6 +3,8 @@ package pprof
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"sync"
 
 	"github.com/google/pprof/profile"
 	"github.com/klauspost/compress/gzip"
@@ -11,31 +13,47 @@ import (
 // compression is a level of gzip: as small as the standard library's fastest one, in about 60 % of its time.
 const compression = 3
 
-// Encoder turns profiles into the gzipped protobuf that Pyroscope takes. It keeps
-// its buffers from one profile to the next. It is not safe for concurrent use.
-// The zero value is ready.
-type Encoder struct {
+// compressor compresses for the whole process: it keeps more than a megabyte from one time to the next.
+var compressor struct {
+	sync.Mutex
 	out bytes.Buffer
-	zip *gzip.Writer
+	zip *gzip.Writer // nil before its first use
 }
 
-// Encode returns p encoded, compressed fast rather than well. The bytes are the
-// caller's own.
-func (e *Encoder) Encode(p *profile.Profile) ([]byte, error) {
-	e.out.Reset()
-	if e.zip == nil {
-		zip, err := gzip.NewWriterLevel(&e.out, compression)
+// maxKeptOut bounds the memory that is kept for what comes out of the compressor.
+const maxKeptOut = 512 << 10
+
+// Compress returns what write writes, compressed with gzip, fast rather than well. The bytes are the caller's own.
+// Those who call it at a time wait for each other.
+func Compress(write func(io.Writer) error) ([]byte, error) {
+	c := &compressor
+	c.Lock()
+	defer c.Unlock()
+	if c.zip == nil {
+		zip, err := gzip.NewWriterLevel(nil, compression)
 		if err != nil {
-			return nil, fmt.Errorf("encode profile: %w", err)
+			return nil, err
 		}
-		e.zip = zip
+		c.zip = zip
 	}
-	e.zip.Reset(&e.out)
-	if err := p.WriteUncompressed(e.zip); err != nil {
+	if c.out.Reset(); c.out.Cap() > maxKeptOut {
+		c.out = bytes.Buffer{}
+	}
+	c.zip.Reset(&c.out)
+	if err := write(c.zip); err != nil {
+		return nil, err
+	}
+	if err := c.zip.Close(); err != nil {
+		return nil, err
+	}
+	return bytes.Clone(c.out.Bytes()), nil // has no more memory than it needs
+}
+
+// Encode returns p as the gzipped protobuf that Pyroscope takes. See Compress.
+func Encode(p *profile.Profile) ([]byte, error) {
+	data, err := Compress(p.WriteUncompressed)
+	if err != nil {
 		return nil, fmt.Errorf("encode profile: %w", err)
 	}
-	if err := e.zip.Close(); err != nil {
-		return nil, fmt.Errorf("encode profile: %w", err)
-	}
-	return bytes.Clone(e.out.Bytes()), nil
+	return data, nil
 }

@@ -24,8 +24,7 @@ func TestTitle(t *testing.T) {
 		p := b.Profile()
 		SetTitle(p, title)
 		require.NoError(t, p.CheckValid())
-		var e Encoder
-		encoded, err := e.Encode(p)
+		encoded, err := Encode(p)
 		require.NoError(t, err)
 		file := filepath.Join(t.TempDir(), "cpu.pb.gz")
 		require.NoError(t, os.WriteFile(file, encoded, 0o600))

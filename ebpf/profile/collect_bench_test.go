@@ -27,7 +27,6 @@ func BenchmarkCollect(b *testing.B) {
 	zipf := rand.NewZipf(random, 1.2, 8, uint64(len(addresses)-1))
 	raw := &kernel.Sample{PID: 1, Outcome: unwind.Complete}
 	s := &sampler.Sample{Sample: raw, Target: anyTarget(), ProcessComm: "clang"}
-	var encoder pprof.Encoder
 	b.ReportAllocs()
 	for b.Loop() {
 		for range 990 {
@@ -42,7 +41,7 @@ func BenchmarkCollect(b *testing.B) {
 			builder.Add(s)
 		}
 		for _, p := range builder.Collect() {
-			if _, err := encoder.Encode(p.Pprof); err != nil {
+			if _, err := pprof.Encode(p.Pprof); err != nil {
 				b.Fatal(err)
 			}
 		}

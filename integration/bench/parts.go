@@ -42,7 +42,7 @@ const (
 var agentParts = []agentPart{
 	{"memory given back, garbage collected", regexp.MustCompile(
 		core + `footprint\.|^runtime\.(gcBgMarkWorker|gcAssistAlloc|bgsweep|bgscavenge|GC|gcStart)\b`)},
-	{"profiles encoded", regexp.MustCompile(core + `pprof\.\(\*Encoder\)`)},
+	{"profiles encoded", regexp.MustCompile(core + `pprof\.Encode`)},
 	{"folded for the page", regexp.MustCompile(core + `trie\.`)},
 	{"delivery", regexp.MustCompile(module + `component/pyroscope/write\b`)},
 	{"addresses named", regexp.MustCompile(core + `symbol\b`)},

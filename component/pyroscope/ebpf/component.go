@@ -53,9 +53,9 @@ func startSession(o ebpf.Options) (session, error) {
 type Component struct {
 	opts    component.Options
 	start   func(ebpf.Options) (session, error)
-	encode  func(*profile.Profile) ([]byte, error) // for Run's goroutine alone
-	cpuTime func() time.Duration                   // of this process so far
-	memory  func() int64                           // of this process, in bytes
+	encode  func(*profile.Profile) ([]byte, error)
+	cpuTime func() time.Duration // of this process so far
+	memory  func() int64         // of this process, in bytes
 	fanout  *pyroscope.Fanout
 	page    *flamegraph.Page
 	metrics *metrics
@@ -78,7 +78,7 @@ func New(opts component.Options, args Arguments) (*Component, error) {
 	c := &Component{
 		opts:    opts,
 		start:   startSession,
-		encode:  new(pprof.Encoder).Encode,
+		encode:  pprof.Encode,
 		cpuTime: ownCPUTime,
 		memory:  ownMemory,
 		fanout:  pyroscope.NewFanout(args.ForwardTo, opts.ID, opts.Registerer),

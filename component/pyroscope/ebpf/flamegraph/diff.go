@@ -255,7 +255,7 @@ func (p *Page) compare(v url.Values) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := p.makers.compress(answer)
+	data, err := compress(answer)
 	if err == nil {
 		p.compared = compared{asked, answer.Report, data}
 	}

@@ -1,13 +1,11 @@
 package flamegraph
 
 import (
-	"bytes"
-	"sync"
+	"io"
 	"sync/atomic"
 	"time"
 
-	"github.com/klauspost/compress/gzip"
-
+	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
@@ -26,14 +24,10 @@ type maker struct {
 	used time.Time // when it was given back
 }
 
-// makers keep a maker, and what compresses, while somebody looks. It is safe for concurrent use.
+// makers keep a maker while somebody looks. It is safe for concurrent use.
 type makers struct {
 	free atomic.Pointer[maker]
 	used atomic.Int64 // when it was used last, in ns since 1970
-
-	mu  sync.Mutex
-	zip *gzip.Writer // takes a megabyte; nil: there is none. Guarded by mu
-	out bytes.Buffer // what it has made. Guarded by mu
 }
 
 // take returns a maker, for as long as it is not given back.
@@ -79,34 +73,9 @@ func (m *makers) expire(now time.Time) {
 }
 
 // drop gives up the maker that is kept.
-func (m *makers) drop() {
-	m.free.Store(nil)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.zip, m.out = nil, bytes.Buffer{}
-}
-
-// compression is a level of gzip. Level 5 takes half as long again, for a sixteenth fewer bytes.
-const compression = 2
+func (m *makers) drop() { m.free.Store(nil) }
 
 // compress returns a struct as JSON, compressed.
-func (m *makers) compress(answer any) ([]byte, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.used.Store(time.Now().UnixNano())
-	if m.zip == nil {
-		var err error
-		if m.zip, err = gzip.NewWriterLevel(nil, compression); err != nil {
-			return nil, err
-		}
-	}
-	m.out.Reset()
-	m.zip.Reset(&m.out)
-	if err := encodeFields(m.zip, answer); err != nil {
-		return nil, err
-	}
-	if err := m.zip.Close(); err != nil {
-		return nil, err
-	}
-	return bytes.Clone(m.out.Bytes()), nil // it is kept, and so has no more memory than it needs
+func compress(answer any) ([]byte, error) {
+	return pprof.Compress(func(w io.Writer) error { return encodeFields(w, answer) })
 }

@@ -57,7 +57,7 @@ func (p *Page) serveSeries(w http.ResponseWriter, r *http.Request) {
 	out := newSeries(line.bins, line.unit)
 	out.Interval, out.Kept = status.Interval.Milliseconds(), p.options.MaxAge.Milliseconds()
 	out.Refresh = max(out.Interval, p.live.pause(time.Now()).Milliseconds())
-	data, err := p.makers.compress(out)
+	data, err := compress(out)
 	if err != nil {
 		failJSON(w, http.StatusInternalServerError, err.Error())
 		return

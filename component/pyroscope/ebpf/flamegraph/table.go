@@ -99,7 +99,7 @@ func (p *Page) newTop(entries []*kept, s selection, search string, less func(a, 
 	if top.Functions, _ = cut(functions, limit); top.Functions == nil {
 		top.Functions = []trie.Function{} // [] in JSON
 	}
-	data, err := p.makers.compress(top)
+	data, err := compress(top)
 	return &answer{about, data}, err
 }
 
@@ -146,7 +146,7 @@ func (p *Page) newSandwich(entries []*kept, s selection, function, binary string
 	if callers.Total() == 0 {
 		return nil, errNoFunction
 	}
-	data, err := p.makers.compress(sandwichAnswer{
+	data, err := compress(sandwichAnswer{
 		flameAbout: about, Function: function, Unit: callers.Unit(), All: all, Total: callers.Total(),
 		Callers: callers.Tree(trie.Options{}), Callees: callees.Tree(trie.Options{}),
 	})
@@ -182,6 +182,6 @@ func (p *Page) newLines(entries []*kept, s selection, function, binary string) (
 	if lines.Total() == 0 {
 		return nil, errNoFunction
 	}
-	data, err := p.makers.compress(linesAnswer{about, function, lines.Unit(), all, lines.Total(), lines.Lines()})
+	data, err := compress(linesAnswer{about, function, lines.Unit(), all, lines.Total(), lines.Lines()})
 	return &answer{about, data}, err
 }

@@ -83,7 +83,7 @@ func (p *Page) newTree(entries []*kept, s selection, o treeOptions) (*answer, er
 			return nil, errNoNode
 		}
 	}
-	data, err := p.makers.compress(treeAnswer{about, root, of.Tree(o.Options)})
+	data, err := compress(treeAnswer{about, root, of.Tree(o.Options)})
 	return &answer{about, data}, err
 }
 
