@@ -2,7 +2,6 @@ package trie
 
 import (
 	"encoding/binary"
-	"math/bits"
 	"slices"
 
 	"github.com/google/pprof/profile"
@@ -223,23 +222,44 @@ func (b *Builder) Grow(nodes, frames int) {
 	if len(b.nodes) > 1 || b.part != nil {
 		return
 	}
-	if nodes++; nodes > cap(b.nodes) { // with the root
+	if nodes++; nodes > len(b.space) { // with the root
 		b.makeRoom(nodes)
 	}
+	b.edges.grow(b, nodes/edgesShare)
 	b.index.grow(frames)
 }
 
-// minNodes is for how many nodes there is room at least.
-const minNodes = 32
+// How many nodes there is room for: at least, and in pages that come at once.
+const (
+	minNodes  = 32
+	nodesStep = 8192
+)
+
+// edgesShare is which part of nodes is in edges, about.
+const edgesShare = 3
+
+// extend makes room for more nodes.
+func (b *Builder) extend() {
+	if len(b.nodes) >= len(b.space) {
+		b.makeRoom(max(minNodes, 2*len(b.nodes)))
+	} else {
+		b.nextStep()
+	}
+}
+
+// nextStep lets nodes have the pages of the next of them.
+func (b *Builder) nextStep() {
+	b.nodes = b.space[:len(b.nodes):min(len(b.nodes)+nodesStep, len(b.space))]
+	populate(&b.room, b.nodes[len(b.nodes):cap(b.nodes)])
+}
 
 // makeRoom moves the nodes to where there is room for that many.
 func (b *Builder) makeRoom(nodes int) {
 	old, before := b.room, b.nodes
-	slots := 1 << bits.Len(uint(2*nodes-1))
-	b.room = newRoom(b, bytesOf[node](nodes)+bytesOf[uint32](slots)+bytesOf[uint32](nodes)+bytesOf[uint32](nodes+1))
-	b.nodes = append(take[node](&b.room, nodes)[:0], before...)
-	b.edges = edges{take[uint32](&b.room, slots)}
-	b.edges.fill(b.nodes)
+	b.room = newRoom(b, bytesOf[node](nodes)+bytesOf[uint32](nodes)+bytesOf[uint32](nodes+1))
+	b.space = take[node](&b.room, nodes)
+	b.nodes = b.space[:copy(b.space, before)]
+	b.nextStep()
 	b.scratch.children, b.begins = take[uint32](&b.room, nodes), take[uint32](&b.room, nodes+1)
 	old.release()
 }
@@ -248,8 +268,9 @@ func (b *Builder) makeRoom(nodes int) {
 // it: they are outside the heap, and the garbage collector does not know how much that is.
 func (b *Builder) Release() {
 	b.Reset()
-	b.nodes, b.edges, b.scratch.children, b.begins = make([]node, 1), edges{}, nil, nil
+	b.nodes, b.space, b.scratch.children, b.begins = make([]node, 1), nil, nil, nil
 	b.room.release()
+	b.edges.release()
 	b.scratch.sum.release()
 }
 

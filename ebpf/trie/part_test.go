@@ -69,9 +69,9 @@ func TestPartsMakeNoRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if cap(all.nodes) < most || cap(parts.nodes) > 100 || len(parts.edges.table) > minSlots {
+	if len(all.space) < most || cap(parts.nodes) > 100 || len(parts.edges.table) > minSlots {
 		t.Errorf("room for %d nodes of all, and for %d and %d of a part",
-			cap(all.nodes), cap(parts.nodes), len(parts.edges.table))
+			len(all.space), cap(parts.nodes), len(parts.edges.table))
 	}
 }
 

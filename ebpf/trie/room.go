@@ -1,6 +1,7 @@
 package trie
 
 import (
+	"os"
 	"runtime"
 	"unsafe"
 
@@ -8,8 +9,7 @@ import (
 )
 
 // room is memory for values without pointers that the garbage collector does not know. Of what is in the heap, it would
-// let half as much garbage pile up before it collects, and it may have to collect for this to be there at all. The
-// pages come all at once: one that is missing when it is met takes two to three times as long.
+// let half as much garbage pile up before it collects, and it may have to collect for this to be there at all.
 type room struct {
 	pages   []byte // nil: there are none
 	left    []byte // of them
@@ -25,8 +25,7 @@ func newRoom[T any](of *T, bytes int) room {
 	if bytes < minRoomBytes {
 		return room{left: make([]byte, bytes)}
 	}
-	const flags = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_POPULATE
-	pages, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, flags)
+	pages, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil { // then in the heap
 		return room{left: make([]byte, bytes)}
 	}
@@ -59,4 +58,16 @@ func take[T any](r *room, n int) []T {
 	values := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(r.left))), n)
 	r.left = r.left[bytes:]
 	return values
+}
+
+// populate makes the pages of values in a room come at once: each that is missing when it is met takes two to three
+// times as long. Before Linux 5.14 they come as they are met.
+func populate[T any](r *room, values []T) {
+	if r.pages == nil || len(values) == 0 {
+		return
+	}
+	first := unsafe.Pointer(unsafe.SliceData(values))
+	before := uintptr(first) % uintptr(os.Getpagesize())
+	unix.Madvise(unsafe.Slice((*byte)(unsafe.Add(first, -int(before))), int(before)+bytesOf[T](len(values))),
+		unix.MADV_POPULATE_WRITE)
 }

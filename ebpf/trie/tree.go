@@ -223,6 +223,8 @@ func (c *children) of(at uint32) []uint32 { return c.list[c.from[at]:c.from[at+1
 // children returns the children of each node.
 func (b *Builder) children() *children {
 	b.scratch.children, b.begins = grown(b.scratch.children, len(b.nodes)-1), grown(b.begins, len(b.nodes)+1)
+	populate(&b.room, b.scratch.children)
+	populate(&b.room, b.begins)
 	c := &children{list: b.scratch.children, from: b.begins}
 	clear(c.from)
 	for i := 1; i < len(b.nodes); i++ {

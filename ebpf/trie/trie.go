@@ -21,8 +21,9 @@ type Builder struct {
 	made  map[madeOf]uint32 // the number of what a frame was made of; of the profile that is read
 
 	nodes   []node // a parent comes before its children; the first is the root
+	space   []node // where nodes are, and where others will be
 	edges   edges
-	room    room // of both, and of scratch
+	room    room // of nodes, and of scratch
 	settled bool // the totals of nodes are those of their selves
 
 	diff   *Diff      // of a builder that compares, or nil
@@ -174,9 +175,9 @@ func (b *Builder) count(at uint32, value int64) {
 // child returns the node of a position below at.
 func (b *Builder) child(at uint32, p position) uint32 {
 	if len(b.nodes) == cap(b.nodes) {
-		b.makeRoom(max(minNodes, 2*len(b.nodes)))
+		b.extend()
 	}
-	child, isNew := b.edges.get(b.nodes, at, p.frame)
+	child, isNew := b.edges.get(b, at, p.frame)
 	if isNew {
 		b.nodes = append(b.nodes, node{frame: p.frame, parent: at, line: p.line})
 		if b.diff != nil {
