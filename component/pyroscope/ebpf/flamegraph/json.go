@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"reflect"
+	"strconv"
 	"strings"
 )
 
@@ -22,7 +23,8 @@ func encodeFields(w io.Writer, of any) error {
 type fieldEncoder struct {
 	io.Writer
 	err  error
-	more bool // there was a field in the present struct
+	more bool   // there was a field in the present struct
+	text []byte // scratch of numbers
 }
 
 func (e *fieldEncoder) write(text string) {
@@ -71,6 +73,12 @@ const chunk = 1000
 
 // value writes a value that is no struct: a long list in chunks.
 func (e *fieldEncoder) value(of reflect.Value, own bool) error {
+	switch list := of.Interface().(type) {
+	case []int32:
+		return writeNumbers(e, list)
+	case []int64:
+		return writeNumbers(e, list)
+	}
 	if own || of.Kind() != reflect.Slice || of.Len() <= chunk || of.Type().Elem().Kind() == reflect.Uint8 {
 		return json.NewEncoder(trimmed{e.Writer, "", "\n"}).Encode(of.Interface())
 	}
@@ -85,6 +93,29 @@ func (e *fieldEncoder) value(of reflect.Value, own bool) error {
 	}
 	e.write("]")
 	return e.err
+}
+
+// writeNumbers writes a list of numbers, which most of a flame graph is, in a fraction of the time of encoding/json.
+func writeNumbers[T int32 | int64](e *fieldEncoder, list []T) error {
+	if list == nil {
+		_, err := io.WriteString(e, "null")
+		return err
+	}
+	e.text = append(e.text[:0], '[')
+	for i, value := range list {
+		if i > 0 {
+			e.text = append(e.text, ',')
+		}
+		e.text = strconv.AppendInt(e.text, int64(value), 10)
+		if len(e.text) >= chunk {
+			if _, err := e.Write(e.text); err != nil {
+				return err
+			}
+			e.text = e.text[:0]
+		}
+	}
+	_, err := e.Write(append(e.text, ']'))
+	return err
 }
 
 // isEmpty reports what omitempty means.

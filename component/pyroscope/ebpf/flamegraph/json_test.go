@@ -3,6 +3,7 @@ package flamegraph
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -30,6 +31,8 @@ func TestEncodeFields(t *testing.T) {
 		topAnswer{},
 		topAnswer{Functions: slices.Repeat([]trie.Function{{Name: "[\n]"}, {Binary: "]"}}, chunk)},
 		trie.Nodes{Frame: make([]int32, chunk), Depth: make([]int32, chunk+1), Line: make([]int32, 3*chunk)},
+		trie.Nodes{Frame: []int32{-1, 1 << 30}, Self: []int64{math.MinInt64, math.MaxInt64}, Total: []int64{}},
+		&trie.Nodes{Total: slices.Repeat([]int64{-1234567890123}, 500)},
 		struct{ Text []byte }{bytes.Repeat([]byte("x"), 2*chunk)},
 		linesAnswer{Lines: []trie.Line{{File: "a.c", Line: 3}}},
 		seriesAnswer{Values: [][]int64{{1, 2}, {}}},
