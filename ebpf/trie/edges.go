@@ -34,7 +34,7 @@ func (e *edges) get(b *Builder, parent, frame uint32) (child uint32, isNew bool)
 // slot returns where the number of a child is, or 0 where it is to be.
 func (e *edges) slot(nodes []node, parent, frame uint32) *uint32 {
 	mask := uint32(len(e.table) - 1)
-	for at := hashOf(parent, frame) & mask; ; at = (at + 1) & mask {
+	for at := pairHash(parent, frame) & mask; ; at = (at + 1) & mask {
 		slot := &e.table[at]
 		if *slot == 0 {
 			return slot
@@ -43,12 +43,6 @@ func (e *edges) slot(nodes []node, parent, frame uint32) *uint32 {
 			return slot
 		}
 	}
-}
-
-// hashOf spreads edges over a table.
-func hashOf(parent, frame uint32) uint32 {
-	x := (uint64(parent)<<32 | uint64(frame)) * 0x9e3779b97f4a7c15
-	return uint32(x >> 32)
 }
 
 // grow makes room for that many edges of b.

@@ -3,6 +3,7 @@ package trie
 import (
 	"encoding/binary"
 	"slices"
+	"unique"
 
 	"github.com/google/pprof/profile"
 )
@@ -330,10 +331,18 @@ type scratch struct {
 	children, begins []uint32 // of children
 	sum              sumScratch
 
-	tree  *Tree             // the last one that was made
-	spare *Tree             // whose memory the next one takes, or nil
-	texts numbering[string] // Tree.Strings
+	tree  *Tree // the last one that was made
+	spare *Tree // whose memory the next one takes, or nil
+
+	files     numbering[sharedText] // in Tree.Strings
+	fileTexts []int32               // their places there
+	nameTexts []int32               // places of names there, by function in the Tree
 }
+
+// sharedText is a text that is in memory once, whatever has it.
+type sharedText struct{ of unique.Handle[string] }
+
+func (t sharedText) hash() uint32 { return spread(addressOf(t.of)) }
 
 // grown returns a slice of n values, whatever they are, in the memory of another if there is room.
 func grown[T any](of []T, n int) []T {

@@ -2,8 +2,10 @@ package trie
 
 import (
 	"cmp"
+	"hash/maphash"
 	"slices"
 	"unique"
+	"unsafe"
 
 	"github.com/google/pprof/profile"
 )
@@ -46,12 +48,28 @@ type frameParts struct {
 type functionKey struct {
 	name   string
 	binary unique.Handle[string]
+	hashed uint32 // what hash returns: a name is often far away
+}
+
+func newFunctionKey(name, binary string) functionKey {
+	key := functionKey{name: name, binary: unique.Make(binary)}
+	key.hashed = spread(maphash.String(nameSeed, name) ^ addressOf(key.binary))
+	return key
+}
+
+var nameSeed = maphash.MakeSeed()
+
+func (f functionKey) hash() uint32 { return f.hashed }
+
+// addressOf returns where a value is in memory: equal ones are at the same place, which does not change.
+func addressOf[T comparable](of unique.Handle[T]) uint64 {
+	return uint64(*(*uintptr)(unsafe.Pointer(&of)))
 }
 
 // share returns f as all have it.
 func (f *frame) share() sharedFrame {
 	return sharedFrame{unique.Make(frameParts{
-		function:  functionKey{f.name, unique.Make(f.mapping.file)},
+		function:  newFunctionKey(f.name, f.mapping.file),
 		file:      unique.Make(f.file),
 		buildID:   unique.Make(f.mapping.buildID),
 		startLine: f.startLine, kind: f.kind, inlined: f.inlined,
@@ -67,6 +85,7 @@ func (s sharedFrame) open() frame {
 	}
 }
 
+func (s sharedFrame) hash() uint32          { return spread(addressOf(s.of)) }
 func (s sharedFrame) function() functionKey { return s.of.Value().function }
 func (s sharedFrame) name() string          { return s.function().name }
 func (s sharedFrame) kind() Kind            { return s.of.Value().kind }

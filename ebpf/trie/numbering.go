@@ -1,22 +1,25 @@
 package trie
 
 import (
-	"hash/maphash"
 	"math/bits"
 	"slices"
 )
 
+// hashed is what can be numbered.
+type hashed interface {
+	comparable
+	hash() uint32
+}
+
 // numbering gives values numbers, from 0 on in the order in which they come: a hash table of numbers takes a small part
 // of the memory of a map that has the values as keys. The zero value is empty.
-type numbering[V comparable] struct {
+type numbering[V hashed] struct {
 	values []V      // by number
 	slots  []uint32 // numbers and one, by hash; 0: none. There is a power of two of them
 }
 
 // minSlots is how many slots the smallest table has.
 const minSlots = 64
-
-var numberingSeed = maphash.MakeSeed()
 
 // number returns the number of a value, and whether it has just got it.
 func (n *numbering[V]) number(of V) (number uint32, isNew bool) {
@@ -43,8 +46,8 @@ func (n *numbering[V]) grow(values int) {
 
 // slot returns where the number of a value is, or 0 where it is to be.
 func (n *numbering[V]) slot(of V) *uint32 {
-	mask := uint64(len(n.slots) - 1)
-	for at := maphash.Comparable(numberingSeed, of) & mask; ; at = (at + 1) & mask {
+	mask := uint32(len(n.slots) - 1)
+	for at := of.hash() & mask; ; at = (at + 1) & mask {
 		if slot := &n.slots[at]; *slot == 0 || n.values[*slot-1] == of {
 			return slot
 		}
@@ -57,3 +60,9 @@ func (n *numbering[V]) clear() {
 	clear(n.slots)
 	n.values = n.values[:0]
 }
+
+// spread returns 32 bits that differ for nearly all numbers.
+func spread(of uint64) uint32 { return uint32(of * 0x9e3779b97f4a7c15 >> 32) }
+
+// pairHash spreads pairs of numbers over a table.
+func pairHash(x, y uint32) uint32 { return spread(uint64(x)<<32 | uint64(y)) }

@@ -115,6 +115,7 @@ func (s *sumScratch) makeRoom(b *Builder, frames, functions int) {
 		s.release()
 		f, g := frames+frames/8, functions+functions/8
 		s.room = newRoom(b, bytesOf[tallied](f)+bytesOf[tallied](g)+bytesOf[uint32](f)+bytesOf[uint32](g))
+		populate(&s.room, s.room.left)
 		s.byFrame, s.byFunction = take[tallied](&s.room, f), take[tallied](&s.room, g)
 		s.frameIDs, s.functionIDs = take[uint32](&s.room, f), take[uint32](&s.room, g)
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"unique"
 )
 
 // Tree is what is shown: JSON of few and short arrays. A frame is a function; a node is a
@@ -119,7 +120,7 @@ func (b *Builder) Tree(o Options) *Tree {
 	b.settle()
 	scale := b.scale()
 	b.emptyTree()
-	w := writer{Builder: b, children: b.children(), byMapping: map[mapping]int32{}}
+	w := writer{Builder: b, children: b.children(), byMapping: map[[2]unique.Handle[string]]int32{}}
 	w.tree.Type, w.tree.Unit, w.tree.Scale, w.tree.Diff = b.sampleType.Type, b.sampleType.Unit, scale, b.diff
 	w.fold(o)
 	w.tree.Omitted.Below = w.below
@@ -130,7 +131,6 @@ func (b *Builder) Tree(o Options) *Tree {
 	w.top()
 	w.tree.Omitted.Self /= w.tree.Scale
 	w.tree.Omitted.Below /= w.tree.Scale
-	w.tree.Strings = w.texts.values
 	return w.tree
 }
 
@@ -143,7 +143,7 @@ func (w *writer) makeRoom(nodes int) {
 	w.tree.Frames.grow(frames)
 	of := &w.tree.Functions
 	of.Self, of.Total = slices.Grow(of.Self, frames), slices.Grow(of.Total, frames)
-	w.texts.grow(frames)
+	w.tree.Strings, w.nameTexts = slices.Grow(w.tree.Strings, frames), slices.Grow(w.nameTexts, frames)
 }
 
 // grow makes room for about as many frames.
@@ -160,7 +160,7 @@ func (f *Frames) grow(n int) {
 func (b *Builder) emptyTree() {
 	t := b.spare
 	if t == nil {
-		t, b.texts = &Tree{Kinds: Kinds{Name: kindNames()}}, numbering[string]{}
+		t, b.files = &Tree{Kinds: Kinds{Name: kindNames()}}, numbering[sharedText]{}
 	}
 	b.spare, b.tree = nil, t
 	m, f, n := &t.Mappings, &t.Frames, &t.Nodes
@@ -175,8 +175,10 @@ func (b *Builder) emptyTree() {
 	} {
 		*column = emptied(*column)
 	}
-	b.texts.clear()
-	b.texts.values = emptied(b.texts.values)
+	clear(t.Strings) // they may be of frames that nobody else has
+	t.Strings = emptied(t.Strings)
+	b.files.clear()
+	b.fileTexts, b.nameTexts = b.fileTexts[:0], b.nameTexts[:0]
 	t.Omitted = Omitted{}
 }
 
@@ -267,9 +269,9 @@ type writer struct {
 	byFrame    *tally
 	byFunction *tally
 
-	byMapping   map[mapping]int32
-	frameIDs    []uint32 // places in the tree by frame, from 1 on; 0: none yet
-	functionIDs []uint32 // and by function
+	byMapping   map[[2]unique.Handle[string]]int32 // by file and build ID
+	frameIDs    []uint32                           // places in the tree by frame, from 1 on; 0: none yet
+	functionIDs []uint32                           // and by function
 }
 
 // fold decides what is too small to show: the smallest nodes, and of those that are equal the
@@ -432,20 +434,21 @@ func (w *writer) frameID(id uint32) int32 {
 	if at := w.frameIDs[id]; at > 0 {
 		return int32(at - 1)
 	}
-	f, out := w.index.at(id).open(), &w.tree.Frames
+	f, out := w.index.at(id).of.Value(), &w.tree.Frames
 	at := int32(len(out.Name))
 	w.frameIDs[id] = uint32(at + 1)
-	out.Name = append(out.Name, w.text(f.name))
-	out.File = append(out.File, w.text(f.file))
+	of := w.functionID(w.index.functionOf[id])
+	out.Of = append(out.Of, of)
+	out.Name = append(out.Name, w.nameTexts[of])
+	out.File = append(out.File, w.fileText(f.file))
 	out.Start = append(out.Start, f.startLine)
-	out.Mapping = append(out.Mapping, w.mapping(f.mapping))
+	out.Mapping = append(out.Mapping, w.mapping(f.function.binary, f.buildID))
 	out.Kind = append(out.Kind, int32(f.kind))
 	inlined := int32(0)
 	if f.inlined {
 		inlined = 1
 	}
 	out.Inlined = append(out.Inlined, inlined)
-	out.Of = append(out.Of, w.functionID(w.index.functionOf[id]))
 	out.Self, out.Total = w.byFrame.appendTo(out.Self, out.Total, id, w.tree.Scale)
 	if w.tree.Diff != nil {
 		out.BaseSelf, out.BaseTotal = w.byFrame.appendBaseTo(out.BaseSelf, out.BaseTotal, id, w.tree.Scale)
@@ -461,6 +464,7 @@ func (w *writer) functionID(id uint32) int32 {
 	out := &w.tree.Functions
 	at := int32(len(out.Self))
 	w.functionIDs[id] = uint32(at + 1)
+	w.nameTexts = append(w.nameTexts, w.text(w.index.functions.values[id].name))
 	out.Self, out.Total = w.byFunction.appendTo(out.Self, out.Total, id, w.tree.Scale)
 	if w.tree.Diff != nil {
 		out.BaseSelf, out.BaseTotal = w.byFunction.appendBaseTo(out.BaseSelf, out.BaseTotal, id, w.tree.Scale)
@@ -468,21 +472,33 @@ func (w *writer) functionID(id uint32) int32 {
 	return at
 }
 
-func (w *writer) mapping(m mapping) int32 {
-	if m == (mapping{}) {
-		return -1
-	}
-	at, ok := w.byMapping[m]
-	if !ok {
+func (w *writer) mapping(file, buildID unique.Handle[string]) int32 {
+	key := [2]unique.Handle[string]{file, buildID}
+	at, ok := w.byMapping[key]
+	switch {
+	case ok:
+	case file.Value() == "" && buildID.Value() == "":
+		at = -1
+	default:
 		at = int32(len(w.tree.Mappings.File))
-		w.byMapping[m] = at
-		w.tree.Mappings.File = append(w.tree.Mappings.File, w.text(m.file))
-		w.tree.Mappings.BuildID = append(w.tree.Mappings.BuildID, w.text(m.buildID))
+		w.tree.Mappings.File = append(w.tree.Mappings.File, w.fileText(file))
+		w.tree.Mappings.BuildID = append(w.tree.Mappings.BuildID, w.fileText(buildID))
 	}
+	w.byMapping[key] = at
 	return at
 }
 
+// fileText returns the place of the name of a file, or of a build ID, in the tree's texts.
+func (w *writer) fileText(of unique.Handle[string]) int32 {
+	number, isNew := w.files.number(sharedText{of})
+	if isNew {
+		w.fileTexts = append(w.fileTexts, w.text(of.Value()))
+	}
+	return w.fileTexts[number]
+}
+
+// text adds a text to those of the tree, and returns its place.
 func (w *writer) text(s string) int32 {
-	at, _ := w.texts.number(s)
-	return int32(at)
+	w.tree.Strings = append(w.tree.Strings, s)
+	return int32(len(w.tree.Strings) - 1)
 }

@@ -112,6 +112,8 @@ type position struct {
 	line  int32
 }
 
+func (p position) hash() uint32 { return pairHash(p.frame, uint32(p.line)) }
+
 // shortLine returns the number of a line, 0 for one that no source file has.
 func shortLine(line int64) int32 {
 	if line < 0 || line > math.MaxInt32 {
