@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,18 +31,37 @@ func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	cmd.SysProcAttr.Setpgid = true
 	cmd.WaitDelay = 5 * time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("start %s: %v", cmd.Path, err)
-	}
+	ended := Launch(t, cmd)
 	go func() {
-		p.Err = cmd.Wait()
+		p.Err = <-ended
 		close(p.Done)
 	}()
 	t.Cleanup(func() { p.Kill(t) })
 	return p
+}
+
+// Launch starts cmd, and sends what Wait returns for it. If the test is killed, the kernel kills the program: as soon
+// as the thread ends that has started it. So that is a thread of its own: others end with goroutines of the profiler.
+func Launch(t testing.TB, cmd *exec.Cmd) (ended <-chan error) {
+	t.Helper()
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	started, end := make(chan error), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		err := cmd.Start()
+		if started <- err; err == nil {
+			end <- cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		t.Fatalf("start %s: %v", cmd.Path, err)
+	}
+	return end
 }
 
 // PID returns the ID of the process.

@@ -32,8 +32,10 @@ pyroscope.ebpf "host" {
 
 // Of the looks at a flame graph before which nobody looked.
 const (
-	firstLooks = 3
-	forgotten  = 80 * time.Second // after that, the server has nothing left of looks before
+	firstLooks = 5
+	// After that, the server has nothing left of looks before. It is a multiple of the 15 s after which profiles come,
+	// so that what these take is not taken for a part of a look.
+	forgotten = 75 * time.Second
 )
 
 // hostSeconds is how long the host is profiled, unless HEADWATER_HOST_SECONDS says otherwise.

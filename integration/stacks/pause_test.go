@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -33,7 +32,6 @@ func startPausing(t testing.TB) *pausing {
 	program := filepath.Join(t.TempDir(), "pause")
 	lab.Compile(t, "gcc", "-O1", "-fomit-frame-pointer", "-pthread", "-o", program, "testdata/programs/pause.c")
 	cmd := exec.Command(program)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	ask, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -42,12 +40,10 @@ func startPausing(t testing.TB) *pausing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	ended := lab.Launch(t, cmd)
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()
+		<-ended
 	})
 	p := &pausing{cmd.Process.Pid, ask, bufio.NewReader(reply)}
 	lab.Eventually(t, 20*time.Second, "all threads wait", func() bool {
