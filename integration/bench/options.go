@@ -70,16 +70,34 @@ func parseFlags() (o options, err error) {
 	default:
 		o.setDefaults(3, 10*time.Second)
 	}
-	if least := flushTime(o.interval); o.warm < least {
-		return o, fmt.Errorf("-warm %v: the first report, which reads everything, would count; %v or more is needed",
-			o.warm, least)
-	}
-	if o.parts && o.peer != "" && !o.peerIsHeadwater {
-		return o, fmt.Errorf("-parts: the functions of %s are not known; "+
-			"another build of Headwater can be compared, with -peer-is-headwater", filepath.Base(o.peer))
+	if err := o.check(); err != nil {
+		return o, err
 	}
 	o.frames, err = parseDepths(*frames)
 	return o, err
+}
+
+// check refuses what cannot be measured.
+func (o *options) check() error {
+	switch {
+	case o.rate < 1:
+		return fmt.Errorf("-rate %d: at least one sample a second is needed", o.rate)
+	case o.rounds < 1:
+		return fmt.Errorf("-rounds %d: at least one is needed", o.rounds)
+	case o.interval < time.Second:
+		return fmt.Errorf("-interval %v: profilers report once a second at most", o.interval)
+	case o.time <= 0:
+		return fmt.Errorf("-time %v: a measurement takes some time", o.time)
+	}
+	if least := flushTime(o.interval); o.warm < least {
+		return fmt.Errorf("-warm %v: the first report, which reads everything, would count; %v or more is needed",
+			o.warm, least)
+	}
+	if o.parts && o.peer != "" && !o.peerIsHeadwater {
+		return fmt.Errorf("-parts: the functions of %s are not known; "+
+			"another build of Headwater can be compared, with -peer-is-headwater", filepath.Base(o.peer))
+	}
+	return nil
 }
 
 func (o *options) setDefaults(rounds int, length time.Duration) {

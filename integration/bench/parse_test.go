@@ -3,7 +3,9 @@ package main
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 )
 
 func TestParseFields(t *testing.T) {
@@ -50,6 +52,27 @@ func TestMedian(t *testing.T) {
 	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{9, 1, 2}, 2}, {[]float64{4, 1, 2, 8}, 3}} {
 		if got := median(test.values); got != test.want {
 			t.Errorf("%v: %v, want %v", test.values, got, test.want)
+		}
+	}
+}
+
+// TestCheckOptions: what would divide by zero, or measure nothing, is refused by the name of its flag.
+func TestCheckOptions(t *testing.T) {
+	good := options{rate: 99, rounds: 1, interval: 5 * time.Second, time: time.Second, warm: 8 * time.Second}
+	if err := good.check(); err != nil {
+		t.Error(err)
+	}
+	for flag, spoil := range map[string]func(*options){
+		"-rate":     func(o *options) { o.rate = 0 },
+		"-rounds":   func(o *options) { o.rounds = -1 },
+		"-interval": func(o *options) { o.interval = 0 },
+		"-time":     func(o *options) { o.time = -time.Second },
+		"-warm":     func(o *options) { o.warm = 6 * time.Second },
+	} {
+		bad := good
+		spoil(&bad)
+		if err := bad.check(); err == nil || !strings.HasPrefix(err.Error(), flag+" ") {
+			t.Errorf("%s: got %v", flag, err)
 		}
 	}
 }
