@@ -236,7 +236,7 @@ func (s *service) compare(t testing.TB, seen *seen, frames []frame, n int) {
 		}
 		name := f.name[strings.LastIndex(f.name, ".")+1:]
 		if want := s.calls[f.name]; want != caller && !(s.leaf && (at == 0 || f.name == caller)) {
-			seen.wrong = append(seen.wrong, fmt.Sprintf("%d: %q calls %s", n, caller, f.name))
+			seen.wrong = append(seen.wrong, fmt.Sprintf("%d: %q calls %s, in %v", n, caller, f.name, frames))
 		}
 		if by := declared(f.start); by != name {
 			seen.wrong = append(seen.wrong, fmt.Sprintf("%d: %s begins in line %d, in %s", n, f.name, f.start, by))
