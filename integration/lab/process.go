@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -23,45 +24,36 @@ type Process struct {
 	Err    error         // of the program's end; read it after Done is closed
 }
 
-// Start runs cmd in the background and keeps both its outputs in memory.
+// Start runs cmd in the background and keeps both its outputs in memory, but for one that cmd has a pipe for.
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{cmd: cmd, Output: &Output{}, Done: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = p.Output, p.Output
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	for _, output := range []*io.Writer{&cmd.Stdout, &cmd.Stderr} {
+		if *output == nil {
+			*output = p.Output
+		}
 	}
-	cmd.SysProcAttr.Setpgid = true
-	cmd.WaitDelay = 5 * time.Second
-	ended := Launch(t, cmd)
-	go func() {
-		p.Err = <-ended
-		close(p.Done)
-	}()
-	t.Cleanup(func() { p.Kill(t) })
-	return p
-}
-
-// Launch starts cmd, and sends what Wait returns for it. If the test is killed, the kernel kills the program: as soon
-// as the thread ends that has started it. So that is a thread of its own: others end with goroutines of the profiler.
-func Launch(t testing.TB, cmd *exec.Cmd) (ended <-chan error) {
-	t.Helper()
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	started, end := make(chan error), make(chan error, 1)
+	cmd.SysProcAttr.Setpgid = true
+	cmd.WaitDelay = 5 * time.Second
+	started := make(chan error)
 	go func() {
+		// The kernel kills the program when the thread ends that has started it: others end with goroutines of a profiler.
 		runtime.LockOSThread()
 		err := cmd.Start()
 		if started <- err; err == nil {
-			end <- cmd.Wait()
+			p.Err = cmd.Wait()
+			close(p.Done)
 		}
 	}()
 	if err := <-started; err != nil {
 		t.Fatalf("start %s: %v", cmd.Path, err)
 	}
-	return end
+	t.Cleanup(func() { p.Kill(t) })
+	return p
 }
 
 // PID returns the ID of the process.

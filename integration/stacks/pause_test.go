@@ -40,12 +40,7 @@ func startPausing(t testing.TB) *pausing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := lab.Launch(t, cmd)
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		<-ended
-	})
-	p := &pausing{cmd.Process.Pid, ask, bufio.NewReader(reply)}
+	p := &pausing{lab.Start(t, cmd).PID(), ask, bufio.NewReader(reply)}
 	lab.Eventually(t, 20*time.Second, "all threads wait", func() bool {
 		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", p.pid))
 		named := func(file string) bool { return strings.HasPrefix(lab.ReadFile(t, file), "Name:\tanswers\n") }
