@@ -18,14 +18,13 @@ func fold(t testing.TB, show func(string) string, p *profile.Profile) *Folded {
 
 // TestFolded: builders that were given folded profiles have the same tree as those that were given the profiles.
 func TestFolded(t *testing.T) {
-	profiles := []*profile.Profile{random(3000, 300, 30), random(200, 60, 9), partMaker().Profile, newMaker().Profile}
 	for name, of := range map[string]func() *Builder{
 		"all":     func() *Builder { return NewBuilder(nil) },
 		"callers": func() *Builder { return NewCallers(nil, "f", "") },
 		"callees": func() *Builder { return NewCallees(nil, "g", "a") },
 	} {
 		direct, added := of(), of()
-		for _, p := range profiles {
+		for _, p := range someProfiles() {
 			if err := direct.Add(p); err != nil {
 				t.Fatal(err)
 			}
@@ -50,11 +49,7 @@ func TestLinesBeyondFiles(t *testing.T) {
 		for _, l := range p.Location {
 			l.Line[0].Line = line
 		}
-		b := NewBuilder(nil)
-		if _, err := b.AddFolded(fold(t, nil, p), Choice{}); err != nil {
-			t.Fatal(err)
-		}
-		if got := b.Tree(Options{}).Nodes.Line; got[1] != want {
+		if got := mergeOf(t, p).Tree(Options{}).Nodes.Line; got[1] != want {
 			t.Errorf("line %d is shown as %d, want %d", line, got[1], want)
 		}
 	}
@@ -62,36 +57,20 @@ func TestLinesBeyondFiles(t *testing.T) {
 
 // TestFoldedNames: names are those that were shown when the profile was folded.
 func TestFoldedNames(t *testing.T) {
-	b := NewBuilder(nil)
+	m := NewMerge()
 	shown := func(name string) string { return name + "()" }
-	if _, err := b.AddFolded(fold(t, shown, partMaker().Profile), Choice{}); err != nil {
+	if _, err := m.Add(fold(t, shown, partMaker().Profile), Choice{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := stacksOf(b.Tree(Options{})); got[0] != "[main() f() g() f()] 2" {
+	if got := stacksOf(m.Tree(Options{})); got[0] != "[main() f() g() f()] 2" {
 		t.Errorf("got %q", got)
 	}
 }
 
 func TestFoldedOfAnotherType(t *testing.T) {
-	b := NewBuilder(nil)
-	if _, err := b.AddFolded(fold(t, nil, partMaker().Profile), Choice{}); err != nil {
-		t.Fatal(err)
-	}
-	m := partMaker()
-	m.SampleType[0] = &profile.ValueType{Type: "page_faults", Unit: "bytes"}
-	if _, err := b.AddFolded(fold(t, nil, m.Profile), Choice{}); err == nil {
+	of := partMaker()
+	of.SampleType[0] = &profile.ValueType{Type: "page_faults", Unit: "bytes"}
+	if _, err := mergeOf(t, partMaker().Profile).Add(fold(t, nil, of.Profile), Choice{}); err == nil {
 		t.Error("bytes were added to nanoseconds")
 	}
-}
-
-func BenchmarkAddFolded(b *testing.B) {
-	f := fold(b, nil, random(20_000, 2000, 40))
-	for b.Loop() {
-		to := NewBuilder(nil)
-		to.Grow(f.Nodes(), f.Frames())
-		if _, err := to.AddFolded(f, Choice{}); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(f.Nodes()), "nodes")
 }

@@ -2,7 +2,6 @@ package trie
 
 import (
 	"cmp"
-	"hash/maphash"
 	"slices"
 	"unique"
 	"unsafe"
@@ -36,30 +35,23 @@ type sharedFrame struct{ of unique.Handle[frameParts] }
 
 // frameParts are what a frame is made of.
 type frameParts struct {
-	function      functionKey
+	function      sharedFunction
 	file, buildID unique.Handle[string]
 	startLine     int64
 	kind          Kind
 	inlined       bool
 }
 
-// functionKey identifies what people call a function: all frames of one name in one binary, inlined or not, of any
-// build.
-type functionKey struct {
+// sharedFunction is a function that is in memory once. Those of equal functions are equal.
+type sharedFunction struct{ of unique.Handle[function] }
+
+// function is what people call one: all frames of one name in one binary, inlined or not, of any build.
+type function struct {
 	name   string
 	binary unique.Handle[string]
-	hashed uint32 // what hash returns: a name is often far away
 }
 
-func newFunctionKey(name, binary string) functionKey {
-	key := functionKey{name: name, binary: unique.Make(binary)}
-	key.hashed = spread(maphash.String(nameSeed, name) ^ addressOf(key.binary))
-	return key
-}
-
-var nameSeed = maphash.MakeSeed()
-
-func (f functionKey) hash() uint32 { return f.hashed }
+func (s sharedFunction) hash() uint32 { return spread(addressOf(s.of)) }
 
 // addressOf returns where a value is in memory: equal ones are at the same place, which does not change.
 func addressOf[T comparable](of unique.Handle[T]) uint64 {
@@ -69,7 +61,7 @@ func addressOf[T comparable](of unique.Handle[T]) uint64 {
 // share returns f as all have it.
 func (f *frame) share() sharedFrame {
 	return sharedFrame{unique.Make(frameParts{
-		function:  newFunctionKey(f.name, f.mapping.file),
+		function:  sharedFunction{unique.Make(function{f.name, unique.Make(f.mapping.file)})},
 		file:      unique.Make(f.file),
 		buildID:   unique.Make(f.mapping.buildID),
 		startLine: f.startLine, kind: f.kind, inlined: f.inlined,
@@ -79,16 +71,20 @@ func (f *frame) share() sharedFrame {
 // open returns the frame with its texts.
 func (s sharedFrame) open() frame {
 	p := s.of.Value()
+	f := p.function.of.Value()
 	return frame{
-		name: p.function.name, file: p.file.Value(), startLine: p.startLine,
-		mapping: mapping{p.function.binary.Value(), p.buildID.Value()}, kind: p.kind, inlined: p.inlined,
+		name: f.name, file: p.file.Value(), startLine: p.startLine,
+		mapping: mapping{f.binary.Value(), p.buildID.Value()}, kind: p.kind, inlined: p.inlined,
 	}
 }
 
-func (s sharedFrame) hash() uint32          { return spread(addressOf(s.of)) }
-func (s sharedFrame) function() functionKey { return s.of.Value().function }
-func (s sharedFrame) name() string          { return s.function().name }
-func (s sharedFrame) kind() Kind            { return s.of.Value().kind }
+// order is a number that frames are in the order of, whatever has them, as long as something has them.
+func (s sharedFrame) order() uint64 { return addressOf(s.of) }
+
+func (s sharedFrame) hash() uint32       { return spread(addressOf(s.of)) }
+func (s sharedFrame) function() function { return s.of.Value().function.of.Value() }
+func (s sharedFrame) name() string       { return s.function().name }
+func (s sharedFrame) kind() Kind         { return s.of.Value().kind }
 
 // compareFrames orders frames by their names, and then by all else that distinguishes them.
 func compareFrames(x, y sharedFrame) int {
@@ -113,9 +109,9 @@ func compareFrames(x, y sharedFrame) int {
 // index numbers frames and their functions. The zero value is empty.
 type index struct {
 	frames     numbering[sharedFrame]
-	functions  numbering[functionKey]
+	functions  numbering[sharedFunction]
 	functionOf []uint32 // by frame
-	kindOf     []uint32
+	kindOf     []Kind
 }
 
 // maxKeptFrames bounds how many frames are kept for what comes after a Reset: most will come again.
@@ -125,8 +121,8 @@ const maxKeptFrames = 100_000
 func (x *index) frame(of sharedFrame) uint32 {
 	number, isNew := x.frames.number(of)
 	if isNew {
-		function, _ := x.functions.number(of.function())
-		x.functionOf, x.kindOf = append(x.functionOf, function), append(x.kindOf, uint32(of.kind()))
+		function, _ := x.functions.number(of.of.Value().function)
+		x.functionOf, x.kindOf = append(x.functionOf, function), append(x.kindOf, of.kind())
 	}
 	return number
 }

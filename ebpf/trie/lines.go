@@ -76,7 +76,7 @@ type lineWalker struct {
 func (w *lineWalker) begin(t table) {
 	w.at = make([]*summedLine, len(t.places))
 	for i, p := range t.places {
-		w.at[i] = w.lineOf(t.frames[p.frame], p.line)
+		w.at[i] = w.lineOf(p.of, p.line)
 	}
 }
 

@@ -7,13 +7,13 @@ import (
 
 // TestNumbering: values have numbers in the order in which they come, as a map and a list would give them.
 func TestNumbering(t *testing.T) {
-	var n numbering[functionKey]
+	var n numbering[sharedFunction]
 	random := rand.New(rand.NewPCG(1, 2))
 	for round := range 3 {
-		numbers := map[functionKey]uint32{}
+		numbers := map[sharedFunction]uint32{}
 		for range 5000 {
 			f := frame{name: string(rune('a' + random.IntN(2000))), mapping: mapping{file: string(rune('a' + round))}}
-			key := f.share().function()
+			key := f.share().of.Value().function
 			want, known := numbers[key]
 			if !known {
 				want = uint32(len(numbers))

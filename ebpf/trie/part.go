@@ -51,33 +51,54 @@ func (b *Builder) addPart(of []position, value int64) {
 	b.addStack(of, value)
 }
 
-// partWalker adds a part of stacks to a Builder, and asks for the numbers of the frames of these parts alone.
+// partWalker adds stacks to a Builder, or the part of them that it wants, and asks for the numbers of the frames of
+// these alone.
 type partWalker struct {
-	placeNumbers
-	path []uint32 // places, by depth
-	call int      // depth of the function's outermost call on the path; 0: there is none
+	*Builder
+	table   table
+	numbers []uint32 // of the Builder's frames and one, by frame; 0: not known yet
+	path    []uint32 // places, by depth
+	call    int      // depth of the function's outermost call on the path; 0: there is none
 }
+
+func (w *partWalker) begin(t table) { w.table, w.numbers = t, make([]uint32, t.frames) }
 
 func (w *partWalker) enter(depth int, at uint32) {
 	w.path = append(w.path[:depth-1], at)
 	if w.call >= depth {
 		w.call = 0
 	}
-	if w.call == 0 && w.part.isOf(w.table.frame(at)) {
+	if w.part != nil && w.call == 0 && w.part.isOf(w.table.places[at].of) {
 		w.call = depth
 	}
 }
 
 func (w *partWalker) sample(depth int, value int64) {
-	if w.call == 0 || w.call > depth {
-		return
+	from, to := 0, depth
+	if w.part != nil {
+		if w.call == 0 || w.call > depth {
+			return
+		}
+		from, to = w.part.bounds(w.call-1, depth)
 	}
 	w.stack = w.stack[:0]
-	from, to := w.part.bounds(w.call-1, depth)
 	for _, at := range w.path[from:to] {
 		w.stack = append(w.stack, w.positionOf(at))
 	}
+	if w.part == nil {
+		w.addStack(w.stack, value)
+		return
+	}
 	w.addPart(w.stack, value)
+}
+
+// positionOf returns a place as the Builder has it.
+func (w *partWalker) positionOf(at uint32) position {
+	of := w.table.places[at]
+	if w.numbers[of.frame] == 0 {
+		w.numbers[of.frame] = w.index.frame(of.of) + 1
+	}
+	return position{w.numbers[of.frame] - 1, of.line}
 }
 
 // PathID identifies a node by its functions from the root on, so that it means the same node in other profiles: the

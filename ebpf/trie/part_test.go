@@ -59,29 +59,13 @@ func TestCallees(t *testing.T) {
 	checkStacks(t, NewCallees(nil, "leaf", "a"))
 }
 
-// TestPartsMakeNoRoom: what has one function takes little memory, however much all has.
-func TestPartsMakeNoRoom(t *testing.T) {
-	const most = 200_000
-	parts, all := NewCallers(nil, "f", ""), NewBuilder(nil)
-	for _, b := range []*Builder{parts, all} {
-		b.Grow(most, most)
-		if _, err := b.AddFolded(fold(t, nil, partMaker().Profile), Choice{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(all.space) < most || cap(parts.nodes) > 100 || len(parts.edges.table) > minSlots {
-		t.Errorf("room for %d nodes of all, and for %d and %d of a part",
-			len(all.space), cap(parts.nodes), len(parts.edges.table))
-	}
-}
-
 func checkBelow(t *testing.T, node PathID, want ...string) {
 	t.Helper()
-	b := NewBuilder(nil)
-	if err := b.Add(partMaker().Profile); err != nil {
-		t.Fatal(err)
+	tree := mergeOf(t, partMaker().Profile).TreeBelow(node, Options{})
+	if tree == nil {
+		tree = &Tree{Nodes: Nodes{Frame: []int32{-1}}}
 	}
-	if got := stacksOf(b.Below(node).Tree(Options{})); !slices.Equal(got, want) {
+	if got := stacksOf(tree); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -102,14 +86,10 @@ func TestBelowShowsWhatWasFolded(t *testing.T) {
 		m.sample(5, "a:main", fmt.Sprintf("a:leaf%d", i))
 		m.sample(1000, "a:main", fmt.Sprintf("a:large%d", i))
 	}
-	b := NewBuilder(nil)
-	if err := b.Add(m.Profile); err != nil {
-		t.Fatal(err)
-	}
 	few := Options{MaxNodes: 200, Enough: 200}
-	all := b.Tree(few)
+	all := mergeOf(t, m.Profile).Tree(few)
 	wide := RootPath.Child("main", "a").Child("wide", "a")
-	part := b.Below(wide).Tree(few)
+	part := mergeOf(t, m.Profile).TreeBelow(wide, few)
 	if all.Omitted.Nodes != 250 || part.Omitted.Nodes != 0 {
 		t.Errorf("folded %d nodes of all, %d of the part; want 250 and none", all.Omitted.Nodes, part.Omitted.Nodes)
 	}

@@ -1,134 +1,82 @@
 package trie
 
-// tally adds up self and total of groups of frames. A group that is on the way to a node more than once counts once in
-// its total.
-type tally struct {
-	of     []uint32 // group by frame; nil: each is one of its own
-	groups []tallied
-	base   [][2]int64 // by group, what of self and total is of the base; nil unless two profiles are compared
+// tallies add up self and total of frames, functions and kinds, for who goes through all nodes and enters a node before
+// those below it, and leaves it after them.
+type tallies struct {
+	frames    []frameTally // by frame
+	functions []tally      // by function
+	kinds     [kinds]tally
+	base      baseTallies
 }
 
-// tallied is what a group has.
-type tallied struct {
+// tally is what all nodes have of which something is the same. One that is on the way to a node more than once counts
+// once in its total.
+type tally struct {
 	self, total int64
 	active      bool // on the way from the root
 }
 
-// newTally returns a tally with groups that have nothing yet.
-func newTally(groups []tallied, of []uint32, compares bool) *tally {
-	t := &tally{of: of, groups: groups}
-	if compares {
-		t.base = make([][2]int64, len(groups))
-	}
-	return t
+// frameTally is the tally of a frame, next to what else is to be tallied.
+type frameTally struct {
+	tally
+	kind     Kind
+	function uint32
 }
 
-// group returns the number of a frame's group.
-func (t *tally) group(frame uint32) uint32 {
-	if t.of == nil {
-		return frame
+// outermost says of what a node is the outermost one on the way to it.
+type outermost struct{ frame, function, kind bool }
+
+// begin makes the tallies of all frames of x, which have nothing yet.
+func (t *tallies) begin(x *index) {
+	t.frames = grown(t.frames, len(x.frames.values), 0)
+	for i := range t.frames {
+		t.frames[i] = frameTally{kind: x.kindOf[i], function: x.functionOf[i]}
 	}
-	return t.of[frame]
+	t.functions = emptied(&t.functions, len(x.functions.values))
+	t.kinds, t.base = [kinds]tally{}, baseTallies{}
 }
 
-// enter adds a node that is on the way, and reports whether it is the outermost one of its group.
-func (t *tally) enter(n *node, base [2]int64) bool {
-	number := t.group(n.frame)
-	group := &t.groups[number]
-	outermost := !group.active
-	group.self += n.self
-	if outermost {
-		group.total += n.total
-	}
-	if t.base != nil {
-		t.base[number][0] += base[0]
-		if outermost {
-			t.base[number][1] += base[1]
-		}
-	}
-	group.active = true
+// enter puts a node on the way. leave wants to know what it returns.
+func (t *tallies) enter(frame uint32) outermost {
+	f := &t.frames[frame]
+	return outermost{f.enter(), t.functions[f.function].enter(), t.kinds[f.kind].enter()}
+}
+
+// leave takes a node off the way, and adds what it has.
+func (t *tallies) leave(frame uint32, self, total int64, of outermost) {
+	f := &t.frames[frame]
+	f.leave(self, total, of.frame)
+	t.functions[f.function].leave(self, total, of.function)
+	t.kinds[f.kind].leave(self, total, of.kind)
+}
+
+func (t *tally) enter() (outermost bool) {
+	outermost = !t.active
+	t.active = true
 	return outermost
 }
 
-// leave takes a node off the way, with what enter answered.
-func (t *tally) leave(n *node, outermost bool) {
+func (t *tally) leave(self, total int64, outermost bool) {
+	t.self += self
 	if outermost {
-		t.groups[t.group(n.frame)].active = false
+		t.total += total
+		t.active = false
 	}
 }
 
-// appendTo appends self and total of a group, in multiples of scale.
-func (t *tally) appendTo(self, total []int64, group uint32, scale int64) ([]int64, []int64) {
-	return append(self, t.groups[group].self/scale), append(total, t.groups[group].total/scale)
+// appendTo appends self and total, in multiples of scale.
+func (t *tally) appendTo(self, total []int64, scale int64) ([]int64, []int64) {
+	return append(self, t.self/scale), append(total, t.total/scale)
 }
 
-// appendBaseTo appends what is of the base.
-func (t *tally) appendBaseTo(self, total []int64, group uint32, scale int64) ([]int64, []int64) {
-	return append(self, t.base[group][0]/scale), append(total, t.base[group][1]/scale)
-}
+// baseTallies are what of tallies is of the base, if profiles are compared.
+type baseTallies struct{ frames, functions []tally }
 
-// sum computes self and total of each frame, function and kind, of all that the tree is a part of.
-func (w *writer) sum() {
-	x, s := w.index, &w.scratch.sum
-	s.makeRoom(w.Builder, len(x.frames.values), len(x.functions.values))
-	w.byFrame = newTally(s.byFrame, nil, w.diff != nil)
-	w.byFunction = newTally(s.byFunction, x.functionOf, w.diff != nil)
-	w.frameIDs, w.functionIDs = s.frameIDs, s.functionIDs
-	byKind := newTally(make([]tallied, kinds), x.kindOf, false)
-	of, children := w.Builder, w.children
-	if of.whole != nil {
-		of = of.whole
-		of.settle()
-		children = of.children()
+// addBase adds what of a node is of the base, with what enter returned for it.
+func (t *tallies) addBase(frame uint32, base [2]int64, of outermost) {
+	if t.base.frames == nil {
+		t.base = baseTallies{make([]tally, len(t.frames)), make([]tally, len(t.functions))}
 	}
-	for _, child := range children.of(0) {
-		w.enter(of, children, child, byKind)
-	}
-	out := &w.tree.Kinds
-	for kind := range uint32(kinds) {
-		out.Self, out.Total = byKind.appendTo(out.Self, out.Total, kind, w.tree.Scale)
-	}
-}
-
-// enter adds a node and all below it.
-func (w *writer) enter(of *Builder, all *children, at uint32, byKind *tally) {
-	n, base := &of.nodes[at], of.baseOf(at)
-	frame, function, kind := w.byFrame.enter(n, base), w.byFunction.enter(n, base), byKind.enter(n, base)
-	for _, child := range all.of(at) {
-		w.enter(of, all, child, byKind)
-	}
-	w.byFrame.leave(n, frame)
-	w.byFunction.leave(n, function)
-	byKind.leave(n, kind)
-}
-
-// sumScratch is what sum needs by frame and by function.
-type sumScratch struct {
-	byFrame, byFunction   []tallied
-	frameIDs, functionIDs []uint32
-	room                  room
-}
-
-// makeRoom makes room for that many frames and functions of b, which have nothing yet.
-func (s *sumScratch) makeRoom(b *Builder, frames, functions int) {
-	if cap(s.byFrame) < frames || cap(s.byFunction) < functions {
-		s.release()
-		f, g := frames+frames/8, functions+functions/8
-		s.room = newRoom(b, bytesOf[tallied](f)+bytesOf[tallied](g)+bytesOf[uint32](f)+bytesOf[uint32](g))
-		populate(&s.room, s.room.left)
-		s.byFrame, s.byFunction = take[tallied](&s.room, f), take[tallied](&s.room, g)
-		s.frameIDs, s.functionIDs = take[uint32](&s.room, f), take[uint32](&s.room, g)
-	}
-	s.byFrame, s.byFunction = s.byFrame[:frames], s.byFunction[:functions]
-	s.frameIDs, s.functionIDs = s.frameIDs[:frames], s.functionIDs[:functions]
-	clear(s.byFrame)
-	clear(s.byFunction)
-	clear(s.frameIDs)
-	clear(s.functionIDs)
-}
-
-// release gives the room back.
-func (s *sumScratch) release() {
-	s.room.release()
-	*s = sumScratch{}
+	t.base.frames[frame].leave(base[0], base[1], of.frame)
+	t.base.functions[t.frames[frame].function].leave(base[0], base[1], of.function)
 }

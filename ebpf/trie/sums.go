@@ -94,7 +94,7 @@ func (s *Sums) Functions() []Function {
 		if f := &s.functions[number]; s.match == nil || f.found {
 			function := Function{Name: OtherFunctions, Kind: f.kind.String(), Self: f.self, Total: f.total}
 			if int(number) < s.most {
-				of := s.index.functions.values[number]
+				of := s.index.functions.values[number].of.Value()
 				function.Name, function.Binary = of.name, of.binary.Value()
 			}
 			out = append(out, function)
@@ -150,7 +150,7 @@ type onWay struct {
 
 func (w *sumWalker) begin(t table) {
 	w.table, w.way = t, w.way[:0]
-	w.at = grown(w.at, len(t.frames))
+	w.at = grown(w.at, t.frames, 0)
 	clear(w.at)
 }
 
@@ -193,19 +193,18 @@ func (w *sumWalker) leaveTo(depth int) {
 
 // of returns what is known of the frame of a place.
 func (w *sumWalker) of(place uint32) *summedFrame {
-	at := w.table.places[place].frame
-	if number := w.at[at]; number != 0 {
+	at := &w.table.places[place]
+	if number := w.at[at.frame]; number != 0 {
 		return &w.frames[number-1]
 	}
-	of := w.table.frames[at]
-	number := w.index.frame(of)
-	w.at[at] = number + 1
+	number := w.index.frame(at.of)
+	w.at[at.frame] = number + 1
 	for int(number) >= len(w.frames) {
 		w.frames = append(w.frames, summedFrame{})
 	}
 	known := &w.frames[number]
 	if !known.known {
-		*known = w.frameOf(number, of)
+		*known = w.frameOf(number, at.of)
 	}
 	return known
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"sort"
 	"unique"
 )
 
@@ -106,8 +105,8 @@ type Options struct {
 	MaxNodes int     // at most as many nodes are left, whatever their share; 0 for DefaultMaxNodes
 }
 
-// Tree returns the sum of what was added. It is the caller's until Reset.
-func (b *Builder) Tree(o Options) *Tree {
+// withDefaults returns o with what it does not say.
+func (o Options) withDefaults() Options {
 	if o.Share == 0 {
 		o.Share = DefaultShare
 	}
@@ -117,16 +116,53 @@ func (b *Builder) Tree(o Options) *Tree {
 	if o.MaxNodes <= 0 {
 		o.MaxNodes = DefaultMaxNodes
 	}
+	return o
+}
+
+// small returns the total of the largest nodes of less than Share.
+func (o Options) small(total int64) int64 { return int64(math.Ceil(o.Share * float64(total))) }
+
+// Tree returns the sum of what was added.
+func (b *Builder) Tree(o Options) *Tree {
 	b.settle()
-	scale := b.scale()
-	b.emptyTree()
-	w := writer{Builder: b, children: b.children(), byMapping: map[[2]unique.Handle[string]]int32{}}
-	w.tree.Type, w.tree.Unit, w.tree.Scale, w.tree.Diff = b.sampleType.Type, b.sampleType.Unit, scale, b.diff
-	w.fold(o)
-	w.tree.Omitted.Below = w.below
-	w.tree.Total = b.total / w.tree.Scale
-	w.sum()
-	w.makeRoom(o.Enough)
+	b.tallies.begin(b.index)
+	children := childrenOf(b.nodes, &b.scratch.children, &b.begins)
+	for _, child := range children.of(0) {
+		b.tally(child, children)
+	}
+	return b.write(o.withDefaults(), b.scale(), nil)
+}
+
+// tally adds a node, and all below it, to the tallies.
+func (b *Builder) tally(at uint32, all *children) {
+	n := &b.nodes[at]
+	outer := b.tallies.enter(n.frame)
+	for _, child := range all.of(at) {
+		b.tally(child, all)
+	}
+	if b.ofBase != nil {
+		b.tallies.addBase(n.frame, b.ofBase[at], outer)
+	}
+	b.tallies.leave(n.frame, n.self, n.total, outer)
+}
+
+// write returns a Tree of nodes that have their totals, and of the tallies of all. It writes those that are shown into
+// the memory of room.
+func (g *graph) write(o Options, scale int64, room []node) *Tree {
+	g.emptyTree()
+	w := writer{
+		graph: g, byMapping: map[[2]unique.Handle[string]]int32{},
+		frameIDs:    emptied(&g.scratch.frameIDs, len(g.index.frames.values)),
+		functionIDs: emptied(&g.scratch.functionIDs, len(g.index.functions.values)),
+	}
+	w.tree.Type, w.tree.Unit, w.tree.Scale, w.tree.Diff = g.sampleType.Type, g.sampleType.Unit, scale, g.diff
+	w.fold(o, room)
+	w.tree.Total = g.total / scale
+	kinds := &w.tree.Kinds
+	for kind := range kinds.Name {
+		kinds.Self, kinds.Total = w.tallies.kinds[kind].appendTo(kinds.Self, kinds.Total, scale)
+	}
+	w.makeRoom()
 	w.node(0, 0)
 	w.top()
 	w.tree.Omitted.Self /= w.tree.Scale
@@ -134,9 +170,14 @@ func (b *Builder) Tree(o Options) *Tree {
 	return w.tree
 }
 
-// makeRoom makes room for about as many nodes, and for their frames.
-func (w *writer) makeRoom(nodes int) {
-	n, out := min(nodes+nodes/8, len(w.nodes)+len(w.nodes)/8), &w.tree.Nodes
+// makeRoom makes room for the nodes, and for about as many frames as they have.
+func (w *writer) makeRoom() {
+	n, out := len(w.nodes), &w.tree.Nodes
+	for i := range w.nodes {
+		if w.nodes[i].folded > 0 {
+			n++
+		}
+	}
 	out.Frame, out.Depth, out.Line = slices.Grow(out.Frame, n), slices.Grow(out.Depth, n), slices.Grow(out.Line, n)
 	out.Self, out.Total = slices.Grow(out.Self, n), slices.Grow(out.Total, n)
 	frames := min(n/2, len(w.index.frames.values)) // many nodes are of frames that others are of, too
@@ -156,34 +197,56 @@ func (f *Frames) grow(n int) {
 	}
 }
 
-// emptyTree makes an empty Tree, in the memory of one that was there before Reset.
-func (b *Builder) emptyTree() {
-	t := b.spare
-	if t == nil {
-		t, b.files = &Tree{Kinds: Kinds{Name: kindNames()}}, numbering[sharedText]{}
+// fold decides what is shown, and drops the other nodes.
+func (w *writer) fold(o Options, room []node) {
+	f := folding{nodes: w.graph.nodes, depths: depthsOf(w.graph.nodes, &w.begins)}
+	f.marks = emptied(&w.scratch.children, len(f.nodes))
+	f.fold(o, w.total, w.tree.Scale)
+	w.tree.Omitted.Below = f.far
+	if w.graph.ofBase != nil {
+		for i, base := range w.graph.ofBase {
+			if f.nodes[i].total >= f.at(f.depths[i]) || i == 0 {
+				w.ofBase = append(w.ofBase, base)
+			}
+		}
 	}
-	b.spare, b.tree = nil, t
+	w.nodes, _ = compact(room, f.nodes, f.least, f.depths, &w.scratch.children)
+	w.children = childrenOf(w.nodes, &w.scratch.children, &w.begins)
+	for at := range w.nodes {
+		if list := w.children.of(uint32(at)); len(list) > 1 {
+			slices.SortFunc(list, w.compareNodes)
+		}
+	}
+}
+
+// emptyTree makes an empty Tree, in the memory of one that was there before reset.
+func (g *graph) emptyTree() {
+	t := g.spare
+	if t == nil {
+		t, g.files = &Tree{Kinds: Kinds{Name: kindNames()}}, numbering[sharedText]{}
+	}
+	g.spare, g.tree = nil, t
 	m, f, n := &t.Mappings, &t.Frames, &t.Nodes
 	for _, column := range []*[]int32{
 		&m.File, &m.BuildID, &f.Name, &f.File, &f.Mapping, &f.Kind, &f.Inlined, &f.Of, &n.Frame, &n.Depth, &n.Line,
 	} {
-		*column = emptied(*column)
+		*column = emptyColumn(*column)
 	}
 	for _, column := range []*[]int64{
 		&t.Kinds.Self, &t.Kinds.Total, &f.Start, &f.Self, &f.Total, &t.Functions.Self, &t.Functions.Total,
 		&n.Self, &n.Total,
 	} {
-		*column = emptied(*column)
+		*column = emptyColumn(*column)
 	}
 	clear(t.Strings) // they may be of frames that nobody else has
-	t.Strings = emptied(t.Strings)
-	b.files.clear()
-	b.fileTexts, b.nameTexts = b.fileTexts[:0], b.nameTexts[:0]
+	t.Strings = emptyColumn(t.Strings)
+	g.files.clear()
+	g.fileTexts, g.nameTexts = g.fileTexts[:0], g.nameTexts[:0]
 	t.Omitted = Omitted{}
 }
 
-// emptied returns an empty slice, which is [] in JSON and not null, in the memory of another.
-func emptied[T any](column []T) []T {
+// emptyColumn returns an empty slice, which is [] in JSON and not null, in the memory of another.
+func emptyColumn[T any](column []T) []T {
 	if column == nil {
 		return []T{}
 	}
@@ -192,12 +255,11 @@ func emptied[T any](column []T) []T {
 
 // scale returns the largest number that divides all values.
 func (b *Builder) scale() int64 {
-	if b.whole != nil {
-		return b.whole.scale()
-	}
 	var scale int64
 	for i := range b.nodes {
-		scale = commonDivisor(commonDivisor(scale, b.nodes[i].self), b.baseOf(uint32(i))[0])
+		if scale = commonDivisor(scale, b.nodes[i].self); b.ofBase != nil {
+			scale = commonDivisor(scale, b.ofBase[i][0])
+		}
 		if scale == 1 {
 			break
 		}
@@ -222,138 +284,46 @@ type children struct {
 // of returns the children of a node, the largest first.
 func (c *children) of(at uint32) []uint32 { return c.list[c.from[at]:c.from[at+1]] }
 
-// children returns the children of each node.
-func (b *Builder) children() *children {
-	b.scratch.children, b.begins = grown(b.scratch.children, len(b.nodes)-1), grown(b.begins, len(b.nodes)+1)
-	populate(&b.room, b.scratch.children)
-	populate(&b.room, b.begins)
-	c := &children{list: b.scratch.children, from: b.begins}
+// childrenOf returns the children of each node, in the memory of others.
+func childrenOf(nodes []node, lists, begins *[]uint32) *children {
+	*lists, *begins = grown(*lists, len(nodes)-1, cap(nodes)), grown(*begins, len(nodes)+1, cap(nodes)+1)
+	c := &children{list: *lists, from: *begins}
 	clear(c.from)
-	for i := 1; i < len(b.nodes); i++ {
-		c.from[b.nodes[i].parent]++
+	for i := 1; i < len(nodes); i++ {
+		c.from[nodes[i].parent]++
 	}
 	end := uint32(0)
 	for i, n := range c.from { // ends, which become begins as the list is filled from its back
 		end += n
 		c.from[i] = end
 	}
-	for i := len(b.nodes) - 1; i > 0; i-- {
-		at := &c.from[b.nodes[i].parent]
+	for i := len(nodes) - 1; i > 0; i-- {
+		at := &c.from[nodes[i].parent]
 		*at--
 		c.list[*at] = uint32(i)
-	}
-	for i := range b.nodes {
-		if list := c.of(uint32(i)); len(list) > 1 {
-			slices.SortFunc(list, b.compareNodes)
-		}
 	}
 	return c
 }
 
 // compareNodes orders the children of a node, the largest first.
-func (b *Builder) compareNodes(x, y uint32) int {
-	m, n := &b.nodes[x], &b.nodes[y]
+func (w *writer) compareNodes(x, y uint32) int {
+	m, n := &w.nodes[x], &w.nodes[y]
 	if m.total != n.total {
 		return cmp.Compare(n.total, m.total)
 	}
-	return compareFrames(b.index.at(m.frame), b.index.at(n.frame))
+	return compareFrames(w.index.at(m.frame), w.index.at(n.frame))
 }
 
-// writer writes a Builder's sum as a Tree.
+// writer writes a graph as a Tree.
 type writer struct {
-	*Builder
-	children   *children
-	below      int64 // nodes with less are folded,
-	belowNear  int64 // and so are those with less than this
-	near       int   // that are not deeper than this
-	byFrame    *tally
-	byFunction *tally
+	*graph
+	nodes    []node // that are shown
+	ofBase   [][2]int64
+	children *children
 
 	byMapping   map[[2]unique.Handle[string]]int32 // by file and build ID
 	frameIDs    []uint32                           // places in the tree by frame, from 1 on; 0: none yet
 	functionIDs []uint32                           // and by function
-}
-
-// fold decides what is too small to show: the smallest nodes, and of those that are equal the
-// deepest.
-func (w *writer) fold(o Options) {
-	small := int64(math.Ceil(o.Share * float64(w.Builder.total)))
-	limit := o.Enough
-	if !w.raise(limit, small) {
-		limit = o.MaxNodes
-		if !w.exceeds(limit) {
-			return // all that is left is large
-		}
-		w.raise(limit, math.MaxInt64)
-	}
-	if w.belowNear < w.below { // there may be room for more
-		w.near = sort.Search(w.deepest(0)+1, func(depth int) bool {
-			w.near = depth
-			return w.exceeds(limit)
-		}) - 1
-	}
-}
-
-func (w *writer) exceeds(limit int) bool { return w.count(0, 0, limit) > limit }
-
-// raise folds nodes with ever more, up to the given value, until as many are left as the limit says, and reports
-// whether that is so.
-func (w *writer) raise(limit int, most int64) bool {
-	below := max(w.below, w.tree.Scale)
-	steps := []int64{below}
-	for below < most && below <= w.Builder.total {
-		below = min(most, below+below/4+1)
-		steps = append(steps, below)
-	}
-	use := func(step int) {
-		w.below, w.belowNear = steps[step], steps[max(0, step-1)]
-		if step == 0 {
-			w.belowNear = w.below
-		}
-	}
-	step := sort.Search(len(steps), func(step int) bool {
-		use(step)
-		return !w.exceeds(limit)
-	})
-	use(min(step, len(steps)-1))
-	return step < len(steps)
-}
-
-// deepest returns how many levels are below a node.
-func (w *writer) deepest(at uint32) (levels int) {
-	for _, child := range w.children.of(at) {
-		levels = max(levels, 1+w.deepest(child))
-	}
-	return levels
-}
-
-// shown returns the children of a node of that depth that are large enough, and the others.
-func (w *writer) shown(at uint32, depth int) (large, small []uint32) {
-	below := w.below
-	if depth < w.near {
-		below = w.belowNear
-	}
-	list := w.children.of(at)
-	n := 0
-	for n < len(list) && w.nodes[list[n]].total >= below {
-		n++
-	}
-	return list[:n], list[n:]
-}
-
-// count returns how many nodes are written below at; no more than some above limit are counted.
-func (w *writer) count(at uint32, depth, limit int) (n int) {
-	large, small := w.shown(at, depth)
-	if len(small) > 0 {
-		n++
-	}
-	for _, child := range large {
-		if n > limit {
-			break
-		}
-		n += 1 + w.count(child, depth+1, limit-n)
-	}
-	return n
 }
 
 // node writes a node and those below it.
@@ -363,38 +333,30 @@ func (w *writer) node(at uint32, depth int) {
 	if at != 0 {
 		id = w.frameID(n.frame)
 	}
-	w.write(id, depth, n, w.baseOf(at))
-	large, small := w.shown(at, depth)
-	for _, child := range large {
+	base := w.baseOf(at)
+	w.writeNode(id, depth, n, base)
+	rest, ofBase := n.total-n.self, base[1]-base[0] // of those that are folded
+	for _, child := range w.children.of(at) {
 		w.node(child, depth+1)
+		rest, ofBase = rest-w.nodes[child].total, ofBase-w.baseOf(child)[1]
 	}
-	if len(small) == 0 {
+	if n.folded == 0 {
 		return
 	}
-	var rest node
-	var base [2]int64
-	nodes := 0
-	for _, child := range small {
-		rest.total += w.nodes[child].total
-		base[1] += w.baseOf(child)[1]
-		nodes += w.size(child)
-	}
-	rest.self, base[0] = rest.total, base[1]
-	w.write(int32(-1-nodes), depth+1, &rest, base)
-	w.tree.Omitted.Nodes += nodes
-	w.tree.Omitted.Self += rest.total
+	w.writeNode(-1-n.folded, depth+1, &node{self: rest, total: rest}, [2]int64{ofBase, ofBase})
+	w.tree.Omitted.Nodes += int(n.folded)
+	w.tree.Omitted.Self += rest
 }
 
-// size returns the number of nodes of a subtree.
-func (w *writer) size(at uint32) int {
-	n := 1
-	for _, child := range w.children.of(at) {
-		n += w.size(child)
+// baseOf returns what of a node's self and total is of the base.
+func (w *writer) baseOf(at uint32) (base [2]int64) {
+	if w.ofBase != nil {
+		base = w.ofBase[at]
 	}
-	return n
+	return base
 }
 
-func (w *writer) write(frame int32, depth int, n *node, base [2]int64) {
+func (w *writer) writeNode(frame int32, depth int, n *node, base [2]int64) {
 	out, scale := &w.tree.Nodes, w.tree.Scale
 	out.Frame = append(out.Frame, frame)
 	out.Depth = append(out.Depth, int32(depth))
@@ -409,15 +371,15 @@ func (w *writer) write(frame int32, depth int, n *node, base [2]int64) {
 // top writes the functions with most self that no node shows.
 func (w *writer) top() {
 	compare := func(x, y uint32) int {
-		if m, n := w.byFrame.groups[x].self, w.byFrame.groups[y].self; m != n {
+		if m, n := w.tallies.frames[x].self, w.tallies.frames[y].self; m != n {
 			return cmp.Compare(n, m)
 		}
 		return compareFrames(w.index.at(x), w.index.at(y))
 	}
 	ids := make([]uint32, 0, maxTopFrames+1) // in order: to sort all functions takes several times as long
-	for i := range w.byFrame.groups {
+	for i := range w.tallies.frames {
 		id := uint32(i)
-		if w.byFrame.groups[id].self <= 0 || len(ids) == maxTopFrames && compare(id, ids[maxTopFrames-1]) > 0 {
+		if w.tallies.frames[id].self <= 0 || len(ids) == maxTopFrames && compare(id, ids[maxTopFrames-1]) > 0 {
 			continue
 		}
 		at, _ := slices.BinarySearchFunc(ids, id, compare)
@@ -442,16 +404,16 @@ func (w *writer) frameID(id uint32) int32 {
 	out.Name = append(out.Name, w.nameTexts[of])
 	out.File = append(out.File, w.fileText(f.file))
 	out.Start = append(out.Start, f.startLine)
-	out.Mapping = append(out.Mapping, w.mapping(f.function.binary, f.buildID))
+	out.Mapping = append(out.Mapping, w.mapping(f.function.of.Value().binary, f.buildID))
 	out.Kind = append(out.Kind, int32(f.kind))
 	inlined := int32(0)
 	if f.inlined {
 		inlined = 1
 	}
 	out.Inlined = append(out.Inlined, inlined)
-	out.Self, out.Total = w.byFrame.appendTo(out.Self, out.Total, id, w.tree.Scale)
+	out.Self, out.Total = w.tallies.frames[id].appendTo(out.Self, out.Total, w.tree.Scale)
 	if w.tree.Diff != nil {
-		out.BaseSelf, out.BaseTotal = w.byFrame.appendBaseTo(out.BaseSelf, out.BaseTotal, id, w.tree.Scale)
+		out.BaseSelf, out.BaseTotal = w.tallies.base.frames[id].appendTo(out.BaseSelf, out.BaseTotal, w.tree.Scale)
 	}
 	return at
 }
@@ -464,10 +426,10 @@ func (w *writer) functionID(id uint32) int32 {
 	out := &w.tree.Functions
 	at := int32(len(out.Self))
 	w.functionIDs[id] = uint32(at + 1)
-	w.nameTexts = append(w.nameTexts, w.text(w.index.functions.values[id].name))
-	out.Self, out.Total = w.byFunction.appendTo(out.Self, out.Total, id, w.tree.Scale)
+	w.nameTexts = append(w.nameTexts, w.text(w.index.functions.values[id].of.Value().name))
+	out.Self, out.Total = w.tallies.functions[id].appendTo(out.Self, out.Total, w.tree.Scale)
 	if w.tree.Diff != nil {
-		out.BaseSelf, out.BaseTotal = w.byFunction.appendBaseTo(out.BaseSelf, out.BaseTotal, id, w.tree.Scale)
+		out.BaseSelf, out.BaseTotal = w.tallies.base.functions[id].appendTo(out.BaseSelf, out.BaseTotal, w.tree.Scale)
 	}
 	return at
 }

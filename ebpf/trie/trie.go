@@ -5,38 +5,40 @@ package trie
 import (
 	"math"
 	"slices"
+	"unique"
 
 	"github.com/google/pprof/profile"
 )
 
-// Builder adds up profiles. It is not safe for concurrent use.
+// Builder adds up profiles, and keeps all nodes: see Merge for what is folded. It is not safe for concurrent use.
 type Builder struct {
+	graph
 	show  func(name string) string
 	names map[string]string // by name in a profile
+	made  map[madeOf]uint32 // the number of what a frame was made of; of the profile that is read
+	edges edges
 
+	ratio float64    // of the value of samples, while those of the base are added
+	base  bool       // those of the base are added
+	was   string     // what the program of the base is called,
+	is    string     // and what the same one is called in the new profiles
+	part  *part      // of stacks that are added; nil: all of them
+	stack []position // of a sample, root first; scratch of add
+}
+
+// graph is stacks that were added up: what a Tree is written from.
+type graph struct {
 	sampleType profile.ValueType
 	total      int64
-
-	index *index            // of frames
-	made  map[madeOf]uint32 // the number of what a frame was made of; of the profile that is read
-
-	nodes   []node // a parent comes before its children; the first is the root
-	space   []node // where nodes are, and where others will be
-	edges   edges
-	room    room // of nodes, and of scratch
-	settled bool // the totals of nodes are those of their selves
+	index      *index // of frames
+	nodes      []node // a parent comes before its children; the first is the root
 
 	diff   *Diff      // of a builder that compares, or nil
-	ofBase [][2]int64 // by node, what of self and total is of the base; nil unless b compares
-	ratio  float64    // of the value of samples, while those of the base are added
-	base   bool       // those of the base are added
-	was    string     // what the program of the base is called,
-	is     string     // and what the same one is called in the new profiles
-	part   *part      // of stacks that are added; nil: all of them
-	whole  *Builder   // what this is a part of, see Below; nil: it is whole
-	stack  []position // of a sample, root first; scratch of add
+	ofBase [][2]int64 // by node, what of self and total is of the base; nil unless profiles are compared
 	scratch
 }
+
+func newGraph() graph { return graph{index: &index{}, nodes: make([]node, 1)} }
 
 // madeOf is what a frame of a function that has a name is made of. It is found in a fraction of the time that the frame
 // takes, and most functions are met at many places.
@@ -50,41 +52,25 @@ type madeOf struct {
 type node struct {
 	frame       uint32
 	parent      uint32
-	first       uint32 // child, 0 if there is none
-	line        int32  // where the frame was, 0 if at several lines or at unknown ones
+	line        int32 // where the frame was, 0 if at several lines or at unknown ones
+	folded      int32 // how many nodes below it are in its total, and not among the nodes
 	self, total int64
 }
 
 // NewBuilder returns an empty Builder. It shows functions by the names that show returns for
 // theirs, if it is not nil.
 func NewBuilder(show func(name string) string) *Builder {
-	return &Builder{show: show, names: map[string]string{}, index: &index{}, nodes: make([]node, 1)}
-}
-
-// maxKeptNodes is of how many nodes Reset keeps the memory that a Tree took.
-const maxKeptNodes = 2 * DefaultMaxNodes
-
-// Reset empties b, which must not compare and have all of its stacks. It keeps the memory of nodes, and of the last
-// Tree, for those to come, and the frames, most of which will come again.
-func (b *Builder) Reset() {
-	b.sampleType, b.total, b.settled = profile.ValueType{}, 0, false
-	b.nodes = append(b.nodes[:0], node{})
-	b.edges.clear()
-	b.index.shrink()
-	if b.tree != nil && cap(b.tree.Nodes.Frame) <= maxKeptNodes {
-		b.spare = b.tree
-	}
-	b.tree = nil
+	return &Builder{graph: newGraph(), show: show, names: map[string]string{}}
 }
 
 // Nodes returns the number of nodes: a measure of the memory that b takes, some 100 bytes each.
 func (b *Builder) Nodes() int { return len(b.nodes) }
 
 // Unit returns the unit of values, such as nanoseconds; "" before a profile was added.
-func (b *Builder) Unit() string { return b.sampleType.Unit }
+func (g *graph) Unit() string { return g.sampleType.Unit }
 
 // Total returns the sum of the samples' values.
-func (b *Builder) Total() int64 { return b.total }
+func (g *graph) Total() int64 { return g.total }
 
 // Add adds the values of a profile's default sample type. All profiles must have the same one.
 func (b *Builder) Add(p *profile.Profile) error {
@@ -168,7 +154,6 @@ func (b *Builder) stackOf(s *profile.Sample, known *perLocation[position]) []pos
 func (b *Builder) count(at uint32, value int64) {
 	b.total += value
 	b.nodes[at].self += value
-	b.settled = false
 	if b.base {
 		b.ofBase[at][0] += value
 	}
@@ -176,10 +161,7 @@ func (b *Builder) count(at uint32, value int64) {
 
 // child returns the node of a position below at.
 func (b *Builder) child(at uint32, p position) uint32 {
-	if len(b.nodes) == cap(b.nodes) {
-		b.extend()
-	}
-	child, isNew := b.edges.get(b, at, p.frame)
+	child, isNew := b.edges.get(b.nodes, at, p.frame)
 	if isNew {
 		b.nodes = append(b.nodes, node{frame: p.frame, parent: at, line: p.line})
 		if b.diff != nil {
@@ -193,10 +175,6 @@ func (b *Builder) child(at uint32, p position) uint32 {
 
 // settle computes the totals of nodes.
 func (b *Builder) settle() {
-	if b.settled {
-		return
-	}
-	b.settled = true
 	for i := range b.nodes {
 		b.nodes[i].total = b.nodes[i].self
 	}
@@ -210,14 +188,6 @@ func (b *Builder) settle() {
 	for i := len(b.ofBase) - 1; i > 0; i-- {
 		b.ofBase[b.nodes[i].parent][1] += b.ofBase[i][1]
 	}
-}
-
-// baseOf returns what of a node's self and total is of the base.
-func (b *Builder) baseOf(at uint32) (base [2]int64) {
-	if b.ofBase != nil {
-		base = b.ofBase[at]
-	}
-	return base
 }
 
 // positions returns what a location stands for, outermost function first.
@@ -270,3 +240,52 @@ func (b *Builder) shown(name string) string {
 
 // frame returns the number of a frame.
 func (b *Builder) frame(f frame) uint32 { return b.index.frame(f.share()) }
+
+// maxSpareNodes is of how many nodes reset keeps the memory that a Tree took.
+const maxSpareNodes = 2 * DefaultMaxNodes
+
+// reset empties g, which must not compare. It keeps the memory of nodes, and of the last Tree, for those to come, and
+// the frames.
+func (g *graph) reset() {
+	g.sampleType, g.total = profile.ValueType{}, 0
+	g.index.shrink()
+	if g.tree != nil && cap(g.tree.Nodes.Frame) <= maxSpareNodes {
+		g.spare = g.tree
+	}
+	g.tree = nil
+}
+
+// scratch is memory that a graph takes again and again.
+type scratch struct {
+	tallies               tallies
+	children, begins      []uint32 // of children
+	frameIDs, functionIDs []uint32 // of writer
+
+	tree  *Tree // the last one that was made
+	spare *Tree // whose memory the next one takes, or nil
+
+	files     numbering[sharedText] // in Tree.Strings
+	fileTexts []int32               // their places there
+	nameTexts []int32               // places of names there, by function in the Tree
+}
+
+// sharedText is a text that is in memory once, whatever has it.
+type sharedText struct{ of unique.Handle[string] }
+
+func (t sharedText) hash() uint32 { return spread(addressOf(t.of)) }
+
+// grown returns a slice of n values, whatever they are, in the memory of another if there is room. If not, it makes
+// room for most.
+func grown[T any](of []T, n, most int) []T {
+	if cap(of) < n {
+		return make([]T, n, max(n+n/8, most))
+	}
+	return of[:n]
+}
+
+// emptied returns a slice of n values that are zero, in the memory of another.
+func emptied[T any](of *[]T, n int) []T {
+	*of = grown(*of, n, 0)
+	clear(*of)
+	return *of
+}

@@ -1,7 +1,6 @@
 package trie
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"github.com/google/pprof/profile"
@@ -42,47 +41,113 @@ type walker interface {
 
 // walk leads a walker to all samples that are chosen, and to nothing else.
 func (f *Folded) walk(c Choice, to walker) (added Added) {
-	t, below := f.table, 0
-	if c.Root != nil {
-		t, below = table{slices.Clip(t.frames), slices.Clip(t.places)}, 1
-		for i := range f.sets {
-			name := c.Root(f.sets[i].labels)
-			root := frame{name: name, kind: KindOf(nil, name, false)}
-			t.places = append(t.places, position{frame: uint32(len(t.frames))})
-			t.frames = append(t.frames, root.share())
-		}
-	}
+	t := f.tableOf(c)
 	to.begin(t)
 	conditions := c.conditionsOf(f)
-	var path []uint32 // places, by depth
 	for i := range f.sets {
-		s := &f.sets[i]
-		entered, any := 0, false // levels of the path
-		sample := func(depth int, value int64) {
-			for ; entered < depth; entered++ {
-				to.enter(entered+1, path[entered])
-			}
-			to.sample(depth, value*f.scale)
-			added.Total += value * f.scale
-			any = true
-		}
-		path = append(path[:0], uint32(len(f.places)+i))[:below]
-		if s.hasSelf(c, conditions) {
-			sample(below, s.self)
-		}
-		s.eachNode(f, c, conditions, func(n *setNode) {
-			depth := below + n.depth
-			path = append(path[:depth-1], n.place)
-			entered = min(entered, depth-1)
-			if n.self != 0 {
-				sample(depth, n.self)
-			}
-		})
-		if any {
-			added.Labels = append(added.Labels, s.labels)
+		if total, any := f.walkSet(i, c, conditions, to); any {
+			added.Total += total
+			added.Labels = append(added.Labels, f.sets[i].labels)
 		}
 	}
 	return added
+}
+
+// tableOf returns what the stacks are made of that are chosen: with a root for each set, if there are roots.
+func (f *Folded) tableOf(c Choice) table {
+	if c.Root == nil {
+		return f.table
+	}
+	t := table{slices.Clip(f.places), f.frames}
+	for i := range f.sets {
+		name := c.Root(f.sets[i].labels)
+		root := frame{name: name, kind: KindOf(nil, name, false)}
+		t.places = append(t.places, place{of: root.share(), frame: uint32(t.frames)})
+		t.frames++
+	}
+	return t
+}
+
+// walkSet leads a walker to the samples of one set. It returns their total, and whether there are any.
+func (f *Folded) walkSet(i int, c Choice, conditions *conditions, to walker) (total int64, any bool) {
+	s, below := &f.sets[i], 0
+	if c.Root != nil {
+		below = 1
+	}
+	path := []uint32{uint32(len(f.places) + i)}[:below] // places, by depth
+	entered := 0                                        // levels of the path
+	sample := func(depth int, value int64) {
+		for ; entered < depth; entered++ {
+			to.enter(entered+1, path[entered])
+		}
+		to.sample(depth, value*f.scale)
+		total, any = total+value*f.scale, true
+	}
+	if s.hasSelf(c, conditions) {
+		sample(below, s.self)
+	}
+	s.eachNode(f, c, conditions, func(n *setNode) {
+		depth := below + n.depth
+		path = append(path[:depth-1], n.place)
+		entered = min(entered, depth-1)
+		if n.self != 0 {
+			sample(depth, n.self)
+		}
+	})
+	return total, any
+}
+
+// isAll reports whether c chooses everything as it is.
+func (c *Choice) isAll() bool {
+	return c.Sample == nil && len(c.With) == 0 && c.Without == nil && c.Root == nil
+}
+
+// chosen returns what is chosen of f.
+func (f *Folded) chosen(c Choice) (of *Folded, added Added) {
+	if c.isAll() {
+		for i := range f.sets {
+			added.Total += f.sets[i].total * f.scale
+			added.Labels = append(added.Labels, f.sets[i].labels)
+		}
+		return f, added
+	}
+	of = &Folded{sampleType: f.sampleType, scale: f.scale, table: f.tableOf(c)}
+	conditions := c.conditionsOf(f)
+	for i := range f.sets {
+		w := setWalker{of: of}
+		total, any := f.walkSet(i, c, conditions, &w)
+		if !any {
+			continue
+		}
+		added.Total += total
+		added.Labels = append(added.Labels, f.sets[i].labels)
+		of.sets = append(of.sets, set{f.sets[i].labels, w.data, w.self, total / f.scale})
+		of.nodes += w.nodes
+	}
+	return of, added
+}
+
+// setWalker writes stacks into a set.
+type setWalker struct {
+	encoder
+	of    *Folded
+	self  int64
+	nodes int
+}
+
+func (w *setWalker) begin(table) {}
+
+func (w *setWalker) enter(depth int, at uint32) {
+	w.encoder.enter(depth, at, w.of.places[at].frame)
+	w.nodes++
+}
+
+func (w *setWalker) sample(depth int, value int64) {
+	if depth == 0 {
+		w.self = value / w.of.scale
+		return
+	}
+	w.encoder.sample(value / w.of.scale)
 }
 
 // EachOutermost passes what is chosen of f by labels and outermost frame, whose name is "" for samples without frames.
@@ -101,7 +166,7 @@ func (f *Folded) EachOutermost(c Choice, visit func(labels *profile.Sample, oute
 		s.eachNode(f, c, conditions, func(n *setNode) {
 			if n.depth == 1 {
 				pass()
-				outermost = f.frame(n.place).name()
+				outermost = f.places[n.place].of.name()
 			}
 			sum += n.self
 		})
@@ -130,38 +195,21 @@ func (s *set) eachNode(of *Folded, c Choice, conditions *conditions, visit func(
 	var n setNode
 	for r := (reader{s.nodes}); len(r.data) > 0; {
 		first := r.unsigned()
-		n = setNode{depth: n.depth + 1 - int(first>>1), place: uint32(r.unsigned())}
+		if first&isTwin != 0 {
+			r.unsigned()
+		}
+		n = setNode{depth: n.depth + 1 - int(first>>flagBits), place: uint32(r.unsigned())}
 		if n.depth == 1 && c.Sample != nil {
-			keep = c.Sample(s.labels, of.frame(n.place).name())
+			keep = c.Sample(s.labels, of.places[n.place].of.name())
 		}
 		conditions.enter(n.depth, of.places[n.place].frame)
-		if first&1 != 0 {
+		if first&hasSelf != 0 {
 			if value := r.signed(); keep && conditions.met(n.depth) {
 				n.self = value
 			}
 		}
 		visit(&n)
 	}
-}
-
-// reader reads what appendStack wrote.
-type reader struct{ data []byte }
-
-func (r *reader) unsigned() uint64 {
-	if r.data[0] < 0x80 { // nearly always
-		n := uint64(r.data[0])
-		r.data = r.data[1:]
-		return n
-	}
-	n, size := binary.Uvarint(r.data)
-	r.data = r.data[size:]
-	return n
-}
-
-func (r *reader) signed() int64 {
-	n, size := binary.Varint(r.data)
-	r.data = r.data[size:]
-	return n
 }
 
 // conditions follows which conditions of a Choice the frames of a stack meet. nil: there are none.
@@ -177,22 +225,22 @@ func (c *Choice) conditionsOf(of *Folded) *conditions {
 	if len(c.With) == 0 && c.Without == nil {
 		return nil
 	}
-	out := &conditions{of: make([]uint16, len(of.frames)), want: 1<<min(len(c.With), maxConditions) - 1}
+	out := &conditions{of: make([]uint16, of.frames), want: 1<<min(len(c.With), maxConditions) - 1}
 	if c.Without != nil {
 		out.refuse = 1 << maxConditions
 	}
-	for i, shared := range of.frames {
-		f := shared.open()
+	of.eachFrame(func(number uint32, of sharedFrame) {
+		f := of.open()
 		about := Frame{Name: f.name, File: f.file, Binary: f.mapping.file, BuildID: f.mapping.buildID}
 		for bit, has := range c.With {
 			if has(about) {
-				out.of[i] |= 1 << bit
+				out.of[number] |= 1 << bit
 			}
 		}
 		if c.Without != nil && c.Without(about) {
-			out.of[i] |= out.refuse
+			out.of[number] |= out.refuse
 		}
-	}
+	})
 	return out
 }
 

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/google/pprof/profile"
+
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
@@ -53,22 +55,35 @@ func (h *Handler) tree(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p, err := h.read(r.Context(), i)
-	b := trie.NewBuilder(nil)
+	var tree *trie.Tree
 	if err == nil {
-		err = b.Add(p)
+		tree, err = treeOf(p, o)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		failJSON(w, http.StatusInternalServerError, err)
-		return
+	case tree == nil:
+		failJSON(w, http.StatusNotFound, errNoNode)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(tree) // the client may be gone
+	}
+}
+
+// treeOf returns the flame graph of a profile, or of the part that is asked for; nil if there is no such part.
+func treeOf(p *profile.Profile, o treeOptions) (*trie.Tree, error) {
+	f, err := trie.Fold(p, nil)
+	if err != nil {
+		return nil, err
+	}
+	m := trie.NewMerge()
+	if _, err := m.Add(f, trie.Choice{}); err != nil {
+		return nil, err
 	}
 	if o.below {
-		if b = b.Below(o.root); b.Total() == 0 {
-			failJSON(w, http.StatusNotFound, errNoNode)
-			return
-		}
+		return m.TreeBelow(o.root, o.Options), nil
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(b.Tree(o.Options)) // the client may be gone
+	return m.Tree(o.Options), nil
 }
 
 // failJSON says why there is no data.

@@ -65,38 +65,21 @@ func pprofTotal(p *profile.Profile) (sum int64) {
 	return sum
 }
 
-// read adds the samples of a selection to builders, the newest profile first, within the limits: as long as the
-// builders have room. It describes what was read.
-func (p *Page) read(entries []*kept, s selection, builders ...*trie.Builder) (flameAbout, int64, error) {
-	bytes, choice := 0, s.choice()
-	nodes, frames := s.expected(entries)
-	return s.readWhile(entries, func(k *kept) bool {
-		room := bytes < maxMergedBytes && haveRoom(builders)
-		bytes += k.dataSize()
-		return room
-	}, func(k *kept) (added trie.Added, err error) {
-		f, err := p.fold(k)
-		for _, b := range builders {
-			if err == nil {
-				b.Grow(min(nodes, maxTrieNodes), frames)
-				added, err = b.AddFolded(f, choice)
-			}
-		}
-		return added, err
-	})
-}
-
-// readWhile adds the profiles of a selection, the newest first, as long as more wants the next one. It describes what
+// read adds what a selection has of profiles, the newest first, as long as more wants the next one. It describes what
 // was read.
-func (s selection) readWhile(entries []*kept, more func(*kept) bool, add func(*kept) (trie.Added, error)) (
-	about flameAbout, total int64, err error) {
-	used, labels := 0, labelSet{}
+func (p *Page) read(entries []*kept, s selection, more func(*kept) bool,
+	add func(*trie.Folded, trie.Choice) (trie.Added, error)) (about flameAbout, total int64, err error) {
+	used, labels, choice := 0, labelSet{}, s.choice()
 	for ; used < len(entries); used++ {
 		k := entries[len(entries)-1-used]
 		if !more(k) {
 			break
 		}
-		one, err := add(k)
+		var one trie.Added
+		f, err := p.fold(k)
+		if err == nil {
+			one, err = add(f, choice)
+		}
 		if err != nil {
 			return about, 0, fmt.Errorf("adding a profile of %s: %w", k.target.name, err)
 		}
@@ -112,32 +95,17 @@ func (s selection) readWhile(entries []*kept, more func(*kept) bool, add func(*k
 	return about, total, nil
 }
 
-// expected returns about how many nodes, and frames of these, a selection has of profiles, by those that are folded: a
-// third of the nodes of one, and most frames, are those of others, too. It returns 0 for a part that nobody knows
-// without a look at each sample.
-func (s selection) expected(entries []*kept) (nodes, frames int) {
-	if s.perSample() {
-		return 0, 0
-	}
-	folded, chosen, samples := 0, uint64(0), uint64(0)
-	for _, k := range entries {
-		if f := k.folded.Load(); f != nil {
-			nodes, frames, folded = nodes+f.Nodes(), max(frames, f.Frames()*3/2), folded+1
-		}
-		of, _, _ := k.of(s)
-		chosen, samples = chosen+of, samples+k.Samples
-	}
-	share := float64(chosen) / float64(max(1, samples)) * float64(len(entries)) / float64(max(1, folded))
-	nodes = int(float64(nodes) * share * 2 / 3)
-	return nodes, min(nodes, frames)
-}
+// anyOf wants all profiles.
+func anyOf(*kept) bool { return true }
 
-func haveRoom(builders []*trie.Builder) bool {
-	nodes := 0
-	for _, b := range builders {
-		nodes += b.Nodes()
+// withinBytes wants profiles until it has had maxMergedBytes.
+func withinBytes() func(*kept) bool {
+	bytes := 0
+	return func(k *kept) bool {
+		before := bytes
+		bytes += k.dataSize()
+		return before < maxMergedBytes
 	}
-	return nodes < maxTrieNodes
 }
 
 // serveAnswer answers with what build makes of the profiles that the request selects. The answer is kept by all

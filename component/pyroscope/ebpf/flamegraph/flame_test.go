@@ -155,7 +155,7 @@ func TestFixedSelection(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// The newest profiles are shown, as far as the limits reach.
+// All profiles are shown, however many nodes they have together.
 func TestFlameIsBounded(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	h := history{maxAge: time.Hour, maxBytes: 1 << 30}
@@ -175,7 +175,7 @@ func TestFlameIsBounded(t *testing.T) {
 	f, err := New(Options{}).newTree(h.all(), selection{target: allTargets}, treeOptions{})
 	require.NoError(t, err)
 	require.Equal(t, 12, f.about.Of)
-	require.Equal(t, 5, f.about.Used, "of 60,000 nodes each")
+	require.Equal(t, 12, f.about.Used, "of 60,000 nodes each")
 	require.Equal(t, start.Add(11*time.Second).UnixMilli(), f.about.To.UnixMilli())
 	require.Less(t, len(f.data), 300<<10)
 }
@@ -227,16 +227,17 @@ func functionsOf(t *testing.T, file string, names ...string) (sums map[string][2
 	return sums, found
 }
 
-// Where the flame graph has not all profiles, the list of functions still has: it is that of the pprof file.
+// However many nodes there are, the flame graph has all samples, and the list of functions is that of the pprof file.
 func TestTopIsOfAllProfiles(t *testing.T) {
 	page := New(Options{Name: "test", Status: func() Status { return Status{} }})
 	require.Greater(t, manyStacks(t, page, time.Now()), maxTrieNodes)
 	base := serve(t, page).URL + prefix
 	tree := getTree(t, base+"/api/tree?range=5m")
-	require.Less(t, tree.Used, tree.Of)
+	require.Equal(t, tree.Of, tree.Used)
 
 	_, file := get(t, base+"/profile?range=5m")
 	want, found := functionsOf(t, file, "f17", "f4711")
+	require.Equal(t, want["x"][1], tree.Total*tree.Scale)
 	top := getJSON[topAnswer](t, base, "top?range=5m&limit=10000")
 	require.Equal(t, top.Of, top.Used)
 	require.Equal(t, len(want), top.Count)

@@ -1,7 +1,6 @@
 package flamegraph
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -32,20 +31,20 @@ func TestProfilesAreReadOnce(t *testing.T) {
 		folded int // profiles that are kept, after it
 	}{{all, 33, 3}, {late, 11, 3}, {all, 33, 3}, {ofY, 30, 3}} {
 		picked := page.pick(test.selection)
-		b := trie.NewBuilder(nil)
-		_, total, err := page.read(picked, test.selection, b)
+		m := trie.NewMerge()
+		_, total, err := page.read(picked, test.selection, anyOf, m.Add)
 		require.NoError(t, err)
 		require.Equal(t, test.total, total)
-		require.Equal(t, test.total, b.Total())
+		require.Equal(t, test.total, m.Total())
 		require.Len(t, page.folds.views, test.folded)
 	}
 	page.DropViews()
 	require.Empty(t, page.folds.views)
 	page.folds.maxBytes = 1
-	b := trie.NewBuilder(nil)
-	_, total, err := page.read(page.pick(all), all, b)
+	m := trie.NewMerge()
+	_, total, err := page.read(page.pick(all), all, anyOf, m.Add)
 	require.NoError(t, err)
-	require.Equal(t, []int64{33, 33}, []int64{total, b.Total()})
+	require.Equal(t, []int64{33, 33}, []int64{total, m.Total()})
 	require.Len(t, page.folds.views, 1, "the newest is kept, whatever its size")
 }
 
@@ -63,8 +62,7 @@ func TestFoldedAsTheyCome(t *testing.T) {
 	}
 	all := selection{target: allTargets, to: end.UnixMilli()}
 	total := func() int64 {
-		b := trie.NewBuilder(nil)
-		_, total, err := page.read(page.pick(all), all, b)
+		_, total, err := page.read(page.pick(all), all, anyOf, trie.NewMerge().Add)
 		require.NoError(t, err)
 		return total
 	}
@@ -121,9 +119,9 @@ func TestChoice(t *testing.T) {
 		if s.root != "" {
 			addRoots(parts[0], s.root)
 		}
-		want, got := trie.NewBuilder(flameName), trie.NewBuilder(nil)
+		want, got := trie.NewBuilder(flameName), trie.NewMerge()
 		require.NoError(t, want.Add(parts[0]))
-		added, err := got.AddFolded(f, s.choice())
+		added, err := got.Add(f, s.choice())
 		require.NoError(t, err)
 		require.Equal(t, want.Total(), added.Total, name)
 		require.Equal(t, want.Tree(trie.Options{Share: -1}), got.Tree(trie.Options{Share: -1}), name)
@@ -141,42 +139,4 @@ func TestChoice(t *testing.T) {
 		require.Equal(t, want.Total(), self, name)
 	}
 	require.GreaterOrEqual(t, some, 12, "selections have samples")
-}
-
-// TestExpected: a quiet moment at the end does not say how many nodes there will be. Profiles on disk count as the
-// others do, and of a process counts what it has.
-func TestExpected(t *testing.T) {
-	processes := []Process{{Comm: "x", Samples: 75}, {Comm: "y", Samples: 25}}
-	busy, quiet := &kept{}, &kept{}
-	onDisk := &kept{Profile: Profile{Samples: 100, Processes: processes}}
-	for k, functions := range map[*kept]int{busy: 298, quiet: 1} {
-		stack := testStack{comm: "x", value: 1}
-		for i := range functions {
-			stack.frames = append(stack.frames, fmt.Sprint("f", i))
-		}
-		read, err := profile.ParseData(testProfile(t, time.Unix(1_700_000_000, 0), stack))
-		require.NoError(t, err)
-		f, err := trie.Fold(read, nil)
-		require.NoError(t, err)
-		require.Equal(t, functions+1, f.Nodes(), "with the process")
-		require.Equal(t, functions+1, f.Frames())
-		k.Profile = onDisk.Profile
-		k.folded.Store(f)
-	}
-	x := selection{comm: "x"}
-	for name, test := range map[string]struct {
-		of            selection
-		entries       []*kept
-		nodes, frames int
-	}{
-		"one is quiet": {selection{}, []*kept{busy, busy, quiet}, 400, 400},
-		"one is not":   {selection{}, []*kept{quiet, quiet, busy, busy, busy, busy, busy, busy}, 1198, 448},
-		"on disk":      {selection{}, []*kept{busy, onDisk, busy, quiet}, 533, 448},
-		"all on disk":  {selection{}, []*kept{onDisk}, 0, 0},
-		"a process":    {x, []*kept{busy, busy, quiet}, 300, 300},
-		"a thread":     {selection{filter: filter{thread: "t"}}, []*kept{busy}, 0, 0},
-	} {
-		nodes, frames := test.of.expected(test.entries)
-		require.Equal(t, []int{test.nodes, test.frames}, []int{nodes, frames}, name)
-	}
 }

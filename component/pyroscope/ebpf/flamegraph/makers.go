@@ -11,14 +11,13 @@ import (
 
 // How long what is not used is kept.
 const (
-	maxMakerIdle = time.Minute            // a maker: it takes more memory than all answers, and is made again in less time
-	maxMakerAge  = 2 * time.Minute        // also one that is used: it has frames of profiles that are no longer kept
-	maxNodesIdle = 200 * time.Millisecond // of it, the room for nodes, which is most: answers come in bursts
+	maxMakerIdle = time.Minute     // a maker: it takes more memory than all answers, and is made again in less time
+	maxMakerAge  = 2 * time.Minute // also one that is used: it has frames of profiles that are no longer kept
 )
 
 // maker is what answers are made with. It is empty, but has memory that the answers before took.
 type maker struct {
-	tree *trie.Builder // names are as they were folded
+	tree *trie.Merge
 	sums *trie.Sums
 	made time.Time
 	used time.Time // when it was given back
@@ -35,7 +34,7 @@ func (m *makers) take() *maker {
 	if kept := m.free.Swap(nil); kept != nil {
 		return kept
 	}
-	tree := trie.NewBuilder(nil)
+	tree := trie.NewMerge()
 	return &maker{tree: tree, sums: tree.NewSums(trie.DefaultMaxFunctions), made: time.Now()}
 }
 
@@ -44,25 +43,11 @@ func (m *makers) giveBack(used *maker) {
 	used.used = time.Now()
 	m.used.Store(used.used.UnixNano())
 	if used.used.Sub(used.made) > maxMakerAge {
-		used.tree.Release()
 		return
 	}
 	used.tree.Reset()
 	used.sums.Reset()
 	m.free.Store(used)
-	time.AfterFunc(maxNodesIdle, m.releaseNodes)
-}
-
-// releaseNodes gives back the room for nodes of a maker that is not used.
-func (m *makers) releaseNodes() {
-	kept := m.free.Swap(nil)
-	if kept == nil { // it is in use, and will be given back
-		return
-	}
-	if time.Since(kept.used) >= maxNodesIdle {
-		kept.tree.Release()
-	}
-	m.free.CompareAndSwap(nil, kept)
 }
 
 // expire gives up a maker that was not used for a while.

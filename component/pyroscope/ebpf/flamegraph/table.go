@@ -73,17 +73,11 @@ func (p *Page) newTop(entries []*kept, s selection, search string, less func(a, 
 	*answer, error) {
 	m := p.makers.take()
 	defer p.makers.giveBack(m)
-	sums, choice := m.sums, s.choice()
+	sums := m.sums
 	if search != "" {
 		sums.Search(search)
 	}
-	about, total, err := s.readWhile(entries, func(*kept) bool { return true }, func(k *kept) (trie.Added, error) {
-		f, err := p.fold(k)
-		if err != nil {
-			return trie.Added{}, err
-		}
-		return sums.Add(f, choice)
-	})
+	about, total, err := p.read(entries, s, anyOf, sums.Add)
 	if err != nil {
 		return nil, err
 	}
@@ -137,9 +131,15 @@ func (p *Page) serveFunction(w http.ResponseWriter, r *http.Request,
 
 func (p *Page) newSandwich(entries []*kept, s selection, function, binary string) (*answer, error) {
 	callers, callees := trie.NewCallers(nil, function, binary), trie.NewCallees(nil, function, binary)
-	defer callers.Release()
-	defer callees.Release()
-	about, all, err := p.read(entries, s, callers, callees)
+	small := withinBytes()
+	about, all, err := p.read(entries, s, func(k *kept) bool {
+		return small(k) && callers.Nodes()+callees.Nodes() < maxTrieNodes
+	}, func(f *trie.Folded, c trie.Choice) (trie.Added, error) {
+		if _, err := callers.AddFolded(f, c); err != nil {
+			return trie.Added{}, err
+		}
+		return callees.AddFolded(f, c)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -168,14 +168,8 @@ type linesAnswer struct {
 func (p *Page) serveLines(w http.ResponseWriter, r *http.Request) { p.serveFunction(w, r, p.newLines) }
 
 func (p *Page) newLines(entries []*kept, s selection, function, binary string) (*answer, error) {
-	lines, choice := trie.NewLines(function, binary), s.choice()
-	about, all, err := s.readWhile(entries, func(*kept) bool { return true }, func(k *kept) (trie.Added, error) {
-		f, err := p.fold(k)
-		if err != nil {
-			return trie.Added{}, err
-		}
-		return lines.Add(f, choice)
-	})
+	lines := trie.NewLines(function, binary)
+	about, all, err := p.read(entries, s, anyOf, lines.Add)
 	if err != nil {
 		return nil, err
 	}

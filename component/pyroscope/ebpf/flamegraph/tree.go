@@ -16,7 +16,7 @@ import (
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
-// maxTrieNodes bounds the memory that making a flame graph takes: some 100 bytes a node.
+// maxTrieNodes bounds the memory of a trie.Builder: some 100 bytes a node.
 const maxTrieNodes = 250_000
 
 // Limits of what a client may ask for.
@@ -70,20 +70,20 @@ func parseTreeOptions(v url.Values) (o treeOptions, err error) {
 func (p *Page) newTree(entries []*kept, s selection, o treeOptions) (*answer, error) {
 	m := p.makers.take()
 	defer p.makers.giveBack(m)
-	b := m.tree
-	about, _, err := p.read(entries, s, b)
+	about, _, err := p.read(entries, s, withinBytes(), m.tree.Add)
 	if err != nil {
 		return nil, err
 	}
-	of, root := b, ""
+	root, tree := "", (*trie.Tree)(nil)
 	if o.below {
-		of, root = b.Below(o.root), o.root.String()
-		defer of.Release()
-		if of.Total() == 0 {
-			return nil, errNoNode
-		}
+		root, tree = o.root.String(), m.tree.TreeBelow(o.root, o.Options)
+	} else {
+		tree = m.tree.Tree(o.Options)
 	}
-	data, err := compress(treeAnswer{about, root, of.Tree(o.Options)})
+	if tree == nil {
+		return nil, errNoNode
+	}
+	data, err := compress(treeAnswer{about, root, tree})
 	return &answer{about, data}, err
 }
 
