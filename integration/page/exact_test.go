@@ -35,7 +35,7 @@ func manyStacks(seed uint64, often int) *profile.Profile {
 	return p
 }
 
-// manyServer shows profiles of more stacks than one flame graph has.
+// manyServer shows profiles of more stacks than are drawn.
 func manyServer(t *testing.T) *httptest.Server {
 	t.Helper()
 	page := flamegraph.New(flamegraph.Options{Name: "test", Status: func() flamegraph.Status {
@@ -83,17 +83,20 @@ func shareOf(t *testing.T, address, name string) (total, self string) {
 	return percent(with), percent(end)
 }
 
-// TestFiguresAreOfAllSamples: table, search and sandwich say what the exported file has, though the flame graph has a
-// part of the profiles.
+// TestFiguresAreOfAllSamples: table, search and sandwich say what the exported file has, however much of the flame
+// graph is folded.
 func TestFiguresAreOfAllSamples(t *testing.T) {
 	server := manyServer(t)
 	b := openBrowser(t)
 	b.do(t, chromedp.Navigate(server.URL+"/profiler/open?range=5m"))
 	waitForFlame(t, b)
-	require.Contains(t, text(t, b, "p.selection"), "the flame graph has the newest 3 of 4 profiles")
+	require.Contains(t, text(t, b, "p.selection"), "48,000 samples")
+	nodes := result(t, b, chromedp.Evaluate[int](`document.querySelector("#flame").view.tree.length`))
+	require.LessOrEqual(t, nodes, 20_000)
 	total, self := shareOf(t, server.URL+"/profiler/profile?range=5m", "often")
 	require.Equal(t, "21.0 %", total)
 
+	b.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector("#flame").view.showMode("table")`))
 	b.waits(t, "the functions are of all samples", `document.querySelector("#flame").view.exact.count > 0`)
 	require.Contains(t, text(t, b, "section.table .note"), "3,000 functions.")
 	b.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector("#flame").view.searchFor("^often$")`))

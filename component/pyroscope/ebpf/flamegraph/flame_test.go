@@ -199,6 +199,24 @@ func manyStacks(t *testing.T, page *Page, end time.Time) (nodes int) {
 	return profiles * stacks * (frames - 1)
 }
 
+// TestFlameSaysWhatIsLeftOut: beyond maxMergedBytes a flame graph has the newest profiles, and says so.
+func TestFlameSaysWhatIsLeftOut(t *testing.T) {
+	page, end := New(Options{Name: "x", Status: testStatus}), time.Now()
+	page.SetMaxBytes(1 << 30)
+	for i := range 3 {
+		at := end.Add(time.Duration(i-2) * time.Second)
+		p, err := profile.ParseData(testProfile(t, at, testStack{comm: "x", value: 1, frames: []string{"main"}}))
+		require.NoError(t, err)
+		page.Add(at.Add(-time.Second), at, []Profile{{Data: make([]byte, maxMergedBytes*2/3), Pprof: p, Samples: 1}})
+	}
+	base := serve(t, page).URL + prefix
+	tree := getTree(t, base+"/api/tree?range=5m")
+	require.Equal(t, []int{2, 3}, []int{tree.Used, tree.Of})
+	require.EqualValues(t, 2, tree.Total*tree.Scale)
+	_, text := get(t, base+"/open?range=5m")
+	require.Contains(t, text, "the flame graph has the newest 2 of 3 profiles: the others are too much for one page")
+}
+
 // functionsOf adds up a pprof file: self and total of each function, and the value of the samples with any of names.
 func functionsOf(t *testing.T, file string, names ...string) (sums map[string][2]int64, found int64) {
 	t.Helper()
