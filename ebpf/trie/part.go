@@ -2,7 +2,6 @@ package trie
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 )
 
@@ -43,14 +42,6 @@ func (p *part) bounds(call, stack int) (from, to int) {
 	return call, stack
 }
 
-// addPart adds a part, root first. It may change it.
-func (b *Builder) addPart(of []position, value int64) {
-	if b.part.callers {
-		slices.Reverse(of)
-	}
-	b.addStack(of, value)
-}
-
 // partWalker adds stacks to a Builder, or the part of them that it wants, and asks for the numbers of the frames of
 // these alone.
 type partWalker struct {
@@ -85,11 +76,7 @@ func (w *partWalker) sample(depth int, value int64) {
 	for _, at := range w.path[from:to] {
 		w.stack = append(w.stack, w.positionOf(at))
 	}
-	if w.part == nil {
-		w.addStack(w.stack, value)
-		return
-	}
-	w.addPart(w.stack, value)
+	w.addStack(w.stack, value)
 }
 
 // positionOf returns a place as the Builder has it.

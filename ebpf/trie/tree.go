@@ -203,14 +203,13 @@ func (w *writer) fold(o Options, room []node) {
 	f.marks = emptied(&w.scratch.children, len(f.nodes))
 	f.fold(o, w.total, w.tree.Scale)
 	w.tree.Omitted.Below = f.far
-	if w.graph.ofBase != nil {
-		for i, base := range w.graph.ofBase {
-			if f.nodes[i].total >= f.at(f.depths[i]) || i == 0 {
-				w.ofBase = append(w.ofBase, base)
-			}
+	var moved []uint32
+	w.nodes, moved = compact(room, f.nodes, f.least, f.depths, &w.scratch.children)
+	for i, base := range w.graph.ofBase {
+		if int(moved[i]) == len(w.ofBase) { // the node was not folded into one before it
+			w.ofBase = append(w.ofBase, base)
 		}
 	}
-	w.nodes, _ = compact(room, f.nodes, f.least, f.depths, &w.scratch.children)
 	w.children = childrenOf(w.nodes, &w.scratch.children, &w.begins)
 	for at := range w.nodes {
 		if list := w.children.of(uint32(at)); len(list) > 1 {
@@ -281,7 +280,7 @@ type children struct {
 	from []uint32 // where they begin, by node, and at last the end
 }
 
-// of returns the children of a node, the largest first.
+// of returns the children of a node.
 func (c *children) of(at uint32) []uint32 { return c.list[c.from[at]:c.from[at+1]] }
 
 // childrenOf returns the children of each node, in the memory of others.

@@ -117,19 +117,22 @@ func (b *Builder) add(s *profile.Sample, value int64, known *perLocation[positio
 		return
 	}
 	stack := b.stackOf(s, known)
-	if b.part == nil {
-		b.addStack(stack, value)
-		return
-	}
-	call := slices.IndexFunc(stack, func(p position) bool { return b.part.isOf(b.index.at(p.frame)) })
-	if call >= 0 {
+	if b.part != nil {
+		call := slices.IndexFunc(stack, func(p position) bool { return b.part.isOf(b.index.at(p.frame)) })
+		if call < 0 {
+			return
+		}
 		from, to := b.part.bounds(call, len(stack))
-		b.addPart(stack[from:to], value)
+		stack = stack[from:to]
 	}
+	b.addStack(stack, value)
 }
 
-// addStack adds a stack, root first.
+// addStack adds a stack, root first, or the part of one that b has. It may change it.
 func (b *Builder) addStack(stack []position, value int64) {
+	if b.part != nil && b.part.callers {
+		slices.Reverse(stack)
+	}
 	at := uint32(0)
 	for _, p := range stack {
 		at = b.child(at, p)
