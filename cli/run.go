@@ -21,6 +21,7 @@ import (
 
 	"github.com/headwater/headwater/component/all"
 	"github.com/headwater/headwater/ebpf/footprint"
+	"github.com/headwater/headwater/ebpf/footprint/early"
 	"github.com/headwater/headwater/river"
 )
 
@@ -142,6 +143,9 @@ func (p *program) run(ctx context.Context) error {
 	var running sync.WaitGroup
 	if err := footprint.Lower(); err != nil {
 		level.Debug(p.logger).Log("msg", "this process may run late where CPUs are busy", "err", err)
+	}
+	if early.Err != nil {
+		level.Debug(p.logger).Log("msg", "pages of the executable that nothing uses are resident", "err", early.Err)
 	}
 	running.Go(p.serve)
 	defer running.Wait()

@@ -17,8 +17,8 @@ const (
 	largeHeap        = 96 << 20
 	largeHeapPercent = 20
 	// idleSeconds is the longest time between two releases of the executable's pages
-	// while nothing is allocated. Touching them again costs a minor page fault for each
-	// 64 KiB.
+	// while nothing is allocated. Touching them again costs a minor page fault for each,
+	// see package early.
 	idleSeconds = 30
 )
 

@@ -1,0 +1,111 @@
+package early
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/procfs"
+)
+
+// TestMapUsed: of a file whose pages are all in the page cache, those that are touched get mapped, and not those around
+// them. On kernels that cannot do it, nothing changes.
+func TestMapUsed(t *testing.T) {
+	const pages, each = 256, 16
+	page := os.Getpagesize()
+	path := t.TempDir() + "/file"
+	require.NoError(t, os.WriteFile(path, make([]byte, pages*page), 0o600))
+	file, err := os.Open(path)
+	require.NoError(t, err)
+	defer file.Close()
+	memory, err := unix.Mmap(int(file.Fd()), 0, pages*page, unix.PROT_READ, unix.MAP_PRIVATE)
+	require.NoError(t, err)
+	defer unix.Munmap(memory)
+	touch := func() (mapped int) {
+		require.NoError(t, unix.Madvise(memory, unix.MADV_DONTNEED))
+		for i := 0; i < pages; i += each {
+			require.Zero(t, memory[i*page])
+		}
+		return mappedPages(t, memory)
+	}
+	around := touch()
+	require.Greater(t, around, pages/each)
+
+	start := uint64(uintptr(unsafe.Pointer(&memory[0])))
+	err = mapUsed([]segment{{start, start + uint64(len(memory))}})
+	if isOld(t) {
+		require.Equal(t, err == nil, touch() < around, err)
+		return
+	}
+	require.NoError(t, err)
+	require.Equal(t, pages/each, touch())
+}
+
+// TestReadOnlySegments: they are what /proc says of the executable.
+func TestReadOnlySegments(t *testing.T) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	mappings, err := procfs.Default.SelfMappings()
+	require.NoError(t, err)
+	var want []segment
+	for _, m := range mappings {
+		if m.Path == exe && m.Perms&procfs.Write == 0 {
+			want = append(want, segment{m.Start, m.End})
+		}
+	}
+	require.GreaterOrEqual(t, len(want), 2, "code and constants")
+	require.Equal(t, want, readOnlySegments())
+}
+
+// TestInit: when a program runs, it is done already. The kernel marks such mappings with "uw".
+func TestInit(t *testing.T) {
+	code := uint64(reflect.ValueOf(TestInit).Pointer())
+	smaps, err := os.ReadFile("/proc/self/smaps")
+	require.NoError(t, err)
+	var start, end uint64
+	for line := range strings.Lines(string(smaps)) {
+		if strings.HasPrefix(line, "VmFlags:") && start <= code && code < end {
+			require.Equal(t, Err == nil, strings.Contains(line, " uw"), line)
+			require.True(t, Err == nil || isOld(t), Err)
+			return
+		}
+		_, _ = fmt.Sscanf(line, "%x-%x ", &start, &end)
+	}
+	require.Fail(t, "no such mapping")
+}
+
+// mappedPages returns how many pages of memory this process has mapped, by /proc/self/pagemap.
+func mappedPages(t *testing.T, memory []byte) (pages int) {
+	t.Helper()
+	file, err := os.Open("/proc/self/pagemap")
+	require.NoError(t, err)
+	defer file.Close()
+	page := os.Getpagesize()
+	entries := make([]byte, 8*len(memory)/page)
+	_, err = file.ReadAt(entries, 8*int64(uintptr(unsafe.Pointer(&memory[0])))/int64(page))
+	require.NoError(t, err)
+	for i := 0; i < len(entries); i += 8 {
+		if binary.NativeEndian.Uint64(entries[i:])>>63 != 0 {
+			pages++
+		}
+	}
+	return pages
+}
+
+// isOld reports whether the kernel may not be able to do it: Linux is since 6.7 on amd64, since 6.10 on arm64.
+func isOld(t *testing.T) bool {
+	t.Helper()
+	var name unix.Utsname
+	require.NoError(t, unix.Uname(&name))
+	var major, minor int
+	_, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor)
+	require.NoError(t, err)
+	return major < 6 || major == 6 && minor < 10
+}

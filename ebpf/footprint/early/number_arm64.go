@@ -1,0 +1,3 @@
+package early
+
+const sysUserfaultfd = 282 // of asm-generic/unistd.h
