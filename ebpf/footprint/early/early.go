@@ -100,6 +100,9 @@ const (
 // mapUsed makes the kernel map no pages there but those that are touched. It leaves a file descriptor open: closing it
 // would end that.
 func mapUsed(segments []segment) error {
+	if len(segments) == 0 {
+		return syscall.ENOEXEC
+	}
 	fd, _, errno := syscall.Syscall(sysUserfaultfd, syscall.O_CLOEXEC|userModeOnly, 0, 0)
 	if errno != 0 {
 		return errno

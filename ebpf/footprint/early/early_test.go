@@ -37,6 +37,7 @@ func TestMapUsed(t *testing.T) {
 	}
 	around := touch()
 	require.Greater(t, around, pages/each)
+	require.Error(t, mapUsed(nil))
 
 	start := uint64(uintptr(unsafe.Pointer(&memory[0])))
 	err = mapUsed([]segment{{start, start + uint64(len(memory))}})
