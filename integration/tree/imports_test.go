@@ -23,7 +23,7 @@ var ranks = []struct {
 	{"ebpf/ehframe", 1}, {"ebpf/elffile", 1}, {"ebpf/gopclntab", 1}, {"ebpf/procfs", 0}, {"ebpf/x86", 0},
 	{"ebpf/stackheight", 1}, {"ebpf/filework", 2}, {"ebpf/fusetest", 1}, {"ebpf/fusetest/hangfs", 1},
 	{"ebpf/limit", 0}, {"ebpf/clock", 0}, {"ebpf/busytest", 0}, {"ebpf/footprint", 1}, {"ebpf/counter", 0},
-	{"ebpf/footprint/early", 2},
+	{"ebpf/footprint/early", 1},
 	{"ebpf/order", 0}, {"ebpf/kind", 0}, {"ebpf/numa", 0}, {"ebpf/trie", 0},
 	{"ebpf/flameview", 1}, {"ebpf/export", 6}, {"ebpf/compare", 7}, {"ebpf/unwind", 2}, {"ebpf/cfi", 2},
 	{"ebpf/dwarfline", 2},

@@ -110,7 +110,7 @@ func mappedPages(t *testing.T, memory []byte) (pages int) {
 	return pages
 }
 
-// isOld reports whether the kernel may not be able to do it: Linux is since 6.7 on amd64, since 6.10 on arm64.
+// isOld reports whether the kernel may not be able to do it: Linux can since 6.7 on amd64, since 6.10 on arm64.
 func isOld(t *testing.T) bool {
 	t.Helper()
 	var name unix.Utsname
