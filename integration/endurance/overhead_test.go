@@ -82,7 +82,7 @@ pyroscope.ebpf "host" {
 	targets          = [{"__process_pid__" = "%d", "service_name" = "remembered"}]
 	targets_only     = false
 	collect_interval = "1s"
-	memory_limit     = "32MiB" // the process alone takes more
+	memory_limit     = "16MiB" // the process alone takes more
 }
 `, received.URL, living.PID()))
 	limited := func() bool {

@@ -183,7 +183,7 @@ func TestArgumentErrors(t *testing.T) {
 		`collect_interval = "soon"`: {"", `test.river:2:20: "soon" time: invalid duration "soon"`},
 		`unwind_table_memory = "1MiB"`: {"unwind_table_memory",
 			"unwind_table_memory must be at least 4MiB, got 1MiB"},
-		`memory_limit = "8MiB"`: {"memory_limit", "memory_limit must be 0B, for none, or at least 32MiB, got 8MiB"},
+		`memory_limit = "8MiB"`: {"memory_limit", "memory_limit must be 0B, for none, or at least 16MiB, got 8MiB"},
 		`history_disk_limit = "8KiB"`: {"history_disk_limit",
 			"history_disk_limit must be 0B, for no history on disk, or at least 1MiB, got 8KiB"},
 		`container_id_cache_size = 0`: {"container_id_cache_size",

@@ -11,8 +11,8 @@ import (
 	"github.com/headwater/headwater/ebpf/symbol"
 )
 
-// leastMemory is the lowest memory_limit: a profiler takes as much with nothing to do.
-const leastMemory = 32 << 20
+// leastMemory is the lowest memory_limit: a profiler takes more with nothing to do.
+const leastMemory = 16 << 20
 
 // What may take less memory, in the order in which it does: what costs least to make again comes first.
 const (
