@@ -17,14 +17,17 @@ type contender struct {
 	name      string
 	binary    string
 	arguments string        // with {rate}, {interval}, {sink}, {config}, {listen} and {dir}
+	config    string        // its file, with {rate}, {interval}, {sink}, {pids} and {block}
 	forStacks string        // more of them, where its stacks are looked at
 	finest    time.Duration // report interval that it takes
 	block     string        // of Headwater: more arguments and blocks of its component
 	tracefs   bool          // needs tracefs, which it gets in a mount namespace of its own
+	unjudged  bool          // its profiles never say which stacks are not whole
 }
 
 const (
 	headwaterArguments = "run --server.http.listen-addr={listen} --storage.path={dir}/data {config}"
+	alloyArguments     = "run --server.http.listen-addr={listen} --storage.path={dir}/data --disable-reporting {config}"
 	peerArguments      = "-samples-per-second {rate} -reporter-interval {interval} -collection-agent {sink} -disable-tls"
 	peerStackArguments = "-send-error-frames"
 )
@@ -34,15 +37,28 @@ const hostConfig = `pyroscope.ebpf "bench" {
 	forward_to       = [pyroscope.write.sink.receiver]
 	targets_only     = false
 	default_target   = {"service_name" = "bench"}
-	collect_interval = %q
-	sample_rate      = %d
-	pid_label        = %t
-	%s
+	collect_interval = "{interval}"
+	sample_rate      = {rate}
+	pid_label        = {pids}
+	{block}
 }
+` + writeConfig
 
+// alloyConfig does the same in Alloy, which has no default_target, and shows names of processes only if it is asked to.
+const alloyConfig = `pyroscope.ebpf "bench" {
+	forward_to       = [pyroscope.write.sink.receiver]
+	targets_only     = false
+	collect_interval = "{interval}"
+	sample_rate      = {rate}
+	pid_label        = {pids}
+	comm             = "stackframe"
+}
+` + writeConfig
+
+const writeConfig = `
 pyroscope.write "sink" {
 	endpoint {
-		url = "http://%s"
+		url = "http://{sink}"
 	}
 }
 `
@@ -105,22 +121,21 @@ func (p *profiler) launch(how settings) (err error) {
 	if p.sink, err = startSink(); err != nil {
 		return err
 	}
-	config := filepath.Join(p.dir, "config.river")
-	text := fmt.Appendf(nil, hostConfig, how.interval.String(), how.rate, how.pids, p.block, p.sink.addr)
-	if err := os.WriteFile(config, text, 0o644); err != nil {
+	if p.address, err = freeAddress(); err != nil {
 		return err
 	}
-	if p.address, err = freeAddress(); err != nil {
+	config := filepath.Join(p.dir, "config.river")
+	filled := strings.NewReplacer("{rate}", fmt.Sprint(how.rate), "{interval}", max(how.interval, p.finest).String(),
+		"{sink}", p.sink.addr, "{pids}", fmt.Sprint(how.pids), "{block}", p.block,
+		"{config}", config, "{listen}", p.address, "{dir}", p.dir)
+	if err := os.WriteFile(config, []byte(filled.Replace(p.config)), 0o644); err != nil {
 		return err
 	}
 	template := p.arguments
 	if how.stacks {
 		template += " " + p.forStacks
 	}
-	arguments := expand(template, map[string]string{
-		"rate": fmt.Sprint(how.rate), "interval": max(how.interval, p.finest).String(),
-		"sink": p.sink.addr, "config": config, "listen": p.address, "dir": p.dir,
-	})
+	arguments := expand(template, filled)
 	p.command = exec.Command(p.binary, arguments...)
 	if p.tracefs {
 		script := `mount -t tracefs tracefs /sys/kernel/tracing && exec "$@"`
@@ -160,13 +175,11 @@ func (p *profiler) release() {
 	}
 }
 
-// expand splits a template at blanks and replaces {names} by values.
-func expand(template string, values map[string]string) []string {
+// expand splits a template at blanks and fills in what its {names} stand for.
+func expand(template string, values *strings.Replacer) []string {
 	words := strings.Fields(template)
 	for i := range words {
-		for name, value := range values {
-			words[i] = strings.ReplaceAll(words[i], "{"+name+"}", value)
-		}
+		words[i] = values.Replace(words[i])
 	}
 	return words
 }

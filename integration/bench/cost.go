@@ -31,10 +31,10 @@ func (b *bench) measureCost(i int, w costlyWork) error {
 	if err != nil {
 		return err
 	}
-	if p.forStacks != "" {
+	if p.forStacks != "" || p.unjudged {
 		return nil // it does not say which are complete, as it runs here
 	}
-	return b.addComplete(i, p, w.key, warm.when)
+	return b.addComplete(i, p, w.key, warm.at)
 }
 
 // costOf notes what a profiler uses while a workload runs that has begun; first is what it
@@ -81,16 +81,14 @@ func (o *options) costTime() time.Duration {
 
 // cost is what a profiler has used until a moment.
 type cost struct {
-	when      time.Time
-	cpu       time.Duration
+	spent
 	runs      runs
 	rss, peak uint64
 	maps      uint64
 }
 
 func readCost(p *profiler) (c cost, err error) {
-	c.when = time.Now()
-	if c.cpu, err = cpuTime(p.pid); err != nil {
+	if c.spent, err = p.spent(); err != nil {
 		return c, err
 	}
 	if c.runs, err = sampleRuns(p.pid); err != nil {
@@ -103,16 +101,42 @@ func readCost(p *profiler) (c cost, err error) {
 	return c, err
 }
 
-// perMinute returns seconds of CPU a minute since another moment.
-func (c cost) perMinute(since cost) float64 {
-	return 60 * (c.cpu - since.cpu).Seconds() / c.when.Sub(since.when).Seconds()
+// spent is what a profiler has used until a moment.
+type spent struct {
+	at         time.Time
+	agent, bpf time.Duration
+}
+
+func (p *profiler) spent() (s spent, err error) {
+	if s.agent, err = cpuTime(p.pid); err != nil {
+		return s, err
+	}
+	s.at = time.Now()
+	programs, err := descriptors(p.pid, "bpf-prog")
+	seen := map[uint64]bool{}
+	for _, program := range programs {
+		if id := program.info["prog_id"]; !seen[id] {
+			seen[id] = true
+			s.bpf += time.Duration(program.info["run_time_ns"])
+		}
+	}
+	return s, err
+}
+
+// perMinute returns seconds of CPU a minute since another moment: of the agent, and of it and its BPF programs.
+func (s spent) perMinute(since spent) (agent, together float64) {
+	minutes := s.at.Sub(since.at).Minutes()
+	agent = (s.agent - since.agent).Seconds() / minutes
+	return agent, agent + (s.bpf-since.bpf).Seconds()/minutes
 }
 
 // addCost notes what a workload cost from its first to its last moment. When it
 // was warm, the profiler had seen its executables.
 func (b *bench) addCost(i int, key string, first, warm, last cost) {
-	b.add("warming cpu "+key, i, (warm.cpu - first.cpu).Seconds())
-	b.add("cpu "+key, i, last.perMinute(warm))
+	agent, together := last.perMinute(warm.spent)
+	b.add("warming cpu "+key, i, (warm.agent - first.agent).Seconds())
+	b.add("cpu "+key, i, agent)
+	b.add("together "+key, i, together)
 	b.add("rss "+key, i, megabytes(last.rss))
 	b.add("peak "+key, i, megabytes(last.peak))
 	b.add("maps "+key, i, megabytes(last.maps))

@@ -37,6 +37,9 @@ func (b *bench) costFigures() []figure {
 		f = append(f, figure{"cpu " + w.key, "agent CPU, " + w.title, "s/min", ratio(0.5)})
 	}
 	for _, w := range b.work {
+		f = append(f, figure{"together " + w.key, "agent CPU and BPF time, " + w.title, "s/min", ratio(0.5)})
+	}
+	for _, w := range b.work {
 		f = append(f, figure{"warming cpu " + w.key, fmt.Sprintf("agent CPU in its first %v, %s", b.warm, w.title), "s", nil})
 	}
 	for _, w := range b.work {

@@ -124,33 +124,11 @@ func (c *kindCost) measure(o options, name, block string) error {
 	if err != nil {
 		return err
 	}
-	minutes := after.at.Sub(before.at).Minutes()
-	c.Agent = append(c.Agent, (after.agent-before.agent).Seconds()/minutes)
-	c.BPF = append(c.BPF, (after.bpf-before.bpf).Seconds()/minutes)
+	agent, together := after.perMinute(before)
+	c.Agent = append(c.Agent, agent)
+	c.BPF = append(c.BPF, together-agent)
 	c.RSS = append(c.RSS, float64(rss)/1e6)
 	return nil
-}
-
-// spent is what a profiler has used until a moment.
-type spent struct {
-	at         time.Time
-	agent, bpf time.Duration
-}
-
-func (p *profiler) spent() (s spent, err error) {
-	if s.agent, err = cpuTime(p.pid); err != nil {
-		return s, err
-	}
-	s.at = time.Now()
-	programs, err := descriptors(p.pid, "bpf-prog")
-	seen := map[uint64]bool{}
-	for _, program := range programs {
-		if id := program.info["prog_id"]; !seen[id] {
-			seen[id] = true
-			s.bpf += time.Duration(program.info["run_time_ns"])
-		}
-	}
-	return s, err
 }
 
 func (c *kindCosts) write() {

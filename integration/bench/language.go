@@ -48,9 +48,9 @@ func (b *bench) languageParts() (parts []part) {
 	}
 	for _, l := range all {
 		parts = append(parts,
-			part{"first named stack of " + l.title, false, func(i int) error { return b.measureFirstNamed(i, l) }},
-			part{fmt.Sprintf("%d processes of %s", languageProcesses, l.title), false,
-				func(i int) error { return b.measureLanguage(i, l) }})
+			part{title: "first named stack of " + l.title, measure: func(i int) error { return b.measureFirstNamed(i, l) }},
+			part{title: fmt.Sprintf("%d processes of %s", languageProcesses, l.title),
+				measure: func(i int) error { return b.measureLanguage(i, l) }})
 	}
 	return parts
 }

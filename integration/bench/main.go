@@ -2,6 +2,7 @@
 // compares it with another profiler that runs in alternation on the same work:
 //
 //	go run ./integration/bench [-peer BINARY [-peer-args TEMPLATE]] [-rounds N]
+//	go run ./integration/bench -peer BINARY -peer-is-alloy      next to Grafana Alloy, which names what it shows
 //	go run ./integration/bench -quick [-frames 1,21,61,121]     nanoseconds per sample only
 //	go run ./integration/bench -quick -python [-frames 10,110]  the same, of functions of Python
 //	go run ./integration/bench -resident [-only clang]          unwind rows in memory, next to whole tables, only

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 type options struct {
 	binary, peer, peerArguments string
 	peerIsHeadwater             bool
+	peerIsAlloy                 bool
 
 	quick, python, resident, languages, kinds, parts, quiet bool
 	record, show                                            string
@@ -35,6 +37,7 @@ func parseFlags() (o options, err error) {
 	flag.StringVar(&o.peerArguments, "peer-args", peerArguments,
 		"its arguments; {rate}, {interval} and {sink}, an OTLP receiver, are filled in")
 	flag.BoolVar(&o.peerIsHeadwater, "peer-is-headwater", false, "the peer is another build of Headwater")
+	flag.BoolVar(&o.peerIsAlloy, "peer-is-alloy", false, "the peer is Grafana Alloy; see slim-alloy")
 	flag.BoolVar(&o.quick, "quick", false, "measure nanoseconds per sample only")
 	flag.BoolVar(&o.python, "python", false, "with -quick: the frames are functions of Python")
 	flag.StringVar(&o.record, "record", "", "save what is measured to this file")
@@ -93,6 +96,10 @@ func (o *options) check() error {
 		return fmt.Errorf("-warm %v: the first report, which reads everything, would count; %v or more is needed",
 			o.warm, least)
 	}
+	if o.languages && o.peerIsAlloy {
+		return errors.New("-languages: how Alloy marks the functions of scripts is not known here; " +
+			"its engine can be compared, opentelemetry-ebpf-profiler")
+	}
 	if o.parts && o.peer != "" && !o.peerIsHeadwater {
 		return fmt.Errorf("-parts: the functions of %s are not known; "+
 			"another build of Headwater can be compared, with -peer-is-headwater", filepath.Base(o.peer))
@@ -134,12 +141,18 @@ func (o *options) command() string {
 
 // contenders returns the profilers to compare, ours first.
 func (o *options) contenders() []contender {
-	ours := contender{name: "headwater", binary: o.binary, arguments: headwaterArguments}
+	ours := contender{name: "headwater", binary: o.binary, arguments: headwaterArguments, config: hostConfig}
 	switch {
 	case o.peer == "":
 		return []contender{ours}
 	case o.peerIsHeadwater:
-		return []contender{ours, {name: "other", binary: o.peer, arguments: headwaterArguments}}
+		other := ours
+		other.name, other.binary = "other", o.peer
+		return []contender{ours, other}
+	case o.peerIsAlloy:
+		return []contender{ours, {
+			name: "alloy", binary: o.peer, arguments: alloyArguments, config: alloyConfig, tracefs: true, unjudged: true,
+		}}
 	}
 	return []contender{ours, {
 		name: "peer", binary: o.peer, arguments: o.peerArguments,

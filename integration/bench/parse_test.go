@@ -28,7 +28,7 @@ func TestParseFields(t *testing.T) {
 }
 
 func TestExpand(t *testing.T) {
-	got := expand("-rate {rate}  -to={sink}:{sink}", map[string]string{"rate": "99", "sink": "a b"})
+	got := expand("-rate {rate}  -to={sink}:{sink}", strings.NewReplacer("{rate}", "99", "{sink}", "a b"))
 	if want := []string{"-rate", "99", "-to=a b:a b"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -113,21 +113,24 @@ func (b *bench) parts() []part {
 	if b.languages {
 		return b.languageParts()
 	}
-	parts := []part{{"depths", false, b.measureDepths}}
+	parts := []part{{title: "depths", measure: b.measureDepths}}
 	for _, w := range b.work {
-		parts = append(parts, part{w.title, false, func(i int) error { return b.measureCost(i, w) }})
+		parts = append(parts, part{title: w.title, measure: func(i int) error { return b.measureCost(i, w) }})
 	}
-	parts = append(parts, part{"short-lived processes", false, b.measureShortLived},
-		part{"programs that are hard to unwind", true, b.measurePrograms})
+	parts = append(parts, part{title: "short-lived processes", measure: b.measureShortLived})
+	if slices.ContainsFunc(b.profilers, func(c contender) bool { return c.unjudged }) {
+		return parts
+	}
+	parts = append(parts, part{title: "programs that are hard to unwind", once: true, measure: b.measurePrograms})
 	if b.clang != "" {
-		parts = append(parts, part{"first stack of clang", false, func(i int) error {
+		parts = append(parts, part{title: "first stack of clang", measure: func(i int) error {
 			return b.measureFirst(i, "clang", b.clang, "-w", "-O2", "-std=c++17", "-c",
 				"-o", os.DevNull, source("build/containers.cc"))
 		}})
-		parts = append(parts, part{"first second of a busy machine", false, b.measureFirstSecond})
+		parts = append(parts, part{title: "first second of a busy machine", measure: b.measureFirstSecond})
 	}
 	if b.node != "" {
-		parts = append(parts, part{"first stack of node", false, func(i int) error {
+		parts = append(parts, part{title: "first stack of node", measure: func(i int) error {
 			return b.measureFirst(i, "node", b.node, "-e", "for (let i = 0, t = Date.now(); Date.now() - t < 700;) i++")
 		}})
 	}
