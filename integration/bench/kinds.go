@@ -59,11 +59,20 @@ func measureKinds(o options, dir string, save func(any) error) error {
 	return nil
 }
 
+// buildWaits compiles testdata/waits.c, and returns the program.
+func (w *workshop) buildWaits() (string, error) {
+	program := filepath.Join(w.dir, "waits")
+	if out, err := exec.Command("gcc", "-O2", "-pthread", "-o", program, source("waits.c")).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("gcc waits.c: %w\n%s", err, out)
+	}
+	return program, nil
+}
+
 // kindWork are programs that do much of what some kind has to look at.
 func (w *workshop) kindWork() ([]residentWork, error) {
-	waits := filepath.Join(w.dir, "waits")
-	if out, err := exec.Command("gcc", "-O2", "-pthread", "-o", waits, source("waits.c")).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("gcc waits.c: %w\n%s", err, out)
+	waits, err := w.buildWaits()
+	if err != nil {
+		return nil, err
 	}
 	run := func(arguments string) func() (work, error) {
 		return func() (work, error) { return w.shell("exec " + waits + " " + arguments) }

@@ -8,6 +8,7 @@
 //	go run ./integration/bench -resident [-only clang]          unwind rows in memory, next to whole tables, only
 //	go run ./integration/bench -languages [-peer BINARY]         programs in Python, JavaScript and Java only
 //	go run ./integration/bench -kinds [-rounds 3 -time 10s]     what kinds of samples cost, next to CPU time alone
+//	go run ./integration/bench -switches                        by how much kinds slow down threads that wait
 //	go run ./integration/bench -parts [-peer OLD -peer-is-headwater] where the agent's CPU time goes
 //	go run ./integration/bench -show FILE                       the table of a record
 //
@@ -68,6 +69,8 @@ func run() error {
 		})
 	case o.kinds:
 		return counting(func() error { return measureKinds(o, dir, save) })
+	case o.switches:
+		return measureSwitches(o, dir, save)
 	case o.parts:
 		return counting(func() error { return measureParts(o, dir, save) })
 	case o.resident:
@@ -139,7 +142,7 @@ func compare(o options, dir string, save func(any) error) error {
 	progress := func() error { return save(b.report(identities)) }
 	err = counting(func() error { return b.run(progress) })
 	if !b.languages {
-		err = errors.Join(err, b.measureSlowdown(progress))
+		err = errors.Join(err, b.measureSlowdown(b.fixedWorks(), progress))
 	}
 	err = errors.Join(err, progress())
 	return errors.Join(err, b.report(identities).writeText(os.Stdout))

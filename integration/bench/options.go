@@ -17,9 +17,9 @@ type options struct {
 	peerIsHeadwater             bool
 	peerIsAlloy                 bool
 
-	quick, python, resident, languages, kinds, parts, quiet bool
-	record, show                                            string
-	only                                                    *regexp.Regexp
+	quick, python, resident, languages, kinds, switches, parts, quiet bool
+	record, show                                                      string
+	only                                                              *regexp.Regexp
 
 	frames     []int
 	rate       int
@@ -47,6 +47,8 @@ func parseFlags() (o options, err error) {
 		"measure the unwind rows in memory, and the heap, next to whole tables only")
 	flag.BoolVar(&o.languages, "languages", false, "measure programs in Python, JavaScript and Java only")
 	flag.BoolVar(&o.kinds, "kinds", false, "measure what kinds of samples cost, next to CPU time alone, only")
+	flag.BoolVar(&o.switches, "switches", false,
+		"measure by how much kinds of samples slow down threads that wait for each other, only")
 	flag.BoolVar(&o.parts, "parts", false, "measure where the agent's CPU time goes, by a recording of it, only")
 	only := flag.String("only", "", "a regular expression of the titles of the parts to run")
 	frames := flag.String("frames", "1,5,21,61,121,990", "depths of the stacks; Pyroscope keeps 1,000 frames")

@@ -96,13 +96,12 @@ func (w fixedWork) run() (e expense, err error) {
 	return e, err
 }
 
-// measureSlowdown runs all fixed works in each condition, in rounds, each round in
+// measureSlowdown runs fixed works in each condition, in rounds, each round in
 // another order.
-func (b *bench) measureSlowdown(progress func() error) error {
+func (b *bench) measureSlowdown(works []fixedWork, progress func() error) error {
 	if b.slowRounds == 0 || !b.only.MatchString("slow-down") {
 		return nil
 	}
-	works := b.fixedWorks()
 	conditions := []string{alone, control}
 	for _, p := range b.profilers {
 		conditions = append(conditions, p.name)
