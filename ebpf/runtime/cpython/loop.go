@@ -51,28 +51,32 @@ func loopRanges(file *elffile.File, loop elffile.Symbol) []runtime.Range {
 }
 
 // enteringRanges returns the code of the loop that runs before its first frame is in the
-// list: from the beginning to the first jump after the thread state got another list, whose
-// head is at offset head of it. Until then the list may begin with what was on the stack
-// before.
+// list: from the beginning to where the thread state has another list, whose head is at offset
+// head of it, and that list and its first frame are written. Until then the list may begin with
+// what was on the stack before.
 func enteringRanges(file *elffile.File, loop elffile.Symbol, head int64) []runtime.Range {
 	const most, store = 512, 0x89 // mov of a register to memory
 	code := make([]byte, min(loop.Size, most))
 	if file.Machine() != elf.EM_X86_64 || file.ReadVaddr(code, loop.Value) != nil {
 		return nil
 	}
-	stored := false
+	var thread byte // the register that has the thread state
+	written := 0    // where the list is written
 	for at := 0; at < len(code); {
 		in, ok := x86.Decode(code[at:])
 		if !ok {
 			break
 		}
+		at += in.Length
 		switch kind := x86.StackEffect(&in).Kind; {
 		case in.Table == 0 && in.Opcode == store && in.Mod != 3 && in.Wide && in.Disp == head && in.Base != x86.RSP:
-			stored = true
-		case stored && (kind == x86.Branch || kind == x86.Jump || kind == x86.JumpAnywhere || kind == x86.Call):
-			return []runtime.Range{{Low: loop.Value, High: loop.Value + uint64(at)}}
+			thread, written = in.Base, at
+		case written == 0:
+		case kind == x86.Branch || kind == x86.Jump || kind == x86.JumpAnywhere || kind == x86.Call:
+			return []runtime.Range{{Low: loop.Value, High: loop.Value + uint64(written)}}
+		case in.Mod != 3 && in.Base != thread: // it may write the list or the frame
+			written = at
 		}
-		at += in.Length
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
 /* A library that looks like a CPython from outside: its evaluation loop has a cold part, and jumps to another function. */
-struct thread { long before[7]; void **frames; };
+struct thread { long before[7]; void *volatile *volatile frames; volatile long depth; };
 long _PyRuntime[600] = {1};
 const unsigned long Py_Version = 0x030b02f0;
 extern void report(int), use(void *);
@@ -10,16 +10,17 @@ __attribute__((cold)) static void unlikely(int x) { report(x); report(x + 1); }
 
 int _PyEval_EvalFrameDefault(struct thread *thread, void *frame, int x)
 {
-	void *frames[2];
-	use(frames);
+	void *volatile frames[2];
+	use((void *)frames);
 	thread->frames = frames;
 	frames[1] = frame;
+	thread->depth--;
 	for (int i = 0; i < x; i++) {
-		use(frames);
+		use((void *)frames);
 		if (__builtin_expect(x == i + 77, 0)) {
 			unlikely(i);
 			unlikely(x);
-			use(frames);
+			use((void *)frames);
 		}
 	}
 	return next_function(x);
