@@ -18,6 +18,7 @@ type Options struct {
 	Duration time.Duration // that was collected; 0 if not known
 	Series   string        // distinguishes profiles of other labels, which may have equal times
 	Clock    *Clock        // makes the times of profiles unique; nil: not
+	Stacks   int           // as many as that will come, as far as is known
 }
 
 // Builder collects the stacks of one target into a profile, all of them whole. It is not safe for
@@ -48,9 +49,9 @@ func NewBuilder(opts Options) *Builder {
 	return &Builder{
 		opts:    opts,
 		values:  kind.Of(opts.Kind).Values,
-		known:   map[*Location]*profile.Location{},
-		same:    map[locationKey]*location{},
-		samples: map[sampleKey]*profile.Sample{},
+		known:   make(map[*Location]*profile.Location, opts.Stacks),
+		same:    make(map[locationKey]*location, opts.Stacks),
+		samples: make(map[sampleKey]*profile.Sample, opts.Stacks),
 		out:     newOut(opts),
 	}
 }

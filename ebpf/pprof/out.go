@@ -33,7 +33,7 @@ func newOut(opts Options) *out {
 			DurationNanos: opts.Duration.Nanoseconds(),
 		},
 		mappings:  map[mapping]*profile.Mapping{},
-		functions: map[function]*profile.Function{},
+		functions: make(map[function]*profile.Function, opts.Stacks),
 	}
 }
 

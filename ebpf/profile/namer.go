@@ -56,7 +56,7 @@ type namedFrame struct {
 	pid      uint32 // of frames outside of any file
 }
 
-func keyOf(f kernel.Frame, pid uint32, o Options) namedFrame {
+func keyOf(f kernel.Frame, pid uint32, o *Options) namedFrame {
 	f.Flags &= kernel.ReturnAddress | kernel.Interpreted | kernel.Made // how the frame was found changes nothing
 	key := namedFrame{Frame: f, demangle: o.Demangle, inline: o.InlineFrames, hotspot: o.Hotspot}
 	if f.Exe == 0 || f.Flags&kernel.Made != 0 {
@@ -159,7 +159,7 @@ func stacksOf(all []*aggregate) iter.Seq[*stack] {
 func (n *namer) profiles(c *targetCounts, a *aggregate, clock *pprof.Clock) []Profile {
 	b := pprof.NewBuilder(pprof.Options{
 		Kind: c.kind, Period: a.options.period(c.kind), Time: a.ended, Duration: a.ended.Sub(a.begun),
-		Series: series(c.labels()), Clock: clock,
+		Series: series(c.labels()), Clock: clock, Stacks: len(c.stacks),
 	})
 	n.addAll(b, c, a)
 	return n.describe(b, c)
@@ -284,8 +284,7 @@ func labels(s *stack, o Options) []pprof.Label {
 // stack appends the locations of a stack, leaf first: kernel, user, why the
 // user part ends early, the process's name.
 func (n *namer) stack(out []*pprof.Location, s *stack, o Options) []*pprof.Location {
-	named := n.name(s, o)
-	out = append(append(out, named.Kernel...), named.User...)
+	out = n.appendUser(n.appendKernel(out, s), s, &o)
 	if s.outcome.HasUserPart() && !s.outcome.Complete() {
 		out = append(out, n.pseudoLocation(n.incomplete(s)))
 	}
@@ -333,7 +332,7 @@ func (n *namer) pseudoLocation(name string) *pprof.Location {
 	return l
 }
 
-func (n *namer) location(f kernel.Frame, pid uint32, o Options) *pprof.Location {
+func (n *namer) location(f kernel.Frame, pid uint32, o *Options) *pprof.Location {
 	l, ok := n.known(f)
 	if !ok {
 		key := keyOf(f, pid, o)

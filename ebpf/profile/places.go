@@ -31,11 +31,10 @@ type naming struct {
 
 func namingOf(o *Options) naming { return naming{o.Demangle, o.InlineFrames, o.Hotspot} }
 
-// place is an address in a file.
+// place is an address in a file. It has no gaps, so that a map looks it up in one step.
 type place struct {
-	vaddr    uint64
-	exe      unwind.ExeID
-	returned bool
+	vaddr uint64
+	in    uint64 // the file, and whether it is a return address, see placeOf
 }
 
 type namedPlace struct {
@@ -52,7 +51,7 @@ func (p *namedPlaces) begin(how naming, forgotten map[uint32]bool) {
 		clear(p.places)
 	}
 	if len(forgotten) > 0 {
-		maps.DeleteFunc(p.places, func(at place, _ *namedPlace) bool { return forgotten[uint32(at.exe)] })
+		maps.DeleteFunc(p.places, func(at place, _ *namedPlace) bool { return forgotten[uint32(at.exe())] })
 	}
 	p.round++
 }
@@ -62,7 +61,15 @@ func (p *namedPlaces) keeps(f kernel.Frame) bool {
 	return f.Exe != 0 && f.Code == 0 && f.Flags&(kernel.Interpreted|kernel.Made) == 0
 }
 
-func placeOf(f kernel.Frame) place { return place{f.Vaddr, f.Exe, f.Flags&kernel.ReturnAddress != 0} }
+func placeOf(f kernel.Frame) place {
+	in := uint64(f.Exe) << 1
+	if f.Flags&kernel.ReturnAddress != 0 {
+		in |= 1
+	}
+	return place{f.Vaddr, in}
+}
+
+func (p place) exe() unwind.ExeID { return unwind.ExeID(p.in >> 1) }
 
 // get returns the location of a frame, false if it is not known.
 func (p *namedPlaces) get(f kernel.Frame) (userLocation, bool) {

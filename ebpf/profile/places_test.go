@@ -13,7 +13,7 @@ import (
 // TestPlaces: a process that is at ever new places has no more locations than the bound, and others have theirs.
 func TestPlaces(t *testing.T) {
 	n := newNamer(&names{executables: noExecutables{}, jit: jit.New(procfs.Default, &filework.Pool{}, 1<<20)})
-	at := func(pid uint32, f kernel.Frame) { n.location(f, pid, Options{}) }
+	at := func(pid uint32, f kernel.Frame) { n.location(f, pid, &Options{}) }
 	want := func(least, most int) {
 		t.Helper()
 		if got := len(n.locations); got < least || got > most {

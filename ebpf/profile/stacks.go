@@ -34,17 +34,23 @@ func (b *Builder) Name(samples []*sampler.Sample, patience time.Duration) []Name
 	namer.read(slices.Values(stacks), patience)
 	out := make([]Named, len(stacks))
 	for i, s := range stacks {
-		out[i] = namer.name(s, o)
+		out[i] = Named{namer.appendKernel(nil, s), namer.appendUser(nil, s, &o)}
 	}
 	return out
 }
 
-func (n *namer) name(s *stack, o Options) (out Named) {
+// appendKernel appends the locations of the frames in the kernel, leaf first.
+func (n *namer) appendKernel(out []*pprof.Location, s *stack) []*pprof.Location {
 	for i, addr := range s.kernel {
-		out.Kernel = append(out.Kernel, n.kernelLocation(kernelAddress{addr, i > 0}))
+		out = append(out, n.kernelLocation(kernelAddress{addr, i > 0}))
 	}
+	return out
+}
+
+// appendUser appends the locations of the frames in user space, leaf first.
+func (n *namer) appendUser(out []*pprof.Location, s *stack, o *Options) []*pprof.Location {
 	for _, f := range s.user {
-		out.User = append(out.User, n.location(f, s.pid, o))
+		out = append(out, n.location(f, s.pid, o))
 	}
 	return out
 }

@@ -59,13 +59,32 @@ func addressOf[T comparable](of unique.Handle[T]) uint64 {
 }
 
 // share returns f as all have it.
-func (f *frame) share() sharedFrame {
+func (f *frame) share() sharedFrame { return new(texts).share(f) }
+
+// texts are those of the frame that was shared last: most frames of a profile have the same as the one before them.
+type texts struct{ binary, file, buildID lastText }
+
+// share returns f as all have it.
+func (t *texts) share(f *frame) sharedFrame {
 	return sharedFrame{unique.Make(frameParts{
-		function:  sharedFunction{unique.Make(function{f.name, unique.Make(f.mapping.file)})},
-		file:      unique.Make(f.file),
-		buildID:   unique.Make(f.mapping.buildID),
+		function:  sharedFunction{unique.Make(function{f.name, t.binary.share(f.mapping.file)})},
+		file:      t.file.share(f.file),
+		buildID:   t.buildID.share(f.mapping.buildID),
 		startLine: f.startLine, kind: f.kind, inlined: f.inlined,
 	})}
+}
+
+type lastText struct {
+	text   string
+	shared unique.Handle[string] // zero: there was none
+}
+
+// share returns a text as all have it.
+func (l *lastText) share(text string) unique.Handle[string] {
+	if l.shared == (unique.Handle[string]{}) || text != l.text {
+		*l = lastText{text, unique.Make(text)}
+	}
+	return l.shared
 }
 
 // open returns the frame with its texts.

@@ -14,9 +14,9 @@ import (
 type Builder struct {
 	graph
 	show  func(name string) string
-	names map[string]string // by name in a profile
 	made  map[madeOf]uint32 // the number of what a frame was made of; of the profile that is read
 	edges edges
+	texts texts
 
 	ratio float64    // of the value of samples, while those of the base are added
 	base  bool       // those of the base are added
@@ -60,7 +60,7 @@ type node struct {
 // NewBuilder returns an empty Builder. It shows functions by the names that show returns for
 // theirs, if it is not nil.
 func NewBuilder(show func(name string) string) *Builder {
-	return &Builder{graph: newGraph(), show: show, names: map[string]string{}}
+	return &Builder{graph: newGraph(), show: show}
 }
 
 // Nodes returns the number of nodes: a measure of the memory that b takes, some 100 bytes each.
@@ -233,16 +233,11 @@ func (b *Builder) shown(name string) string {
 	if b.show == nil {
 		return name
 	}
-	as, ok := b.names[name]
-	if !ok {
-		as = b.show(name)
-		b.names[name] = as
-	}
-	return as
+	return b.show(name)
 }
 
 // frame returns the number of a frame.
-func (b *Builder) frame(f frame) uint32 { return b.index.frame(f.share()) }
+func (b *Builder) frame(f frame) uint32 { return b.index.frame(b.texts.share(&f)) }
 
 // maxSpareNodes is of how many nodes reset keeps the memory that a Tree took.
 const maxSpareNodes = 2 * DefaultMaxNodes
