@@ -18,7 +18,7 @@ type options struct {
 	peerIsAlloy                 bool
 
 	quick, python, resident, languages, kinds, switches, parts, quiet bool
-	record, show                                                      string
+	record, show, keep                                                string
 	only                                                              *regexp.Regexp
 
 	frames     []int
@@ -50,6 +50,7 @@ func parseFlags() (o options, err error) {
 	flag.BoolVar(&o.switches, "switches", false,
 		"measure by how much kinds of samples slow down threads that wait for each other, only")
 	flag.BoolVar(&o.parts, "parts", false, "measure where the agent's CPU time goes, by a recording of it, only")
+	flag.StringVar(&o.keep, "keep", "", "with -parts: write the recordings to this folder")
 	only := flag.String("only", "", "a regular expression of the titles of the parts to run")
 	frames := flag.String("frames", "1,5,21,61,121,990", "depths of the stacks; Pyroscope keeps 1,000 frames")
 	flag.IntVar(&o.rate, "rate", 99, "samples per second and CPU")
@@ -102,6 +103,9 @@ func (o *options) check() error {
 		return errors.New("-languages: how Alloy marks the functions of scripts is not known here; " +
 			"its engine can be compared, opentelemetry-ebpf-profiler")
 	}
+	if o.keep != "" && !o.parts {
+		return errors.New("-keep: only -parts records the profilers")
+	}
 	if o.parts && o.peer != "" && !o.peerIsHeadwater {
 		return fmt.Errorf("-parts: the functions of %s are not known; "+
 			"another build of Headwater can be compared, with -peer-is-headwater", filepath.Base(o.peer))
@@ -126,8 +130,8 @@ func (o *options) command() string {
 		switch f.Name {
 		case "peer", "binary":
 			value = filepath.Base(value)
-		case "record":
-			return // where a record lies does not change it
+		case "record", "keep":
+			return // where it is saved does not change what is measured
 		}
 		if value == "true" {
 			command += " -" + f.Name

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/google/pprof/profile"
@@ -68,18 +70,23 @@ func measureParts(o options, dir string, save func(any) error) error {
 			continue
 		}
 		costs := newPartCosts(load.title)
+		recordings := make([][]*profile.Profile, len(b.profilers))
 		for round := range b.rounds {
 			for place := range b.profilers {
 				at := inTurn(round, place, len(b.profilers))
 				fmt.Fprintf(os.Stderr, "%s, round %d of %d: %s\n", load.title, round+1, b.rounds, b.profilers[at].name)
-				seconds, err := b.secondsOf(at, load, dir)
+				recorded, err := b.recordAgent(at, load, dir)
 				if err != nil {
 					return fmt.Errorf("%s: %w", load.title, err)
 				}
-				costs.add(at, seconds)
+				recordings[at] = append(recordings[at], recorded)
+				costs.add(at, secondsOf(recorded, b.costTime()))
 			}
 		}
 		costs.write()
+		if err := o.keepRecordings(load.title, recordings); err != nil {
+			return err
+		}
 		all = append(all, costs)
 		if err := save(all); err != nil {
 			return err
@@ -106,8 +113,8 @@ func (c *partCosts) add(contender int, seconds map[string]float64) {
 	}
 }
 
-// secondsOf measures once, after the first report, which reads everything.
-func (b *bench) secondsOf(i int, load costlyWork, dir string) (seconds map[string]float64, err error) {
+// recordAgent records an agent once, after the first report, which reads everything.
+func (b *bench) recordAgent(i int, load costlyWork, dir string) (*profile.Profile, error) {
 	p, err := b.launch(i, settings{rate: b.rate, interval: b.interval})
 	if err != nil {
 		return nil, err
@@ -119,8 +126,9 @@ func (b *bench) secondsOf(i int, load costlyWork, dir string) (seconds map[strin
 	}
 	defer stop()
 	time.Sleep(b.warm)
-	file, length := filepath.Join(dir, "agent.pb.gz"), b.costTime()
-	recording := exec.Command(b.binary, "record", "-p", fmt.Sprint(p.pid), "-F", "997", "-d", length.String(), "-o", file)
+	file := filepath.Join(dir, "agent.pb.gz")
+	recording := exec.Command(b.binary, "record", "-p", fmt.Sprint(p.pid), "-F", "997", "-d", b.costTime().String(),
+		"-o", file)
 	if out, err := recording.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("headwater record: %w\n%s", err, out)
 	}
@@ -128,17 +136,41 @@ func (b *bench) secondsOf(i int, load costlyWork, dir string) (seconds map[strin
 	if err != nil {
 		return nil, err
 	}
-	recorded, err := profile.ParseData(data)
-	if err != nil {
-		return nil, err
-	}
-	seconds = map[string]float64{}
+	return profile.ParseData(data)
+}
+
+// secondsOf returns the CPU time in a recording by part, in seconds a minute.
+func secondsOf(recorded *profile.Profile, length time.Duration) map[string]float64 {
+	seconds := map[string]float64{}
 	for _, s := range recorded.Sample {
 		took := float64(s.Value[0]) / 1e9 / length.Minutes()
 		seconds[partOf(s)] += took
 		seconds[allParts] += took
 	}
-	return seconds, nil
+	return seconds
+}
+
+// keepRecordings writes the recordings of each contender, as one, to the folder of -keep: WORK.now.pb.gz, and
+// WORK.before.pb.gz of the other build.
+func (o *options) keepRecordings(work string, recordings [][]*profile.Profile) error {
+	if o.keep == "" {
+		return nil
+	}
+	for i, rounds := range recordings {
+		whole, err := profile.Merge(rounds)
+		if err != nil {
+			return err
+		}
+		var b bytes.Buffer
+		if err := whole.Write(&b); err != nil {
+			return err
+		}
+		name := strings.ReplaceAll(work, "/", "_") + []string{".now", ".before"}[i] + ".pb.gz"
+		if err := os.WriteFile(filepath.Join(o.keep, name), b.Bytes(), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // partOf returns the part that a sample belongs to.

@@ -69,3 +69,35 @@ func TestPictures(t *testing.T) {
 	h.drags(0.5, 0, 8)
 	b.screenshot(t, "flame-diff")
 }
+
+// TestPicturesOfAgent makes the pictures of docs/performance.md in the folder that HEADWATER_PICTURES names: of the
+// recordings of the agent that bench -parts -keep has written to the folder HEADWATER_RECORDINGS, and what differs.
+func TestPicturesOfAgent(t *testing.T) {
+	out, recordings := os.Getenv("HEADWATER_PICTURES"), os.Getenv("HEADWATER_RECORDINGS")
+	if out == "" || recordings == "" {
+		t.Skip("make -C integration bench-parts RECORD=1 makes them")
+	}
+	t.Setenv("HEADWATER_SCREENSHOTS", out)
+	lab.Binary(t) // is built before the folder changes
+	dir := t.TempDir()
+	for _, name := range []string{"before.pb.gz", "now.pb.gz"} {
+		data, err := os.ReadFile(filepath.Join(recordings, "clang -O2 on each CPU."+name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
+	}
+	t.Chdir(dir) // pages are named by their files
+	message, err := exec.Command(lab.Binary(t), "diff", "before.pb.gz", "now.pb.gz", "-o", "diff.html").CombinedOutput()
+	require.NoError(t, err, string(message))
+	t.Logf("%s", message)
+	address, _ := startServe(t, "before.pb.gz", "now.pb.gz")
+
+	b := openBrowser(t)
+	show := func(name, page string) {
+		b.do(t, chromedp.EmulateViewport(1280, 860), chromedp.Navigate(page+"#mode=flame"))
+		waitForFlame(t, b)
+		b.screenshot(t, name)
+	}
+	show("agent-before", address+"1/")
+	show("agent-now", address+"2/")
+	show("agent-diff", (&url.URL{Scheme: "file", Path: filepath.Join(dir, "diff.html")}).String())
+}
