@@ -20,7 +20,22 @@ const (
 type namedPlaces struct {
 	how    naming
 	places map[place]*namedPlace
+	recent [recentPlaces]recentPlace // some of places, in this round
 	round  uint32
+}
+
+// recentPlaces is how many places are found without a look into the map: the outer frames of a program are in most of
+// its stacks, and are asked for again and again.
+const recentPlaces = 1 << 9
+
+type recentPlace struct {
+	at place
+	of *namedPlace // nil: there is none
+}
+
+// slot is where a place is, if it is recent.
+func (p *namedPlaces) slot(at place) *recentPlace {
+	return &p.recent[(at.vaddr*0x9e3779b97f4a7c15>>32^at.in)%recentPlaces]
 }
 
 // naming is how names are shown.
@@ -46,6 +61,7 @@ func newNamedPlaces() *namedPlaces { return &namedPlaces{places: map[place]*name
 
 // begin begins a round in which names are shown like this. Names of objects that were forgotten may be others now.
 func (p *namedPlaces) begin(how naming, forgotten map[uint32]bool) {
+	p.recent = [recentPlaces]recentPlace{}
 	if how != p.how {
 		p.how = how
 		clear(p.places)
@@ -76,12 +92,17 @@ func (p *namedPlaces) get(f kernel.Frame) (userLocation, bool) {
 	if !p.keeps(f) {
 		return userLocation{}, false
 	}
-	l := p.places[placeOf(f)]
-	if l == nil {
-		return userLocation{}, false
+	at := placeOf(f)
+	recent := p.slot(at)
+	if recent.of == nil || recent.at != at {
+		l := p.places[at]
+		if l == nil {
+			return userLocation{}, false
+		}
+		l.used = p.round
+		*recent = recentPlace{at, l}
 	}
-	l.used = p.round
-	return l.userLocation, true
+	return recent.of.userLocation, true
 }
 
 // put keeps the location of a frame.
