@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -52,24 +53,28 @@ func (r runs) minus(before runs) runs {
 // mean returns nanoseconds per run.
 func (r runs) mean() float64 { return float64(r.nanoseconds) / float64(r.count) }
 
+// bpfPrograms returns the BPF programs of a process, each once.
+func bpfPrograms(pid int) ([]descriptor, error) {
+	all, err := descriptors(pid, "bpf-prog")
+	seen := map[uint64]bool{}
+	return slices.DeleteFunc(all, func(p descriptor) bool {
+		again := seen[p.info["prog_id"]]
+		seen[p.info["prog_id"]] = true
+		return again
+	}), err
+}
+
 // sampleRuns returns the runs of the perf event programs of a process. What a
 // program calls by tail call counts as its own time, and not as a run.
-func sampleRuns(pid int) (runs, error) {
-	programs, err := descriptors(pid, "bpf-prog")
-	if err != nil {
-		return runs{}, err
-	}
-	var sum runs
-	seen := map[uint64]bool{}
-	for _, p := range programs {
-		if p.info["prog_type"] != perfEventProgram || seen[p.info["prog_id"]] {
-			continue
+func sampleRuns(pid int) (sum runs, err error) {
+	all, err := bpfPrograms(pid)
+	for _, p := range all {
+		if p.info["prog_type"] == perfEventProgram {
+			sum.count += p.info["run_cnt"]
+			sum.nanoseconds += p.info["run_time_ns"]
 		}
-		seen[p.info["prog_id"]] = true
-		sum.count += p.info["run_cnt"]
-		sum.nanoseconds += p.info["run_time_ns"]
 	}
-	return sum, nil
+	return sum, err
 }
 
 // mapMemory returns the bytes of kernel memory of a process's BPF maps, with

@@ -112,13 +112,9 @@ func (p *profiler) spent() (s spent, err error) {
 		return s, err
 	}
 	s.at = time.Now()
-	programs, err := descriptors(p.pid, "bpf-prog")
-	seen := map[uint64]bool{}
-	for _, program := range programs {
-		if id := program.info["prog_id"]; !seen[id] {
-			seen[id] = true
-			s.bpf += time.Duration(program.info["run_time_ns"])
-		}
+	all, err := bpfPrograms(p.pid)
+	for _, program := range all {
+		s.bpf += time.Duration(program.info["run_time_ns"])
 	}
 	return s, err
 }

@@ -16,13 +16,13 @@ func (b *bench) sampleFigures() []figure {
 	for _, frames := range b.frames {
 		one := figure{depthKey(frames), "BPF time a sample, " + plural(frames, "frame"), "us", nil}
 		if frames == 21 || frames == 61 || frames == 121 {
-			one.Aim = ratio(0.4)
+			one.Aim = ratio(0.35)
 		}
 		f = append(f, one)
 	}
 	f = append(f,
-		figure{"bpf clang", "BPF time a sample, clang -O2 on each CPU (mean)", "us", ratio(0.4)},
-		figure{"slope", fmt.Sprintf("BPF time a frame, from %d to %d frames", slopeFrom, slopeTo), "us", ratio(0.15 / 0.37)},
+		figure{"bpf clang", "BPF time a sample, clang -O2 on each CPU (mean)", "us", ratio(0.35)},
+		figure{"slope", fmt.Sprintf("BPF time a frame, from %d to %d frames", slopeFrom, slopeTo), "us", most(0.06)},
 	)
 	for _, frames := range b.frames {
 		f = append(f, figure{wholeKey(frames), "whole stacks of " + plural(frames, "frame"), "%", least(99)})
@@ -44,7 +44,7 @@ func (b *bench) costFigures() []figure {
 	}
 	for _, w := range b.work {
 		f = append(f, figure{"rss " + w.key, "agent RSS, " + w.title, "MB", ratio(0.6)},
-			figure{"peak " + w.key, "peak RSS, " + w.title, "MB", ratio(0.6)})
+			figure{"peak " + w.key, "peak RSS, " + w.title, "MB", ratio(0.5)})
 	}
 	for _, w := range b.work {
 		f = append(f, figure{"complete " + w.key, "complete user stacks of the machine, " + w.title, "%", least(99.5)})
