@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -20,6 +21,8 @@ type kindCost struct {
 	Agent []float64 `json:"agent_seconds_per_minute"` // CPU time of the agent
 	BPF   []float64 `json:"bpf_seconds_per_minute"`   // and in its BPF programs
 	RSS   []float64 `json:"rss_mb"`
+	// Switches is how often the machine went from one thread to another, a second.
+	Switches []float64 `json:"switches_per_second,omitempty"`
 }
 
 // kindSettings are the kinds that are compared, the first with all others, and what asks for them.
@@ -37,18 +40,35 @@ func measureKinds(o options, dir string, save func(any) error) error {
 	if err != nil {
 		return err
 	}
-	works, err := w.kindWork()
-	if err != nil {
+	waits := filepath.Join(dir, "waits")
+	if err := buildWaits(waits); err != nil {
 		return err
 	}
+	return o.measureEach(slices.Concat(waitWork(waits), w.kindWork(waits)), o.ourKinds(), func(all []*kindCosts) error {
+		return save(all)
+	})
+}
+
+// ourKinds are Headwater with each of the kindSettings.
+func (o *options) ourKinds() (all []contender) {
+	for _, kind := range kindSettings {
+		c := o.contenders()[0]
+		c.name, c.block = kind.name, kind.block
+		all = append(all, c)
+	}
+	return all
+}
+
+// measureEach measures what profilers cost while each of the loads runs.
+func (o *options) measureEach(loads []residentWork, profilers []contender, save func([]*kindCosts) error) error {
 	var all []*kindCosts
-	for _, load := range works {
+	for _, load := range loads {
 		if !o.only.MatchString(load.title) {
 			continue
 		}
-		costs := &kindCosts{Work: load.title, Kinds: make([]kindCost, len(kindSettings))}
+		costs := &kindCosts{Work: load.title, Kinds: make([]kindCost, len(profilers))}
 		all = append(all, costs)
-		if err := costs.measure(o, load); err != nil {
+		if err := costs.measure(o, load, profilers); err != nil {
 			return fmt.Errorf("%s: %w", load.title, err)
 		}
 		costs.write()
@@ -59,48 +79,52 @@ func measureKinds(o options, dir string, save func(any) error) error {
 	return nil
 }
 
-// buildWaits compiles testdata/waits.c, and returns the program.
-func (w *workshop) buildWaits() (string, error) {
-	program := filepath.Join(w.dir, "waits")
-	if out, err := exec.Command("gcc", "-O2", "-pthread", "-o", program, source("waits.c")).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("gcc waits.c: %w\n%s", err, out)
+// buildWaits compiles testdata/waits.c.
+func buildWaits(program string, flags ...string) error {
+	arguments := append([]string{"-O2", "-pthread", "-o", program, source("waits.c")}, flags...)
+	if out, err := exec.Command("gcc", arguments...).CombinedOutput(); err != nil {
+		return fmt.Errorf("gcc waits.c: %w\n%s", err, out)
 	}
-	return program, nil
+	return nil
 }
 
-// kindWork are programs that do much of what some kind has to look at.
-func (w *workshop) kindWork() ([]residentWork, error) {
-	waits, err := w.buildWaits()
-	if err != nil {
-		return nil, err
+// running starts a command until it is stopped.
+func running(name string, arguments ...string) func() (work, error) {
+	return func() (work, error) { return start(exec.Command(name, arguments...)) }
+}
+
+// waitWork are threads that wait, of the program that buildWaits builds.
+func waitWork(waits string) []residentWork {
+	return []residentWork{
+		{key: "idle", title: "1,000 threads that wait", start: running(waits, "threads", "1000", "0")},
+		{key: "switches", title: "two threads that wake each other all the time", start: running(waits, "switches")},
 	}
-	run := func(arguments string) func() (work, error) {
-		return func() (work, error) { return w.shell("exec " + waits + " " + arguments) }
-	}
+}
+
+// kindWork are programs that do much of what other kinds have to look at, or that take more than one CPU.
+func (w *workshop) kindWork(waits string) []residentWork {
 	loop := "while :; do /bin/true; done"
 	return []residentWork{
-		{key: "idle", title: "1,000 threads that wait", start: run("threads 1000 0")},
-		{key: "busy", title: "10,000 threads, half of them busy", start: run("threads 5000 5000")},
-		{key: "switches", title: "two threads that wake each other all the time", start: run("switches")},
-		{key: "faults", title: "memory that is touched, given back and touched again", start: run("faults")},
+		{key: "busy", title: "10,000 threads, half of them busy", start: running(waits, "threads", "5000", "5000")},
+		{key: "faults", title: "memory that is touched, given back and touched again", start: running(waits, "faults")},
 		{key: "exec", title: "two shells that start /bin/true in a loop",
 			start: func() (work, error) { return w.shell(loop, loop) }},
-	}, nil
+	}
 }
 
-// measure runs the kinds in turn, in another order in each round.
-func (c *kindCosts) measure(o options, load residentWork) error {
+// measure runs the profilers in turn, in another order in each round.
+func (c *kindCosts) measure(o *options, load residentWork, profilers []contender) error {
 	for round := range o.rounds {
-		for place := range kindSettings {
-			at := inTurn(round, place, len(kindSettings))
-			fmt.Fprintf(os.Stderr, "%s, round %d of %d: %s\n", load.title, round+1, o.rounds, kindSettings[at].name)
-			running, err := load.start()
+		for place := range profilers {
+			at := inTurn(round, place, len(profilers))
+			fmt.Fprintf(os.Stderr, "%s, round %d of %d: %s\n", load.title, round+1, o.rounds, profilers[at].name)
+			work, err := load.start()
 			if err != nil {
 				return err
 			}
 			time.Sleep(afterStart)
-			err = c.Kinds[at].measure(o, kindSettings[at].name, kindSettings[at].block)
-			running.stop()
+			err = c.Kinds[at].measure(o, profilers[at])
+			work.stop()
 			if err != nil {
 				return err
 			}
@@ -109,12 +133,13 @@ func (c *kindCosts) measure(o options, load residentWork) error {
 	return nil
 }
 
-// measure measures once, after the first report, which reads everything.
-func (c *kindCost) measure(o options, name, block string) error {
-	c.Name = name
-	ours := o.contenders()[0]
-	ours.block = block
-	p, err := ours.start(settings{rate: o.rate, interval: o.interval})
+// measure measures once, after the first report, which reads everything. A contender without a binary is no profiler.
+func (c *kindCost) measure(o *options, profiler contender) error {
+	c.Name = profiler.name
+	if profiler.binary == "" {
+		return c.measureSwitches(o)
+	}
+	p, err := profiler.start(settings{rate: o.rate, interval: o.interval})
 	if err != nil {
 		return err
 	}
@@ -124,7 +149,9 @@ func (c *kindCost) measure(o options, name, block string) error {
 	if err != nil {
 		return err
 	}
-	time.Sleep(o.time)
+	if err := c.measureSwitches(o); err != nil {
+		return err
+	}
 	after, err := p.spent()
 	if err != nil {
 		return err
@@ -140,9 +167,26 @@ func (c *kindCost) measure(o options, name, block string) error {
 	return nil
 }
 
+// measureSwitches measures the switches for the time of a measurement.
+func (c *kindCost) measureSwitches(o *options) error {
+	begin := time.Now()
+	before, err := switches()
+	if err != nil {
+		return err
+	}
+	time.Sleep(o.time)
+	after, err := switches()
+	if err != nil {
+		return err
+	}
+	c.Switches = append(c.Switches, float64(after-before)/time.Since(begin).Seconds())
+	return nil
+}
+
 func (c *kindCosts) write() {
-	fmt.Printf("%s\n%24s %14s %14s %8s\n", c.Work, "", "agent, s/min", "BPF, s/min", "RSS, MB")
+	fmt.Printf("%s\n%32s %14s %14s %8s %12s\n", c.Work, "", "agent, s/min", "BPF, s/min", "RSS, MB", "switches/s")
 	for _, k := range c.Kinds {
-		fmt.Printf("%24s %14.2f %14.2f %8.0f\n", k.Name, median(k.Agent), median(k.BPF), median(k.RSS))
+		fmt.Printf("%32s %14.2f %14.2f %8.0f %12.0f\n",
+			k.Name, median(k.Agent), median(k.BPF), median(k.RSS), median(k.Switches))
 	}
 }

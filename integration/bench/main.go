@@ -9,6 +9,7 @@
 //	go run ./integration/bench -languages [-peer BINARY]         programs in Python, JavaScript and Java only
 //	go run ./integration/bench -kinds [-rounds 3 -time 10s]     what kinds of samples cost, next to CPU time alone
 //	go run ./integration/bench -switches                        by how much kinds slow down threads that wait
+//	go run ./integration/bench -off-cpu -peer BINARY             what time off CPU costs, in a machine with kprobes
 //	go run ./integration/bench -parts [-peer OLD -peer-is-headwater] where the agent's CPU time goes
 //	go run ./integration/bench -show FILE                       the table of a record
 //
@@ -71,6 +72,10 @@ func run() error {
 		return counting(func() error { return measureKinds(o, dir, save) })
 	case o.switches:
 		return measureSwitches(o, dir, save)
+	case o.offCPU && o.waits != "":
+		return counting(func() error { return measureOffCPUHere(o) })
+	case o.offCPU:
+		return measureOffCPU(o, dir, save)
 	case o.parts:
 		return counting(func() error { return measureParts(o, dir, save) })
 	case o.resident:

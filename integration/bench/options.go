@@ -17,9 +17,9 @@ type options struct {
 	peerIsHeadwater             bool
 	peerIsAlloy                 bool
 
-	quick, python, resident, languages, kinds, switches, parts, quiet bool
-	record, show, keep                                                string
-	only                                                              *regexp.Regexp
+	quick, python, resident, languages, kinds, switches, offCPU, parts, quiet bool
+	record, show, keep, waits                                                 string
+	only                                                                      *regexp.Regexp
 
 	frames     []int
 	rate       int
@@ -49,6 +49,9 @@ func parseFlags() (o options, err error) {
 	flag.BoolVar(&o.kinds, "kinds", false, "measure what kinds of samples cost, next to CPU time alone, only")
 	flag.BoolVar(&o.switches, "switches", false,
 		"measure by how much kinds of samples slow down threads that wait for each other, only")
+	flag.BoolVar(&o.offCPU, "off-cpu", false,
+		"measure what time off CPU costs next to the peer's, in an emulated machine, only")
+	flag.StringVar(&o.waits, "waits", "", "with -off-cpu: measure here, with this program that waits")
 	flag.BoolVar(&o.parts, "parts", false, "measure where the agent's CPU time goes, by a recording of it, only")
 	flag.StringVar(&o.keep, "keep", "", "with -parts: write the recordings to this folder")
 	only := flag.String("only", "", "a regular expression of the titles of the parts to run")
@@ -105,6 +108,9 @@ func (o *options) check() error {
 	}
 	if o.keep != "" && !o.parts {
 		return errors.New("-keep: only -parts records the profilers")
+	}
+	if err := o.checkOffCPU(); err != nil {
+		return err
 	}
 	if o.parts && o.peer != "" && !o.peerIsHeadwater {
 		return fmt.Errorf("-parts: the functions of %s are not known; "+

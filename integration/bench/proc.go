@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,6 +43,20 @@ func cpuTime(pid int) (time.Duration, error) {
 		return 0, fmt.Errorf("CPU clock of process %d: %w", pid, err)
 	}
 	return time.Duration(t.Nano()), nil
+}
+
+// switches returns how often CPUs of the machine have gone from one thread to another.
+func switches() (uint64, error) {
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(stat)) {
+		if count, ok := strings.CutPrefix(line, "ctxt "); ok {
+			return strconv.ParseUint(strings.TrimSpace(count), 10, 64)
+		}
+	}
+	return 0, errors.New("/proc/stat has no line ctxt")
 }
 
 // memory returns the resident memory of a process and the most that it was, in bytes.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 )
 
 // What threads do that do nothing but wait for each other. They stay on their CPU: how often a turn goes to another one
@@ -21,16 +22,12 @@ func measureSwitches(o options, dir string, save func(any) error) error {
 	if err != nil {
 		return err
 	}
-	waits, err := w.buildWaits()
-	if err != nil {
+	waits := filepath.Join(dir, "waits")
+	if err := buildWaits(waits); err != nil {
 		return err
 	}
 	b := &bench{options: o, workshop: w, took: map[string]float64{}}
-	for _, kind := range kindSettings[:switchingKinds] {
-		c := o.contenders()[0]
-		c.name, c.block = kind.name, kind.block
-		b.profilers = append(b.profilers, c)
-	}
+	b.profilers = o.ourKinds()[:switchingKinds]
 	b.results = newResults(len(b.profilers))
 	identities, err := b.identities()
 	if err != nil {

@@ -88,10 +88,19 @@ func (w *workshop) writeModule() error {
 
 // shell runs scripts until they are stopped.
 func (w *workshop) shell(scripts ...string) (work, error) {
-	var running work
+	var commands []*exec.Cmd
 	for _, script := range scripts {
 		cmd := exec.Command("sh", "-c", script)
 		cmd.Env = append(os.Environ(), "GOCACHE="+filepath.Join(w.dir, "gocache"), "GOPROXY=off", "GOFLAGS=-buildvcs=false")
+		commands = append(commands, cmd)
+	}
+	return start(commands...)
+}
+
+// start runs commands until they are stopped.
+func start(commands ...*exec.Cmd) (work, error) {
+	var running work
+	for _, cmd := range commands {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 		if err := cmd.Start(); err != nil {
 			running.stop()

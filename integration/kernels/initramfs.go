@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// writeInitramfs writes an archive of the guest as /init, the test as /test
-// and its arguments, one a line, as /arguments.
-func writeInitramfs(path, test, guest string, arguments []string) error {
+// writeInitramfs writes an archive of files by name, all of them executable, and of the
+// arguments of /test, one a line, as /arguments.
+func writeInitramfs(path string, files map[string]string, arguments []string) error {
 	a := archive{}
 	for _, dir := range []string{"dev", "proc", "sys", "tmp"} {
 		a.add(entry{name: dir, mode: 0o040755})
 	}
 	a.add(entry{name: "dev/console", mode: 0o020600, major: 5, minor: 1})
-	for name, host := range map[string]string{"init": guest, "test": test} {
+	for name, host := range files {
 		data, err := os.ReadFile(host)
 		if err != nil {
 			return err

@@ -2,6 +2,9 @@
 // machines that qemu emulates and that live for one test:
 //
 //	go run ./integration/kernels [-cells 5.10/amd64,6.12/arm64] [-package ./ebpf/kernel] [-run Load] [-v]
+//	go run ./integration/kernels [-cells 6.12/amd64] -program FILE [-file NAME=FILE]... [-- ARGUMENTS]
+//
+// The second form runs a static program in place of tests, with other files in the root, and prints what it prints.
 //
 // The kernels are Debian's, downloaded once into the user's cache by an apt
 // with a private root, so that nothing of the host changes.
@@ -10,8 +13,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,17 +41,39 @@ func main() {
 	run := flag.String("run", ".", "the tests to run, as for go test")
 	verbose := flag.Bool("v", false, "print the whole output of the tests that pass, too")
 	limit := flag.Duration("timeout", 5*time.Minute, "for one kernel")
+	program := flag.String("program", "", "a static program to run in place of tests")
+	files := map[string]string{}
+	flag.Func("file", "NAME=FILE: a file that the machine has in its root; may be repeated", func(text string) error {
+		name, path, ok := strings.Cut(text, "=")
+		if !ok || name == "" {
+			return errors.New("want NAME=FILE")
+		}
+		files[name] = path
+		return nil
+	})
 	flag.Parse()
-	arguments := []string{"-test.run=" + *run, "-test.v", "-test.timeout=" + limit.String()}
-	if err := test(*cells, *pkg, arguments, *limit, *verbose); err != nil {
+	g := guestWork{pkg: *pkg, program: *program, files: files, limit: *limit, arguments: flag.Args()}
+	if *program == "" {
+		g.arguments = []string{"-test.run=" + *run, "-test.v", "-test.timeout=" + limit.String()}
+	}
+	if err := g.runOn(*cells, *verbose || *program != ""); err != nil {
 		fmt.Fprintln(os.Stderr, "kernels:", err)
 		os.Exit(1)
 	}
 }
 
-// test runs the cells one after the other and returns an error that names
-// those that failed.
-func test(cells, pkg string, arguments []string, limit time.Duration, verbose bool) error {
+// guestWork is what a machine runs.
+type guestWork struct {
+	pkg       string            // whose tests are run, unless there is a program
+	program   string            // a static one
+	arguments []string          // of either
+	files     map[string]string // in the root, by name: where they are on the host
+	limit     time.Duration
+}
+
+// runOn runs it on the cells one after the other and returns an error that names those
+// where it failed.
+func (g *guestWork) runOn(cells string, verbose bool) error {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return err
@@ -60,7 +87,7 @@ func test(cells, pkg string, arguments []string, limit time.Duration, verbose bo
 		}
 		c := cell{version, arch}
 		begin := time.Now()
-		output, err := testCell(&store, c, pkg, arguments, limit)
+		output, err := g.runOnOne(&store, c)
 		if err != nil {
 			failed = append(failed, c.String())
 			fmt.Printf("FAIL  %-12s %.0f s: %v\n%s\n", c, time.Since(begin).Seconds(), err, output)
@@ -77,8 +104,8 @@ func test(cells, pkg string, arguments []string, limit time.Duration, verbose bo
 	return nil
 }
 
-// testCell runs the tests on one kernel and returns what they printed.
-func testCell(store *kernelStore, c cell, pkg string, arguments []string, limit time.Duration) (string, error) {
+// runOnOne runs it on one kernel and returns what it printed.
+func (g *guestWork) runOnOne(store *kernelStore, c cell) (string, error) {
 	image, err := store.image(c)
 	if err != nil {
 		return "", err
@@ -88,18 +115,23 @@ func testCell(store *kernelStore, c cell, pkg string, arguments []string, limit 
 		return "", err
 	}
 	defer os.RemoveAll(work)
-	binary, guest := filepath.Join(work, "test"), filepath.Join(work, "guest")
-	if err := goTool(c.arch, "test", "-c", "-o", binary, pkg); err != nil {
-		return "", err
+	program, guest := g.program, filepath.Join(work, "guest")
+	if program == "" {
+		program = filepath.Join(work, "test")
+		if err := goTool(c.arch, "test", "-c", "-o", program, g.pkg); err != nil {
+			return "", err
+		}
 	}
 	if err := goTool(c.arch, "build", "-buildvcs=false", "-o", guest, "./integration/kernels/guest"); err != nil {
 		return "", err
 	}
+	files := maps.Clone(g.files)
+	files["init"], files["test"] = guest, program
 	archive := filepath.Join(work, "initramfs")
-	if err := writeInitramfs(archive, binary, guest, arguments); err != nil {
+	if err := writeInitramfs(archive, files, g.arguments); err != nil {
 		return "", err
 	}
-	console, err := boot(c, image, archive, limit)
+	console, err := boot(c, image, archive, g.limit)
 	return verdict(console, err)
 }
 

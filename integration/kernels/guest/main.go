@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 func main() {
@@ -22,11 +24,29 @@ func main() {
 			fmt.Printf("guest: mount %s: %v\n", m.on, err)
 		}
 	}
+	if err := startLoopback(); err != nil {
+		fmt.Println("guest: loopback:", err)
+	}
 	fmt.Printf("\nguest: exit %d\n", run())
 	syscall.Sync()
 	// A restart ends qemu, which is told not to do it.
 	err := syscall.Reboot(syscall.LINUX_REBOOT_CMD_RESTART)
 	fmt.Println("guest: restart:", err)
+}
+
+// startLoopback lets programs reach each other at 127.0.0.1.
+func startLoopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	request.SetUint16(unix.IFF_UP)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
 }
 
 // run runs the test and returns its exit code, 125 if it could not run.
