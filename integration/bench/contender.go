@@ -86,6 +86,9 @@ type profiler struct {
 	address    string // of its HTTP server, if it has one
 }
 
+// firstSampleAfter is how long a start may take: much of a minute where a machine is emulated.
+const firstSampleAfter = 5 * time.Minute
+
 // start runs the contender and waits for its first sample. Some CPU is to be
 // busy, for idle ones need not take any.
 func (c contender) start(how settings) (*profiler, error) {
@@ -106,9 +109,9 @@ func (c contender) start(how settings) (*profiler, error) {
 			return nil, fmt.Errorf("%s ended at once: %v\n%s", c.name, err, p.output)
 		case <-time.After(2 * time.Millisecond):
 		}
-		if time.Since(p.begin) > time.Minute {
+		if time.Since(p.begin) > firstSampleAfter {
 			p.stop()
-			return nil, fmt.Errorf("%s took no sample in a minute\n%s", c.name, p.output)
+			return nil, fmt.Errorf("%s took no sample in %v\n%s", c.name, firstSampleAfter, p.output)
 		}
 	}
 }

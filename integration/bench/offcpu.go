@@ -48,13 +48,13 @@ func measureOffCPU(o options, dir string, save func(any) error) (err error) {
 	machine.Stderr = os.Stderr
 	out, err := machine.Output()
 	text, values, ok := strings.Cut(string(out), valuesMark)
-	fmt.Print(text)
+	if err == nil && !ok {
+		err = errors.New("no values were printed")
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("measure in another machine: %w\n%s", err, out)
 	}
-	if !ok {
-		return errors.New("the machine has printed no values")
-	}
+	fmt.Print(text)
 	if err := json.Unmarshal([]byte(values), &found.Works); err != nil {
 		return err
 	}
@@ -85,7 +85,9 @@ func measureOffCPUHere(o options) error {
 		values, err = json.Marshal(all)
 		return err
 	})
-	fmt.Printf("%s%s\n", valuesMark, values)
+	if err == nil {
+		fmt.Printf("%s%s\n", valuesMark, values)
+	}
 	return err
 }
 
