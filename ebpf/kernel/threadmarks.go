@@ -26,13 +26,19 @@ func (t *Threads) ReadMarked(interval time.Duration, use func(*Thread)) (stayed 
 	if err != nil {
 		return 0, fmt.Errorf("look at threads: %w", err)
 	}
-	if err := t.readLocked(filter{pass: t.passes}, use); err != nil {
+	handed := 0
+	err = t.readLocked(filter{pass: t.passes}, func(of *Thread) {
+		handed++
+		use(of)
+	})
+	if err != nil {
 		return 0, err
 	}
 	var n uint32
 	if err := t.objects.Stayed.Get(&n); err != nil {
 		return 0, fmt.Errorf("look at threads: %w", err)
 	}
+	t.listed = handed + int(n)
 	return int(n), nil
 }
 
@@ -72,11 +78,17 @@ func (t *Threads) ReadMarks(use func(Mark)) error {
 // 16,384 threads, and some more for a while.
 func (t *Threads) Check(next []*Thread, use func(*Thread)) error {
 	t.checks = max(1, t.checks+1) % (1<<32 - 2)
+	tids := t.checked
+	t.checked = nil
 	for _, of := range next {
+		t.checked = append(t.checked, of.TID)
 		mark := threadsThreadMark{State: stateUnknown, Check: t.checks + 1}
 		if err := t.objects.Marks.Put(of.TID, &mark); err != nil {
 			return fmt.Errorf("mark thread %d: %w", of.TID, err)
 		}
+	}
+	if tids = append(tids, t.checked...); t.single && len(tids)*passedBy < t.listed {
+		return t.readEach(filter{check: t.checks}, tids, use)
 	}
 	return t.read(filter{check: t.checks}, use)
 }

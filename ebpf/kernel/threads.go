@@ -143,10 +143,13 @@ type Threads struct {
 
 	wakers *wakers // nil: nobody wants to know them
 
-	unwanted uint32 // what unwanted processes are marked with
-	checks   uint32 // how many there were
-	passes   uint32 // of ReadMarked
+	unwanted uint32   // what unwanted processes are marked with
+	checks   uint32   // how many there were
+	checked  []uint32 // TIDs that were next in the last one
+	passes   uint32   // of ReadMarked
+	listed   int      // threads that the last of those has gone through
 	marks    marksBuffer
+	single   bool // threads can be read one by one, see oneThread
 }
 
 // OpenThreads loads the program that looks at threads. It returns a *PermissionError when the process lacks
@@ -177,6 +180,9 @@ func (t *Threads) open() error {
 	if t.pass, err = link.AttachIter(link.IterOptions{Program: t.objects.ReadThreads}); err != nil {
 		return fmt.Errorf("look at threads: %w", err)
 	}
+	if t.single, err = t.readsSingle(); err != nil {
+		return err
+	}
 	return t.WantAll()
 }
 
@@ -206,12 +212,25 @@ func (t *Threads) read(f filter, use func(*Thread)) error {
 }
 
 func (t *Threads) readLocked(f filter, use func(*Thread)) error {
+	if err := t.set(f); err != nil {
+		return err
+	}
+	return t.readFile(t.pass.Open, use)
+}
+
+// set says which threads are read.
+func (t *Threads) set(f filter) error {
 	err := errors.Join(t.objects.OnlyPid.Set(f.pid), t.objects.OnlyTid.Set(f.tid), t.objects.Pass.Set(f.pass),
 		t.objects.OnlyCheck.Set(f.check))
 	if err != nil {
 		return fmt.Errorf("look at threads: %w", err)
 	}
-	file, err := t.pass.Open()
+	return nil
+}
+
+// readFile hands the records of a file to use.
+func (t *Threads) readFile(open func() (io.ReadCloser, error), use func(*Thread)) error {
+	file, err := open()
 	if err != nil {
 		return fmt.Errorf("look at threads: %w", err)
 	}

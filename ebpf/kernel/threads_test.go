@@ -3,6 +3,7 @@ package kernel
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"testing"
@@ -146,6 +147,59 @@ func TestDecodeThreads(t *testing.T) {
 	broken[unsafe.Offsetof(threadsThread{}.KernelFrames)] = 255
 	if _, err := threads.decodeAll(broken, func(*Thread) {}); err == nil {
 		t.Error("a record of 255 kernel frames was taken")
+	}
+}
+
+// Threads are handed over in the check that they are next in, with registers, and in the one after it, without: by a
+// pass, and one by one, which takes Linux 6.1.
+func TestCheck(t *testing.T) {
+	threads := openThreads(t)
+	reader, writer := pipe(t)
+	defer unix.Close(writer)
+	tids := make(chan uint32, 1)
+	go func() {
+		runtime.LockOSThread()
+		tids <- uint32(unix.Gettid())
+		_, _ = unix.Read(reader, make([]byte, 1))
+	}()
+	waiting := awaitCall(t, threads, <-tids, unix.SYS_READ)
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		t.Fatal(err)
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor); err != nil {
+		t.Fatal(err)
+	}
+	if since := major > 6 || major == 6 && minor >= 1; threads.single != since {
+		t.Fatalf("Linux %d.%d reads threads one by one: %v", major, minor, threads.single)
+	}
+	const all, few = 0, 1 << 20 // threads of the host, so that they are read by a pass, and one by one
+	for _, listed := range []int{all, few} {
+		threads.listed = listed
+		for i, next := range [][]*Thread{{&waiting}, nil, nil} {
+			var found []Thread
+			if err := threads.Check(next, func(of *Thread) { found = append(found, *of) }); err != nil {
+				t.Fatal(err)
+			}
+			if i == 2 {
+				if len(found) > 0 {
+					t.Errorf("listed %d: found in the third check: %+v", listed, found)
+				}
+				continue
+			}
+			want := 0 // no registers
+			if i == 0 {
+				want = int(waiting.Regs.PC)
+			}
+			if len(found) != 1 || found[0].TID != waiting.TID || found[0].Switches != waiting.Switches ||
+				found[0].Started != waiting.Started || int(found[0].Regs.PC) != want {
+				t.Errorf("listed %d, check %d: found %+v, want %+v", listed, i, found, waiting)
+			}
+		}
+		if err := threads.Unmark(waiting.TID); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
