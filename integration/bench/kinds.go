@@ -44,9 +44,7 @@ func measureKinds(o options, dir string, save func(any) error) error {
 	if err := buildWaits(waits); err != nil {
 		return err
 	}
-	return o.measureEach(slices.Concat(waitWork(waits), w.kindWork(waits)), o.ourKinds(), func(all []*kindCosts) error {
-		return save(all)
-	})
+	return o.measureEach(slices.Concat(waitWork(waits), w.kindWork(waits)), o.ourKinds(), save)
 }
 
 // ourKinds are Headwater with each of the kindSettings.
@@ -59,8 +57,8 @@ func (o *options) ourKinds() (all []contender) {
 	return all
 }
 
-// measureEach measures what profilers cost while each of the loads runs.
-func (o *options) measureEach(loads []residentWork, profilers []contender, save func([]*kindCosts) error) error {
+// measureEach measures what profilers cost while each of the loads runs, and saves a []*kindCosts after each.
+func (o *options) measureEach(loads []residentWork, profilers []contender, save func(any) error) error {
 	var all []*kindCosts
 	for _, load := range loads {
 		if !o.only.MatchString(load.title) {
@@ -118,13 +116,13 @@ func (c *kindCosts) measure(o *options, load residentWork, profilers []contender
 		for place := range profilers {
 			at := inTurn(round, place, len(profilers))
 			fmt.Fprintf(os.Stderr, "%s, round %d of %d: %s\n", load.title, round+1, o.rounds, profilers[at].name)
-			work, err := load.start()
+			started, err := load.start()
 			if err != nil {
 				return err
 			}
 			time.Sleep(afterStart)
 			err = c.Kinds[at].measure(o, profilers[at])
-			work.stop()
+			started.stop()
 			if err != nil {
 				return err
 			}

@@ -58,7 +58,7 @@ func run() error {
 	defer os.RemoveAll(dir)
 	if o.binary == "" {
 		o.binary = filepath.Join(dir, "headwater")
-		if err := buildHeadwater(o.binary); err != nil {
+		if err := buildStatic(o.binary, "."); err != nil {
 			return err
 		}
 	}
@@ -117,9 +117,9 @@ func counting(measure func() error) error {
 	return measure()
 }
 
-// buildHeadwater builds the tree's binary as `make build` does.
-func buildHeadwater(path string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", path, ".")
+// buildStatic builds a package of the tree as `make build` builds Headwater.
+func buildStatic(path, of string) error {
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", path, of)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)

@@ -35,10 +35,8 @@ func measureOffCPU(o options, dir string, save func(any) error) (err error) {
 	if err := buildWaits(waits, "-static"); err != nil {
 		return err
 	}
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", bench, "./integration/bench")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
+	if err := buildStatic(bench, "./integration/bench"); err != nil {
+		return err
 	}
 	machine := exec.Command("go", "run", "./integration/kernels", "-cells", offCPUMachine, "-timeout", "3h",
 		"-program", bench, "-file", "headwater="+o.binary, "-file", "peer="+o.peer, "-file", "waits="+waits, "--",
@@ -81,7 +79,7 @@ func measureOffCPUHere(o options) error {
 		profilers = append(profilers, c)
 	}
 	var values []byte
-	err := o.measureEach(waitWork(o.waits), profilers, func(all []*kindCosts) (err error) {
+	err := o.measureEach(waitWork(o.waits), profilers, func(all any) (err error) {
 		values, err = json.Marshal(all)
 		return err
 	})

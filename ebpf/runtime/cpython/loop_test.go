@@ -75,7 +75,7 @@ func TestColdPart(t *testing.T) {
 }
 
 // checkEntering: the loop is being entered until it has stored the thread's list, which is at
-// offset 0x38, and written that list; what it stores of the thread then is none of it.
+// offset 0x38, and written that list; what it stores of the thread then does not belong to it.
 func checkEntering(t *testing.T, path string, l *library) {
 	t.Helper()
 	if l.machine != elf.EM_X86_64 {
