@@ -9,6 +9,7 @@
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
 
 #include "abi.h"
 #if defined(__TARGET_ARCH_x86)
@@ -27,6 +28,7 @@
 #error "no registers known for this architecture"
 #endif
 #include "heap.h"
+#include "hit.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -205,7 +207,7 @@ int heap_free(sampled_regs *ctx)
 	return 0;
 }
 
-ALWAYS_INLINE void copy_stack(struct heap_sample *s)
+ALWAYS_INLINE void copy_heap_stack(struct heap_sample *s)
 {
 	__u64 from = s->regs.sp & ~(STACK_PAGE - 1ULL);
 
@@ -239,7 +241,8 @@ ALWAYS_INLINE void take_sample(sampled_regs *ctx, __u64 id, __u64 address, __u64
 	s->cpu = bpf_get_smp_processor_id();
 	s->unused = 0;
 	SET_REGISTERS(s, ctx);
-	copy_stack(s);
+	copy_heap_stack(s);
+	take_walk(ctx, OF_USER, block.time);
 	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP); /* user space looks from time to time */
 }
 

@@ -25,6 +25,7 @@ struct sample_ring {
 	__u64 next; /* where BPF writes: `head`, except while a sample of several parts is being made */
 	struct counters counters;
 	__u64 kind; /* enum sample_kind of the sample that is about to be taken */
+	__u64 owner; /* of those of bpf/hit.h, which may be preempted: the thread that is under way; 0: none */
 	__u64 copy_second; /* the second, CLOCK_MONOTONIC, in which these were made: */
 	__u64 copies;
 	__u64 copied_words;

@@ -13,32 +13,9 @@
 #error "no registers known for this architecture"
 #endif
 
-/* linux/bpf_perf_event.h, without the headers of one architecture. */
-struct bpf_perf_event_data {
-	sampled_regs regs;
-	__u64 sample_period;
-	__u64 addr;
-};
-
-static struct slab *table_slab(__u32 index);
-static int stack_ends_at(__u64 addr);
-static __u64 thread_pointer(void);
-#define thread_id() ((__u32)bpf_get_current_pid_tgid())
-#define read_user(dst, size, addr) bpf_probe_read_user(dst, size, (const void *)(addr))
-
-#include "runtime.h"
-#include "sample.h"
-#include "walk.h"
+#include "kernel.h"
 
 char _license[] SEC("license") = "GPL";
-
-ALWAYS_INLINE struct slab *table_slab(__u32 index)
-{
-	__u32 number = index >> SLAB_SHIFT, zero = 0;
-	void *slab = bpf_map_lookup_elem(&slabs, &number);
-
-	return slab ? bpf_map_lookup_elem(slab, &zero) : 0;
-}
 
 SEC("perf_event")
 int sample_cpu(struct bpf_perf_event_data *ctx)
@@ -84,7 +61,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 		take_kernel_stack(ctx, s);
 	int outcome = OUTCOME_NOT_COLLECTED;
 	if (config & CONFIG_USER_STACKS) {
-		outcome = find_user_registers(ctx, u, s);
+		outcome = find_user_registers(&ctx->regs, u, s);
 		want_slots(ring, p);
 		if (!outcome)
 			outcome = walk(u, s, cpu, p);
@@ -94,7 +71,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 		}
 		take_runtime(ring, p, cpu, outcome);
 	}
-	if (wants_leaf(p, outcome) && !find_user_registers(ctx, u, s))
+	if (wants_leaf(p, outcome) && !find_user_registers(&ctx->regs, u, s))
 		s->flags |= SAMPLE_FROM_LEAF;
 	int wanted = wants_stack(u, s, outcome);
 	if (wanted)

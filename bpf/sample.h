@@ -50,12 +50,9 @@ ALWAYS_INLINE int wants_leaf(const struct process *p, int outcome)
 		outcome == OUTCOME_UNREADABLE_STACK);
 }
 
-ALWAYS_INLINE void end_sample(struct sample_ring *ring, int outcome)
+/* Notes how a walk has ended, and where. */
+ALWAYS_INLINE void end_walk(const struct unwinder *u, struct sample *s, int outcome)
 {
-	struct counters *c = &ring->counters;
-	struct unwinder *u = &ring->unwinder;
-	struct sample *s = next_sample(ring);
-
 	s->outcome = (__u8)outcome;
 	if (u->exact)
 		s->flags |= SAMPLE_EXACT_PC;
@@ -63,6 +60,15 @@ ALWAYS_INLINE void end_sample(struct sample_ring *ring, int outcome)
 	s->sp = u->regs.sp;
 	s->fp = u->regs.fp;
 	s->lr = u->lr_valid ? u->regs.lr : 0;
+}
+
+ALWAYS_INLINE void end_sample(struct sample_ring *ring, int outcome)
+{
+	struct counters *c = &ring->counters;
+	struct unwinder *u = &ring->unwinder;
+	struct sample *s = next_sample(ring);
+
+	end_walk(u, s, outcome);
 	ring->part = 0;
 	if (wants_stack(u, s, outcome) && (config & CONFIG_COPY_STACKS)) {
 		ring->stack_end = end_of_stack(s->sp, ring->stack_end);

@@ -46,29 +46,25 @@ ALWAYS_INLINE int task_registers(struct task_struct *task, sampled_regs *regs)
 	return bpf_probe_read_kernel(regs, sizeof(*regs), at) ? -1 : 0;
 }
 
-/* Sets u to the registers of the user's leaf frame, or returns the outcome that says why there are none. */
-ALWAYS_INLINE int find_user_registers(struct bpf_perf_event_data *ctx, struct unwinder *u, struct sample *s)
+ALWAYS_INLINE void begin_walk(struct unwinder *u)
 {
-	struct task_struct *task;
-	sampled_regs regs;
-
 	u->exact = 1;
 	u->frame_flags = 0;
 	u->switches = 0;
 	u->rbx_known = 0;
 	u->window_base = EMPTY_WINDOW;
-	if (REGS_IN_USER_MODE(&ctx->regs)) {
-		s->flags |= SAMPLE_IN_USER;
-		if (!REGS_ARE_64BIT(&ctx->regs)) {
-			SET_32BIT_REGISTERS(u, &ctx->regs);
-			return OUTCOME_TASK_32BIT;
-		}
-		SET_REGISTERS(u, &ctx->regs);
-		/* Keeps clang from joining this with the copy below: one is context memory, one is stack. */
-		asm volatile("" ::"r"(u) : "memory");
-		return OUTCOME_UNSET;
-	}
-	task = (struct task_struct *)bpf_get_current_task();
+}
+
+/*
+ * Begins a walk at the user's leaf frame of a task that is in the kernel, or returns the outcome that says why there is
+ * none.
+ */
+ALWAYS_INLINE int find_entry_registers(struct unwinder *u)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	sampled_regs regs;
+
+	begin_walk(u);
 	if ((BPF_CORE_READ(task, flags) & PF_KTHREAD) || !BPF_CORE_READ(task, mm))
 		return OUTCOME_KERNEL_THREAD;
 	if (task_registers(task, &regs) || !REGS_IN_USER_MODE(&regs))
@@ -79,6 +75,27 @@ ALWAYS_INLINE int find_user_registers(struct bpf_perf_event_data *ctx, struct un
 	}
 	SET_REGISTERS(u, &regs);
 	return OUTCOME_UNSET;
+}
+
+/* Begins a walk at the user's registers, or returns the outcome that says why it does not. */
+ALWAYS_INLINE int begin_user_walk(sampled_regs *regs, struct unwinder *u, struct sample *s)
+{
+	begin_walk(u);
+	s->flags |= SAMPLE_IN_USER;
+	if (!REGS_ARE_64BIT(regs)) {
+		SET_32BIT_REGISTERS(u, regs);
+		return OUTCOME_TASK_32BIT;
+	}
+	SET_REGISTERS(u, regs);
+	/* Keeps clang from joining this with the other copy: one is context memory, one is stack. */
+	asm volatile("" ::"r"(u) : "memory");
+	return OUTCOME_UNSET;
+}
+
+/* Begins a walk at the user's leaf frame, or returns the outcome that says why there is none. regs are the CPU's. */
+ALWAYS_INLINE int find_user_registers(sampled_regs *regs, struct unwinder *u, struct sample *s)
+{
+	return REGS_IN_USER_MODE(regs) ? begin_user_walk(regs, u, s) : find_entry_registers(u);
 }
 
 /* Where the kernel began the stack of the program's first thread: above are its arguments and environment. */

@@ -31,8 +31,10 @@ const (
 	askEvery = 10 * time.Second
 )
 
-// Sampler completes stacks, and knows the files that processes have mapped; *sampler.Sampler does.
+// Sampler sees calls of allocators, completes stacks, and knows the files that processes have mapped; *sampler.Sampler
+// does.
 type Sampler interface {
+	OpenHeap(period uint32) (*kernel.Heap, error)
 	CatchUp() error
 	CompleteHit(h *kernel.ProbeHit) *sampler.Sample
 	Mapped(want func(*process.Executable) bool, yield func(process.FileMapping))
@@ -103,7 +105,7 @@ func (p *Profiler) Update(c Config) error {
 	if c.SampleBytes == 0 {
 		return nil
 	}
-	k, err := kernel.OpenHeap(uint32(c.SampleBytes))
+	k, err := p.options.Sampler.OpenHeap(uint32(c.SampleBytes))
 	if err != nil {
 		p.note(err)
 		return err

@@ -7,3 +7,4 @@ package kernel
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -cflags "-O2 -mcpu=v3 -Wall -Wextra -Werror -I/usr/include/x86_64-linux-gnu" -target amd64,arm64 -type thread_flags -type thread -type thread_mark threads ../../bpf/threads.bpf.c
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -cflags "-O2 -mcpu=v3 -Wall -Wextra -Werror -I/usr/include/x86_64-linux-gnu" -target amd64,arm64 -type waker wakers ../../bpf/wakers.bpf.c
 //go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -cflags "-O2 -mcpu=v3 -Wall -Wextra -Werror -I/usr/include/x86_64-linux-gnu" -target amd64,arm64 -type heap_limits -type heap_key -type heap_block -type heap_sample heap ../../bpf/heap.bpf.c
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -cflags "-O2 -mcpu=v3 -Wall -Wextra -Werror -I/usr/include/x86_64-linux-gnu" -target amd64,arm64 hits ../../bpf/hits.bpf.c

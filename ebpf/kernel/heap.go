@@ -61,26 +61,24 @@ type HeapMissed struct {
 type Heap struct {
 	objects heapObjects
 	reader  *ringbuf.Reader
+	walks   *walks
 	record  ringbuf.Record
 	keys    []heapHeapKey // scratch of InUse
 	blocks  []heapHeapBlock
 }
 
 // OpenHeap loads the programs. A block of n bytes is sampled with the chance n / period, one of period bytes or more
-// always. It returns a *PermissionError when the process lacks capabilities. Close it after use.
-func OpenHeap(period uint32) (*Heap, error) {
-	if err := prepareToLoad(); err != nil {
-		return nil, err
-	}
+// always. Close it after use.
+func (p *Profiler) OpenHeap(period uint32) (*Heap, error) {
 	const batch = 4096
 	h := &Heap{keys: make([]heapHeapKey, batch), blocks: make([]heapHeapBlock, batch)}
-	if err := h.open(period); err != nil {
+	if err := h.open(p, period); err != nil {
 		return nil, errors.Join(fmt.Errorf("sample memory in use: %w", err), h.Close())
 	}
 	return h, nil
 }
 
-func (h *Heap) open(period uint32) error {
+func (h *Heap) open(p *Profiler, period uint32) error {
 	spec, err := loadHeap()
 	if err != nil {
 		return err
@@ -88,8 +86,15 @@ func (h *Heap) open(period uint32) error {
 	if err := spec.Variables[heapVarHeapPeriod].Set(period); err != nil {
 		return err
 	}
-	if err := spec.LoadAndAssign(&h.objects, nil); err != nil {
+	shared, err := p.shareMaps(spec)
+	if err != nil {
+		return err
+	}
+	if err := spec.LoadAndAssign(&h.objects, shared); err != nil {
 		return fmt.Errorf("load the BPF programs: %w", err)
+	}
+	if h.walks, err = openWalks(h.objects.SampleRings); err != nil {
+		return err
 	}
 	h.reader, err = ringbuf.NewReader(h.objects.HeapSamples)
 	return err
@@ -150,6 +155,10 @@ func (h *Heap) Attach(path string, functions []HeapFunction) (*HeapProbes, error
 
 // Read hands to use the samples that are there, in order of time but for those of the same instant.
 func (h *Heap) Read(use func(*HeapSample)) error {
+	return h.walks.reading(func() error { return h.read(use) })
+}
+
+func (h *Heap) read(use func(*HeapSample)) error {
 	var sample HeapSample
 	h.reader.SetDeadline(time.Now()) // what is there, and no more
 	for {
@@ -161,6 +170,9 @@ func (h *Heap) Read(use func(*HeapSample)) error {
 			return fmt.Errorf("read samples of memory in use: %w", err)
 		}
 		if err := sample.decode(h.record.RawSample); err != nil {
+			return err
+		}
+		if sample.Walk, err = h.walks.at(&sample.ProbeHit); err != nil {
 			return err
 		}
 		use(&sample)
@@ -246,6 +258,9 @@ func (h *Heap) Close() error {
 	var err error
 	if h.reader != nil {
 		err = h.reader.Close()
+	}
+	if h.walks != nil {
+		err = errors.Join(err, h.walks.close())
 	}
 	return errors.Join(err, h.objects.Close())
 }

@@ -13,6 +13,53 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type heapAbiEnums struct {
+	_            structs.HostLayout
+	Limits       uint32
+	Outcome      uint32
+	CfaKind      uint32
+	FpRule       uint32
+	RaRule       uint32
+	RowPageState uint32
+	RowPageMark  uint32
+	ProcessFlags uint32
+	FrameFlags   uint32
+	SampleFlags  uint32
+	SampleKind   uint32
+	ConfigFlags  uint32
+	PathOp       uint32
+	ThreadOwner  uint32
+	ChainEnd     uint32
+	_            [4]byte
+	Sample       struct {
+		_            structs.HostLayout
+		Time         uint64
+		Pid          uint32
+		Tid          uint32
+		Cpu          uint32
+		KernelFrames uint16
+		UserFrames   uint16
+		StackBytes   uint32
+		Outcome      uint8
+		Flags        uint8
+		Size         uint16
+		Generation   uint32
+		StackPages   uint32
+		Kind         uint32
+		Period       uint32
+		Pc           uint64
+		Sp           uint64
+		Fp           uint64
+		Lr           uint64
+		LastFrames   uint64
+		Interpreter  uint32
+		RuntimeWords uint16
+		ChainEnd     uint8
+		Codes        uint8
+		Comm         [16]int8
+	}
+}
+
 type heapHeapBlock struct {
 	_      structs.HostLayout
 	Time   uint64
@@ -127,6 +174,219 @@ type heapHeapSample struct {
 	Stack      [16384]uint8
 }
 
+type heapInterpreter struct {
+	_          structs.HostLayout
+	Id         uint32
+	StartCount uint8
+	StepCount  uint8
+	Owner      uint8
+	Next       uint8
+	Steps      [8]struct {
+		_      structs.HostLayout
+		Offset int64
+		Scale  uint32
+		Limit  uint32
+		Op     uint64
+	}
+	NodeWord   int64
+	NodeAdd    int64
+	NodeNext   int64
+	NextMask   uint64
+	NextOffset int64
+	StopMask   uint64
+	StopValue  uint64
+	Stop       uint64
+	Slots      uint64
+	SlotsLow   uint64
+	SlotsHigh  uint64
+	Frame      struct {
+		_      structs.HostLayout
+		Blocks [8]struct {
+			_      structs.HostLayout
+			Offset int64
+			Mask   uint64
+			Bytes  uint32
+			At     uint8
+			Unused [3]uint8
+		}
+		Words [6]struct {
+			_     structs.HostLayout
+			Mask  uint64
+			Block uint32
+			At    uint32
+		}
+		Cookie [8]struct {
+			_     structs.HostLayout
+			Mask  uint64
+			Block uint32
+			At    uint32
+		}
+		Texts [3]struct {
+			_      structs.HostLayout
+			Offset int64
+			Mask   uint64
+			Bytes  uint32
+			At     uint32
+		}
+		CodeMask     uint64
+		BlockCount   uint8
+		WordCount    uint8
+		CookieCount  uint8
+		TextCount    uint8
+		Code         uint8
+		CookieBlocks uint8
+		Unused       [2]uint8
+	}
+}
+
+type heapKnownCodes struct {
+	_    structs.HostLayout
+	Tags [8192]uint64
+}
+
+type heapProcess struct {
+	_           structs.HostLayout
+	Mappings    uint32
+	Count       uint32
+	Flags       uint16
+	Interpreter uint16
+	Generation  uint32
+	Program     uint64
+	Bias        uint64
+}
+
+type heapProgram struct {
+	_           structs.HostLayout
+	StartCode   uint64
+	Interpreter uint32
+	Unused      uint32
+}
+
+type heapProgramKey struct {
+	_      structs.HostLayout
+	Inode  uint64
+	Dev    uint32
+	Unused uint32
+}
+
+type heapSampleRing struct {
+	_        structs.HostLayout
+	Head     uint64
+	Tail     uint64
+	Next     uint64
+	Counters struct {
+		_            structs.HostLayout
+		Ticks        uint64
+		Idle         uint64
+		Ignored      uint64
+		Lost         uint64
+		Events       uint64
+		EventsLost   uint64
+		Copies       uint64
+		CopiedBytes  uint64
+		Uncopied     uint64
+		Outcomes     [15]uint64
+		Chains       [7]uint64
+		ChainFrames  uint64
+		Codes        uint64
+		UnnamedCodes uint64
+	}
+	Kind        uint64
+	Owner       uint64
+	CopySecond  uint64
+	Copies      uint64
+	CopiedWords uint64
+	AllParts    uint64
+	Part        uint64
+	Parts       uint64
+	PartTime    uint64
+	Packed      uint64
+	OtherStack  uint64
+	StackEnd    uint64
+	OtherEnd    uint64
+	Unwinder    struct {
+		_    structs.HostLayout
+		Regs struct {
+			_       structs.HostLayout
+			Pc      uint64
+			Sp      uint64
+			Fp      uint64
+			Lr      uint64
+			General [16]uint64
+		}
+		Mapping struct {
+			_         structs.HostLayout
+			Start     uint64
+			End       uint64
+			Bias      uint64
+			Exe       uint32
+			Directory uint32
+		}
+		Mappings     uint32
+		MappingCount uint32
+		Exact        uint8
+		Full         uint8
+		LrValid      uint8
+		Switches     uint8
+		FrameFlags   uint32
+		RbxKnown     uint64
+		Rule         struct {
+			_      structs.HostLayout
+			Cfa    uint8
+			Reg    uint8
+			Rules  uint8
+			Reg2   uint8
+			CfaOff int32
+			FpOff  int32
+			RaOff  int32
+		}
+		CachedGeneration uint64
+		CachedStamp      uint64
+		WindowBase       uint64
+		Window           [64]uint64
+	}
+	Chain struct {
+		_           structs.HostLayout
+		At          uint64
+		Bias        uint64
+		Interpreter uint64
+		Blocks      struct {
+			_          structs.HostLayout
+			Read       uint64
+			First      [8]uint64
+			Words      [2064]uint64
+			Pointers   [128]uint64
+			Last       uint64
+			WindowBase uint64
+			Frame      [6]uint64
+		}
+	}
+	SlotsWanted uint64
+	SlotsLow    uint64
+	SlotsHigh   uint64
+	SlotCount   uint64
+	Slots       [256]struct {
+		_     structs.HostLayout
+		Fp    uint64
+		Frame uint64
+	}
+	CodeSecond   uint64
+	Codes        uint64
+	UnknownCount uint64
+	Unknown      [32]uint64
+	_            [24]byte
+	Rules        [1024]struct {
+		_          structs.HostLayout
+		Key        uint64
+		Bias       uint64
+		Exe        uint32
+		Generation uint32
+		Row        uint64
+	}
+	_     [1280]byte
+	Words [82432]uint64
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -135,6 +395,14 @@ const (
 	heapMapHeapCalls          = "heap_calls"
 	heapMapHeapIgnored        = "heap_ignored"
 	heapMapHeapSamples        = "heap_samples"
+	heapMapInterpreters       = "interpreters"
+	heapMapKnownCodes         = "known_codes"
+	heapMapProcesses          = "processes"
+	heapMapPrograms           = "programs"
+	heapMapSampleRings        = "sample_rings"
+	heapMapSlabs              = "slabs"
+	heapMapTakers             = "takers"
+	heapMapWakeups            = "wakeups"
 	heapProgHeapAligned       = "heap_aligned"
 	heapProgHeapCalloc        = "heap_calloc"
 	heapProgHeapFree          = "heap_free"
@@ -144,9 +412,12 @@ const (
 	heapProgHeapRealloc       = "heap_realloc"
 	heapProgHeapReallocarray  = "heap_reallocarray"
 	heapProgHeapReturn        = "heap_return"
+	heapVarAbiEnums           = "abi_enums"
+	heapVarConfig             = "config"
 	heapVarHeapCount          = "heap_count"
 	heapVarHeapEnums          = "heap_enums"
 	heapVarHeapPeriod         = "heap_period"
+	heapVarRowChanges         = "row_changes"
 )
 
 // loadHeap returns the embedded CollectionSpec for heap.
@@ -206,19 +477,30 @@ type heapProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type heapMapSpecs struct {
-	HeapBlocks  *ebpf.MapSpec `ebpf:"heap_blocks"`
-	HeapCalls   *ebpf.MapSpec `ebpf:"heap_calls"`
-	HeapIgnored *ebpf.MapSpec `ebpf:"heap_ignored"`
-	HeapSamples *ebpf.MapSpec `ebpf:"heap_samples"`
+	HeapBlocks   *ebpf.MapSpec `ebpf:"heap_blocks"`
+	HeapCalls    *ebpf.MapSpec `ebpf:"heap_calls"`
+	HeapIgnored  *ebpf.MapSpec `ebpf:"heap_ignored"`
+	HeapSamples  *ebpf.MapSpec `ebpf:"heap_samples"`
+	Interpreters *ebpf.MapSpec `ebpf:"interpreters"`
+	KnownCodes   *ebpf.MapSpec `ebpf:"known_codes"`
+	Processes    *ebpf.MapSpec `ebpf:"processes"`
+	Programs     *ebpf.MapSpec `ebpf:"programs"`
+	SampleRings  *ebpf.MapSpec `ebpf:"sample_rings"`
+	Slabs        *ebpf.MapSpec `ebpf:"slabs"`
+	Takers       *ebpf.MapSpec `ebpf:"takers"`
+	Wakeups      *ebpf.MapSpec `ebpf:"wakeups"`
 }
 
 // heapVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type heapVariableSpecs struct {
+	AbiEnums   *ebpf.VariableSpec `ebpf:"abi_enums"`
+	Config     *ebpf.VariableSpec `ebpf:"config"`
 	HeapCount  *ebpf.VariableSpec `ebpf:"heap_count"`
 	HeapEnums  *ebpf.VariableSpec `ebpf:"heap_enums"`
 	HeapPeriod *ebpf.VariableSpec `ebpf:"heap_period"`
+	RowChanges *ebpf.VariableSpec `ebpf:"row_changes"`
 }
 
 // heapObjects contains all objects after they have been loaded into the kernel.
@@ -241,10 +523,18 @@ func (o *heapObjects) Close() error {
 //
 // It can be passed to loadHeapObjects or ebpf.CollectionSpec.LoadAndAssign.
 type heapMaps struct {
-	HeapBlocks  *ebpf.Map `ebpf:"heap_blocks"`
-	HeapCalls   *ebpf.Map `ebpf:"heap_calls"`
-	HeapIgnored *ebpf.Map `ebpf:"heap_ignored"`
-	HeapSamples *ebpf.Map `ebpf:"heap_samples"`
+	HeapBlocks   *ebpf.Map `ebpf:"heap_blocks"`
+	HeapCalls    *ebpf.Map `ebpf:"heap_calls"`
+	HeapIgnored  *ebpf.Map `ebpf:"heap_ignored"`
+	HeapSamples  *ebpf.Map `ebpf:"heap_samples"`
+	Interpreters *ebpf.Map `ebpf:"interpreters"`
+	KnownCodes   *ebpf.Map `ebpf:"known_codes"`
+	Processes    *ebpf.Map `ebpf:"processes"`
+	Programs     *ebpf.Map `ebpf:"programs"`
+	SampleRings  *ebpf.Map `ebpf:"sample_rings"`
+	Slabs        *ebpf.Map `ebpf:"slabs"`
+	Takers       *ebpf.Map `ebpf:"takers"`
+	Wakeups      *ebpf.Map `ebpf:"wakeups"`
 }
 
 func (m *heapMaps) Close() error {
@@ -253,6 +543,14 @@ func (m *heapMaps) Close() error {
 		m.HeapCalls,
 		m.HeapIgnored,
 		m.HeapSamples,
+		m.Interpreters,
+		m.KnownCodes,
+		m.Processes,
+		m.Programs,
+		m.SampleRings,
+		m.Slabs,
+		m.Takers,
+		m.Wakeups,
 	)
 }
 
@@ -260,9 +558,12 @@ func (m *heapMaps) Close() error {
 //
 // It can be passed to loadHeapObjects or ebpf.CollectionSpec.LoadAndAssign.
 type heapVariables struct {
+	AbiEnums   *ebpf.Variable `ebpf:"abi_enums"`
+	Config     *ebpf.Variable `ebpf:"config"`
 	HeapCount  *ebpf.Variable `ebpf:"heap_count"`
 	HeapEnums  *ebpf.Variable `ebpf:"heap_enums"`
 	HeapPeriod *ebpf.Variable `ebpf:"heap_period"`
+	RowChanges *ebpf.Variable `ebpf:"row_changes"`
 }
 
 // heapPrograms contains all programs after they have been loaded into the kernel.

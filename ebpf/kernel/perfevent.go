@@ -41,9 +41,20 @@ func clockAttr(period time.Duration) *unix.PerfEventAttr {
 
 // attach runs a BPF program at every sample. By ioctl: perf links need 5.15.
 func (e *perfEvent) attach(program int) error {
+	if err := e.setProgram(program); err != nil {
+		return err
+	}
+	return e.enable()
+}
+
+func (e *perfEvent) setProgram(program int) error {
 	if err := unix.IoctlSetInt(e.fd, unix.PERF_EVENT_IOC_SET_BPF, program); err != nil {
 		return fmt.Errorf("attach to the perf event of CPU %d: %w", e.cpu, err)
 	}
+	return nil
+}
+
+func (e *perfEvent) enable() error {
 	if err := unix.IoctlSetInt(e.fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
 		return fmt.Errorf("enable the perf event of CPU %d: %w", e.cpu, err)
 	}

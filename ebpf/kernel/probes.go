@@ -12,6 +12,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,6 +39,9 @@ type ProbeHit struct {
 	Hits   uint64 // that it stands for
 	Return bool   // PC is where a function has returned to
 	Kernel []uint64
+	// Walk is the user stack as BPF has walked it, with the frames of the process's language runtime; nil if it has not,
+	// because there is no such runtime that it knows, the probe has a Period, or is a software event.
+	Walk *Sample
 }
 
 const (
@@ -47,11 +51,13 @@ const (
 	probePages = 1024
 )
 
-// Probes take samples where code of programs or of the kernel comes by, without BPF: the kernel writes the registers
-// and a part of the stack to a buffer. Its methods may be called concurrently, but for Close.
+// Probes take samples where code of programs or of the kernel comes by: the kernel writes the registers and a part of
+// the stack to a buffer. In processes with a language runtime a BPF program walks the stack. Its methods may be called
+// concurrently, but for Close.
 type Probes struct {
-	epoll int
-	ready *waiter
+	epoll   int
+	ready   *waiter
+	objects probeObjects
 
 	mu     sync.Mutex
 	rings  map[int]*perfRing // by CPU
@@ -60,6 +66,14 @@ type Probes struct {
 	last   int
 	lost   uint64
 	hit    ProbeHit
+	walks  *walks
+}
+
+// probeObjects are what is used of hitsObjects.
+type probeObjects struct {
+	Probe      *ebpf.Program `ebpf:"hit_probe"`
+	Tracepoint *ebpf.Program `ebpf:"hit_tracepoint"`
+	Rings      *ebpf.Map     `ebpf:"sample_rings"`
 }
 
 // hitOf is what an event is of.
@@ -69,7 +83,7 @@ type hitOf struct {
 }
 
 // OpenProbes prepares the buffers. Close the Probes after use.
-func OpenProbes() (*Probes, error) {
+func (p *Profiler) OpenProbes() (*Probes, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("probes: epoll: %w", err)
@@ -78,18 +92,39 @@ func OpenProbes() (*Probes, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Probes{epoll: epoll, ready: ready, rings: map[int]*perfRing{}, events: map[int][]*perfEvent{},
+	out := &Probes{epoll: epoll, ready: ready, rings: map[int]*perfRing{}, events: map[int][]*perfEvent{},
 		byID: map[uint64]hitOf{}}
+	if err := out.open(p); err != nil {
+		return nil, errors.Join(fmt.Errorf("probes: %w", err), out.Close())
+	}
+	return out, nil
+}
+
+func (p *Probes) open(of *Profiler) error {
+	spec, err := loadHits()
+	if err != nil {
+		return err
+	}
+	shared, err := of.shareMaps(spec)
+	if err != nil {
+		return err
+	}
+	if err := spec.LoadAndAssign(&p.objects, shared); err != nil {
+		return fmt.Errorf("load BPF programs: %w", err)
+	}
+	if p.walks, err = openWalks(p.objects.Rings); err != nil {
+		return err
+	}
 	cpus, err := onlineCPUs()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("probes: find online CPUs: %w", err), p.Close())
+		return fmt.Errorf("find online CPUs: %w", err)
 	}
 	for _, cpu := range cpus {
 		if err := p.addRing(cpu); err != nil {
-			return nil, errors.Join(fmt.Errorf("probes: %w", err), p.Close())
+			return err
 		}
 	}
-	return p, nil
+	return nil
 }
 
 // addRing opens an event of a CPU that never happens, whose buffer is that of all others.
@@ -145,12 +180,13 @@ func (p *Probes) addPlace(probe int, place *ProbeEvent) error {
 		return err
 	}
 	defer runtime.KeepAlive(name) // the kernel reads it when an event is opened
+	var opened []*perfEvent
 	for cpu, ring := range p.rings {
 		event, err := openPerfEvent(&attr, cpu)
 		if err != nil {
 			return place.explain(err)
 		}
-		p.events[probe] = append(p.events[probe], event)
+		p.events[probe], opened = append(p.events[probe], event), append(opened, event)
 		id, err := event.id()
 		if err != nil {
 			return err
@@ -159,11 +195,33 @@ func (p *Probes) addPlace(probe int, place *ProbeEvent) error {
 		if err := unix.IoctlSetInt(event.fd, unix.PERF_EVENT_IOC_SET_OUTPUT, ring.event.fd); err != nil {
 			return fmt.Errorf("write hits to the buffer of CPU %d: %w", cpu, err)
 		}
-		if err := unix.IoctlSetInt(event.fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {
-			return fmt.Errorf("enable a probe on CPU %d: %w", cpu, err)
+	}
+	// With a period most walks would be of hits that are not sampled. Of software events the kernel notes the time before
+	// programs run, or after, as its version has it.
+	if attr.Sample == 1 && place.Type != "software" {
+		if err := p.walkAt(place, opened[len(opened)-1]); err != nil {
+			return err
+		}
+	}
+	for _, event := range opened {
+		if err := event.enable(); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// walkAt has BPF walk stacks at a place. The program of one event runs for the hits of all CPUs, that of the last event
+// at a function before the others note them.
+func (p *Probes) walkAt(place *ProbeEvent, last *perfEvent) error {
+	if place.Type != "tracepoint" {
+		return last.setProgram(p.objects.Probe.FD())
+	}
+	err := last.setProgram(p.objects.Tracepoint.FD())
+	if errors.Is(err, unix.EEXIST) { // another probe is there, and one walk is for both
+		return nil
+	}
+	return err
 }
 
 // id returns the kernel's number of an event.
@@ -222,20 +280,29 @@ func (p *Probes) Stop() error { return p.ready.stop() }
 func (p *Probes) Read(use func(*ProbeHit)) (lost uint64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	err = p.walks.reading(func() error { return p.readRings(use) })
+	return p.lost, err
+}
+
+func (p *Probes) readRings(use func(*ProbeHit)) error {
 	for cpu, ring := range p.rings {
+		var failed error
 		err := ring.read(func(kind uint32, _ uint16, body []byte) {
 			if kind == unix.PERF_RECORD_LOST && len(body) >= 16 {
 				p.lost += binary.NativeEndian.Uint64(body[8:])
 			}
 			if kind == unix.PERF_RECORD_SAMPLE && p.parse(body) {
+				var err error
+				p.hit.Walk, err = p.walks.of(&p.hit)
+				failed = errors.Join(failed, err)
 				use(&p.hit)
 			}
 		})
-		if err != nil {
-			return p.lost, fmt.Errorf("read hits of probes: CPU %d: %w", cpu, err)
+		if err := errors.Join(err, failed); err != nil {
+			return fmt.Errorf("read hits of probes: CPU %d: %w", cpu, err)
 		}
 	}
-	return p.lost, nil
+	return nil
 }
 
 // parse reads: u64 id; u32 pid, tid; u64 time; u32 cpu, 0; u64 period; u64 frames, and as many words; the user part.
@@ -276,7 +343,14 @@ func (p *Probes) Close() error {
 	for _, ring := range p.rings {
 		ring.close()
 	}
-	return errors.Join(append(errs, p.ready.close())...)
+	if p.walks != nil {
+		errs = append(errs, p.walks.close())
+	}
+	return errors.Join(append(errs, p.objects.close(), p.ready.close())...)
+}
+
+func (o *probeObjects) close() error {
+	return errors.Join(o.Probe.Close(), o.Tracepoint.Close(), o.Rings.Close())
 }
 
 // Argument returns the n-th argument of a function where it begins, n from 1 to 6, by the C calling convention.

@@ -43,8 +43,11 @@ func TestProbes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := OpenProbes()
-	p = need.Opened[*PermissionError](t, p, err)
+	p, err := load(t).OpenProbes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
 	addr, offset := probedOffset(t)
 	var probes [3]int
 	for i, event := range []ProbeEvent{
@@ -89,8 +92,11 @@ func TestHeapPrograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := OpenHeap(512 << 10)
-	h = need.Opened[*PermissionError](t, h, err)
+	h, err := load(t).OpenHeap(512 << 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
 	_, offset := probedOffset(t)
 	for call := HeapMalloc; call <= HeapFree; call++ {
 		probes, err := h.Attach(program, []HeapFunction{{Name: "probed", Call: call, Offset: offset}})

@@ -409,6 +409,7 @@ type profilerSampleRing struct {
 	Next        uint64
 	Counters    profilerCounters
 	Kind        uint64
+	Owner       uint64
 	CopySecond  uint64
 	Copies      uint64
 	CopiedWords uint64
@@ -490,7 +491,7 @@ type profilerSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [32]byte
+	_            [24]byte
 	Rules        [1024]struct {
 		_          structs.HostLayout
 		Key        uint64

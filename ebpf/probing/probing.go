@@ -19,8 +19,9 @@ import (
 // interval is how long hits may lie in the kernel's buffers.
 const interval = 200 * time.Millisecond
 
-// Completer walks stacks; *sampler.Sampler does.
+// Completer opens probes, and walks stacks; *sampler.Sampler does.
 type Completer interface {
+	OpenProbes() (*kernel.Probes, error)
 	CatchUp() error
 	CompleteHit(h *kernel.ProbeHit) *sampler.Sample
 }
@@ -156,7 +157,7 @@ func (p *Prober) attachOne(link probe.Probe) error {
 		return err
 	}
 	if p.probes == nil {
-		if p.probes, err = kernel.OpenProbes(); err != nil {
+		if p.probes, err = p.options.Completer.OpenProbes(); err != nil {
 			return err
 		}
 		probes := p.probes

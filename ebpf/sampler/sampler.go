@@ -212,6 +212,12 @@ func (s *Sampler) ReadSnapshots(use func(*kernel.PerfSnapshot)) (lost uint64, er
 	return s.kernel.ReadSnapshots(use)
 }
 
+// OpenProbes prepares to take samples at probes. Close them before the Sampler.
+func (s *Sampler) OpenProbes() (*kernel.Probes, error) { return s.kernel.OpenProbes() }
+
+// OpenHeap begins to sample the memory that programs allocate, see kernel.Heap. Close it before the Sampler.
+func (s *Sampler) OpenHeap(period uint32) (*kernel.Heap, error) { return s.kernel.OpenHeap(period) }
+
 // CatchUp reads what programs have started and mapped until now: before samples are completed that Run does not see.
 func (s *Sampler) CatchUp() error { return s.sideBand.drain() }
 

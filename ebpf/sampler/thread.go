@@ -74,8 +74,9 @@ func (c *Threads) CompleteThread(t *kernel.Thread, m ThreadMemory) *Sample {
 	return sample
 }
 
-// CompleteHit makes a sample of what a probe has seen. Functions of interpreters are not in it, for their memory has
-// changed since. The sample has no Target, and is the caller's. Safe for concurrent use, also with Run.
+// CompleteHit makes a sample of what a probe has seen. What language runtimes keep in memory has changed since, so
+// their functions are those of the hit's Walk. The sample has no Target, and is the caller's. Safe for concurrent use,
+// also with Run.
 func (c *Threads) CompleteHit(h *kernel.ProbeHit) *Sample {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,6 +90,9 @@ func (c *Threads) CompleteHit(h *kernel.ProbeHit) *Sample {
 		sample.User = []kernel.Frame{{Vaddr: sample.Regs.PC}}
 		sample.Outcome, sample.FromLeaf = unwind.PageMissing, true
 	}
+	if h.Walk != nil {
+		useWalk(sample.Sample, h)
+	}
 	c.completer.complete(sample)
 	if sample.Outcome == unwind.PageMissing {
 		sample.Outcome = unwind.UnreadableStack // what stops the walk of a stack that is there
@@ -97,6 +101,19 @@ func (c *Threads) CompleteHit(h *kernel.ProbeHit) *Sample {
 	sample.Interpreted = slices.Clone(sample.Interpreted)
 	sample.Stack = kernel.Stack{}
 	return sample
+}
+
+// useWalk makes a sample what the kernel has walked at a hit. The walk is then the sample's. Native frames of one that
+// is not whole are walked again.
+func useWalk(s *kernel.Sample, h *kernel.ProbeHit) {
+	s.Chain, s.Generation = h.Walk.Chain, h.Walk.Generation
+	if !h.Walk.Outcome.Complete() {
+		return
+	}
+	s.User, s.Outcome, s.FromLeaf = slices.Clone(h.Walk.User), h.Walk.Outcome, false
+	if h.Return {
+		s.User[0].Flags |= kernel.ReturnAddress
+	}
 }
 
 // unreadFunctions counts the frames of functions that are not known.

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/*
+ * Walks the stack of a thread that has come by a probe, and takes what its language runtime keeps, which will have changed
+ * when user space reads the hit. The walk is a sample without a copy of the stack, in a ring of the including object.
+ */
+#ifndef HEADWATER_HIT_H
+#define HEADWATER_HIT_H
+
+#include "kernel.h"
+
+/* Only one thread of a CPU walks, but it may be preempted meanwhile. What others write then is not handed over. */
+ALWAYS_INLINE __u64 owner_of(const struct sample_ring *ring)
+{
+	return *(const volatile __u64 *)&ring->owner;
+}
+
+ALWAYS_INLINE void set_owner(struct sample_ring *ring, __u64 id)
+{
+	*(volatile __u64 *)&ring->owner = id;
+}
+
+/* What the registers of a hit are. */
+enum hit_registers {
+	OF_USER,
+	OF_CPU, /* perhaps in the kernel */
+	AT_ENTRY, /* where the kernel was entered: regs are none */
+};
+
+ALWAYS_INLINE int begin_hit(sampled_regs *regs, enum hit_registers what, struct unwinder *u, struct sample *s)
+{
+	switch (what) {
+	case OF_USER:
+		return begin_user_walk(regs, u, s);
+	case OF_CPU:
+		return find_user_registers(regs, u, s);
+	default:
+		return find_entry_registers(u);
+	}
+}
+
+/*
+ * Walks, unless it is known that the process has no language runtime: user space does as well with a copy of the stack.
+ * time is that of the walk; 0: when it has ended, which is before the hit is noted and after the one before.
+ */
+ALWAYS_INLINE void take_walk(sampled_regs *regs, enum hit_registers what, __u64 time)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	__u32 pid = (__u32)(id >> 32), cpu = bpf_get_smp_processor_id();
+	struct process *p = bpf_map_lookup_elem(&processes, &pid);
+	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
+
+	if (!pid || (p && (!p->interpreter || p->flags & PROCESS_IGNORED)))
+		return;
+	if (!ring || owner_of(ring) || !has_room(ring, ring->next))
+		return;
+	set_owner(ring, id);
+	struct unwinder *u = &ring->unwinder;
+	struct sample *s = next_sample(ring);
+	begin_sample(s, id);
+	int outcome = begin_hit(regs, what, u, s);
+	want_slots(ring, p);
+	if (!outcome)
+		outcome = walk(u, s, cpu, p);
+	take_runtime(ring, p, cpu, outcome);
+	end_walk(u, s, outcome);
+	set_size(s);
+	s->time = time ? time : bpf_ktime_get_ns();
+	if (ring->chain.interpreter && owner_of(ring) == id) {
+		ring->next = end_of(ring, s);
+		publish_head(ring, ring->next);
+	}
+	set_owner(ring, 0);
+}
+
+#endif

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
+/*
+ * Walks at probes: loaded only when there are some. The programs run before the kernel notes the hit, for which they
+ * return 1.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+#include "abi.h"
+#if defined(__TARGET_ARCH_x86)
+#include "regs_x86.h"
+#elif defined(__TARGET_ARCH_arm64)
+#include "regs_arm64.h"
+#else
+#error "no registers known for this architecture"
+#endif
+#include "hit.h"
+
+char _license[] SEC("license") = "GPL";
+
+/* uprobes and kprobes, also where functions return. */
+SEC("kprobe")
+int hit_probe(sampled_regs *ctx)
+{
+	take_walk(ctx, OF_CPU, 0);
+	return 1;
+}
+
+SEC("tracepoint")
+int hit_tracepoint(void *ctx)
+{
+	(void)ctx;
+	take_walk(0, AT_ENTRY, 0);
+	return 1;
+}

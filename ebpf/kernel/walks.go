@@ -1,0 +1,124 @@
+package kernel
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/headwater/headwater/ebpf/clock"
+)
+
+// walks are what BPF has walked of threads that came by probes, until the hits are read, see bpf/hit.h. It has those of
+// processes with a language runtime.
+type walks struct {
+	rings  *sampleRings
+	reader *sampleReader
+	found  map[threadOnCPU][]walk // in order of time, as the hits are read of a CPU
+}
+
+// threadOnCPU is where walks and hits of a thread are in the same order.
+type threadOnCPU struct{ tid, cpu uint32 }
+
+// walk is one of them.
+type walk struct {
+	*Sample
+	probes []int // whose hits have had it
+}
+
+// shareMaps lets programs of another object, in which rings of their own have walks, use the tables of the Profiler.
+func (p *Profiler) shareMaps(spec *ebpf.CollectionSpec) (*ebpf.CollectionOptions, error) {
+	if _, err := sizeMaps(spec); err != nil {
+		return nil, err
+	}
+	const remembersNone = 0
+	if err := spec.Variables[profilerVarRowChanges].Set(uint32(remembersNone)); err != nil {
+		return nil, err
+	}
+	return &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
+		profilerMapSlabs: p.objects.Slabs, profilerMapProcesses: p.objects.Processes,
+		profilerMapInterpreters: p.objects.Interpreters, profilerMapPrograms: p.objects.Programs,
+		profilerMapKnownCodes: p.objects.KnownCodes,
+	}}, nil
+}
+
+// openWalks maps the rings that have them.
+func openWalks(rings *ebpf.Map) (*walks, error) {
+	w := &walks{found: map[threadOnCPU][]walk{}}
+	var err error
+	if w.rings, err = openRings(rings, int(rings.MaxEntries())); err != nil {
+		return nil, err
+	}
+	w.reader = newSampleReader(nil, w.rings)
+	return w, nil
+}
+
+// read takes what is in the rings.
+func (w *walks) read() error {
+	err := w.reader.drain(func(s *Sample) {
+		kept := &Sample{}
+		kept.CopyFrom(s)
+		of := threadOnCPU{s.TID, s.CPU}
+		w.found[of] = append(w.found[of], walk{Sample: kept})
+	})
+	if err != nil {
+		return fmt.Errorf("walks at probes: %w", err)
+	}
+	return nil
+}
+
+// longest is how much later than its walk a hit may be noted.
+const longest = 1_000_000 // ns
+
+// of returns the walk of a hit, nil if there is none: the last one that has ended before. It is the walk of no other
+// hit of the probe.
+func (w *walks) of(h *ProbeHit) (*Sample, error) {
+	return w.find(threadOnCPU{h.TID, h.CPU}, func(of *walk) bool {
+		if of.Time > h.Time || h.Time-of.Time > longest || slices.Contains(of.probes, h.Probe) {
+			return false
+		}
+		of.probes = append(of.probes, h.Probe)
+		return true
+	})
+}
+
+// at returns the walk of a hit that has its very time, nil if there is none.
+func (w *walks) at(h *ProbeHit) (*Sample, error) {
+	return w.find(threadOnCPU{h.TID, h.CPU}, func(of *walk) bool { return of.Time == h.Time })
+}
+
+// find returns the last walk of a thread that is wanted, and drops those before it. It comes before its hit, so it is
+// there when that is read.
+func (w *walks) find(of threadOnCPU, wanted func(*walk) bool) (*Sample, error) {
+	for read := false; ; read = true {
+		found := w.found[of]
+		for at, candidate := range slices.Backward(found) {
+			if wanted(&found[at]) {
+				w.found[of] = found[at:]
+				return candidate.Sample, nil
+			}
+		}
+		if read {
+			return nil, nil
+		}
+		if err := w.read(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// reading calls f, which reads the hits that are there, and drops the walks that no hit has wanted: of those that a
+// buffer had no room for.
+func (w *walks) reading(f func() error) error {
+	begin := clock.Monotonic()
+	err := f()
+	for of, found := range w.found {
+		found = slices.DeleteFunc(found, func(s walk) bool { return s.Time+longest < begin })
+		if w.found[of] = found; len(found) == 0 {
+			delete(w.found, of)
+		}
+	}
+	return err
+}
+
+func (w *walks) close() error { return w.rings.close() }

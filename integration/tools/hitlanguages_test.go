@@ -1,0 +1,121 @@
+package tools
+
+import (
+	"fmt"
+	"math"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/retrytest"
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/need"
+)
+
+// Bytes that two functions of testdata/hits.* write at a time, and allocate.
+const muchOfHits, littleOfHits = 100000, 30000
+
+// TestHitsOfLanguages: what programs of Python, JavaScript and Java write and allocate is of the functions that do. Two
+// functions take turns in several threads, so that the functions of another hit would show.
+func TestHitsOfLanguages(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "python3", "node", "java", "javac")
+	folder := t.TempDir()
+	out, err := exec.Command("javac", "-d", folder, "testdata/Hits.java").CombinedOutput()
+	require.NoError(t, err, string(out))
+	const threads = "3"
+	for _, program := range []struct {
+		language string
+		command  []string
+		writes   string // function of the language by which the two write
+	}{
+		{"Python", []string{"/usr/bin/python3", "testdata/hits.py", threads}, ""},
+		{"JavaScript", []string{"node", "testdata/hits.js", threads}, "writeSync"}, // node writes in others, too
+		{"Java", []string{"java", "-cp", folder, "Hits", threads}, ""},
+	} {
+		t.Run(program.language, func(t *testing.T) {
+			pid := lab.Start(t, exec.Command(program.command[0], program.command[1:]...)).PID()
+			time.Sleep(2 * time.Second) // it has started
+			probe := "uprobe:" + libcOf(t, pid) + ":write value=arg3 unit=bytes"
+			retrytest.Run(t, func(t *retrytest.T) { checkWrites(t, record2s(t, probe, pid), program.writes) })
+			retrytest.Run(t, func(t *retrytest.T) { checkBlocks(t, record2s(t, "heap", pid, "-c", "4096")) })
+		})
+	}
+}
+
+// libcOf returns the C library of a process.
+func libcOf(t *testing.T, pid int) string {
+	t.Helper()
+	maps, err := procfs.Default.ExecMappings(uint32(pid))
+	require.NoError(t, err)
+	at := slices.IndexFunc(maps, func(m procfs.Mapping) bool { return strings.HasSuffix(m.Path, "/libc.so.6") })
+	require.GreaterOrEqual(t, at, 0, "no libc.so.6 is mapped")
+	return maps[at].Path
+}
+
+// record2s records an event of a process for two seconds.
+func record2s(t *retrytest.T, event string, pid int, more ...string) *profile.Profile {
+	folder, _, stderr, code := record(t, append([]string{"-e", event, "-p", fmt.Sprint(pid), "-d", "2"}, more...)...)
+	require.Equal(t, 0, code, stderr)
+	return readProfile(t, folder, "headwater.pb.gz")
+}
+
+// checkWrites demands that nearly all bytes are of whole chains of functions, and that each of those has whole writes.
+func checkWrites(t *retrytest.T, p *profile.Profile, writes string) {
+	much, little, all := bytesOfHits(p, writes)
+	t.Logf("%.0f bytes of writesMuch, %.0f of writesLittle, %.0f in all", much, little, all)
+	if math.Mod(much, muchOfHits) != 0 || math.Mod(little, littleOfHits) != 0 {
+		t.Errorf("%.0f bytes of writesMuch, %.0f of writesLittle: some are of the other", much, little)
+	}
+	if much+little < 0.97*all || much == 0 || little == 0 {
+		t.Errorf("%.0f of %.0f bytes are of the functions that write them", much+little, all)
+	}
+}
+
+// checkBlocks demands that bytes in use are of the functions by the sizes of their blocks, to which the runtimes add
+// something.
+func checkBlocks(t *retrytest.T, p *profile.Profile) {
+	much, little, all := bytesOfHits(p, "")
+	t.Logf("%.0f bytes of writesMuch, %.0f of writesLittle, %.0f in all", much, little, all)
+	const want = float64(muchOfHits) / littleOfHits
+	if ratio := much / little; math.Abs(ratio/want-1) > 0.02 {
+		t.Errorf("%.3f times as many bytes are of writesMuch as of writesLittle, want %.3f", ratio, want)
+	}
+	if much+little < 0.9*all { // the runtime has blocks, too
+		t.Errorf("%.0f of %.0f bytes are of the functions that allocate them", much+little, all)
+	}
+}
+
+// bytesOfHits adds up the bytes of stacks in which outer calls middle, and that calls one of the functions, which calls
+// one of that name if it is not "".
+func bytesOfHits(p *profile.Profile, calls string) (much, little, all float64) {
+	for _, s := range p.Sample {
+		bytes := float64(s.Value[len(s.Value)-1])
+		all += bytes
+		switch chain := functionsOf(s); {
+		case strings.Contains(chain, " outer middle writesMuch "+calls):
+			much += bytes
+		case strings.Contains(chain, " outer middle writesLittle "+calls):
+			little += bytes
+		}
+	}
+	return much, little, all
+}
+
+// functionsOf returns the functions of a stack, the caller first, without their classes, each with a blank before and
+// after it.
+func functionsOf(s *profile.Sample) string {
+	names := " "
+	for _, l := range slices.Backward(s.Location) {
+		for _, line := range slices.Backward(l.Line) {
+			names += line.Function.Name[strings.LastIndexByte(line.Function.Name, '.')+1:] + " "
+		}
+	}
+	return names
+}
