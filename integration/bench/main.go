@@ -51,6 +51,9 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	if o.waits != "" {
+		save = printValues
+	}
 	dir, err := os.MkdirTemp("", "headwater-bench-")
 	if err != nil {
 		return err

@@ -17,9 +17,9 @@ type options struct {
 	peerIsHeadwater             bool
 	peerIsAlloy                 bool
 
-	quick, python, resident, languages, kinds, switches, offCPU, parts, quiet bool
-	record, show, keep, waits                                                 string
-	only                                                                      *regexp.Regexp
+	quick, python, resident, languages, kinds, switches, counted, offCPU, parts, quiet bool
+	record, show, keep, waits                                                          string
+	only                                                                               *regexp.Regexp
 
 	frames     []int
 	rate       int
@@ -51,7 +51,9 @@ func parseFlags() (o options, err error) {
 		"measure by how much kinds of samples slow down threads that wait for each other, only")
 	flag.BoolVar(&o.offCPU, "off-cpu", false,
 		"measure what time off CPU costs next to the peer's, in an emulated machine, only")
-	flag.StringVar(&o.waits, "waits", "", "with -off-cpu: measure here, with this program that waits")
+	flag.BoolVar(&o.counted, "counted", false,
+		"with -switches: in an emulated machine whose time goes by instructions, so that little differs from run to run")
+	flag.StringVar(&o.waits, "waits", "", "with -switches or -off-cpu: measure here, with this program that waits")
 	flag.BoolVar(&o.parts, "parts", false, "measure where the agent's CPU time goes, by a recording of it, only")
 	flag.StringVar(&o.keep, "keep", "", "with -parts: write the recordings to this folder")
 	only := flag.String("only", "", "a regular expression of the titles of the parts to run")
@@ -109,7 +111,7 @@ func (o *options) check() error {
 	if o.keep != "" && !o.parts {
 		return errors.New("-keep: only -parts records the profilers")
 	}
-	if err := o.checkOffCPU(); err != nil {
+	if err := o.checkMachine(); err != nil {
 		return err
 	}
 	if o.parts && o.peer != "" && !o.peerIsHeadwater {

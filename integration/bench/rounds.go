@@ -138,7 +138,7 @@ func (b *bench) parts() []part {
 }
 
 // keepBusy keeps CPUs from being idle, by programs that let everybody else go first.
-func (b *bench) keepBusy() (burners, error) { return b.chain(busyFrames, lowestPriority) }
+func (b *bench) keepBusy() (burners, error) { return burn(b.burner, lowestPriority) }
 
 // launch starts a contender on CPUs that are kept busy, so that the first sample
 // comes.

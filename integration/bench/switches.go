@@ -1,11 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 )
 
 // What threads do that do nothing but wait for each other. They stay on their CPU: how often a turn goes to another one
@@ -16,18 +18,29 @@ const (
 	switchingKinds   = 3       // of kindSettings: those that look at switches
 )
 
-// measureSwitches measures by how much kinds of samples slow down such threads.
+// measureSwitches measures by how much kinds of samples slow down such threads, and the peer if there is one.
 func measureSwitches(o options, dir string, save func(any) error) error {
-	w, err := newWorkshop(dir, nil)
-	if err != nil {
-		return err
+	if o.counted {
+		return o.measureInMachine(dir, "-switches", true, func(values json.RawMessage) error {
+			var found report
+			if err := json.Unmarshal(values, &found); err != nil {
+				return err
+			}
+			return errors.Join(save(found), found.writeText(os.Stdout))
+		})
 	}
-	waits := filepath.Join(dir, "waits")
-	if err := buildWaits(waits); err != nil {
-		return err
+	waits := o.waits
+	if waits == "" {
+		waits = filepath.Join(dir, "waits")
+		if err := buildWaits(waits); err != nil {
+			return err
+		}
 	}
-	b := &bench{options: o, workshop: w, took: map[string]float64{}}
+	b := &bench{options: o, workshop: &workshop{burner: waits}, took: map[string]float64{}}
 	b.profilers = o.ourKinds()[:switchingKinds]
+	if o.peer != "" {
+		b.profilers = append(b.profilers, peersOffCPU(o.contenders()[1])...)
+	}
 	b.results = newResults(len(b.profilers))
 	identities, err := b.identities()
 	if err != nil {
@@ -36,8 +49,11 @@ func measureSwitches(o options, dir string, save func(any) error) error {
 	progress := func() error { return save(b.report(identities)) }
 	ring := fixedWork{"switches", fmt.Sprintf("%d threads in a ring on each CPU", switchingThreads), func() []*exec.Cmd {
 		return onEachCPU(func(cpu int) *exec.Cmd {
-			return exec.Command("taskset", "-c", fmt.Sprint(cpu),
-				waits, "ring", fmt.Sprint(switchingThreads), fmt.Sprint(switchingTurns))
+			command := []string{waits, "ring", fmt.Sprint(switchingThreads), fmt.Sprint(switchingTurns)}
+			if runtime.NumCPU() > 1 {
+				command = append([]string{"taskset", "-c", fmt.Sprint(cpu)}, command...)
+			}
+			return exec.Command(command[0], command[1:]...)
 		})
 	}}
 	err = b.measureSlowdown([]fixedWork{ring}, progress)

@@ -42,6 +42,7 @@ func main() {
 	verbose := flag.Bool("v", false, "print the whole output of the tests that pass, too")
 	limit := flag.Duration("timeout", 5*time.Minute, "for one kernel")
 	program := flag.String("program", "", "a static program to run in place of tests")
+	counted := flag.Bool("counted", false, "have the machine's time go by instructions, and not at all while it waits")
 	files := map[string]string{}
 	flag.Func("file", "NAME=FILE: a file that the machine has in its root; may be repeated", func(text string) error {
 		name, path, ok := strings.Cut(text, "=")
@@ -52,7 +53,7 @@ func main() {
 		return nil
 	})
 	flag.Parse()
-	g := guestWork{pkg: *pkg, program: *program, files: files, limit: *limit, arguments: flag.Args()}
+	g := guestWork{pkg: *pkg, program: *program, files: files, limit: *limit, counted: *counted, arguments: flag.Args()}
 	if *program == "" {
 		g.arguments = []string{"-test.run=" + *run, "-test.v", "-test.timeout=" + limit.String()}
 	}
@@ -69,6 +70,7 @@ type guestWork struct {
 	arguments []string          // of either
 	files     map[string]string // in the root, by name: where they are on the host
 	limit     time.Duration
+	counted   bool // its time goes by instructions
 }
 
 // runOn runs it on the cells one after the other and returns an error that names those
@@ -131,7 +133,7 @@ func (g *guestWork) runOnOne(store *kernelStore, c cell) (string, error) {
 	if err := writeInitramfs(archive, files, g.arguments); err != nil {
 		return "", err
 	}
-	console, err := boot(c, image, archive, g.limit)
+	console, err := g.boot(c, image, archive)
 	return verdict(console, err)
 }
 
@@ -149,7 +151,7 @@ func goTool(arch string, args ...string) error {
 // Emulation only: the kernels hang under KVM inside another machine. An x86
 // guest gets one CPU, because with several, emulated in parallel, kernels
 // patch their own text under their own feet.
-func boot(c cell, image, archive string, limit time.Duration) (string, error) {
+func (g *guestWork) boot(c cell, image, archive string) (string, error) {
 	var args []string
 	var program, console string
 	switch c.arch {
@@ -166,7 +168,10 @@ func boot(c cell, image, archive string, limit time.Duration) (string, error) {
 	args = append(args, "-m", "2048", "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio",
 		"-no-reboot",
 		"-kernel", image, "-initrd", archive, "-append", "console="+console+" panic=-1 quiet mitigations=off")
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	if g.counted {
+		args = append(args, "-icount", "shift=1,sleep=off") // 2 ns each
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), g.limit)
 	defer cancel()
 	var text bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, args...)

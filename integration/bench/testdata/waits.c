@@ -1,4 +1,4 @@
-/* Threads that wait and threads that do not: waits threads SLEEPING BUSY | switches | ring THREADS TURNS | faults. */
+/* Threads that wait and threads that do not: waits [threads SLEEPING BUSY | switches | ring THREADS TURNS | faults]. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -89,7 +89,9 @@ int main(int argc, char **argv)
 	const size_t bytes = 64 << 20;
 	char c = 0;
 
-	if (argc == 4 && !strcmp(argv[1], "threads")) {
+	if (argc == 1) {
+		works(NULL);
+	} else if (argc == 4 && !strcmp(argv[1], "threads")) {
 		start_some(atoi(argv[2]), sleeps);
 		start_some(atoi(argv[3]), works);
 		pause();
@@ -113,6 +115,6 @@ int main(int argc, char **argv)
 			munmap(p, bytes);
 		}
 	}
-	fprintf(stderr, "usage: waits threads SLEEPING BUSY | switches | ring THREADS TURNS | faults\n");
+	fprintf(stderr, "usage: waits [threads SLEEPING BUSY | switches | ring THREADS TURNS | faults]\n");
 	return 2;
 }
