@@ -80,6 +80,7 @@ type probeObjects struct {
 type hitOf struct {
 	probe    int
 	returned bool
+	period   uint64
 }
 
 // OpenProbes prepares the buffers. Close the Probes after use.
@@ -146,12 +147,11 @@ func (p *Probes) addRing(cpu int) error {
 	return unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, event.fd, &ready)
 }
 
-// probeAttr describes what is written of each hit.
+// probeAttr describes what is written of each hit: without PERF_SAMPLE_PERIOD, with which the kernel samples every one.
 func probeAttr() unix.PerfEventAttr {
 	return unix.PerfEventAttr{
-		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_CPU |
-			unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_REGS_USER |
-			unix.PERF_SAMPLE_STACK_USER,
+		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME |
+			unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
 		Sample_regs_user:  userRegsMask,
 		Sample_stack_user: probeStack,
 		Clockid:           unix.CLOCK_MONOTONIC,
@@ -191,7 +191,7 @@ func (p *Probes) addPlace(probe int, place *ProbeEvent) error {
 		if err != nil {
 			return err
 		}
-		p.byID[id] = hitOf{probe, place.Return && place.Type == "uprobe"}
+		p.byID[id] = hitOf{probe, place.Return && place.Type == "uprobe", attr.Sample}
 		if err := unix.IoctlSetInt(event.fd, unix.PERF_EVENT_IOC_SET_OUTPUT, ring.event.fd); err != nil {
 			return fmt.Errorf("write hits to the buffer of CPU %d: %w", cpu, err)
 		}
@@ -305,22 +305,22 @@ func (p *Probes) readRings(use func(*ProbeHit)) error {
 	return nil
 }
 
-// parse reads: u64 id; u32 pid, tid; u64 time; u32 cpu, 0; u64 period; u64 frames, and as many words; the user part.
-// It reports whether it is of a probe that is still there.
+// parse reads: u64 id; u32 pid, tid; u64 time; u32 cpu, 0; u64 frames, and as many words; the user part. It reports
+// whether it is of a probe that is still there.
 func (p *Probes) parse(b []byte) bool {
-	const fixed = 48
+	const fixed = 40
 	if len(b) < fixed {
 		return false
 	}
 	u64, u32 := binary.NativeEndian.Uint64, binary.NativeEndian.Uint32
 	of, ok := p.byID[u64(b)]
-	frames := u64(b[40:])
+	frames := u64(b[32:])
 	if !ok || frames > uint64(len(b)-fixed)/8 {
 		return false
 	}
 	h := &p.hit
 	h.PerfSnapshot = PerfSnapshot{PID: u32(b[8:]), TID: u32(b[12:]), Time: u64(b[16:]), CPU: u32(b[24:])}
-	h.Probe, h.Return, h.Hits, h.Kernel = of.probe, of.returned, u64(b[32:]), h.Kernel[:0]
+	h.Probe, h.Return, h.Hits, h.Kernel = of.probe, of.returned, of.period, h.Kernel[:0]
 	for i := range frames {
 		if addr := u64(b[fixed+8*i:]); addr < contextMarks {
 			h.Kernel = append(h.Kernel, addr)
