@@ -31,8 +31,13 @@ var kindSettings = []struct{ name, block string }{
 	{"and off-CPU time", "off_cpu { }"},
 	{"and off-CPU time with wakers", "off_cpu { labels = [\"state\", \"wait\", \"waker\"] }"},
 	{"and page faults", "page_faults { }"},
-	{"all", "off_cpu { }\n\tpage_faults { }"},
+	{"and memory in use", "heap { }"},
+	{"and probes", probesOfKinds},
+	{"all", "off_cpu { }\n\tpage_faults { }\n\theap { }\n\t" + probesOfKinds},
 }
+
+// probesOfKinds are where programs begin, and one of a thousand switches.
+const probesOfKinds = `probe_links = ["tracepoint:sched:sched_process_exec", "software:context-switches period=1000"]`
 
 // measureKinds measures what profiling costs by kinds of samples.
 func measureKinds(o options, dir string, save func(any) error) error {
