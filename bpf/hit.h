@@ -8,7 +8,10 @@
 
 #include "kernel.h"
 
-/* Only one thread of a CPU walks, but it may be preempted meanwhile. What others write then is not handed over. */
+/*
+ * The thread that is walking on the CPU; 0: none. Programs of probes may be preempted, and who comes then takes no walk.
+ * Who was preempted just after it had looked may walk even so: the walk that it has disturbed is not handed over.
+ */
 ALWAYS_INLINE __u64 owner_of(const struct sample_ring *ring)
 {
 	return *(const volatile __u64 *)&ring->owner;

@@ -86,12 +86,8 @@ func (h *Heap) open(p *Profiler, period uint32) error {
 	if err := spec.Variables[heapVarHeapPeriod].Set(period); err != nil {
 		return err
 	}
-	shared, err := p.shareMaps(spec)
-	if err != nil {
+	if err := p.loadWalking(spec, &h.objects); err != nil {
 		return err
-	}
-	if err := spec.LoadAndAssign(&h.objects, shared); err != nil {
-		return fmt.Errorf("load the BPF programs: %w", err)
 	}
 	if h.walks, err = openWalks(h.objects.SampleRings); err != nil {
 		return err

@@ -106,12 +106,8 @@ func (p *Probes) open(of *Profiler) error {
 	if err != nil {
 		return err
 	}
-	shared, err := of.shareMaps(spec)
-	if err != nil {
+	if err := of.loadWalking(spec, &p.objects); err != nil {
 		return err
-	}
-	if err := spec.LoadAndAssign(&p.objects, shared); err != nil {
-		return fmt.Errorf("load BPF programs: %w", err)
 	}
 	if p.walks, err = openWalks(p.objects.Rings); err != nil {
 		return err

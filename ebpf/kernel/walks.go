@@ -26,20 +26,24 @@ type walk struct {
 	probes []int // whose hits have had it
 }
 
-// shareMaps lets programs of another object, in which rings of their own have walks, use the tables of the Profiler.
-func (p *Profiler) shareMaps(spec *ebpf.CollectionSpec) (*ebpf.CollectionOptions, error) {
+// loadWalking loads the programs of another object, which walk by the tables of the Profiler.
+func (p *Profiler) loadWalking(spec *ebpf.CollectionSpec, objects any) error {
 	if _, err := sizeMaps(spec); err != nil {
-		return nil, err
+		return err
 	}
-	const remembersNone = 0
-	if err := spec.Variables[profilerVarRowChanges].Set(uint32(remembersNone)); err != nil {
-		return nil, err
+	const rememberNone = 0 // nobody says there when rows change
+	if err := spec.Variables[profilerVarRowChanges].Set(uint32(rememberNone)); err != nil {
+		return err
 	}
-	return &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
+	err := spec.LoadAndAssign(objects, &ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
 		profilerMapSlabs: p.objects.Slabs, profilerMapProcesses: p.objects.Processes,
 		profilerMapInterpreters: p.objects.Interpreters, profilerMapPrograms: p.objects.Programs,
 		profilerMapKnownCodes: p.objects.KnownCodes,
-	}}, nil
+	}})
+	if err != nil {
+		return fmt.Errorf("load BPF programs: %w", err)
+	}
+	return nil
 }
 
 // openWalks maps the rings that have them.
