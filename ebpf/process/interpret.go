@@ -27,7 +27,8 @@ type interpretation struct {
 	first       time.Time    // when it was asked for at first
 	tried       time.Time    // and at last
 
-	doubt *doubt // about its code objects
+	doubt   *doubt   // about its code objects
+	unloads *unloads // of those
 }
 
 // interpret notes that a process has mapped an executable that may be an interpreter. It
@@ -40,6 +41,7 @@ func (p *Process) interpret(e *Executable, m *mapping, file *procfs.Mapping) boo
 	if ok = ok && (p.interpretation == nil || p.interpretation.yields(library)); ok {
 		p.interpretation = &interpretation{
 			exe: e, library: library, bias: m.bias, dev: file.Dev, inode: file.Inode, doubt: &doubt{},
+			unloads: &unloads{},
 		}
 	}
 	return ok
@@ -59,6 +61,7 @@ func (i *interpretation) inherit() *interpretation {
 	}
 	child := *i
 	child.busy, child.first, child.tried, child.doubt = false, time.Time{}, time.Time{}, &doubt{}
+	child.unloads = &unloads{}
 	return &child
 }
 

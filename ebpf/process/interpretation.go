@@ -20,6 +20,7 @@ type Interpretation struct {
 	code         []*JITCode // of the process
 	pid          uint32
 	doubt        *doubt
+	unloads      *unloads
 }
 
 // Interpretation returns the interpreter that a process has, and false if it has none.
@@ -28,7 +29,7 @@ func (v *View) Interpretation() (Interpretation, bool) {
 	if i == nil {
 		return Interpretation{}, false
 	}
-	return Interpretation{v.interpreter, i.exe.ID, i.library, i.bias, v.code, v.pid, i.doubt}, true
+	return Interpretation{v.interpreter, i.exe.ID, i.library, i.bias, v.code, v.pid, i.doubt, i.unloads}, true
 }
 
 // ReadChain reads the frames that the interpreter keeps of a thread of the process, leaf first, and says how they end.

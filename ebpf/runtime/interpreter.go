@@ -74,6 +74,14 @@ type Interpreter interface {
 	Line(f *Function, ip uint64) int
 }
 
+// Unloading is an Interpreter whose code objects may go while the process lives, which then counts that.
+type Unloading interface {
+	// Unloads returns the address of a 64-bit number in a process that was 0 at first and is another one before the
+	// memory of a code object that has gone is used again. bias is that of the library's file. The error is ErrUnknown
+	// if there is none. Work is bounded.
+	Unloads(m Memory, bias uint64) (counter uint64, err error)
+}
+
 // Compiling is an Interpreter that makes machine code of functions, too. Of frames with Made, it knows where in their
 // function they are, and what was inlined there.
 type Compiling interface {

@@ -25,7 +25,7 @@ type interpreted struct {
 	late    int
 	still   bool                    // threads stay where they are while this reads of them
 	taken   time.Time               // when the sample was
-	read    time.Time               // when the last of those were
+	kept    bool                    // code objects that the later ones lead to directly are those of then
 	machine []process.MachineCodeAt // of the frames that run it
 
 	exe     unwind.ExeID  // of the interpreter
@@ -151,7 +151,7 @@ func (x *interpreted) findSlots(
 	for _, slot := range i.ReadSlots(t, s.PID, memory{s.Stack}, missing) {
 		x.slots = append(x.slots, kernel.ChainFrame{Words: append(slot.Words, uint64(slot.Number)), Cookie: slot.Cookie})
 	}
-	x.read = time.Now()
+	x.kept = i.LeadsToCode() && (time.Since(x.taken) < soonEnough || by.Kept(t, i, x.taken))
 }
 
 // begin begins a stack.
@@ -238,7 +238,7 @@ const soonEnough = 2 * time.Millisecond
 // proved reports whether the code object of frame n is the one of the moment of the sample.
 func (x *interpreted) proved(i *process.Interpreter, pid uint32, n int) bool {
 	return n < x.late || x.still || x.decoded[n].Proved ||
-		i.LeadsToCode() && (x.read.Sub(x.taken) < soonEnough || i.KnownAt(pid, x.codes[n], x.taken))
+		x.kept || i.LeadsToCode() && i.KnownAt(pid, x.codes[n], x.taken)
 }
 
 // withOne puts one frame, for those that are not named, to each native one that runs them, and says of code in no file

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/headwater/headwater/ebpf/runtime/jvm"
 	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/integration/walks"
 )
@@ -176,6 +177,49 @@ func TestBetweenFrames(t *testing.T) {
 	} {
 		if got := betweenFrames([]byte(code)); got != want {
 			t.Errorf("% x: %v", code, got)
+		}
+	}
+}
+
+// TestLosesItsWay: HotSpot's callers do not count where it starts from a leaf that is not in Java, and skips the first
+// of them, or does not come to the first method of the thread.
+func TestLosesItsWay(t *testing.T) {
+	at := func(method string) javaFrame { return javaFrame{method, "A.java", 3} }
+	for _, test := range []struct {
+		name   string
+		inCall bool
+		theirs []javaFrame
+		differ int
+	}{
+		{"ends elsewhere", true, []javaFrame{at("A.stale")}, 0},
+		{"skips callers", true, []javaFrame{at("A.main")}, 0},
+		{"ends there", true, []javaFrame{at("A.stale"), at("A.main")}, 1},
+		{"as long", true, []javaFrame{at("A.stale"), at("A.stale"), at("A.stale")}, 1},
+		{"a leaf in Java", false, []javaFrame{at("A.stale")}, 1},
+	} {
+		r := newJavaReport(0)
+		ours := []ourFrame{{javaFrame: at("A.leaf")}, {javaFrame: at("A.f")}, {javaFrame: at("A.main")}}
+		ours[0].returned = test.inCall
+		r.stack(ours, &javaTrace{frames: test.theirs})
+		if r.wrong() != test.differ || r.Stacks+sum(r.NotCompared) != 1 {
+			t.Errorf("%s: %+v", test.name, r)
+		}
+	}
+}
+
+// TestMayBeAt: of a leaf in a file its place in the page is known, of another one its address.
+func TestMayBeAt(t *testing.T) {
+	for _, test := range []struct {
+		place walks.Place
+		want  bool
+	}{
+		{walks.Place{File: "/lib/libjvm.so", Address: 0x345678}, true},
+		{walks.Place{File: "/lib/libjvm.so", Address: 0x345679}, false},
+		{walks.Place{File: jvm.CodePath + " 7", Address: 0x7f0000345678}, false},
+		{walks.Place{Address: 0x7f0012345678}, true},
+	} {
+		if got := mayBeAt(test.place, 0x7f0012345678); got != test.want {
+			t.Errorf("%+v: %v", test.place, got)
 		}
 	}
 }

@@ -252,7 +252,7 @@ func (r *javaReport) thread(samples []walks.Walk, list []javaTrace) {
 		switch of := m.sample(t.entered, t.left); {
 		case of == nil:
 			r.NotCompared["no sample"]++
-		case len(of.Frames) > 0 && of.Frames[0].IsJava() && of.Frames[0].Address != t.pc:
+		case len(of.Frames) > 0 && !mayBeAt(of.Frames[0], t.pc):
 			r.NotCompared["another instruction"]++
 		case t.failed <= 0:
 			r.NotCompared[failure(t.failed)]++
@@ -275,6 +275,15 @@ func failure(n int) string {
 		return "HotSpot: " + name
 	}
 	return fmt.Sprintf("HotSpot: %d", n)
+}
+
+// mayBeAt reports whether a place may be at an address of the process: files are mapped by whole pages of memory.
+func mayBeAt(p walks.Place, pc uint64) bool {
+	if p.File == "" || p.IsJava() {
+		return p.Address == pc
+	}
+	const inPage = 4096 - 1
+	return p.Address&inPage == pc&inPage
 }
 
 // ourFrame is a frame of the profiler's that is one in Java.
@@ -368,6 +377,16 @@ func skipsCaller(ours []ourFrame, theirs []javaFrame) bool {
 	return leaf && rest
 }
 
+// skipsToCallers reports whether HotSpot has the last of our frames, and none of the code that is before them.
+func skipsToCallers(ours []ourFrame, theirs []javaFrame) bool {
+	skipped := len(ours) - len(theirs)
+	if skipped <= 0 || ours[skipped-1].inlined {
+		return false
+	}
+	_, ok := fit(ours[skipped:], theirs)
+	return ok
+}
+
 // betweenFrames reports whether an instruction of compiled code is one before which the frame is not there whole, or no
 // longer: HotSpot adds the size of the frame all the same, and takes what lies there for the place of the caller.
 func betweenFrames(code []byte) bool {
@@ -400,6 +419,15 @@ func leafAgrees(ours []ourFrame, theirs []javaFrame) bool {
 	return ok
 }
 
+// losesItsWay reports whether HotSpot does not come to the first method of the thread from a leaf that is not in Java:
+// it goes on by what rbp points to, which such code may use for other things.
+func losesItsWay(ours []ourFrame, theirs []javaFrame) bool {
+	if !ours[0].returned || len(theirs) == 0 || len(theirs) >= len(ours) {
+		return false
+	}
+	return ours[len(ours)-1].javaFrame != theirs[len(theirs)-1]
+}
+
 // endsEarly reports whether HotSpot has nothing that differs, but ends: JDK 11 does at frames of method handles.
 func endsEarly(at int, t *javaTrace) bool { return at > 0 && at == len(t.frames) }
 
@@ -418,12 +446,13 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 			}
 		case ours[0].returned:
 			// The leaf is a stub, and HotSpot takes the place behind that of the call.
+			if skipsToCallers(ours, t.frames) {
+				r.NotCompared["HotSpot: skips the callers of a stub"]++
+				return
+			}
 			n := leafFrames(ours)
-			if skip := len(t.frames) - len(ours) + n; skip >= 0 {
-				if _, fits := fit(ours[n:], t.frames[skip:]); fits && skip == 0 {
-					r.NotCompared["HotSpot: skips the caller of a stub"]++
-					return
-				} else if fits {
+			if skip := len(t.frames) - len(ours) + n; skip > 0 {
+				if _, fits := fit(ours[n:], t.frames[skip:]); fits {
 					ours, t.frames, ok = ours[n:], t.frames[skip:], true
 					r.Stubs++
 				}
@@ -436,6 +465,10 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 	}
 	if !ok && skipsCaller(ours, t.frames) {
 		r.NotCompared["HotSpot: skips the callers of the leaf"]++
+		return
+	}
+	if !ok && len(ours) > 0 && losesItsWay(ours, t.frames) {
+		r.NotCompared["HotSpot: ends early, from a leaf that is not in Java"]++
 		return
 	}
 	if !ok && betweenFrames(t.code) && leafAgrees(ours, t.frames) {

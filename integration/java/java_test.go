@@ -2,17 +2,25 @@
 package java
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/retrytest"
+	language "github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/runtime/jvm"
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/need"
 	"github.com/headwater/headwater/integration/walks"
@@ -147,4 +155,70 @@ func TestUnloading(t *testing.T) {
 	if frames < 300 || len(names) < 50 {
 		t.Errorf("%d frames in %d classes, want 300 in 50", frames, len(names))
 	}
+}
+
+// TestUnloads: the number of classes that went from a VM is the one that jcmd prints.
+func TestUnloads(t *testing.T) {
+	classes := compile(t, "testdata/Unload.java")
+	need.Tools(t, "jcmd")
+	for _, java := range javas() {
+		t.Run(filepath.Base(java), func(t *testing.T) {
+			cmd := exec.Command(java, "-Xmx32m", "-XX:+UseSerialGC", "-cp", classes, "Unload", classes, "60")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer cmd.Wait()
+			defer cmd.Process.Kill()
+			printed := func() uint64 {
+				out, err := exec.Command("jcmd", strconv.Itoa(cmd.Process.Pid), "PerfCounter.print").Output()
+				_, after, _ := strings.Cut(string(out), "java.cls.unloadedClasses=")
+				line, _, _ := strings.Cut(after, "\n")
+				n, parseErr := strconv.ParseUint(line, 10, 64)
+				if err != nil || parseErr != nil {
+					return 0 // it has just begun
+				}
+				return n
+			}
+			var before uint64
+			for deadline := time.Now().Add(time.Minute); before == 0 && time.Now().Before(deadline); {
+				before = printed()
+			}
+			ours := unloaded(t, uint32(cmd.Process.Pid))
+			if after := printed(); before == 0 || ours < before || ours > after {
+				t.Errorf("%d classes unloaded, jcmd says %d before and %d after", ours, before, after)
+			}
+		})
+	}
+}
+
+// unloaded returns the number of classes that went from a VM.
+func unloaded(t *testing.T, pid uint32) uint64 {
+	mappings, err := procfs.Default.Mappings(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(mappings, func(m procfs.Mapping) bool { return filepath.Base(m.Path) == "libjvm.so" })
+	if at < 0 {
+		t.Fatal("no libjvm.so is mapped")
+	}
+	file, err := elffile.Open(mappings[at].Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	memory, bias := procfs.Default.Memory(pid), mappings[at].Start // which begins at 0 in the file
+	i, err := jvm.New().Detect(mappings[at].Path, file).(language.Interpreted).Interpret(
+		language.Process{PID: pid, Bias: bias, Memory: memory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counter, err := i.(language.Unloading).Unloads(memory, bias)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 8)
+	if _, err := memory.ReadAt(b, int64(counter)); err != nil {
+		t.Fatal(err)
+	}
+	return binary.NativeEndian.Uint64(b)
 }

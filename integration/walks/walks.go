@@ -68,8 +68,10 @@ type Sampler struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	err     error // of Run
-	walks   []Walk
-	files   map[unwind.ExeID]string // by executable
+
+	mu    sync.Mutex
+	walks []Walk
+	files map[unwind.ExeID]string // by executable
 }
 
 // Open loads the profiler. Close it after use.
@@ -87,6 +89,7 @@ func Open() (*Sampler, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Sampler{sampler: profiler, cancel: cancel, files: map[unwind.ExeID]string{0: ""}}
 	s.running.Go(func() { s.err = profiler.Run(ctx, s.take) })
+	s.running.Go(func() { s.sweep(ctx) })
 	return s, nil
 }
 
@@ -115,7 +118,27 @@ func (s *Sampler) Sample(attr *unix.PerfEventAttr, task int) (event int, err err
 	return event, nil
 }
 
+// sweep forgets programs that have ended, as the profiler does, until the context ends.
+func (s *Sampler) sweep(ctx context.Context) {
+	const idle = time.Minute
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(idle / 4):
+		}
+		s.mu.Lock()
+		s.nameAll()
+		for _, exe := range s.sampler.Sweep(idle) {
+			delete(s.files, exe)
+		}
+		s.mu.Unlock()
+	}
+}
+
 func (s *Sampler) take(sample *sampler.Sample) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	w := Walk{
 		Time: sample.Time, TID: sample.TID, Comm: sample.Comm, Outcome: sample.Outcome,
 		Replaced: s.sampler.Replaced(sample), Interpreted: map[int]bool{},
@@ -152,7 +175,23 @@ func (s *Sampler) place(f kernel.Frame) Place {
 	return p
 }
 
-// name names a function by what is known of it in the end.
+// nameAll names the functions of all walks that are known by now.
+func (s *Sampler) nameAll() {
+	for _, w := range s.walks {
+		for i := range w.Functions {
+			f := &w.Functions[i]
+			if f.Name != "" {
+				continue
+			}
+			if s.name(f); f.native >= 0 && f.Name != "" {
+				w.Lines[f.native] = []runtime.Line{{Function: f.Name, File: f.File, Line: f.Line}}
+				w.Interpreted[f.native] = true
+			}
+		}
+	}
+}
+
+// name names a function, if it is known.
 func (s *Sampler) name(f *Function) {
 	i, ok := s.sampler.Interpreter(f.frame.Exe)
 	if !ok {
@@ -188,15 +227,7 @@ func (s *Sampler) file(f kernel.Frame) string {
 // Stop ends sampling and returns all walks, in order of time.
 func (s *Sampler) Stop() ([]Walk, error) {
 	err := s.end()
-	for _, w := range s.walks {
-		for i := range w.Functions {
-			f := &w.Functions[i]
-			if s.name(f); f.native >= 0 && f.Name != "" {
-				w.Lines[f.native] = []runtime.Line{{Function: f.Name, File: f.File, Line: f.Line}}
-				w.Interpreted[f.native] = true
-			}
-		}
-	}
+	s.nameAll()
 	slices.SortStableFunc(s.walks, func(a, b Walk) int { return cmp.Compare(a.Time, b.Time) })
 	return s.walks, err
 }

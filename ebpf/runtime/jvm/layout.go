@@ -44,6 +44,7 @@ type Layout struct {
 	names  nameLayout
 	debug  debugLayout
 	frames interpretedLayout
+	perf   perfLayout
 
 	version  int  // of Java; 0: not known
 	excluded byte // bytes below this are not in numbers, see unsigned5

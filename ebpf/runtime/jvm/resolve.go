@@ -88,7 +88,7 @@ func (r *resolver) member(name string) member {
 		m.size = 8
 	case "u2", "int16_t", "uint16_t", "short":
 		m.size = 2
-	case "bool", "u1", "uint8_t", "char":
+	case "bool", "u1", "uint8_t", "char", "jbyte":
 		m.size = 1
 	}
 	return m
@@ -136,6 +136,7 @@ func (l *Layout) resolve() error {
 	more.lines(n)
 	l.debug = (&resolver{l: l}).debug()
 	l.frames = (&resolver{l: l}).interpreted()
+	l.perf = (&resolver{l: l}).perf()
 	return r.err
 }
 

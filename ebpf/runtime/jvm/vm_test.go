@@ -123,7 +123,7 @@ func (m *fakeMemory) describe(fields []fakeField, sizes map[string]uint64) map[s
 }
 
 // fakeFields are laid out as in no version of HotSpot.
-func fakeFields(heaps, bounds uint64) []fakeField {
+func fakeFields(heaps, bounds, perf uint64) []fakeField {
 	return []fakeField{
 		{"ConstMethod::_flags", "u2", 18, false}, {"ConstMethod::_code_size", "u2", 20, false},
 		{"ConstMethod::_constMethod_size", "int", 24, false}, {"ConstantPool::_source_file_name_index", "u2", 16, false},
@@ -145,6 +145,11 @@ func fakeFields(heaps, bounds uint64) []fakeField {
 		{"nmethod::_method", "Method*", 40, false}, {"nmethod::_compile_id", "int", 48, false},
 		{"Method::_constMethod", "ConstMethod*", 8, false}, {"ConstMethod::_constants", "ConstantPool*", 8, false},
 		{"ConstMethod::_name_index", "u2", 16, false}, {"ConstantPool::_pool_holder", "InstanceKlass*", 8, false},
+		{"PerfMemory::_start", "char*", perf, true}, {"PerfDataPrologue::used", "int", 4, false},
+		{"PerfDataPrologue::entry_offset", "int", 8, false}, {"PerfDataPrologue::num_entries", "int", 12, false},
+		{"PerfDataEntry::entry_length", "int", 4, false}, {"PerfDataEntry::name_offset", "int", 8, false},
+		{"PerfDataEntry::vector_length", "int", 12, false}, {"PerfDataEntry::data_type", "jbyte", 0, false},
+		{"PerfDataEntry::data_offset", "int", 16, false},
 		{"Klass::_name", "Symbol*", 16, false}, {"Symbol::_length", "u2", 4, false}, {"Symbol::_body[0]", "u1", 6, false},
 	}
 }
@@ -158,6 +163,7 @@ type fakeVM struct {
 	segments uint64 // the map of them
 	next     uint64 // where the next block begins
 	bounds   uint64 // where those of all heaps are
+	perf     uint64 // where the pointer to performance data is
 }
 
 func newFakeVM(t testing.TB) *fakeVM {
@@ -166,7 +172,8 @@ func newFakeVM(t testing.TB) *fakeVM {
 	array, pointers, code := f.place(make([]byte, 16)...), f.place(make([]byte, 8)...), f.place(make([]byte, 160)...)
 	heaps := f.place(make([]byte, 8)...)
 	f.bounds = f.place(make([]byte, 16)...)
-	symbols := f.describe(fakeFields(heaps, f.bounds), fakeSizes)
+	f.perf = f.place(make([]byte, 8)...)
+	symbols := f.describe(fakeFields(heaps, f.bounds, f.perf), fakeSizes)
 	var err error
 	if f.layout, err = readLayout(symbols, fakeBias, f); err != nil {
 		t.Fatal(err)
@@ -354,7 +361,7 @@ func TestNotHotSpot(t *testing.T) {
 	if _, err := readLayout(map[string]uint64{}, fakeBias, m); !errors.Is(err, ErrNotHotSpot) {
 		t.Errorf("without symbols: %v", err)
 	}
-	fields := fakeFields(fakeBase, fakeBase)
+	fields := fakeFields(fakeBase, fakeBase, fakeBase)
 	if _, err := readLayout(m.describe(fields[:len(fields)-1], fakeSizes), fakeBias, m); err == nil ||
 		!strings.Contains(err.Error(), "Symbol::_body") {
 		t.Errorf("without a field: %v", err)
@@ -366,7 +373,7 @@ func TestNotHotSpot(t *testing.T) {
 func TestNotRelocated(t *testing.T) {
 	const linkTime = fakeBias - 0x100
 	m := newFakeMemory()
-	fields := fakeFields(fakeBase, fakeBase)
+	fields := fakeFields(fakeBase, fakeBase, fakeBase)
 	static := slices.IndexFunc(fields, func(f fakeField) bool { return f.static })
 	symbols := m.describe(fields, fakeSizes)
 	if _, err := readLayout(symbols, fakeBias, m); err != nil {
