@@ -298,8 +298,9 @@ type ourFrame struct {
 // unlined reports whether a frame is of the same method, and lacks the line alone, or the file too, as frames in code
 // do that has gone before it was looked at.
 func (f ourFrame) unlined(theirs javaFrame) bool {
-	return f.line == 0 && theirs.line != 0 && !f.inlined && f.method == theirs.method &&
-		(f.file == theirs.file || f.file == "")
+	lacksFile := f.file == "" && theirs.file != ""
+	return f.line == 0 && !f.inlined && f.method == theirs.method &&
+		(lacksFile || f.file == theirs.file && theirs.line != 0)
 }
 
 // expand returns the Java frames of a walk, leaf first.
