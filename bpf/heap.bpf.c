@@ -12,21 +12,7 @@
 #include <bpf/bpf_core_read.h>
 
 #include "abi.h"
-#if defined(__TARGET_ARCH_x86)
-#include "regs_x86.h"
-#define ARGUMENT_1(regs) ((regs)->di)
-#define ARGUMENT_2(regs) ((regs)->si)
-#define ARGUMENT_3(regs) ((regs)->dx)
-#define RETURNED(regs) ((regs)->ax)
-#elif defined(__TARGET_ARCH_arm64)
-#include "regs_arm64.h"
-#define ARGUMENT_1(from) ((from)->regs[0])
-#define ARGUMENT_2(from) ((from)->regs[1])
-#define ARGUMENT_3(from) ((from)->regs[2])
-#define RETURNED(from) ((from)->regs[0])
-#else
-#error "no registers known for this architecture"
-#endif
+#include "regs.h"
 #include "heap.h"
 #include "hit.h"
 

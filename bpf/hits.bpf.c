@@ -8,13 +8,7 @@
 #include <bpf/bpf_core_read.h>
 
 #include "abi.h"
-#if defined(__TARGET_ARCH_x86)
-#include "regs_x86.h"
-#elif defined(__TARGET_ARCH_arm64)
-#include "regs_arm64.h"
-#else
-#error "no registers known for this architecture"
-#endif
+#include "regs.h"
 #include "hit.h"
 
 char _license[] SEC("license") = "GPL";

@@ -20,6 +20,12 @@ enum {
 #define REGS_IN_USER_MODE(regs) (((regs)->pstate & PSR_MODE_MASK) == 0)
 #define REGS_ARE_64BIT(regs) (((regs)->pstate & PSR_MODE_32BIT) == 0)
 
+/* Of the C calling convention. */
+#define ARGUMENT_1(from) ((from)->regs[0])
+#define ARGUMENT_2(from) ((from)->regs[1])
+#define ARGUMENT_3(from) ((from)->regs[2])
+#define RETURNED(from) ((from)->regs[0])
+
 #define SET_REGISTERS(u, from)                   \
 	do {                                     \
 		(u)->regs.pc = (from)->pc;       \

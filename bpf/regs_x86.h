@@ -19,6 +19,12 @@ enum {
 #define REGS_IN_USER_MODE(regs) (((regs)->cs & USER_MODE_RING) == USER_MODE_RING)
 #define REGS_ARE_64BIT(regs) ((regs)->cs == CS_64BIT)
 
+/* Of the C calling convention. */
+#define ARGUMENT_1(regs) ((regs)->di)
+#define ARGUMENT_2(regs) ((regs)->si)
+#define ARGUMENT_3(regs) ((regs)->dx)
+#define RETURNED(regs) ((regs)->ax)
+
 /* A macro, since the sampled registers are context memory and others are not. */
 #define SET_REGISTERS(u, from)                       \
 	do {                                         \

@@ -11,13 +11,7 @@
 #include "marks.h"
 #include "thread_pointer.h"
 #include "threads.h"
-#if defined(__TARGET_ARCH_x86)
-#include "regs_x86.h"
-#elif defined(__TARGET_ARCH_arm64)
-#include "regs_arm64.h"
-#else
-#error "no registers known for this architecture"
-#endif
+#include "regs.h"
 
 char _license[] SEC("license") = "GPL";
 

@@ -12,7 +12,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -57,7 +56,7 @@ const (
 type Probes struct {
 	epoll   int
 	ready   *waiter
-	objects probeObjects
+	objects hitsObjects
 
 	mu     sync.Mutex
 	rings  map[int]*perfRing // by CPU
@@ -67,13 +66,6 @@ type Probes struct {
 	lost   uint64
 	hit    ProbeHit
 	walks  *walks
-}
-
-// probeObjects are what is used of hitsObjects.
-type probeObjects struct {
-	Probe      *ebpf.Program `ebpf:"hit_probe"`
-	Tracepoint *ebpf.Program `ebpf:"hit_tracepoint"`
-	Rings      *ebpf.Map     `ebpf:"sample_rings"`
 }
 
 // hitOf is what an event is of.
@@ -109,7 +101,7 @@ func (p *Probes) open(of *Profiler) error {
 	if err := of.loadWalking(spec, &p.objects); err != nil {
 		return err
 	}
-	if p.walks, err = openWalks(p.objects.Rings); err != nil {
+	if p.walks, err = openWalks(p.objects.SampleRings); err != nil {
 		return err
 	}
 	cpus, err := onlineCPUs()
@@ -211,9 +203,9 @@ func (p *Probes) addPlace(probe int, place *ProbeEvent) error {
 // at a function before the others note them.
 func (p *Probes) walkAt(place *ProbeEvent, last *perfEvent) error {
 	if place.Type != "tracepoint" {
-		return last.setProgram(p.objects.Probe.FD())
+		return last.setProgram(p.objects.HitProbe.FD())
 	}
-	err := last.setProgram(p.objects.Tracepoint.FD())
+	err := last.setProgram(p.objects.HitTracepoint.FD())
 	if errors.Is(err, unix.EEXIST) { // another probe is there, and one walk is for both
 		return nil
 	}
@@ -288,9 +280,8 @@ func (p *Probes) readRings(use func(*ProbeHit)) error {
 				p.lost += binary.NativeEndian.Uint64(body[8:])
 			}
 			if kind == unix.PERF_RECORD_SAMPLE && p.parse(body) {
-				var err error
-				p.hit.Walk, err = p.walks.of(&p.hit)
-				failed = errors.Join(failed, err)
+				walk, err := p.walks.of(&p.hit)
+				p.hit.Walk, failed = walk, cmp.Or(failed, err)
 				use(&p.hit)
 			}
 		})
@@ -342,11 +333,7 @@ func (p *Probes) Close() error {
 	if p.walks != nil {
 		errs = append(errs, p.walks.close())
 	}
-	return errors.Join(append(errs, p.objects.close(), p.ready.close())...)
-}
-
-func (o *probeObjects) close() error {
-	return errors.Join(o.Probe.Close(), o.Tracepoint.Close(), o.Rings.Close())
+	return errors.Join(append(errs, p.objects.Close(), p.ready.close())...)
 }
 
 // Argument returns the n-th argument of a function where it begins, n from 1 to 6, by the C calling convention.
