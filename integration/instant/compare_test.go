@@ -148,6 +148,36 @@ func TestLacksInlined(t *testing.T) {
 	}
 }
 
+// TestWithoutName: code of which no more is known than that the VM compiled it stands for any methods, callers do not.
+func TestWithoutName(t *testing.T) {
+	at := func(method string) javaFrame { return javaFrame{method, "A.java", 3} }
+	code := ourFrame{noName: true, compiled: true}
+	leaf, inCall := ourFrame{javaFrame: at("A.leaf")}, ourFrame{javaFrame: at("A.leaf"), returned: true}
+	main := ourFrame{javaFrame: at("A.main")}
+	theirs := []javaFrame{at("A.leaf"), at("A.inlined"), at("A.f"), at("A.main")}
+	for _, test := range []struct {
+		name   string
+		ours   []ourFrame
+		theirs []javaFrame
+		differ int
+	}{
+		{"inlined methods", []ourFrame{leaf, code, main}, theirs, 0},
+		{"alone", []ourFrame{leaf, code, main}, append(theirs[:1:1], theirs[2:]...), 0},
+		{"another caller", []ourFrame{leaf, code, {javaFrame: at("A.other")}}, theirs, 1},
+		{"behind the call of a stub", []ourFrame{inCall, code, main}, append([]javaFrame{at("A.next")}, theirs...), 0},
+		{"another caller of that", []ourFrame{inCall, code, {javaFrame: at("A.other")}}, theirs, 1},
+	} {
+		r := newJavaReport(0)
+		r.stack(test.ours, &javaTrace{frames: test.theirs})
+		if r.wrong() != test.differ || r.Stacks+sum(r.NotCompared) != 1 {
+			t.Errorf("%s: %+v", test.name, r)
+		}
+	}
+	if lacksInlined([]ourFrame{leaf, code, {javaFrame: at("A.f")}, main}, append(theirs[:1:1], theirs[2:]...)) {
+		t.Error("HotSpot has nothing for the code")
+	}
+}
+
 // TestBetweenFrames: callers of HotSpot do not count where the leaf makes or leaves its frame, if the leaf is the same.
 func TestBetweenFrames(t *testing.T) {
 	const leaves, works = "\x5d\x49\x3b\xa7\x40\x03\x00\x00\x0f\x87\x01\x00\x00\x00\xc3\xf4",

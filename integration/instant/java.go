@@ -212,6 +212,7 @@ type javaReport struct {
 	Unlined     int `json:"frames_without_line"`
 	Interpreted int `json:"frames_interpreted"`              // of the frames that agree, those that the interpreter runs
 	NoName      int `json:"frames_interpreted_without_name"` // there on both sides, but the profiler does not name them
+	NoCode      int `json:"frames_compiled_without_name"`    // likewise
 	Gone        int `json:"frames_unloaded"`                 // of methods that the VM does not know any more
 	// Stacks that lack nothing but methods inlined into others, where the profiler says that it does not know the line.
 	NotInlined int `json:"stacks_without_inlined"`
@@ -291,7 +292,8 @@ type ourFrame struct {
 	javaFrame
 	returned    bool // it is in a call
 	interpreted bool
-	noName      bool // it is interpreted, and what it is, is not known
+	noName      bool // it is interpreted or compiled, and what it is, is not known
+	compiled    bool // of those: it may be several
 	inlined     bool // into the next one
 }
 
@@ -313,6 +315,8 @@ func expand(w *walks.Walk) (frames []ourFrame) {
 			switch {
 			case l.Function == "Interpreter":
 				frames = append(frames, ourFrame{interpreted: true, noName: true})
+			case l.Function == "nmethod": // what the VM calls code of which no more was read
+				frames = append(frames, ourFrame{noName: true, compiled: true})
 			case strings.Contains(l.Function, ".") && !strings.Contains(l.Function, " "): // else a stub
 				f := javaFrame{l.Function, l.File, l.Line}
 				frames = append(frames, ourFrame{
@@ -344,10 +348,10 @@ func lacksInlined(ours []ourFrame, theirs []javaFrame) bool {
 	ends := map[int]bool{0: true} // how many of theirs the frames so far may stand for
 	for i := range ours {
 		f, next := &ours[i], map[int]bool{}
-		unlined := f.line == 0 && !f.noName && !f.inlined
+		unlined := f.line == 0 && !f.inlined && (!f.noName || f.compiled)
 		for from := range ends {
 			for n := from; n < len(theirs); n++ {
-				if _, ok := fit(ours[i:i+1], theirs[n:n+1]); ok && (!unlined || theirs[n].method == f.method) {
+				if _, ok := fit(ours[i:i+1], theirs[n:n+1]); ok && (!unlined || f.compiled || theirs[n].method == f.method) {
 					next[n+1] = true
 				}
 				if !unlined {
@@ -440,7 +444,7 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 		case t.undecipherable:
 			r.NotCompared["HotSpot: leaf not decipherable"]++
 			return
-		case ours[0].noName:
+		case ours[0].noName && !ours[0].compiled:
 			if next, fits := fit(ours[1:], t.frames); fits || endsEarly(next, t) {
 				ours, at, ok = ours[1:], next, fits
 				r.Entering++
@@ -452,10 +456,12 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 				return
 			}
 			n := leafFrames(ours)
-			if skip := len(t.frames) - len(ours) + n; skip > 0 {
-				if _, fits := fit(ours[n:], t.frames[skip:]); fits {
-					ours, t.frames, ok = ours[n:], t.frames[skip:], true
+			for skip := 1; skip <= len(t.frames) && !ok; skip++ {
+				if lacksInlined(ours[n:], t.frames[skip:]) {
+					ours, t.frames = ours[n:], t.frames[skip:]
+					at, ok = fit(ours, t.frames)
 					r.Stubs++
+					break
 				}
 			}
 		}
@@ -483,6 +489,8 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 	}
 	for i := range min(len(ours), len(t.frames)) {
 		switch {
+		case ours[i].compiled:
+			r.NoCode++
 		case ours[i].noName:
 			r.NoName++
 		case t.frames[i].method == unloaded:
@@ -545,8 +553,8 @@ func (r *javaReport) print(w io.Writer) {
 	fmt.Fprintf(w, "in %d HotSpot has no leaf yet, in %d it is behind the call of a stub\n", r.Entering, r.Stubs)
 	fmt.Fprintf(w, "%d frames, of which %d agree in method, file and line, %d of them inlined, %d interpreted\n",
 		r.Frames, r.Agreed, r.Inlined, r.Interpreted)
-	fmt.Fprintf(w, "%d more have no line, %d are interpreted and have no name, %d of unloaded methods\n",
-		r.Unlined, r.NoName, r.Gone)
+	fmt.Fprintf(w, "%d more have no line, %d are interpreted and %d compiled and have no name, %d of unloaded methods\n",
+		r.Unlined, r.NoName, r.NoCode, r.Gone)
 	fmt.Fprintf(w, "not compared: %d signals late, %d dropped\n", r.Late, r.Dropped)
 	for _, reason := range slices.Sorted(maps.Keys(r.NotCompared)) {
 		fmt.Fprintf(w, "  %d stacks: %s\n", r.NotCompared[reason], reason)
