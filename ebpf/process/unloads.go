@@ -33,12 +33,11 @@ func (u *unloads) read(runs runtime.Unloading, m runtime.Memory, bias uint64, wh
 		}
 	}
 	var b [8]byte
-	now := time.Now()
 	if _, err := m.ReadAt(b[:], int64(u.counter)); err != nil {
 		return false
 	}
 	if count := binary.NativeEndian.Uint64(b[:]); count != u.count {
-		u.count, u.since = count, now
+		u.count, u.since = count, time.Now() // of the time before this read nothing is known
 	}
 	return u.since.Before(when)
 }

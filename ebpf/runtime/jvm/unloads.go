@@ -57,10 +57,7 @@ func (i *interpreter) Unloads(process runtime.Memory, bias uint64) (counter uint
 	if m.err == nil && (used < maxPerfHeader || used > maxPerfData) {
 		return 0, fmt.Errorf("%d bytes of performance data: %w", used, errNoCounter)
 	}
-	if m.err != nil {
-		return 0, m.err
-	}
-	data := make([]byte, used)
+	data := make([]byte, used) // none after an error
 	m.read(start, data)
 	if m.err != nil {
 		return 0, m.err
