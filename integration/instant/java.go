@@ -373,13 +373,7 @@ func leafFrames(ours []ourFrame) int {
 // frames: from instructions that make or leave a frame it goes on behind the caller.
 func skipsCaller(ours []ourFrame, theirs []javaFrame) bool {
 	n := leafFrames(ours)
-	skipped := len(ours) - len(theirs)
-	if n == 0 || n > len(theirs) || skipped <= 0 {
-		return false
-	}
-	_, leaf := fit(ours[:n], theirs[:n])
-	_, rest := fit(ours[n+skipped:], theirs[n:])
-	return leaf && rest
+	return leafAgrees(ours, theirs) && skipsToCallers(ours[n:], theirs[n:])
 }
 
 // skipsToCallers reports whether HotSpot has the last of our frames, and none of the code that is before them.
@@ -417,7 +411,7 @@ func betweenFrames(code []byte) bool {
 // leafAgrees reports whether HotSpot has the same leaf, with all that was inlined there.
 func leafAgrees(ours []ourFrame, theirs []javaFrame) bool {
 	n := leafFrames(ours)
-	if n == 0 || n > len(theirs) || ours[0].interpreted {
+	if n == 0 || n > len(theirs) {
 		return false
 	}
 	_, ok := fit(ours[:n], theirs[:n])
@@ -456,7 +450,7 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 				return
 			}
 			n := leafFrames(ours)
-			for skip := 1; skip <= len(t.frames) && !ok; skip++ {
+			for skip := 1; skip <= len(t.frames); skip++ {
 				if lacksInlined(ours[n:], t.frames[skip:]) {
 					ours, t.frames = ours[n:], t.frames[skip:]
 					at, ok = fit(ours, t.frames)
@@ -478,7 +472,7 @@ func (r *javaReport) stack(ours []ourFrame, t *javaTrace) {
 		r.NotCompared["HotSpot: ends early, from a leaf that is not in Java"]++
 		return
 	}
-	if !ok && betweenFrames(t.code) && leafAgrees(ours, t.frames) {
+	if !ok && betweenFrames(t.code) && leafAgrees(ours, t.frames) && !ours[0].interpreted {
 		r.NotCompared["HotSpot: other callers, from an instruction that makes or leaves a frame"]++
 		return
 	}
