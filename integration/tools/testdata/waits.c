@@ -1,7 +1,8 @@
 /*
  * Threads that wait in four ways, and two that keep one CPU busy between them, for argv[2] seconds. Prints how long each
  * way took by its own clock, all threads together; for how long threads were queued for a CPU, as the kernel counts it;
- * and how long that is of all threads. argv[1] is a file to write.
+ * and how long that is of all threads. argv[1] is a folder on a disk, where each thread writes a file of its own: those
+ * that write the same one wait for each other.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -21,7 +22,7 @@
 enum { SLEEP, EPOLL, LOCK, DISK, WAYS };
 
 static const char *names[WAYS] = { "way_sleep", "way_epoll", "way_lock", "way_disk" };
-static int epoll_fd, file;
+static int epoll_fd, files[THREADS];
 static pthread_mutex_t mutexes[THREADS];
 static pthread_cond_t never[THREADS];
 static double took[THREADS][WAYS];
@@ -68,11 +69,11 @@ WAY way_lock(int thread)
 
 WAY way_disk(int thread)
 {
-	char block[4096] = { (char)thread };
+	static char block[1 << 18];
 	double end = now() + 0.01;
 
 	while (now() < end)
-		if (pwrite(file, block, sizeof(block), thread * (long)sizeof(block)) < 0 || fdatasync(file))
+		if (pwrite(files[thread], block, sizeof(block), 0) < 0 || fdatasync(files[thread]))
 			perror("write");
 	END;
 }
@@ -129,15 +130,18 @@ int main(int argc, char **argv)
 
 	if (argc < 3)
 		return 2;
-	file = open(argv[1], O_CREAT | O_RDWR, 0600);
-	if (file < 0)
-		return 1;
 	epoll_fd = epoll_create1(0);
 	sched_getaffinity(0, sizeof(allowed), &allowed);
 	while (!CPU_ISSET(cpu, &allowed))
 		cpu++;
 	CPU_SET(cpu, &one);
 	for (long i = 0; i < THREADS; i++) {
+		char name[4096];
+
+		snprintf(name, sizeof(name), "%s/%ld", argv[1], i);
+		files[i] = open(name, O_CREAT | O_RDWR, 0600);
+		if (files[i] < 0)
+			return 1;
 		pthread_mutex_init(&mutexes[i], 0);
 		pthread_cond_init(&never[i], 0);
 		pthread_create(&thread, 0, waiter, (void *)i);
