@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -530,5 +531,19 @@ func TestNode(t *testing.T) {
 	k.read(procfs.Default, 0)
 	if f, ok := k.table.find(start + 1); !ok || !hot(f.Function) {
 		t.Errorf("by the dump %#x is %+v; it has %d functions", start, f, len(k.table.functions))
+	}
+}
+
+// TestDue: a process is looked at when it is new, soon again, and once a minute in the end.
+func TestDue(t *testing.T) {
+	var looked []int
+	k, begin := &process{}, time.Now()
+	for second := range 240 {
+		if k.due(begin.Add(time.Duration(second) * time.Second)) {
+			looked = append(looked, second)
+		}
+	}
+	if want := []int{0, 10, 30, 70, 130, 190}; !slices.Equal(looked, want) {
+		t.Errorf("looked after %d seconds, want %d", looked, want)
 	}
 }

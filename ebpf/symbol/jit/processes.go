@@ -12,9 +12,12 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// lookAgain is how often a process is looked at again that has neither a map nor
-// a dump: compilers begin late.
-const lookAgain = 10 * time.Second
+// How soon, and how often later on, a process is looked at again that lacks a map or a
+// dump: compilers begin late, and all mappings of the process have to be read.
+const (
+	lookAgain     = 10 * time.Second
+	lookAgainLate = time.Minute
+)
 
 // muchMemory is how many bytes of names make it worthwhile to give the memory back to
 // the system when they are forgotten.
@@ -35,8 +38,9 @@ type Processes struct {
 // process is one process.
 type process struct {
 	// Guarded by the mutex of Processes.
-	looked time.Time
-	gone   bool
+	next  time.Time     // when it is looked at again
+	pause time.Duration // before that
+	gone  bool
 
 	reading sync.Mutex // one reader of the files at a time; guards them
 	tried   bool       // they were looked for
@@ -67,11 +71,21 @@ func (p *Processes) Observe(pid uint32) {
 		k = &process{table: table{share: share{of: &p.budget}}}
 		p.known[pid] = k
 	}
-	if time.Since(k.looked) < lookAgain {
+	if !k.due(time.Now()) {
 		return
 	}
-	k.looked = time.Now()
 	p.work.Go(p.Origin(pid), fmt.Sprintf("opening the JIT names of process %d", pid), func() { k.lookAgain(p.fs, pid) })
+}
+
+// due reports whether a process is to be looked at, and makes each pause twice as long as
+// the one before.
+func (k *process) due(now time.Time) bool {
+	if now.Before(k.next) {
+		return false
+	}
+	k.pause = min(max(2*k.pause, lookAgain), lookAgainLate)
+	k.next = now.Add(k.pause)
+	return true
 }
 
 // Origin is where the files of a process come from.
