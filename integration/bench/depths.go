@@ -14,14 +14,11 @@ func (b *bench) measureDepths(i int) error {
 	}
 	defer p.stop()
 	var first, last float64
-	short := b.options
-	short.time /= 3 // a sample's cost is a mean already
 	for _, frames := range b.frames {
-		r, err := measureDepth(p, b.chains[frames], short)
+		cost, err := b.sampleCost(p, b.chains[frames])
 		if err != nil {
 			return err
 		}
-		cost := median(r.windows) / 1e3
 		b.add(depthKey(frames), i, cost)
 		switch frames {
 		case slopeFrom:
@@ -49,8 +46,42 @@ func (b *bench) measureDepths(i int) error {
 	return nil
 }
 
+// sampleCost returns the run time of the BPF program for a sample of a program that burns CPU, in microseconds.
+func (b *bench) sampleCost(p *profiler, path string) (float64, error) {
+	short := b.options
+	short.time /= 3 // it is a mean already
+	r, err := measureDepth(p, path, short)
+	return median(r.windows) / 1e3, err
+}
+
 // The depths between which the cost of a frame is taken.
 const slopeFrom, slopeTo = 21, 121
+
+// measurePythonFrame measures what a frame of Python costs in the BPF program.
+func (b *bench) measurePythonFrame(i int) error {
+	p, err := b.launch(i, settings{rate: b.rate, interval: b.interval})
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	var costs []float64
+	for _, frames := range []int{pythonFrom, pythonFrom, pythonTo} { // at first both are new to the profiler
+		path, err := buildPythonChain(b.dir, frames)
+		if err != nil {
+			return err
+		}
+		cost, err := b.sampleCost(p, path)
+		if err != nil {
+			return err
+		}
+		costs = append(costs, cost)
+	}
+	b.add("slope python", i, (costs[2]-costs[1])/(pythonTo-pythonFrom))
+	return nil
+}
+
+// Likewise for Python.
+const pythonFrom, pythonTo = 10, 110
 
 func depthKey(frames int) string { return fmt.Sprintf("bpf %d", frames) }
 func wholeKey(frames int) string { return fmt.Sprintf("whole %d", frames) }

@@ -51,6 +51,9 @@ func (b *bench) languageParts() (parts []part) {
 			part{title: "first named stack of " + l.title, measure: func(i int) error { return b.measureFirstNamed(i, l) }},
 			part{title: fmt.Sprintf("%d processes of %s", languageProcesses, l.title),
 				measure: func(i int) error { return b.measureLanguage(i, l) }})
+		if l.key == "python" {
+			parts = append(parts, part{title: "frames of Python", measure: b.measurePythonFrame})
+		}
 	}
 	return parts
 }
@@ -202,6 +205,8 @@ func languageFigures() (f []figure) {
 		{"peak ", "peak RSS", "MB", nil},
 		{"maps ", "BPF maps", "MB", nil},
 	}
+	f = append(f, figure{"slope python", fmt.Sprintf("BPF time a frame of Python, from %d to %d functions",
+		pythonFrom, pythonTo), "us", most(0.06)})
 	for _, l := range []struct{ key, title string }{{"python", "Python"}, {"node", "JavaScript"}, {"java", "Java"}} {
 		for _, r := range rows {
 			f = append(f, figure{r.key + l.key, fmt.Sprintf("%s, %d processes of %s", r.title, languageProcesses, l.title),
