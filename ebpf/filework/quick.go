@@ -1,17 +1,22 @@
 package filework
 
 import (
+	"runtime"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 )
 
-// Limits of Quick. Work may be late though nothing holds it back: where CPUs are busy, a thread
-// that has the lock of its process's memory waits for its turn. So a mount rests until its work
-// is done and then for as long as that was waited for, and longer when it is late again. Its user
-// has an allowance: what is waited for in vain costs one user a tenth of our time at most.
+// Limits of Quick. Work may be late though nothing holds it back: where CPUs are busy, it waits
+// for its turn, and is waited for some times as long; but so does a thread that has the lock of
+// its process's memory. So a mount rests until its work is done and then for as long as that was
+// waited for, and longer when it is late again. Its user has an allowance: what is waited for in
+// vain costs one user a tenth of our time at most.
 const (
 	QuickPatience = 200 * time.Millisecond
+	QuickTurns    = 5               // as often, while the work is on a CPU or waits for one
 	LateAtOnce    = 2 * time.Second // that a user's work is waited for in vain, ...
 	LateShare     = 10              // ... and in the long run 1/LateShare of the time
 
@@ -27,30 +32,41 @@ type QuickWork struct {
 }
 
 // Quick runs work that takes next to no time unless it hangs, such as one system call, and
-// waits for it a fifth of a second. It has no thread of its own, which makes it cheap. A
-// *SlowError says that it is not done, as that of Do.
+// waits for it a fifth of a second, or a second where CPUs are busy. It has no thread of its own,
+// which makes it cheap. A *SlowError says that it is not done, as that of Do.
 func (p *Pool) Quick(w QuickWork) error {
 	patience, why := p.patience(&w)
 	if why != "" {
 		return &SlowError{What: w.What, Refused: why, Hangs: true}
 	}
 	began, done := time.Now(), make(chan struct{})
+	var thread atomic.Int64 // that it runs on; 0: it has not begun
 	p.workers.start(func() {
 		defer close(done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		thread.Store(int64(unix.Gettid()))
 		w.Run()
 	})
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	select {
-	case <-done:
-		return nil
-	case <-timer.C:
+	for turn := 1; ; turn++ {
+		select {
+		case <-done:
+			return nil
+		case <-timer.C:
+		}
+		select {
+		case <-done: // meanwhile
+			return nil
+		default:
+		}
+		if turn == QuickTurns || blocked(int(thread.Load())) {
+			break
+		}
+		timer.Reset(patience)
 	}
-	select {
-	case <-done: // meanwhile
-		return nil
-	default:
-	}
+	patience = time.Since(began)
 	t := &Task{what: w.What, origin: Origin{w.Mount, w.Owner()}, began: began, done: done}
 	p.hang(t, time.Now())
 	go func() {

@@ -2,6 +2,7 @@ package filework
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -46,6 +47,32 @@ func TestQuick(t *testing.T) {
 	if err := p.Quick(quickOf("dead", 1000, run)); err != nil || ran != 4 {
 		t.Errorf("later: %v, ran %d times", err, ran)
 	}
+}
+
+// TestQuickOnBusyCPU: work that does not come to its end though nothing holds it back is waited for longer, but not for
+// ever.
+func TestQuickOnBusyCPU(t *testing.T) {
+	var p Pool
+	burn := func(end func() bool) func() {
+		return func() {
+			for !end() {
+			}
+		}
+	}
+	late := time.Now().Add(2 * QuickPatience)
+	if err := p.Quick(quickOf("busy", 1000, burn(func() bool { return time.Now().After(late) }))); err != nil {
+		t.Error(err)
+	}
+	var over atomic.Bool
+	began := time.Now()
+	if err := p.Quick(quickOf("busy", 1000, burn(over.Load))); !isSlow(err, false) {
+		t.Errorf("%v", err)
+	}
+	if took := time.Since(began); took < QuickTurns*QuickPatience {
+		t.Errorf("waited for %v, want %v", took, QuickTurns*QuickPatience)
+	}
+	over.Store(true)
+	until(t, "it ends", func() bool { late, _, _ := p.Counts(); return late == 0 })
 }
 
 // TestQuickAgain: a mount that is late rests for as long as it was waited for, longer when it is late again, and so

@@ -24,3 +24,17 @@ func threadRan(thread int) (ran string, resting bool) {
 	n, err := strconv.Atoi(number)
 	return string(counts), err == nil && n == waitsForRuntime
 }
+
+// blocked reports whether a thread of this process waits, and not for a CPU. One with the number 0 has not begun, which
+// is because it waits for a CPU.
+func blocked(thread int) bool {
+	if thread == 0 {
+		return false
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/stat", thread))
+	if err != nil {
+		return true
+	}
+	const afterName = ") " // and then the state, proc_pid_stat(5)
+	return !strings.HasPrefix(string(text[max(0, strings.LastIndex(string(text), afterName)):]), afterName+"R")
+}

@@ -64,10 +64,10 @@ func TestSecurityTable(t *testing.T) {
 			thousands(jvm.MaxEntries), jvm.MaxCache>>30, jvm.MaxCode>>20),
 		fmt.Sprintf("of one piece of code; %d MiB remembered of all VMs together |", jvm.MaxRemembered>>20),
 		fmt.Sprintf("; %s places of a function in a profile |", thousands(profile.MaxPlaces)),
-		fmt.Sprintf("| %d ms a read, then none of that process until it is done, and for up to %d times what was "+
-			"waited; %.0f s of a user's at once and then 1/%d of the time |",
-			filework.QuickPatience.Milliseconds(), filework.LateShare, filework.LateAtOnce.Seconds(),
-			filework.LateShare),
+		fmt.Sprintf("| %d ms a read, %d times that while it waits for a CPU, then none of that process until it is done, "+
+			"and for up to %d times what was waited; %.0f s of a user's at once and then 1/%d of the time |",
+			filework.QuickPatience.Milliseconds(), filework.QuickTurns, filework.LateShare,
+			filework.LateAtOnce.Seconds(), filework.LateShare),
 		fmt.Sprintf("| %s frames and ", thousands(chain.MaxFrames)),
 		fmt.Sprintf(", of %d bytes; %d functions read for a sample; %d MiB remembered of all processes together; ",
 			runtime.MaxTexts*runtime.MaxTextBytes, processes.MaxReads, processes.MaxRemembered>>20),
