@@ -204,6 +204,9 @@ func (f frame) adjust(e x86.Effect, kind kind) frame {
 		return f
 	}
 	if e.Kind == x86.Align {
+		if kind == exception && f.form == bySP && e.N < 0 && f.depth%-e.N == 0 {
+			return f // the CFA is that of a compiled frame, and aligned
+		}
 		return f.lost(kind)
 	}
 	f.depth -= e.N

@@ -99,6 +99,19 @@ func TestSweep(t *testing.T) {
 			90                   // nop`,
 			map[int]string{0: "cfa=sp+0 ra=r1", 1: entry, 5: "cfa=sp+24", 9: "cfa=sp+24 fp=*(cfa-24)"},
 		},
+		{"of an exception, with an aligned stack aligned", piece{kind: exception, complete: -1}, `
+			52                   // push rdx
+			48 83 ec 08          // sub rsp,0x8
+			48 89 2c 24          // mov [rsp],rbp
+			48 83 e4 f0          // and rsp,-16
+			e8 00 10 00 00       // call
+			48 8b 2c 24          // mov rbp,[rsp]
+			48 83 c4 08          // add rsp,0x8
+			5a                   // pop rdx
+			41 ff e0             // jmp r8`,
+			map[int]string{0: "cfa=sp+0 ra=r1", 1: entry, 5: "cfa=sp+16", 9: "cfa=sp+16 fp=*(cfa-16)",
+				0x16: "cfa=sp+16", 0x1a: entry, 0x1b: "cfa=sp+0 ra=r1"},
+		},
 		{"stub with a frame pointer and a loop", piece{kind: stub, complete: -1}, `
 			55                   // push rbp
 			48 8b ec             // mov rbp,rsp
