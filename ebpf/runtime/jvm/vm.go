@@ -2,6 +2,7 @@ package jvm
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -156,33 +157,10 @@ const maxBlocks = 1 << 14
 
 // blocks returns the blocks in use that have a part in [lo, hi), in their order.
 func (vm *VM) blocks(lo, hi uint64) ([]block, error) {
-	if !slices.ContainsFunc(vm.heaps, func(h heap) bool { return lo >= h.low && hi <= h.high }) { // it may have grown
-		if err := vm.readHeaps(); err != nil {
-			return nil, err
-		}
-	}
-	var found []block
-	for _, h := range vm.heaps {
-		from, to := max(lo, h.low), min(hi, h.high)
-		if from >= to {
-			continue
-		}
-		at, err := vm.firstBlock(&h, from)
-		if err != nil {
-			return nil, err
-		}
-		for n := 0; at < to && n < maxBlocks; n++ {
-			b, length, err := vm.block(&h, at)
-			if err != nil {
-				return nil, err
-			}
-			if b.end > 0 {
-				found = append(found, b)
-			}
-			if length == 0 {
-				break // not used yet
-			}
-			at += length
+	found, beyond, err := vm.blocksSoFar(lo, hi)
+	if err == nil && beyond { // the heaps may have grown
+		if err = vm.readHeaps(); err == nil {
+			found, _, err = vm.blocksSoFar(lo, hi)
 		}
 	}
 	slices.SortFunc(found, func(a, b block) int {
@@ -191,7 +169,35 @@ func (vm *VM) blocks(lo, hi uint64) ([]block, error) {
 		}
 		return 1
 	})
-	return found, nil
+	return found, err
+}
+
+// blocksSoFar returns what blocks does, of heaps as they were when they were read, in the order of these. beyond says
+// that the memory or a block ends beyond them.
+func (vm *VM) blocksSoFar(lo, hi uint64) (found []block, beyond bool, err error) {
+	beyond = !slices.ContainsFunc(vm.heaps, func(h heap) bool { return lo >= h.low && hi <= h.high })
+	for _, h := range vm.heaps {
+		from, to := max(lo, h.low), min(hi, h.high)
+		if from >= to {
+			continue
+		}
+		at, err := vm.firstBlock(&h, from)
+		for n := 0; err == nil && at < to && n < maxBlocks; n++ {
+			var b block
+			var length uint64
+			if b, length, err = vm.block(&h, at); b.end > 0 {
+				found = append(found, b)
+			}
+			at += length
+		}
+		switch {
+		case errors.Is(err, errBeyond):
+			beyond = true
+		case err != nil && !errors.Is(err, errUnused):
+			return nil, false, err
+		}
+	}
+	return found, beyond, nil
 }
 
 // firstBlock returns the start of the block that holds addr, or of the free memory
@@ -219,19 +225,30 @@ func (vm *VM) firstBlock(h *heap, addr uint64) (uint64, error) {
 	return 0, fmt.Errorf("code heap at 0x%x: no block holds 0x%x: %w", h.low, addr, errImplausible)
 }
 
-// block reads the block at an address. Of one that is free, only the length is returned;
-// it is 0 where there is none at all.
+// Why there is no block at an address.
+var (
+	errUnused = errors.New("not used yet")
+	errBeyond = errors.New("it ends beyond its heap") // which has grown, or the memory is not used yet
+)
+
+// block reads the block at an address. Of one that is free, only the length is returned.
 func (vm *VM) block(h *heap, at uint64) (block, uint64, error) {
 	l := &vm.layout.blobs
 	m := memory{r: vm.view}
+	if h.high-at < l.bytes {
+		return block{}, 0, errBeyond
+	}
 	b := make([]byte, l.bytes)
-	m.read(at, b[:min(l.bytes, h.high-at)])
+	m.read(at, b)
 	if m.err != nil {
 		return block{}, 0, m.err
 	}
 	segments := l.blockLength.of(b)
-	if segments <= 0 || uint64(segments) > (h.high-at)>>h.shift {
-		return block{}, 0, nil
+	switch {
+	case segments <= 0:
+		return block{}, 0, errUnused
+	case uint64(segments) > (h.high-at)>>h.shift:
+		return block{}, 0, errBeyond
 	}
 	length := uint64(segments) << h.shift
 	if l.blockUsed.of(b) == 0 {

@@ -164,6 +164,7 @@ type fakeVM struct {
 	next     uint64 // where the next block begins
 	bounds   uint64 // where those of all heaps are
 	perf     uint64 // where the pointer to performance data is
+	used     uint64 // where the end of what the heap uses is
 }
 
 func newFakeVM(t testing.TB) *fakeVM {
@@ -191,6 +192,7 @@ func newFakeVM(t testing.TB) *fakeVM {
 	if _, err := Open(f.layout, fakeBias, f); !errors.Is(err, ErrNotReady) {
 		t.Errorf("without a map of segments: %v", err)
 	}
+	f.used = code + 8 + 3*8
 	f.segments = f.place(slices.Repeat([]byte{0xff}, heapSize/segment)...)
 	f.put64(code+64+16, f.segments)
 	f.put32(code+128, 7)
@@ -259,6 +261,30 @@ func TestBoundsOfAllHeaps(t *testing.T) {
 }
 
 const pageShift = 13
+
+// TestGrownHeap: a block that goes beyond the end that the heap had, or whose header does, is found once the heap has
+// grown, though its page ends where the heap did.
+func TestGrownHeap(t *testing.T) {
+	code := assemble(t, "55\n48 83 ec 30\n90\n48 83 c4 30\n5d\nc3")
+	const end = heapBase + 1<<pageShift
+	for _, before := range []uint64{segment, 2 * segment} { // the end
+		f := newFakeVM(t)
+		f.put64(f.used, end)
+		f.block("StubRoutines (1)", 1<<32-1, 1<<16-1, 0, 0, make([]byte, 1<<pageShift-before-128))
+		if f.next != end-before {
+			t.Fatalf("the block begins at %#x", f.next)
+		}
+		vm, err := Open(f.layout, fakeBias, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.put64(f.used, end+1<<pageShift)
+		at := f.block("nmethod", 8, 5, f.method("java/lang/Object", "<init>"), 1, append(code, make([]byte, 3*segment)...))
+		if p, err := vm.Page(0, pageShift, heapBase, nil); err != nil || p.Find(at) == nil {
+			t.Errorf("%d bytes before the former end: not found, %v", before, err)
+		}
+	}
+}
 
 func TestPage(t *testing.T) {
 	f := newFakeVM(t)
