@@ -216,6 +216,38 @@ func tryJavaStacks(t *retrytest.T, classes, flag string, before, compiled bool) 
 	}
 }
 
+// TestJavaDigests: stacks lead from the VM's own code of a digest, which may align its stack and use rbp for other
+// things, to the method that wants it.
+func TestJavaDigests(t *testing.T) {
+	classes := compileJava(t, "Hash")
+	for _, digest := range []string{"MD5", "SHA-1", "SHA-256", "SHA-512"} {
+		t.Run(digest, func(t *testing.T) {
+			java := startJava(t, true, "-cp", classes, "Hash", digest)
+			defer java.stop()
+			profiles := collect(t, java.session, java.pid, wantedSamples)
+			var all, led int64
+			for _, p := range profiles {
+				for _, sample := range java.samples(p) {
+					frames := jitted(sample)
+					if len(frames) > 0 && strings.HasPrefix(frames[len(frames)-1], "StubRoutines (") {
+						all += sample.Value[0] / p.Pprof.Period
+						if slices.Contains(frames, "Hash.main") {
+							led += sample.Value[0] / p.Pprof.Period
+						}
+					}
+				}
+			}
+			t.Logf("%d of %d stacks from the VM's own code lead to the program", led, all)
+			if led*100 < all*98 {
+				t.Error("too few")
+			}
+			if samples, complete := of(profiles, java.pid); complete*100 < samples*98 {
+				t.Errorf("%d of %d stacks are whole", complete, samples)
+			}
+		})
+	}
+}
+
 // TestFirstInterpretedMethods: in programs that have just begun, rows are missing where the kernel's walk comes first.
 // Interpreted methods have names there, too, unless the machine is so busy that they could be others by then: that is
 // why one good run is enough.

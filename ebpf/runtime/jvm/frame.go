@@ -26,8 +26,9 @@ type frame struct {
 	loaded bool  // the return address is in register ra, no longer on the stack
 	ra     byte
 	sender byte
-	above  int64 // bytes from the sp that was saved up to the CFA
-	copied byte  // register that has what sp was, of a bySP frame, plus one; 0: none
+	above  int64 // bytes from the sp that was saved, or copied, up to the CFA
+	copied byte  // register that has what sp was, of a bySP or byFP frame, plus one; 0: none
+	below  int64 // bytes from sp up to the CFA, of a byFP frame; 0: not known
 }
 
 // entryFrame is the frame after a call.
@@ -136,6 +137,20 @@ func (f frame) after(e x86.Effect, kind kind) frame {
 		return f.load(e)
 	case x86.Copy:
 		return f.move(e.Reg, e.Base, kind)
+	case x86.Lose:
+		f.below = 0
+	case x86.Call:
+		if f.form == byFP {
+			f.copied = 0
+		}
+	}
+	return f
+}
+
+// moved returns a byFP frame after a number of bytes was added to sp.
+func (f frame) moved(bytes int64) frame {
+	if f.below > 0 {
+		f.below = max(0, f.below-bytes)
 	}
 	return f
 }
@@ -156,8 +171,10 @@ func (f frame) push(reg byte) frame {
 		return frame{form: bySavedSP, above: wordSize}
 	case f.form == bySP && f.copied != 0 && f.copied == reg+1 && f.above/wordSize <= maxAbove:
 		return frame{form: bySavedSP, above: f.above, saved: f.saved}
-	case f.form == byR13 || f.form == byFP:
+	case f.form == byR13:
 		return f
+	case f.form == byFP:
+		return f.moved(-wordSize)
 	case reg == rbp && f.form == bySP && f.saved == 0 && !f.loaded:
 		f.saved = f.depth + wordSize
 	}
@@ -172,8 +189,10 @@ func (f frame) pop(reg byte) frame {
 	switch {
 	case f.form == byFP && reg == rbp:
 		return frame{depth: f.depth - wordSize}
-	case f.form == byFP || f.form == byR13:
+	case f.form == byR13:
 		return f
+	case f.form == byFP:
+		return f.moved(wordSize)
 	case f.form == bySP && f.depth == f.saved && reg == rbp:
 		f.saved = 0
 	case (f.form == bySP || f.form == bySender) && f.depth == wordSize && !f.loaded && reg != noRegister:
@@ -185,23 +204,29 @@ func (f frame) pop(reg byte) frame {
 }
 
 func (f frame) leave() frame {
-	switch f.form {
-	case interpreted:
-		if f.sender == noRegister {
-			return entryFrame
-		}
+	switch {
+	case f.form == interpreted && f.sender == noRegister:
+		return entryFrame
+	case f.form == interpreted:
 		return frame{form: bySender, sender: f.sender, depth: wordSize}
-	case byFP:
+	case f.form == byFP:
 		return frame{depth: f.depth - wordSize}
+	case f.form == bySP && f.saved == 2*wordSize: // rbp is what it was when sp was copied
+		return entryFrame
 	}
 	return f
 }
 
 // adjust is sub, add or and of the stack pointer.
 func (f frame) adjust(e x86.Effect, kind kind) frame {
-	switch f.form {
-	case interpreted, byFP, byR13:
+	switch {
+	case f.form == interpreted || f.form == byR13:
 		return f
+	case f.form == byFP && e.Kind == x86.Align:
+		f.below = 0
+		return f
+	case f.form == byFP:
+		return f.moved(e.N)
 	}
 	if e.Kind == x86.Align {
 		if kind == exception && f.form == bySP && e.N < 0 && f.depth%-e.N == 0 {
@@ -216,7 +241,12 @@ func (f frame) adjust(e x86.Effect, kind kind) frame {
 // address is lea to the stack pointer.
 func (f frame) address(e x86.Effect, kind kind) frame {
 	switch {
-	case f.form == interpreted || f.form == byFP || f.form == byR13:
+	case f.form == interpreted || f.form == byR13:
+		return f
+	case f.form == byFP && e.Base == rsp:
+		return f.moved(e.N)
+	case f.form == byFP:
+		f.below = 0
 		return f
 	case e.Base == rsp:
 		f.depth -= e.N
@@ -231,6 +261,9 @@ func (f frame) store(e x86.Effect) frame {
 	case e.Base != rsp:
 	case e.Reg == r13 && f.form == byR13:
 		return frame{form: bySavedSP, depth: e.N, above: wordSize}
+	case e.Reg+1 == f.copied && f.form == byFP && f.below == 0 && f.above/wordSize <= maxAbove:
+		// Where a stub has aligned its stack, it may use rbp for other things: SHA-512.
+		return frame{form: bySavedSP, depth: e.N, above: f.above, saved: f.saved}
 	case e.Reg == rbp && f.form == bySP && f.saved == 0 && !f.loaded && e.N < f.depth-wordSize:
 		f.saved = f.depth - e.N
 	}
@@ -245,6 +278,8 @@ func (f frame) load(e x86.Effect) frame {
 		f.saved = 0
 	case e.Reg == r13 && onStack && f.form == bySavedSP && e.N == f.depth:
 		return frame{form: byR13}
+	case e.Reg == rsp && onStack && f.form == bySavedSP && e.N == f.depth:
+		return frame{depth: f.above, saved: f.saved}
 	case f.copied == e.Reg+1:
 		f.copied = 0
 	case e.Base == rbp && e.N == -wordSize && f.form == interpreted:
@@ -259,7 +294,7 @@ func (f frame) move(to, from byte, kind kind) frame {
 	case to == rbp && from == rsp:
 		switch {
 		case f.form == bySP && f.saved == f.depth && f.saved > 0:
-			f.form = byFP
+			f.form, f.below = byFP, f.depth
 		case f.form == bySender && kind == interpreterEntry:
 			f.saved = wordSize
 		}
@@ -269,15 +304,19 @@ func (f frame) move(to, from byte, kind kind) frame {
 		if f.copied == 0 || f.above == f.depth { // else the first one is to be restored
 			f.copied, f.above = to+1, f.depth
 		}
+	case to != rsp && from == rsp && f.form == byFP && f.below > 0:
+		f.copied, f.above = to+1, f.below
 	case to != rsp && f.copied == to+1:
 		f.copied = 0
+	case to == rsp && f.form == byFP:
+		f.below = 0
 	case to == r13 && from == rsp && f == entryFrame && kind == adapter:
 		return frame{form: byR13}
 	case to == rsp && from == r13 && f.form == byR13:
 		return entryFrame
 	case to == rsp && f.form == bySender && f.loaded && from == f.sender:
 		return frame{loaded: true, ra: f.ra} // CFA = sp
-	case to == rsp && f.form != byFP && f.form != interpreted:
+	case to == rsp && f.form != interpreted:
 		return f.lost(kind)
 	}
 	return f

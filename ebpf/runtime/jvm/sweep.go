@@ -1,6 +1,8 @@
 package jvm
 
 import (
+	"bytes"
+
 	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/ebpf/x86"
 )
@@ -61,6 +63,9 @@ func (p piece) rules() []rowAt {
 	return s.rules
 }
 
+// enter is how stubs begin that have a frame pointer: push rbp; mov rbp,rsp. Data may lie before them.
+var enter = []byte{0x55, 0x48, 0x8b, 0xec}
+
 // maxTurns bounds how often code is looked at again.
 const maxTurns = 3
 
@@ -120,6 +125,11 @@ func (s *sweep) run() {
 		s.correct(&f, at, &in)
 		s.add(at, f)
 		next := at + in.Length
+		if begins := bytes.Index(s.code[at:min(next+len(enter)-1, len(s.code))], enter); s.kind == stub && begins > 0 {
+			at += begins // from data, which are no instruction
+			reached = false
+			continue
+		}
 		switch e := x86.StackEffect(&in); e.Kind {
 		case x86.Branch:
 			s.jump(next+int(e.N), f, sure)

@@ -124,6 +124,29 @@ func TestSweep(t *testing.T) {
 			c3                   // ret`,
 			map[int]string{0: entry, 1: "cfa=sp+16 fp=*(cfa-16)", 4: "cfa=fp+16 fp=*(cfa-16)", 0x10: entry},
 		},
+		{"stub after data, with an aligned stack and rbp for other things", piece{kind: stub, complete: -1}, `
+			c3                   // ret
+			ff ff                // data; together with what follows: call [rbp+0x48]
+			55                   // push rbp
+			48 8b ec             // mov rbp,rsp
+			52                   // push rdx
+			51                   // push rcx
+			48 8b c4             // mov rax,rsp
+			48 83 ec 70          // sub rsp,0x70
+			48 83 e4 e0          // and rsp,-32
+			48 89 44 24 38       // mov [rsp+0x38],rax
+			48 89 6c 24 40       // mov [rsp+0x40],rbp
+			48 81 c5 80 00 00 00 // add rbp,0x80
+			48 8b 6c 24 40       // mov rbp,[rsp+0x40]
+			48 8b 64 24 38       // mov rsp,[rsp+0x38]
+			59                   // pop rcx
+			5a                   // pop rdx
+			c9                   // leave
+			c3                   // ret`,
+			map[int]string{0: entry, 4: "cfa=sp+16 fp=*(cfa-16)", 7: "cfa=fp+16 fp=*(cfa-16)",
+				0x19: "cfa=*(sp+56)+32 fp=*(cfa-16)", 0x2f: "cfa=sp+32 fp=*(cfa-16)", 0x30: "cfa=sp+24 fp=*(cfa-16)",
+				0x31: "cfa=sp+16 fp=*(cfa-16)", 0x32: entry},
+		},
 		{"second stub of several, with a branch", piece{kind: stub, complete: -1}, `
 			c3                   // ret
 			55                   // push rbp
@@ -249,7 +272,7 @@ func FuzzSweep(f *testing.F) {
 	f.Add([]byte{0x66, 0x66, 0x66, 0x48, 0x89, 0x84, 0x24, 0, 0, 1, 0})
 	f.Fuzz(func(t *testing.T, code []byte) {
 		code = code[:min(len(code), 4096)]
-		for _, kind := range []kind{compiled, stub, adapter, interpreterCode, interpreterEntry} {
+		for _, kind := range []kind{compiled, stub, adapter, interpreterCode, interpreterEntry, exception} {
 			last := -1
 			for _, r := range (piece{kind: kind, code: code, size: 64, complete: len(code) / 4}).rules() {
 				if r.at <= last || r.at >= len(code) {
