@@ -35,6 +35,6 @@ func blocked(thread int) bool {
 	if err != nil {
 		return true
 	}
-	const afterName = ") " // and then the state, proc_pid_stat(5)
-	return !strings.HasPrefix(string(text[max(0, strings.LastIndex(string(text), afterName)):]), afterName+"R")
+	name := strings.LastIndexByte(string(text), ')') // its end; then comes the state, proc_pid_stat(5)
+	return !strings.HasPrefix(string(text[name+1:]), " R")
 }

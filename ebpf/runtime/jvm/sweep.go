@@ -125,10 +125,11 @@ func (s *sweep) run() {
 		s.correct(&f, at, &in)
 		s.add(at, f)
 		next := at + in.Length
-		if begins := bytes.Index(s.code[at:min(next+len(enter)-1, len(s.code))], enter); s.kind == stub && begins > 0 {
-			at += begins // from data, which are no instruction
-			reached = false
-			continue
+		if s.kind == stub {
+			if begins := bytes.Index(s.code[at:min(next+len(enter)-1, len(s.code))], enter); begins > 0 {
+				at, reached = at+begins, false // it was data, and no instruction
+				continue
+			}
 		}
 		switch e := x86.StackEffect(&in); e.Kind {
 		case x86.Branch:
