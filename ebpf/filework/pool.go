@@ -22,18 +22,17 @@ type Origin struct {
 }
 
 // Limits of a Pool. Work hangs when its thread has not run for hangsAfter although it
-// waits for nothing of ours; work is late when nobody waits for it any longer.
+// waits neither for a CPU nor for anything of ours; work is late when nobody waits for it any longer.
 const (
-	hangsAfter      = 500 * time.Millisecond
-	hangsPerMount   = 1
-	hangsPerUser    = 8  // of each user but root
-	hangsOfUsers    = 64 // of all users but root
-	hangsOfRoot     = 64
-	latePerMount    = 4 // that do not hang: they use CPU time
-	latePerUser     = 16
-	firstLook       = 500 * time.Millisecond
-	unattended      = time.Second    // after which work is late that nobody waits for
-	waitsForRuntime = unix.SYS_FUTEX // the system call in which Go lets a thread rest
+	hangsAfter    = 500 * time.Millisecond
+	hangsPerMount = 1
+	hangsPerUser  = 8  // of each user but root
+	hangsOfUsers  = 64 // of all users but root
+	hangsOfRoot   = 64
+	latePerMount  = 4 // that do not hang: they use CPU time
+	latePerUser   = 16
+	firstLook     = 500 * time.Millisecond
+	unattended    = time.Second // after which work is late that nobody waits for
 )
 
 // Pool runs work. The zero value is ready; its methods may be called concurrently.
@@ -237,10 +236,10 @@ func (p *Pool) watch() {
 	}
 }
 
-// look finds out whether a task's thread has run since the last time.
+// look finds out whether a task's thread has run since the last time, or could.
 func (t *Task) look(now time.Time) {
-	ran, resting := threadRan(t.thread)
-	if t.changed.IsZero() || ran != t.ran || resting {
+	ran := threadRan(t.thread)
+	if t.changed.IsZero() || ran != t.ran || !threadBlocked(t.thread) {
 		t.ran, t.changed, t.hangs = ran, now, false
 		return
 	}

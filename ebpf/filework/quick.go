@@ -61,7 +61,7 @@ func (p *Pool) Quick(w QuickWork) error {
 			return nil
 		default:
 		}
-		if turn == QuickTurns || blocked(int(thread.Load())) {
+		if turn == QuickTurns || threadBlocked(int(thread.Load())) {
 			break
 		}
 		timer.Reset(patience)

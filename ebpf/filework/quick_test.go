@@ -2,6 +2,7 @@ package filework
 
 import (
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -50,8 +51,17 @@ func TestQuick(t *testing.T) {
 }
 
 // TestQuickOnBusyCPU: work that does not come to its end though nothing holds it back is waited for longer, but not for
-// ever.
+// ever; also where Go runs one goroutine at a time, so that the thread of the work rests while another is asked for.
 func TestQuickOnBusyCPU(t *testing.T) {
+	for _, procs := range []int{1, 2} {
+		t.Run(fmt.Sprint(procs), func(t *testing.T) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+			testQuickOnBusyCPU(t)
+		})
+	}
+}
+
+func testQuickOnBusyCPU(t *testing.T) {
 	var p Pool
 	burn := func(end func() bool) func() {
 		return func() {

@@ -5,36 +5,34 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // threadRan returns what the system counts of a thread of this process: CPU time, and
 // how often it began to run (Linux, Documentation/scheduler/sched-stats.rst); ""
-// where that is not counted. resting says that Go has put the thread to sleep.
-func threadRan(thread int) (ran string, resting bool) {
-	dir := fmt.Sprintf("/proc/self/task/%d/", thread)
-	counts, err := os.ReadFile(dir + "schedstat")
+// where that is not counted.
+func threadRan(thread int) string {
+	counts, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/schedstat", thread))
 	if err != nil {
-		return "", false
+		return ""
 	}
-	call, err := os.ReadFile(dir + "syscall")
-	if err != nil {
-		return string(counts), false
-	}
-	number, _, _ := strings.Cut(string(call), " ")
-	n, err := strconv.Atoi(number)
-	return string(counts), err == nil && n == waitsForRuntime
+	return string(counts)
 }
 
-// blocked reports whether a thread of this process waits, and not for a CPU. One with the number 0 has not begun, which
-// is because it waits for a CPU.
-func blocked(thread int) bool {
+// waitsForRuntime is the system call in which Go lets a thread rest.
+const waitsForRuntime = unix.SYS_FUTEX
+
+// threadBlocked reports whether a thread of this process waits, and neither for a CPU nor for its turn among those that
+// Go runs. One with the number 0 has not begun, which is because it waits for a CPU.
+func threadBlocked(thread int) bool {
 	if thread == 0 {
 		return false
 	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/stat", thread))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/syscall", thread)) // proc_pid_syscall(5)
 	if err != nil {
 		return true
 	}
-	name := strings.LastIndexByte(string(text), ')') // its end; then comes the state, proc_pid_stat(5)
-	return !strings.HasPrefix(string(text[name+1:]), " R")
+	number, _, _ := strings.Cut(string(text), " ")
+	return number != "running\n" && number != strconv.Itoa(waitsForRuntime)
 }
