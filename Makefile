@@ -44,7 +44,7 @@ test: build ## run all tests, with the real kernel, Pyroscope and a browser; nee
 lint: ## check formatting, words, links and line lengths; with golangci-lint and clang-format-19 where they are installed
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted by gofmt:" $$unformatted >&2; exit 1; }
 	go vet ./...
-	go test ./integration/docs ./integration/need
+	go test ./integration/docs ./integration/testkit/need
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; else echo "lint: golangci-lint is not installed: left out"; fi
 	@if command -v clang-format-19 >/dev/null; then clang-format-19 --dry-run -Werror bpf/*.h bpf/*.c; else echo "lint: clang-format-19 is not installed: left out"; fi
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf"
-	"github.com/headwater/headwater/ebpf/busytest"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // A session profiles the whole host until Close. It needs root, or the capabilities that
@@ -41,7 +41,7 @@ func ExampleStart() {
 // and no two profiles are equal.
 func TestExampleStart(t *testing.T) {
 	need.Root(t)
-	busytest.Start(t) // on an idle machine there may be nothing to show
+	testkit.Spin(t) // on an idle machine there may be nothing to show
 	out := printed(t, ExampleStart)
 	var samples, complete, withUser int
 	_, err := fmt.Sscanf(out, "host: %d samples, %d of %d user stacks complete\n", &samples, &complete, &withUser)

@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // buildGo builds a program of testdata/golang with flags.
@@ -146,7 +146,7 @@ func TestGoStacks(t *testing.T) {
 		"pie": {buildGo(t, "plain", []string{"CGO_ENABLED=0"}, "-buildmode=pie"),
 			[]string{"-buildmode=pie", "-ldflags=-s -w"}},
 	} {
-		try := func(t *retrytest.T) {
+		try := func(t *retry.T) {
 			program := buildGo(t, "plain", []string{"CGO_ENABLED=0"}, c.flags...)
 			own := filepath.Join(t.TempDir(), "cpu.pprof")
 			stacks := goStacks(runGo(t, program, "4", own), program, symbolsOf(t, c.twin))
@@ -154,7 +154,7 @@ func TestGoStacks(t *testing.T) {
 			checkGoRoots(t, stacks)
 			compareOwn(t, stacks, own)
 		}
-		t.Run(name, func(t *testing.T) { retrytest.Run(t, try) })
+		t.Run(name, func(t *testing.T) { retry.Run(t, try) })
 	}
 }
 
@@ -273,9 +273,9 @@ func compareCallers(t testing.TB, whose string, counts, others map[string]int64)
 
 // TestGoCallback profiles a program whose stacks go from Go to C, through the
 // C library, and back to Go.
-func TestGoCallback(t *testing.T) { retrytest.Run(t, tryGoCallback) }
+func TestGoCallback(t *testing.T) { retry.Run(t, tryGoCallback) }
 
-func tryGoCallback(t *retrytest.T) {
+func tryGoCallback(t *retry.T) {
 	need.Tools(t, "gcc")
 	program := buildGo(t, "callback", []string{"CGO_ENABLED=1"})
 	stacks := goStacks(runGo(t, program, "3"), program, symbolsOf(t, program))

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestGuessed: whole stacks that lead through code that a program has made itself are counted.

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/fusetest"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/fuse"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // burner is a program whose only busy function is called FUNCTION. It says when it is.
@@ -134,7 +134,7 @@ func TestHangingMount(t *testing.T) {
 		}
 		content[filepath.Base(path)] = program
 	}
-	server, err := fusetest.Mount(dir, content)
+	server, err := fuse.Mount(dir, content)
 	if err != nil {
 		need.Missing(t, "%v", err)
 	}

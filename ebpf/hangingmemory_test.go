@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/fusetest"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/fuse"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // held is a program that is busy in code of no file, and whose memory is held back from who
@@ -103,7 +103,7 @@ func TestHangingMemory(t *testing.T) {
 		dir := t.TempDir()
 		program := compileC(t, dir, "held", held, "-ldl")
 		library := compileC(t, dir, "libjvm.so", heldLibrary, "-shared", "-fPIC")
-		server, err := fusetest.Mount(dir, map[string][]byte{"description": make([]byte, 4096)})
+		server, err := fuse.Mount(dir, map[string][]byte{"description": make([]byte, 4096)})
 		if err != nil {
 			need.Missing(t, "%v", err)
 		}

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/fusetest"
-	"github.com/headwater/headwater/ebpf/retrytest"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/fuse"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // mover is a program that is busy in near and, once it gets SIGUSR1, in far, which is so far
@@ -61,9 +61,9 @@ func buildMover(t *testing.T, dir string) (path string) {
 // TestHangingOverlay has a program in an overlay that its user has mounted, in a user namespace
 // of their own, over a file system that stops to answer when the program's rows are not all
 // read. Others have their names in every profile.
-func TestHangingOverlay(t *testing.T) { retrytest.Run(t, tryHangingOverlay) }
+func TestHangingOverlay(t *testing.T) { retry.Run(t, tryHangingOverlay) }
 
-func tryHangingOverlay(attempt *retrytest.T) {
+func tryHangingOverlay(attempt *retry.T) {
 	t := attempt.T
 	need.Root(t)
 	need.Tools(t, "nsenter", "unshare", "mount")
@@ -73,7 +73,7 @@ func tryHangingOverlay(attempt *retrytest.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := fusetest.Mount(dir, map[string][]byte{"mover": program})
+	server, err := fuse.Mount(dir, map[string][]byte{"mover": program})
 	if err != nil {
 		need.Missing(t, "%v", err)
 	}

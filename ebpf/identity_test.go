@@ -14,9 +14,9 @@ import (
 	"github.com/google/pprof/profile"
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/busytest"
 	"github.com/headwater/headwater/ebpf/unwind"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // twinID is the build ID of programs that differ in everything else.
@@ -360,7 +360,7 @@ func TestForeignBuildID(t *testing.T) {
 	s := start(t, identityOptions())
 	defer s.Close()
 	first := hostile.start(t, twinSeconds)
-	shell := busytest.Start(t)
+	shell := testkit.Spin(t)
 	var profiles []Profile
 	profiles = append(profiles, collect(t, s, uint32(first.cmd.Process.Pid), twinSamples)...)
 	profiles = append(profiles, collect(t, s, shell, twinSamples)...)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // compileJava compiles a program of testdata/java and returns where the classes are.
@@ -161,14 +161,14 @@ func TestJavaStacks(t *testing.T) {
 		{"interpreted", "-Xint", true, false},
 	} {
 		t.Run(mode.name, func(t *testing.T) {
-			retrytest.Run(t, func(t *retrytest.T) { tryJavaStacks(t, classes, mode.flag, mode.before, mode.compiled) })
+			retry.Run(t, func(t *retry.T) { tryJavaStacks(t, classes, mode.flag, mode.before, mode.compiled) })
 		})
 	}
 }
 
 const wantedSamples = 300
 
-func tryJavaStacks(t *retrytest.T, classes, flag string, before, compiled bool) {
+func tryJavaStacks(t *retry.T, classes, flag string, before, compiled bool) {
 	java := startJava(t, before, flag, "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Deep.*",
 		"-cp", classes, "Deep")
 	defer java.stop()
@@ -300,7 +300,7 @@ func interpretedFrames(p Profile) (named, unnamed int64) {
 }
 
 // checkUnnamed: where methods are not to be named, stacks are as whole.
-func checkUnnamed(t *retrytest.T, java *javaProgram) {
+func checkUnnamed(t *retry.T, java *javaProgram) {
 	t.Helper()
 	o := java.options
 	o.Hotspot = false
@@ -329,7 +329,7 @@ func checkUnnamed(t *retrytest.T, java *javaProgram) {
 // comparePerfMap compares names of methods with those that the VM itself gives to perf.
 // Only code that the VM has before and after the samples is judged: methods are
 // compiled again all the time, and other code comes to where they were.
-func comparePerfMap(t *retrytest.T, java *javaProgram) {
+func comparePerfMap(t *retry.T, java *javaProgram) {
 	before := perfMap(t, java.pid)
 	profiles := collect(t, java.session, java.pid, wantedSamples)
 	after := perfMap(t, java.pid)
@@ -366,7 +366,7 @@ type compiledCode struct {
 }
 
 // perfMap has the VM write its map for perf and returns it, sorted.
-func perfMap(t *retrytest.T, pid uint32) (codes []compiledCode) {
+func perfMap(t *retry.T, pid uint32) (codes []compiledCode) {
 	path := fmt.Sprintf("/tmp/perf-%d.map", pid)
 	defer os.Remove(path)
 	if out, err := exec.Command("jcmd", itoa(pid), "Compiler.perfmap").CombinedOutput(); err != nil {
@@ -403,10 +403,10 @@ func codeAt(codes []compiledCode, addr uint64) compiledCode {
 // TestJavaChurn profiles a program whose code is thrown away and made again in its place.
 func TestJavaChurn(t *testing.T) {
 	classes := compileJava(t, "Churn")
-	retrytest.Run(t, func(t *retrytest.T) { tryJavaChurn(t, classes) })
+	retry.Run(t, func(t *retry.T) { tryJavaChurn(t, classes) })
 }
 
-func tryJavaChurn(t *retrytest.T, classes string) {
+func tryJavaChurn(t *retry.T, classes string) {
 	java := startJava(t, false, "-Xmx64m", "-XX:ReservedCodeCacheSize=8m", "-XX:CompileCommand=quiet",
 		"-XX:CompileCommand=dontinline,Work*.*", "-cp", classes, "Churn", classes+"/")
 	defer java.stop()

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/busytest"
-	"github.com/headwater/headwater/ebpf/retrytest"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // busyAgent has a thread of a Java VM that lets all others run first, and changes 2 GiB of mappings every two seconds:
@@ -56,9 +56,9 @@ func TestBusyJava(t *testing.T) {
 	classes := compileJava(t, "Deep")
 	agent := compileC(t, t.TempDir(), "busy.so", busyAgent, "-shared", "-fPIC", "-pthread")
 	for range runtime.NumCPU() {
-		busytest.Start(t)
+		testkit.Spin(t)
 	}
-	retrytest.Run(t, func(t *retrytest.T) {
+	retry.Run(t, func(t *retry.T) {
 		java := startJava(t, true, "-agentpath:"+agent, "-XX:CompileCommand=quiet",
 			"-XX:CompileCommand=dontinline,Deep.*", "-cp", classes, "Deep")
 		defer java.stop()

@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // javaFrames are the frames of a stack in Java, each as "Class.method File:line", leaf first.
@@ -91,7 +91,7 @@ func TestJavaInlined(t *testing.T) {
 		{"C2", "-XX:-TieredCompilation"}, {"C1", "-XX:TieredStopAtLevel=1"},
 	} {
 		t.Run(mode.name, func(t *testing.T) {
-			retrytest.Run(t, func(t *retrytest.T) {
+			retry.Run(t, func(t *retry.T) {
 				flags := []string{mode.flag, "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Inline.call",
 					"-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints", "-cp", classes, "Inline"}
 				inline, apart := "-XX:CompileCommand=inline,Inline.*", "-XX:-Inline"
@@ -106,7 +106,7 @@ func TestJavaInlined(t *testing.T) {
 type siteCounts [5]float64
 
 func tryJavaInlined(
-	t *retrytest.T, sites [][]string, starts map[string]int64, inlined bool, args []string,
+	t *retry.T, sites [][]string, starts map[string]int64, inlined bool, args []string,
 ) (n siteCounts) {
 	java := startJava(t, true, args...)
 	defer java.stop()
@@ -157,7 +157,7 @@ func (n siteCounts) total() (total float64) {
 }
 
 // compare compares the shares of the methods a, b and c.
-func (n siteCounts) compare(t *retrytest.T, other siteCounts) {
+func (n siteCounts) compare(t *retry.T, other siteCounts) {
 	methods := func(n siteCounts) [3]float64 {
 		return [3]float64{n[0] / n.total(), n[1] / n.total(), (n[2] + n[3]) / n.total()}
 	}

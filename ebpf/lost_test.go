@@ -4,12 +4,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/busytest"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // What is sampled after the last Collect is lost when a session is closed, and counted.
 func TestUncollectedSamplesAreCounted(t *testing.T) {
-	pid := busytest.Start(t)
+	pid := testkit.Spin(t)
 	o := DefaultOptions()
 	o.SampleRate = 1000
 	s := start(t, o)
@@ -38,7 +38,7 @@ func TestUncollectedSamplesAreCounted(t *testing.T) {
 
 // At 10 kHz, what was sampled until sampling ended is in the last profiles: nothing is left.
 func TestLastCollectHasEverything(t *testing.T) {
-	pid := busytest.Start(t)
+	pid := testkit.Spin(t)
 	o := DefaultOptions()
 	o.SampleRate = 10_000
 	s := start(t, o)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // nodeChains is what calls leaf in testdata/node/chains.js, the innermost first.
@@ -46,13 +46,13 @@ func TestNodeStacks(t *testing.T) {
 		"baseline":    {"--no-opt", "--always-sparkplug"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			retrytest.Run(t, func(t *retrytest.T) { tryNodeStacks(t, flags) })
+			retry.Run(t, func(t *retry.T) { tryNodeStacks(t, flags) })
 		})
 	}
 }
 
 // startNode starts a script, which prints a line when it works.
-func startNode(t *retrytest.T, script string, flags []string) (pid uint32, path string) {
+func startNode(t *retry.T, script string, flags []string) (pid uint32, path string) {
 	path, err := filepath.Abs(script)
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func startNode(t *retrytest.T, script string, flags []string) (pid uint32, path 
 	return uint32(cmd.Process.Pid), path
 }
 
-func tryNodeStacks(t *retrytest.T, flags []string) {
+func tryNodeStacks(t *retry.T, flags []string) {
 	pid, script := startNode(t, "testdata/node/chains.js", flags)
 	o := DefaultOptions()
 	o.Comm, o.SampleRate, o.KernelStacks, o.PIDLabel = CommNone, 197, false, true
@@ -122,10 +122,10 @@ func tryNodeStacks(t *retrytest.T, flags []string) {
 func TestNodeInlined(t *testing.T) {
 	need.Root(t)
 	need.Tools(t, "node")
-	retrytest.Run(t, tryNodeInlined)
+	retry.Run(t, tryNodeInlined)
 }
 
-func tryNodeInlined(t *retrytest.T) {
+func tryNodeInlined(t *retry.T) {
 	pid, script := startNode(t, "testdata/node/inlined.js", nil)
 	o := DefaultOptions()
 	o.Comm, o.SampleRate, o.KernelStacks, o.PIDLabel = CommNone, 197, false, true

@@ -9,15 +9,15 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestPGO: go build takes a profile, and inlines what it shows as hot.
 func TestPGO(t *testing.T) {
 	need.Root(t)
 	program := buildGo(t, "pgo", []string{"CGO_ENABLED=0"})
-	retrytest.Run(t, func(t *retrytest.T) {
+	retry.Run(t, func(t *retry.T) {
 		o := DefaultOptions()
 		o.Comm, o.SampleRate = CommNone, 397
 		s := start(t, o)
@@ -56,7 +56,7 @@ func TestPGO(t *testing.T) {
 }
 
 // decisions returns what the compiler says that it does with the program, with a profile or "off".
-func decisions(t *retrytest.T, pgo string) string {
+func decisions(t *retry.T, pgo string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "program")
 	cmd := exec.Command("go", "build", "-gcflags=-m", "-pgo="+pgo, "-o", program, "./testdata/golang/pgo")
@@ -72,7 +72,7 @@ func decisions(t *retrytest.T, pgo string) string {
 func TestGoStartLines(t *testing.T) {
 	need.Root(t)
 	program := buildGo(t, "plain", []string{"CGO_ENABLED=0"}, "-ldflags=-s -w")
-	retrytest.Run(t, func(t *retrytest.T) {
+	retry.Run(t, func(t *retry.T) {
 		own := filepath.Join(t.TempDir(), "cpu.pprof")
 		profiles := runGo(t, program, "3", own)
 		file, err := os.Open(own)

@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/busytest"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // start begins a session, or skips where this process may not.
@@ -65,7 +65,7 @@ func collect(t testing.TB, s *Session, pid uint32, want uint64) []Profile {
 
 func TestSession(t *testing.T) {
 	before := runtime.NumGoroutine()
-	pid := busytest.Start(t)
+	pid := testkit.Spin(t)
 	s := start(t, DefaultOptions())
 	profiles := collect(t, s, pid, 20)
 	samples, complete := of(profiles, pid)
@@ -122,7 +122,7 @@ func checkLocation(t testing.TB, l *profile.Location) {
 
 // TestUpdate changes the options while samples are taken.
 func TestUpdate(t *testing.T) {
-	pid := busytest.Start(t)
+	pid := testkit.Spin(t)
 	s := start(t, DefaultOptions())
 	defer s.Close()
 	collect(t, s, pid, 1)
@@ -175,7 +175,7 @@ func TestUpdate(t *testing.T) {
 
 // TestTargetsOnly profiles one process of two.
 func TestTargetsOnly(t *testing.T) {
-	wanted, other := busytest.Start(t), busytest.Start(t)
+	wanted, other := testkit.Spin(t), testkit.Spin(t)
 	o := DefaultOptions()
 	o.TargetsOnly = true
 	o.Targets = []map[string]string{{"__process_pid__": itoa(wanted), "service_name": "wanted"}}
@@ -198,7 +198,7 @@ func TestTargetsOnly(t *testing.T) {
 // TestTargetsOnlyNewProcesses: where targets are processes, no stack is walked or copied of programs that end before
 // anybody can say that they are none of them; that of the target is there.
 func TestTargetsOnlyNewProcesses(t *testing.T) {
-	wanted := busytest.Start(t)
+	wanted := testkit.Spin(t)
 	loop := exec.Command("sh", "-c", "while :; do /bin/true; done")
 	if err := loop.Start(); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // flooding is the variable by which TestSignalFrames starts itself as the
@@ -28,7 +28,7 @@ func TestSignalFrames(t *testing.T) {
 		flood()
 		return
 	}
-	retrytest.Run(t, trySignalFrames)
+	retry.Run(t, trySignalFrames)
 }
 
 // flood has a goroutine, deep in calls, that sends signals to its own thread.
@@ -61,7 +61,7 @@ func floodedLeaf(end time.Time) (signals int) {
 	return signals
 }
 
-func trySignalFrames(t *retrytest.T) {
+func trySignalFrames(t *retry.T) {
 	o := DefaultOptions()
 	o.Comm, o.SampleRate = CommLabel, 249
 	const name = "hwflooded"

@@ -4,12 +4,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/busytest"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // Once sampling has ended nothing is sampled any more, and what was is there to be collected.
 func TestStopSampling(t *testing.T) {
-	pid := busytest.Start(t)
+	pid := testkit.Spin(t)
 	s := start(t, DefaultOptions())
 	defer s.Close()
 	collect(t, s, pid, 1)

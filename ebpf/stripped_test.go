@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // shop burns CPU in two functions that a stripped file has no names of.

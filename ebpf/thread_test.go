@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/busytest"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // threadProgram has two threads with a name of their own, each in another function, and says which IDs they have.
@@ -64,7 +64,7 @@ func TestThreadLabels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pid := busytest.Run(t, cmd)
+	pid := testkit.Run(t, cmd)
 	said := map[string]int{}
 	for lines := bufio.NewReader(out); len(said) < 2; {
 		line, err := lines.ReadString('\n')

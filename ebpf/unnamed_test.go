@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestUnnamedLanguages runs programs in languages whose functions are not named: most stacks have a frame that

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/busytest"
 	"github.com/headwater/headwater/ebpf/symbol/debuginfod"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // An update that fails changes nothing: not the kernel's rate while samples keep the old
@@ -71,7 +71,7 @@ func TestStartWithoutDescriptors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pid := busytest.Run(t, cmd)
+	pid := testkit.Run(t, cmd)
 
 	end := withoutDescriptors(t)
 	_, err = stdin.Write([]byte("\n"))
@@ -97,7 +97,7 @@ func failUpdate(t *testing.T, cacheDir string, try func(update func() error) err
 	o := DefaultOptions()
 	s := start(t, o)
 	defer s.Close()
-	pid := busytest.Start(t)
+	pid := testkit.Spin(t)
 	collect(t, s, pid, uint64(o.SampleRate)/2) // its files are known
 
 	bad := o

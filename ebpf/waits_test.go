@@ -15,7 +15,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/retrytest"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // waitingProgram is the variable by which TestWaitsOfGo starts itself as the program that it profiles.
@@ -34,7 +34,7 @@ func TestWaitsOfGo(t *testing.T) {
 		waitForPipe(t)
 		return
 	}
-	retrytest.Run(t, tryWaitsOfGo)
+	retry.Run(t, tryWaitsOfGo)
 }
 
 // waitForPipe has two threads, of which one writes to the other.
@@ -65,7 +65,7 @@ func waitingRead(from int) {
 	}
 }
 
-func tryWaitsOfGo(t *retrytest.T) {
+func tryWaitsOfGo(t *retry.T) {
 	const name = "hwwaiting"
 	o := DefaultOptions()
 	o.Comm = CommLabel

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // run runs a tool in a folder.

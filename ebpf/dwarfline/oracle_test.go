@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // addr2line asks a tool with the options of addr2line for the frames at

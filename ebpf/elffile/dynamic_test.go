@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestDynamicSymbol compares what is found by the hash table with the list of nm: all that a

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 const helloProgram = `#include <stdio.h>

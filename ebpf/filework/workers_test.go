@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/ebpf/footprint"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // Work that a goroutine with a high priority waits for has it too, on a thread that is used again; other work has none.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // inlining has functions that the compiler inlines into one another, over files

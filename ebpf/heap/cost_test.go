@@ -15,11 +15,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/target"
-	"github.com/headwater/headwater/integration/need"
 	"github.com/headwater/headwater/integration/record"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // cost is what a malloc and a free take, in ns, once in each round.
@@ -77,7 +77,7 @@ func TestCost(t *testing.T) {
 	found := map[string]*cost{"without": {}, "sampled": {}, "of another program": {}}
 	program := startPairs(t)
 	program.measure(t)
-	retrytest.Run(t, func(t *retrytest.T) {
+	retry.Run(t, func(t *retry.T) {
 		s := openSampler(t)
 		for range rounds {
 			measureCosts(t, s, program, found)
@@ -89,7 +89,7 @@ func TestCost(t *testing.T) {
 	save(found)
 }
 
-func measureCosts(t *retrytest.T, s *running, program *pairs, found map[string]*cost) {
+func measureCosts(t *retry.T, s *running, program *pairs, found map[string]*cost) {
 	t.Helper()
 	note := func(name string) {
 		ns := program.measure(t.T)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestCallOf: names of allocators are known with and without what stands before them, and no others.

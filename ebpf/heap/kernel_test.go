@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/ebpf/kernel"
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/target"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestMemoryInUse: of a program that allocates by all functions of C, and frees most of it, as much is in use as its
@@ -31,12 +31,12 @@ func TestMemoryInUse(t *testing.T) {
 			args := append([]string{"-O1", "-g", "-pthread", "-o", program}, flags...)
 			out, err := exec.Command("gcc", append(args, "../../integration/tools/testdata/leaks.c")...).CombinedOutput()
 			require.NoError(t, err, "%s", out)
-			retrytest.Run(t, func(t *retrytest.T) { checkLeak(t, program) })
+			retry.Run(t, func(t *retry.T) { checkLeak(t, program) })
 		})
 	}
 }
 
-func checkLeak(t *retrytest.T, program string) {
+func checkLeak(t *retry.T, program string) {
 	s := openSampler(t)
 	cmd := exec.Command(program, "wait")
 	stdin, err := cmd.StdinPipe()
@@ -122,7 +122,7 @@ func (o *observer) use(r *kernel.Record) {
 }
 
 // openSampler runs a sampler that takes no samples of its own until the test ends.
-func openSampler(t *retrytest.T) *running {
+func openSampler(t *retry.T) *running {
 	t.Helper()
 	out := &running{}
 	s, err := sampler.Open(sampler.Options{TableBytes: 4 << 20, Observe: out.observe.use})

@@ -7,9 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/busytest"
-	"github.com/headwater/headwater/ebpf/retrytest"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // bareClocks are clocks like those of the profiler without a BPF program: the kernel writes
@@ -63,9 +63,9 @@ func TestIdleCPUsLoseNothing(t *testing.T) {
 // the same clocks without a program miss as well, and the kernel throttled none of these.
 //
 // The clocks of a virtual machine whose CPUs stand still at times do not all miss the same, so it is tried three times.
-func TestEverySampleDueIsCounted(t *testing.T) { retrytest.Run(t, tryEverySampleDue) }
+func TestEverySampleDueIsCounted(t *testing.T) { retry.Run(t, tryEverySampleDue) }
 
-func tryEverySampleDue(t *retrytest.T) {
+func tryEverySampleDue(t *retry.T) {
 	need.Root(t)
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skipf("no shell to keep CPUs busy: %v", err)
@@ -78,7 +78,7 @@ func tryEverySampleDue(t *retrytest.T) {
 	}
 	bare := bareClocks(t, period)
 	for range 3 * len(bare) {
-		busytest.Start(t)
+		testkit.Spin(t)
 	}
 	for _, clock := range bare {
 		if err := unix.IoctlSetInt(clock.event.fd, unix.PERF_EVENT_IOC_ENABLE, 0); err != nil {

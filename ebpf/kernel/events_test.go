@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/retrytest"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // faultBytes is how much memory touchMemory touches.
@@ -76,7 +76,7 @@ func TestPageFaults(t *testing.T) {
 	if err := p.SetEvents(kind.PageFaults, 16); err != nil {
 		t.Fatal(err)
 	}
-	retrytest.Run(t, func(t *retrytest.T) {
+	retry.Run(t, func(t *retry.T) {
 		readKinds(t, p)
 		before := lostEvents(t, p)
 		want := touchMemory(t)

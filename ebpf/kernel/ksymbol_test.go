@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestKernelSymbolRecords loads BPF programs and compares what perf records of

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/unwind"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // load loads the real programs, or skips where this process may not.

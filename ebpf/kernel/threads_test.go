@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/ebpf/unwind"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 func openThreads(t testing.TB) *Threads {

@@ -13,7 +13,7 @@ import (
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/snapshot"
 	"github.com/headwater/headwater/ebpf/target"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // BenchmarkPass measures the CPU time of a pass over threads that have all stayed where they were.

@@ -10,7 +10,7 @@ import (
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/snapshot"
 	"github.com/headwater/headwater/ebpf/target"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestSleeper: all time of a program that sleeps is in its sleep, by whole stacks, and the stack is not read at each

@@ -17,7 +17,7 @@ import (
 	"github.com/headwater/headwater/ebpf/probe"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/target"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // calls is how often the program calls its function: less than a buffer holds.

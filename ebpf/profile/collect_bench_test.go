@@ -16,7 +16,7 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/unwind"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // BenchmarkCollect names and encodes what two compilers do in five seconds, at 99 Hz: a thousand stacks of 38 frames in

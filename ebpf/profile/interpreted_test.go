@@ -24,7 +24,7 @@ import (
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // toy is the language of testdata/toy.c.

@@ -13,19 +13,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/ebpf/target"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestCompiler: a compiler's work goes through thousands of pages of text, and walks do not miss each of them once. A
 // sample that missed carries a copy of its stack.
 func TestCompiler(t *testing.T) {
 	need.Tools(t, "clang-19")
-	retrytest.Run(t, tryCompiler)
+	retry.Run(t, tryCompiler)
 }
 
-func tryCompiler(t *retrytest.T) {
+func tryCompiler(t *retry.T) {
 	source, err := filepath.Abs("../../integration/bench/testdata/build")
 	if err != nil {
 		t.Fatal(err)

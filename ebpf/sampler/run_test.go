@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/busytest"
 	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/target"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // open returns a Sampler at 997 Hz, or skips where this process may not.
@@ -30,7 +30,7 @@ func open(t testing.TB, o Options) *Sampler {
 // Run hands over every sample that the kernel has taken until it ends, each once, and those
 // of processes that are not wanted count as ignored.
 func TestRunUsesEverySample(t *testing.T) {
-	pid, other := busytest.Start(t), busytest.Start(t)
+	pid, other := testkit.Spin(t), testkit.Spin(t)
 	s := open(t, Options{Target: func(p uint32) (*target.Target, bool) { return nil, p != other }})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -85,7 +85,7 @@ func TestRunUsesEverySample(t *testing.T) {
 // An error of whoever uses samples, or of the hook after a round, ends Run.
 func TestRunEndsWithErrors(t *testing.T) {
 	failed := errors.New("failed")
-	busytest.Start(t)
+	testkit.Spin(t)
 	s := open(t, Options{})
 	uses := 0
 	err := s.Run(context.Background(), func(*Sample) error { uses++; return failed })
@@ -104,7 +104,7 @@ func TestRunEndsWithErrors(t *testing.T) {
 func TestFlush(t *testing.T) {
 	// A sample that another CPU is taking at the time of the call comes later: a virtual CPU may stand still in it.
 	const underWay = 20 * time.Millisecond
-	busytest.Start(t)
+	testkit.Spin(t)
 	s := open(t, Options{Interval: time.Hour})
 	ctx, cancel := context.WithCancel(context.Background())
 	var flushed atomic.Uint64 // time of the call, once it has returned

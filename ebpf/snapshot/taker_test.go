@@ -19,8 +19,8 @@ import (
 
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/wait"
-	"github.com/headwater/headwater/integration/need"
 	"github.com/headwater/headwater/integration/record"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // open opens a Taker, or skips where this process may not.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // run runs a tool and returns what it prints on standard output.

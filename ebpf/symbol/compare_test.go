@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // namesAt are the names that nm knows for each of some addresses: of the

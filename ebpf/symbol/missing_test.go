@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 func TestDebugFilePutInPlaceLater(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // perfData is what perf record writes to a pipe, little endian (tools/perf/Documentation/perf.data-file-format.txt).

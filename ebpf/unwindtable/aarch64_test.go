@@ -13,7 +13,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
 	"github.com/headwater/headwater/ebpf/unwind"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // aarch64Source has the kinds of frames that C compiles to.

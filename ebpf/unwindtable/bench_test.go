@@ -11,7 +11,7 @@ import (
 	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/unwind"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // BenchmarkPage builds the pages of libc's text, one after the other.

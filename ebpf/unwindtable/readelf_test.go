@@ -12,7 +12,7 @@ import (
 	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/unwind"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 func openTable(t testing.TB, path string) *Table {

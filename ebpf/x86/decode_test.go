@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestObjdump compares the lengths of instructions with objdump's, for all of the

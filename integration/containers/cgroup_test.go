@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestContainerTargets profiles a process without a container, in a cgroup with a name as
@@ -52,9 +53,10 @@ func checkContainer(t testing.TB, server *lab.Pyroscope, only bool) {
 	query := func(selector string) []lab.Stack {
 		return lab.Stacks(server.Profile(t, lab.CPUProfile, selector, time.Time{}))
 	}
-	lab.Eventually(t, 2*time.Minute, "2 s of the container are in Pyroscope", func() bool {
+	testkit.Eventually(t, "2 s of the container are in Pyroscope", func() bool {
 		return lab.Total(lab.OfCommand(query(`{service_name="contained", team="river"}`), "hwcontainer")) >= 2e9
 	})
+
 	for _, s := range query(`{service_name="contained"}`) {
 		if s.Frames[0].Name != "hwcontainer" {
 			t.Errorf("a process that is not in the container has its labels: %v", s)
@@ -67,9 +69,10 @@ func checkContainer(t testing.TB, server *lab.Pyroscope, only bool) {
 		}
 		return
 	}
-	lab.Eventually(t, 2*time.Minute, "1 s of the process outside is in Pyroscope", func() bool {
+	testkit.Eventually(t, "1 s of the process outside is in Pyroscope", func() bool {
 		return lab.Total(lab.OfCommand(query(`{service_name="everything-else"}`), "hwoutside")) >= 1e9
 	})
+
 	if leaked := lab.OfCommand(query(`{service_name="everything-else"}`), "hwcontainer"); len(leaked) > 0 {
 		t.Errorf("the container is in the default target as well:\n%s", lab.Show(leaked, 3))
 	}

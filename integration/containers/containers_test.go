@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // containerShape is how one kind of runtime names its containers, and how a
@@ -68,9 +69,9 @@ var containerShapes = []containerShape{
 // and the names of its own files, although other containers and this host have another
 // program with the same code under the same path. Containers without a target are not in
 // Pyroscope. Headwater runs on the host, and then in a container of its own.
-func TestContainers(t *testing.T) { retrytest.Run(t, tryContainers) }
+func TestContainers(t *testing.T) { retry.Run(t, tryContainers) }
 
-func tryContainers(t *retrytest.T) {
+func tryContainers(t *retry.T) {
 	need.Root(t)
 	boxes := makeBoxes(t, containerShapes)
 	running := make([]*container, len(boxes)) // as containerShapes
@@ -94,7 +95,7 @@ func tryContainers(t *retrytest.T) {
 		hosts = hosts[:1]
 	}
 	for _, host := range hosts {
-		t.Run(host.name, func(t *retrytest.T) {
+		t.Run(host.name, func(t *retry.T) {
 			server := lab.StartPyroscope(t)
 			h := lab.LaunchHeadwater(t, containersConfig(server, boxes), host.prepare)
 			h.WaitReady(t)
@@ -258,10 +259,11 @@ func checkContainers(t testing.TB, server *lab.Pyroscope, boxes []box) {
 		services = append(services, shape.service)
 		selector := fmt.Sprintf(`{service_name=%q, shape=%q}`, shape.service, shape.name)
 		var all []lab.Stack
-		lab.Eventually(t, 3*time.Minute, "1 s of "+shape.name+" is in Pyroscope", func() bool {
+		testkit.Eventually(t, "1 s of "+shape.name+" is in Pyroscope", func() bool {
 			all = lab.Stacks(server.Profile(t, lab.CPUProfile, selector, time.Time{}))
 			return lab.Total(lab.OfCommand(all, "app")) >= 1e9
 		})
+
 		shape.check(t, all, boxes[i])
 	}
 	slices.Sort(services)

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestDocker profiles containers of a real Docker daemon by discovery.docker. Their names and
@@ -36,11 +37,12 @@ func TestDocker(t *testing.T) {
 	h := lab.StartHeadwater(t, dockerConfig(d, server))
 	check := func(i int) {
 		var all []lab.Stack
-		lab.Eventually(t, 3*time.Minute, "1 s of "+shapes[i].name+" is in Pyroscope", func() bool {
+		testkit.Eventually(t, "1 s of "+shapes[i].name+" is in Pyroscope", func() bool {
 			all = lab.Stacks(server.Profile(t, lab.CPUProfile, fmt.Sprintf(`{service_name=%q, team="sea"}`, shapes[i].name),
 				time.Time{}))
 			return lab.Total(lab.OfCommand(all, "app")) >= 1e9
 		})
+
 		shapes[i].check(t, all, boxes[i])
 	}
 	check(0)
@@ -136,12 +138,13 @@ func startDocker(t testing.TB) *dockerDaemon {
 		d.Signal(t, syscall.SIGTERM)
 		d.Wait(t, time.Minute)
 	})
-	lab.Eventually(t, time.Minute, "dockerd is ready", func() bool {
+	testkit.Eventually(t, "dockerd is ready", func() bool {
 		if d.Ended() {
 			t.Fatalf("dockerd has ended: %v\n%s", d.Err, d.Output.Tail(20))
 		}
 		return d.command("docker", "--host="+d.host, "version").Run() == nil
 	})
+
 	return d
 }
 

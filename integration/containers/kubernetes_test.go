@@ -18,7 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // cluster is an API server that knows the pods of a test.
@@ -199,10 +200,11 @@ func (s podShape) selector() string {
 func (s podShape) checkProfile(t testing.TB, server *lab.Pyroscope, b box) {
 	t.Helper()
 	var all []lab.Stack
-	lab.Eventually(t, 3*time.Minute, "half a second of "+s.name+" is in Pyroscope", func() bool {
+	testkit.Eventually(t, "half a second of "+s.name+" is in Pyroscope", func() bool {
 		all = lab.Stacks(server.Profile(t, lab.CPUProfile, s.selector(), time.Time{}))
 		return lab.Total(lab.OfCommand(all, "app")) >= 5e8
 	})
+
 	s.check(t, all, b)
 }
 
@@ -212,9 +214,10 @@ func checkGone(t testing.TB, h *lab.Headwater, server *lab.Pyroscope, left int, 
 	t.Helper()
 	waitHealth(t, h, "pyroscope.ebpf.pods", "healthy", fmt.Sprintf("profiling %d targets", left))
 	since := time.Now().Add(3 * time.Second) // the last round is on its way
-	lab.Eventually(t, 3*time.Minute, "those that are left go on", func() bool {
+	testkit.Eventually(t, "those that are left go on", func() bool {
 		return lab.Total(lab.Stacks(server.Profile(t, lab.CPUProfile, `{pod="store-0"}`, since))) >= 5e8
 	})
+
 	for _, s := range gone {
 		if more := lab.Stacks(server.Profile(t, lab.CPUProfile, s.selector(), since)); len(more) > 0 {
 			t.Errorf("%s is gone from Kubernetes, and still profiled:\n%s", s.pod, lab.Show(more, 3))

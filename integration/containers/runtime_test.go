@@ -16,10 +16,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // box says what a container is made of.
@@ -95,7 +95,7 @@ func startContainer(t testing.TB, b box) *container {
 			t.Errorf("runc delete: %v\n%s", err, out)
 		}
 	})
-	lab.Eventually(t, 60*time.Second, "runc has started the container", func() bool {
+	testkit.Eventually(t, "runc has started the container", func() bool {
 		if c.Ended() {
 			t.Fatalf("runc has ended: %v\n%s", c.Err, c.Output.Tail(20))
 		}
@@ -110,6 +110,7 @@ func startContainer(t testing.TB, b box) *container {
 		c.host = s.PID
 		return true
 	})
+
 	return c
 }
 
@@ -126,13 +127,14 @@ func startBare(t testing.TB, b box) *container {
 	}
 	c := &container{box: b, Process: lab.StartInCgroup(t, b.cgroup, cmd)}
 	c.host = c.PID()
-	lab.Eventually(t, 60*time.Second, "the container's program has begun", func() bool {
+	testkit.Eventually(t, "the container's program has begun", func() bool {
 		if c.Ended() {
 			t.Fatalf("the container has ended: %v\n%s", c.Err, c.Output.Tail(20))
 		}
 		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", c.host))
-		return err == nil && strings.HasSuffix(exe, b.args[0]) // below the image: there is a chroot in between
+		return err == nil && strings.HasSuffix(exe, b.args[0])
 	})
+
 	return c
 }
 

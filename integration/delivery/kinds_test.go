@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/ebpf/kind"
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // typesOf returns the types of a kind's profiles in Pyroscope, one for each value.
@@ -39,7 +40,7 @@ func TestKinds(t *testing.T) {
 	defer agent.Stop(t)
 	agent.WaitReady(t)
 	lab.WaitForService(t, server, "kinds")
-	retrytest.Run(t, func(t *retrytest.T) {
+	retry.Run(t, func(t *retry.T) {
 		since := time.Now()
 		printed, err := exec.Command(program).Output()
 		require.NoError(t, err)
@@ -52,9 +53,10 @@ func TestKinds(t *testing.T) {
 		growth := func(profileType string) int64 {
 			return ofFunction(server.Profile(t, profileType, `{service_name="kinds"}`, since), name)
 		}
-		lab.Eventually(t, 30*time.Second, "page faults are in Pyroscope", func() bool {
+		testkit.Eventually(t, "page faults are in Pyroscope", func() bool {
 			return growth(types[0]) > faults/2
 		})
+
 		if got := growth(types[0]); got < faults*4/5 || got > faults*6/5 {
 			t.Errorf("%s has %d page faults, but getrusage says %d", name, got, faults)
 		}
@@ -86,7 +88,7 @@ func checkHeap(t *testing.T, server *lab.Pyroscope) {
 	_, err = io.WriteString(stdin, "x")
 	require.NoError(t, err)
 	const leaked = 40 << 20
-	lab.Eventually(t, 60*time.Second, "a leak is in Pyroscope", func() bool {
+	testkit.Eventually(t, "a leak is in Pyroscope", func() bool {
 		p := server.Profile(t, typesOf(kind.Heap)[0], `{service_name="kinds"}`, since)
 		return ofFunction(p, "leak") > leaked/2
 	})
@@ -111,7 +113,7 @@ func checkWaits(t *testing.T, server *lab.Pyroscope) {
 		p := server.Profile(t, typesOf(kind.OffCPU)[0], `{service_name="kinds"}`, since)
 		return time.Duration(ofFunction(p, "hwsleeper"))
 	}
-	lab.Eventually(t, 60*time.Second, "seconds of sleep are in Pyroscope", func() bool { return slept() > 3*time.Second })
+	testkit.Eventually(t, "seconds of sleep are in Pyroscope", func() bool { return slept() > 3*time.Second })
 	// The pass that first meets a thread credits it with the time since the pass before, when it may not have been there.
 	const betweenPasses = time.Second
 	require.LessOrEqual(t, slept(), time.Since(since)+betweenPasses)

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
 	"github.com/headwater/headwater/integration/record"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestLosslessOutage keeps Pyroscope away from a profiler at 100 Hz for HEADWATER_OUTAGE
@@ -35,10 +36,11 @@ func TestLosslessOutage(t *testing.T) {
 	arrived, all := g.sum()
 	checkArrived(t, h, made, arrived, all)
 	stored := int64(0)
-	lab.Eventually(t, 30*time.Second, "Pyroscope has it all", func() bool {
+	testkit.Eventually(t, "Pyroscope has it all", func() bool {
 		stored = lab.Total(lab.Stacks(server.Profile(t, lab.CPUProfile, `{service_name="lossless"}`, time.Time{})))
 		return stored >= all.total
 	})
+
 	if stored != all.total {
 		t.Errorf("Pyroscope has %d ns, the profiles hold %d", stored, all.total)
 	}
@@ -90,7 +92,7 @@ func keepAway(t testing.TB, h *lab.Headwater, g *gate, away time.Duration) (wait
 	}
 	g.open(t)
 	back := time.Now()
-	lab.Eventually(t, time.Minute, "profiles arrive again", func() bool { n, _ := g.sum(); return n > before+1 })
+	testkit.Eventually(t, "profiles arrive again", func() bool { n, _ := g.sum(); return n > before+1 })
 	return waited, time.Since(back)
 }
 
@@ -104,12 +106,13 @@ func allArrived(t testing.TB, h *lab.Headwater, g *gate, away time.Duration) (ma
 	}
 	profiles := func() float64 { return h.Metric(t, "pyroscope_ebpf_pprofs_total") }
 	made = profiles()
-	lab.Eventually(t, 2*time.Minute+away, "all have arrived", func() bool {
+	testkit.Eventually(t, "all have arrived", func() bool {
 		last := made
 		made = profiles()
 		arrived, _ := g.sum()
 		return made == last && float64(arrived) >= made && h.Metric(t, "pyroscope_write_queue_profiles") == 0
 	})
+
 	return made
 }
 

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // outage is how long Pyroscope is away in TestOutage.
@@ -66,10 +67,11 @@ func TestOutage(t *testing.T) {
 
 	server.Run(t)
 	back := time.Now()
-	lab.Eventually(t, 2*time.Minute, "profiles arrive again", func() bool {
+	testkit.Eventually(t, "profiles arrive again", func() bool {
 		p := server.Profile(t, lab.CPUProfile, `{service_name="outage"}`, back)
 		return lab.Total(lab.OfCommand(lab.Stacks(p), "hwoutage")) >= 3e9
 	})
+
 	if sent() <= sentBefore {
 		t.Error("nothing is counted as sent after the outage")
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestProbes: what the links of probe_links see comes back from Pyroscope, each under its own type: each call of a
@@ -32,7 +33,7 @@ func TestProbes(t *testing.T) {
 	defer agent.Stop(t)
 	agent.WaitReady(t)
 	lab.WaitForService(t, server, "probes")
-	lab.Eventually(t, 30*time.Second, "probes are attached", func() bool {
+	testkit.Eventually(t, "probes are attached", func() bool {
 		return agent.Metric(t, "pyroscope_ebpf_probes_attached") == 3
 	})
 
@@ -52,10 +53,11 @@ func TestProbes(t *testing.T) {
 		"usdt_shop_sold:hits:count:hits:count": calls,
 	} {
 		got := int64(0)
-		lab.Eventually(t, 60*time.Second, profileType+" is in Pyroscope", func() bool {
+		testkit.Eventually(t, profileType+" is in Pyroscope", func() bool {
 			got = ofFunction(server.Profile(t, profileType, `{service_name="probes"}`, since), "outer")
 			return got >= want
 		})
+
 		require.Equal(t, want, got, profileType)
 	}
 	require.Empty(t, server.Discarded(t))

@@ -23,6 +23,7 @@ import (
 	pyro "github.com/headwater/headwater/component/pyroscope"
 	"github.com/headwater/headwater/component/pyroscope/write"
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // pushTimeout is remote_timeout in the matrix; a slow server takes longer.
@@ -148,10 +149,11 @@ func TestPushMatrix(t *testing.T) {
 				}
 				const value = 123_456_789
 				c.append(t, service, at, value)
-				lab.Eventually(t, 60*time.Second, "the profile is done with", func() bool {
+				testkit.Eventually(t, "the profile is done with", func() bool {
 					return c.metric(t, "pyroscope_write_sent_profiles_total")+
 						c.metric(t, "pyroscope_write_dropped_profiles_total") == 1
 				})
+
 				if !arrives {
 					if c.metric(t, "pyroscope_write_drop_reasons_total") != 1 ||
 						c.metric(t, "pyroscope_write_sent_profiles_total") != 0 {
@@ -163,11 +165,12 @@ func TestPushMatrix(t *testing.T) {
 					t.Fatalf("it was dropped; the log:\n%s", c.log)
 				}
 				sum := int64(0)
-				lab.Eventually(t, 30*time.Second, "the profile is in Pyroscope", func() bool {
+				testkit.Eventually(t, "the profile is in Pyroscope", func() bool {
 					sum = lab.Total(lab.Stacks(server.Profile(t, lab.CPUProfile, fmt.Sprintf("{service_name=%q}", service),
 						time.Time{})))
 					return sum > 0
 				})
+
 				if sum != value {
 					t.Errorf("Pyroscope has %d ns of it, want %d", sum, value)
 				}
@@ -193,13 +196,14 @@ func TestPushToWrongName(t *testing.T) {
 	}
 	c := startWrite(t, config("wrong.invalid"))
 	c.append(t, "wrong-name", time.Now(), 1000)
-	lab.Eventually(t, 30*time.Second, "the certificate is refused",
+	testkit.Eventually(t, "the certificate is refused",
 		func() bool { return len(c.log.Lines("certificate")) > 0 })
+
 	if n, _ := g.sum(); n != 0 {
 		t.Fatal("a profile was sent to a server of the wrong name")
 	}
 	c.update(t, config("example.com")) // the name in httptest's certificate
-	lab.Eventually(t, 60*time.Second, "the profile arrives", func() bool { n, _ := g.sum(); return n == 1 })
+	testkit.Eventually(t, "the profile arrives", func() bool { n, _ := g.sum(); return n == 1 })
 }
 
 // TestExpiredToken lets a token expire: with a queue nothing is lost, and the new
@@ -220,10 +224,11 @@ func TestExpiredToken(t *testing.T) {
 	for i := range 20 {
 		c.append(t, "token", time.Now().Add(time.Duration(i)*time.Millisecond), 10)
 	}
-	lab.Eventually(t, 30*time.Second, "the old token is refused",
+	testkit.Eventually(t, "the old token is refused",
 		func() bool { return len(c.log.Lines("401")) > 0 || len(c.log.Lines("unauthenticated")) > 0 })
+
 	lab.WriteFile(t, token, "new")
-	lab.Eventually(t, 60*time.Second, "all arrive", func() bool { n, all := g.sum(); return n == 20 && all.total == 200 })
+	testkit.Eventually(t, "all arrive", func() bool { n, all := g.sum(); return n == 20 && all.total == 200 })
 }
 
 // TestServerLimits pushes profiles that are larger than Pyroscope accepts by default. They
@@ -243,11 +248,12 @@ func TestServerLimits(t *testing.T) {
 		}
 		c.appendProfile(t, "limits-"+name, p)
 		got := int64(0)
-		lab.Eventually(t, 60*time.Second, name+" arrive", func() bool {
+		testkit.Eventually(t, name+" arrive", func() bool {
 			got = lab.Total(lab.Stacks(server.Profile(t, lab.CPUProfile, fmt.Sprintf(`{service_name="limits-%s"}`, name),
 				time.Time{})))
 			return got >= want
 		})
+
 		if got != want {
 			t.Errorf("%s: Pyroscope has %d ns, want %d", name, got, want)
 		}

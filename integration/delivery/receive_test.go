@@ -17,6 +17,7 @@ import (
 	typesv1 "github.com/grafana/pyroscope/api/gen/proto/go/types/v1"
 
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 const receiveConfig = `
@@ -65,7 +66,7 @@ func TestReceive(t *testing.T) {
 	port := lab.FreePort(t)
 	h := lab.StartHeadwater(t, fmt.Sprintf(receiveConfig, port, server.URL))
 	receiver := "http://127.0.0.1:" + port
-	lab.Eventually(t, 20*time.Second, "the receiver listens", func() bool {
+	testkit.Eventually(t, "the receiver listens", func() bool {
 		response, err := http.Get(receiver)
 		if err != nil {
 			return false
@@ -73,6 +74,7 @@ func TestReceive(t *testing.T) {
 		response.Body.Close()
 		return true
 	})
+
 	push(t, receiver, map[string]string{"service_name": "pushed", "team": "river"})
 	push(t, receiver, map[string]string{"service_name": "pushed-test", "team": "river", "env": "test"})
 	ingest(t, receiver, "ingested{service_name=ingested,team=lake}")
@@ -81,10 +83,11 @@ func TestReceive(t *testing.T) {
 	for service, squad := range map[string]string{"pushed": "river", "ingested": "lake"} {
 		selector := fmt.Sprintf(`{service_name=%q, squad=%q, cluster="here"}`, service, squad)
 		var got []lab.Stack
-		lab.Eventually(t, 30*time.Second, selector+" is in Pyroscope", func() bool {
+		testkit.Eventually(t, selector+" is in Pyroscope", func() bool {
 			got = lab.Stacks(server.Profile(t, lab.CPUProfile, selector, time.Time{}))
 			return len(got) > 0
 		})
+
 		if len(got) != 1 || got[0].Value != 70_000_000 || !slices.Equal(got[0].Names(), []string{"main", "work"}) {
 			t.Errorf("%s: %s", service, lab.Show(got, 3))
 		}

@@ -14,7 +14,8 @@ import (
 
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // hostileRuntime is a host where processes of a language write nonsense to what is read of them, faster than that is
@@ -132,7 +133,7 @@ func (r *hostileRuntime) profile(t *testing.T) {
 	received := lab.StartReceiver(t)
 	config := strings.Replace(lab.HostConfig(received.URL, "hostile", ""), `"2s"`, fmt.Sprintf("%q", interval), 1)
 	h := lab.StartHeadwater(t, config)
-	lab.Eventually(t, time.Minute, "a profile", func() bool { return len(received.Profiles("hostile")) > 0 })
+	testkit.Eventually(t, "a profile", func() bool { return len(received.Profiles("hostile")) > 0 })
 	watch(t, h, warm, hostileRSS+process.MaxRemembered>>10)
 
 	from, cpu := time.Now(), lab.CPUTime(t, fmt.Sprint(h.PID()))

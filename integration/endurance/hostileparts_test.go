@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/fusetest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/fuse"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // hostilePart is a process of an ordinary user that wants to stop a profiler, mislead it
@@ -188,7 +188,7 @@ func startOnHangingMount(t testing.TB, dir string) {
 	const name = "hwhanging"
 	program := filepath.Join(dir, name)
 	buildHostile(t, program, name)
-	server, err := fusetest.Mount(dir, map[string][]byte{name: []byte(lab.ReadFile(t, program))})
+	server, err := fuse.Mount(dir, map[string][]byte{name: []byte(lab.ReadFile(t, program))})
 	if err != nil {
 		need.Missing(t, "%v", err)
 	}

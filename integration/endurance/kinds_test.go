@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // kindsTime is for how long each program of TestAllKinds is profiled.
@@ -59,14 +60,15 @@ pyroscope.ebpf "host" {
 	heap { }
 }
 `, received.URL, living.PID()))
-	lab.Eventually(t, time.Minute, "the first profile", func() bool { return len(received.Profiles("hard")) > 0 })
+	testkit.Eventually(t, "the first profile", func() bool { return len(received.Profiles("hard")) > 0 })
 	begun, before, spent := time.Now(), h.Metrics(t), lab.CPUTime(t, fmt.Sprint(h.PID()))
 	time.Sleep(kindsTime)
 	// There are fewer passes the more threads there are, and they wait for a CPU as everything does.
 	const passesName = "pyroscope_ebpf_off_cpu_passes_total"
-	lab.Eventually(t, time.Minute, "a pass", func() bool {
+	testkit.Eventually(t, "a pass", func() bool {
 		return h.Metric(t, passesName) > before.Sum(t, passesName)
 	})
+
 	after, took := h.Metrics(t), time.Since(begun)
 	spent = lab.CPUTime(t, fmt.Sprint(h.PID())) - spent
 
@@ -89,9 +91,10 @@ pyroscope.ebpf "host" {
 	}
 	arrived := len(received.Profiles("hard"))
 	living.Kill(t)
-	lab.Eventually(t, time.Minute, "its threads are gone", func() bool {
+	testkit.Eventually(t, "its threads are gone", func() bool {
 		return h.Metric(t, "pyroscope_ebpf_off_cpu_threads") == 0
 	})
+
 	counted := h.Metrics(t).Sum(t, timeOfThreads) - h.Metrics(t).Sum(t, timeOfThreads, `state="running"`)
 	profiled := func() (sum float64) {
 		for _, p := range received.Profiles("hard") {
@@ -104,9 +107,10 @@ pyroscope.ebpf "host" {
 		}
 		return sum
 	}
-	lab.Eventually(t, time.Minute, "all time that was counted is in profiles", func() bool {
+	testkit.Eventually(t, "all time that was counted is in profiles", func() bool {
 		return math.Abs(profiled()-counted) <= counted/1e6
 	})
+
 	t.Logf("%.3f s off CPU, %.3f s in %d profiles", counted/1e9, profiled()/1e9, arrived)
 	require.Greater(t, arrived, int(kindsTime/time.Second)/2, "profiles")
 }

@@ -8,9 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestOverheadLimit: a profiler that costs more than its limit samples less often, and the CPU time in its profiles is
@@ -18,7 +19,7 @@ import (
 func TestOverheadLimit(t *testing.T) {
 	need.Root(t)
 	program := lab.ChainProgram(t, "hwlimited")
-	retrytest.Run(t, func(t *retrytest.T) {
+	retry.Run(t, func(t *retry.T) {
 		living := lab.StartChain(t, program, 600)
 		defer living.Kill(t)
 		received := lab.StartReceiver(t)
@@ -39,10 +40,11 @@ pyroscope.ebpf "host" {
 `, received.URL, living.PID()))
 		process := fmt.Sprint(living.PID())
 		before := lab.CPUTime(t, process)
-		lab.Eventually(t, time.Minute, "a lower rate", func() bool {
+		testkit.Eventually(t, "a lower rate", func() bool {
 			all := received.Profiles("limited")
 			return len(all) > 0 && all[len(all)-1].Period > int64(10*time.Millisecond)
 		})
+
 		time.Sleep(3 * time.Second) // of the lower rate
 		if h.Metric(t, "pyroscope_ebpf_bpf_microseconds_total") == 0 {
 			t.Error("no time in BPF programs")
@@ -88,9 +90,9 @@ pyroscope.ebpf "host" {
 	limited := func() bool {
 		return strings.Contains(h.Component(t, "pyroscope.ebpf.host").Message, "the memory_limit of")
 	}
-	lab.Eventually(t, time.Minute, "less kept in memory", limited)
+	testkit.Eventually(t, "less kept in memory", limited)
 	before := len(received.Profiles("remembered"))
-	lab.Eventually(t, time.Minute, "more profiles", func() bool { return len(received.Profiles("remembered")) > before+3 })
+	testkit.Eventually(t, "more profiles", func() bool { return len(received.Profiles("remembered")) > before+3 })
 	if !limited() {
 		t.Error("the limit applies no more")
 	}

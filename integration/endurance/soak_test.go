@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // soakTime is how long TestSoak runs: 45 s unless HEADWATER_SOAK says
@@ -61,10 +62,12 @@ func TestSoak(t *testing.T) {
 	}
 
 	h.Stop(t)
-	lab.Eventually(t, 15*time.Second, "the BPF programs are gone",
+	testkit.Eventually(t, "the BPF programs are gone",
 		func() bool { return newIDs(programs, bpfIDs(t, bpfPrograms)) == 0 })
-	lab.Eventually(t, 15*time.Second, "the BPF maps are gone",
+
+	testkit.Eventually(t, "the BPF maps are gone",
 		func() bool { return newIDs(maps, bpfIDs(t, bpfMaps)) == 0 })
+
 	if err := syscall.Kill(-h.PID(), 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("a process of headwater's group is left: %v", err)
 	}

@@ -10,9 +10,10 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // stopLength is how long TestStopped stops the profiler: the kernel's logs of samples are
@@ -23,9 +24,9 @@ const stopLength = 6 * time.Second
 // go. When the profiler continues, profiles come again, and it accounts for the backlog:
 // stacks of the program that goes on are whole and named, and samples of programs that have
 // ended say that records of them were lost.
-func TestStopped(t *testing.T) { retrytest.Run(t, tryStopped) }
+func TestStopped(t *testing.T) { retry.Run(t, tryStopped) }
 
-func tryStopped(t *retrytest.T) {
+func tryStopped(t *retry.T) {
 	need.Root(t)
 	program := lab.ChainProgram(t, "hwliving")
 	living := lab.StartChain(t, program, 600)
@@ -49,17 +50,18 @@ pyroscope.ebpf "host" {
 	sample_rate      = 997
 }
 `, received.URL, living.PID()))
-	lab.Eventually(t, time.Minute, "three rounds", func() bool { return readAccounts(t, h).rounds >= 3 })
+	testkit.Eventually(t, "three rounds", func() bool { return readAccounts(t, h).rounds >= 3 })
 
 	before := readAccounts(t, h)
 	h.Signal(t, syscall.SIGSTOP)
 	time.Sleep(stopLength)
 	h.Signal(t, syscall.SIGCONT)
 	var now accounts
-	lab.Eventually(t, time.Minute, "three rounds more", func() bool {
+	testkit.Eventually(t, "three rounds more", func() bool {
 		now = readAccounts(t, h)
 		return now.rounds >= before.rounds+3
 	})
+
 	h.Stop(t)
 	checkAccounts(t, before, now)
 	checkLiving(t, received.Profiles("living"))

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // bothHosts is the configuration of headwater and of the Grafana Agent, the same to the
@@ -55,10 +55,10 @@ func TestBothHosts(t *testing.T) {
 	if agent == "" {
 		t.Skip("HEADWATER_AGENT names no grafana-agent-flow; make -C integration agent-test builds one")
 	}
-	retrytest.Run(t, func(t *retrytest.T) { tryBothHosts(t, agent) })
+	retry.Run(t, func(t *retry.T) { tryBothHosts(t, agent) })
 }
 
-func tryBothHosts(t *retrytest.T, agent string) {
+func tryBothHosts(t *retry.T, agent string) {
 	need.Root(t)
 	program := lab.ChainProgram(t, "hwchain-hosts")
 	lab.StartChain(t, program, 120)
@@ -81,7 +81,7 @@ func tryBothHosts(t *retrytest.T, agent string) {
 		h.WaitReady(t)
 	}
 	for _, h := range hosts {
-		t.Run(h.name, func(t *retrytest.T) {
+		t.Run(h.name, func(t *retry.T) {
 			lab.CheckChain(t, h.server, program)
 			status, page := h.Get(t, lab.PagePath)
 			if status != 200 || !strings.Contains(page, "pyroscope.ebpf.host") {
@@ -110,10 +110,11 @@ func tryBothHosts(t *retrytest.T, agent string) {
 // healthyIDs waits until three components are healthy, and returns their IDs.
 func healthyIDs(t testing.TB, h *lab.Headwater) (ids []string) {
 	t.Helper()
-	lab.Eventually(t, 20*time.Second, "all components are healthy", func() bool {
+	testkit.Eventually(t, "all components are healthy", func() bool {
 		n, unhealthy := h.Unhealthy(t)
 		return n == 3 && len(unhealthy) == 0
 	})
+
 	for _, c := range h.Components(t) {
 		ids = append(ids, c.ID)
 	}

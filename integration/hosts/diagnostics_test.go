@@ -17,7 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 var update = flag.Bool("update", false, "write the .expect files again")
@@ -110,9 +111,10 @@ func TestNotRoot(t *testing.T) {
 		"--storage.path="+filepath.Join(dir, "data"), config)
 	cmd.Dir, cmd.SysProcAttr = dir, asNobody()
 	p := lab.Start(t, cmd)
-	lab.Eventually(t, 15*time.Second, "the missing capabilities are named", func() bool {
+	testkit.Eventually(t, "the missing capabilities are named", func() bool {
 		return len(p.Output.Lines("CAP_BPF", "CAP_PERFMON")) > 0
 	})
+
 	time.Sleep(time.Second)
 	if said := p.Output.Lines("CAP_BPF"); len(said) != 1 {
 		t.Errorf("want it said once, got\n%s", strings.Join(said, "\n"))

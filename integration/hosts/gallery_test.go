@@ -15,7 +15,8 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestGallery runs every file of testdata/gallery and prints the result next to the pages of
@@ -137,13 +138,14 @@ func (h *hanging) look(t *testing.T) string {
 			t.Logf("not healthy: %v\npushed: %v\n%s", unhealthy, h.received.Counts(), h.Output.Tail(20))
 		}
 	}()
-	lab.Eventually(t, 2*time.Minute, "all components are healthy", func() bool {
+	testkit.Eventually(t, "all components are healthy", func() bool {
 		n, unhealthy = h.Unhealthy(t)
 		return n >= 2 && len(unhealthy) == 0
 	})
+
 	result := fmt.Sprintf("loads, %d components healthy, ", n)
 	for _, service := range h.services {
-		lab.Eventually(t, 2*time.Minute, "a profile of "+service+" has arrived",
+		testkit.Eventually(t, "a profile of "+service+" has arrived",
 			func() bool { return len(h.received.Profiles(service)) > 0 })
 	}
 	if h.services == nil {

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestReload breaks the configuration of a running profiler, reloads it, and repairs it.
@@ -27,7 +28,7 @@ func TestReload(t *testing.T) {
 	goesOn := func(t testing.TB) {
 		t.Helper()
 		soFar := collected()
-		lab.Eventually(t, 2*time.Minute, "collecting goes on", func() bool { return collected() >= soFar+2 })
+		testkit.Eventually(t, "collecting goes on", func() bool { return collected() >= soFar+2 })
 		if code, _ := h.Get(t, "/-/ready"); code != http.StatusOK {
 			t.Errorf("/-/ready answers %d", code)
 		}
@@ -47,9 +48,10 @@ func TestReload(t *testing.T) {
 			}
 			said := len(h.Output.Lines("failed to reload"))
 			h.Signal(t, syscall.SIGHUP)
-			lab.Eventually(t, 2*time.Minute, "the log says that SIGHUP's reload failed", func() bool {
+			testkit.Eventually(t, "the log says that SIGHUP's reload failed", func() bool {
 				return len(h.Output.Lines("failed to reload")) > said
 			})
+
 			goesOn(t)
 		})
 	}
@@ -81,7 +83,7 @@ func TestUpdateArguments(t *testing.T) {
 	// At each rate the process gets enough CPU time for chance to be 2 % of it, however busy the host is.
 	burn := func() {
 		end := used() + 3*time.Second
-		lab.Eventually(t, 2*time.Minute, "the process has used 3 s of CPU time", func() bool { return used() >= end })
+		testkit.Eventually(t, "the process has used 3 s of CPU time", func() bool { return used() >= end })
 	}
 	for _, rate := range []int{400, 50, 200} {
 		burn()

@@ -18,11 +18,11 @@ import (
 
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/retrytest"
 	language "github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/runtime/jvm"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 	"github.com/headwater/headwater/integration/walks"
 )
 
@@ -74,7 +74,7 @@ func TestSameInstant(t *testing.T) {
 			t.Run(filepath.Base(java)+" "+work, func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "report.json")
 				// On a busy machine the VM's memory may be too slow for the profiler to have its code in these seconds.
-				retrytest.Run(t, func(t *retrytest.T) {
+				retry.Run(t, func(t *retry.T) {
 					trySameInstant(t, path, binary, "-java", "-rate", "997", "-json", path, "--",
 						java, "-Xint", "-Xmx128m", "-cp", classes, "Mix", work, "3")
 				})
@@ -84,7 +84,7 @@ func TestSameInstant(t *testing.T) {
 }
 
 // trySameInstant runs a command of integration/instant and judges its report.
-func trySameInstant(t *retrytest.T, path string, command ...string) {
+func trySameInstant(t *retry.T, path string, command ...string) {
 	out, err := exec.Command(command[0], command[1:]...).CombinedOutput()
 	b, readErr := os.ReadFile(path)
 	if readErr != nil {

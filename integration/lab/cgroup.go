@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // StartInCgroup runs a program in a cgroup of its own, whose path below

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // ChainProgram builds testdata/chain under the given name of at most 15 bytes, which is then
@@ -35,11 +37,12 @@ func StartChain(t testing.TB, program string, seconds int) *Process {
 // judges each of its stacks.
 func CheckChain(t testing.TB, server *Pyroscope, program string) {
 	var all []Stack
-	Eventually(t, 40*time.Second, "4 s of the chain are in Pyroscope", func() bool {
+	testkit.Eventually(t, "4 s of the chain are in Pyroscope", func() bool {
 		p := server.Profile(t, CPUProfile, `{service_name="chain"}`, time.Time{})
 		all = OfCommand(Stacks(p), filepath.Base(program))
 		return Total(all) >= 4e9
 	})
+
 	inChain, complete := int64(0), int64(0)
 	for _, s := range all {
 		last, err := ChainDepth(s)

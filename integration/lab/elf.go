@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // BuildID returns the GNU build ID of a file as readelf prints it.

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // buildOnce builds the binary under test once a run, statically linked as `make build` does,
@@ -89,7 +91,7 @@ func LaunchHeadwater(t testing.TB, config string, prepare func(*exec.Cmd)) *Head
 // WaitReady waits until the configuration is loaded; one that ends instead fails the test.
 func (h *Headwater) WaitReady(t testing.TB) {
 	t.Helper()
-	Eventually(t, time.Minute, "headwater is ready", func() bool {
+	testkit.Eventually(t, "headwater is ready", func() bool {
 		if h.Ended() {
 			t.Fatalf("headwater has ended: %v\n%s", h.Err, h.Output.Tail(40))
 		}

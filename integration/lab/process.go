@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // Process is a program that a test has started. It is killed when the test ends; if the
@@ -141,23 +143,10 @@ func (o *Output) Tail(n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// Eventually checks a condition ten times a second until it holds. After the limit it fails
-// the test and says what did not come about.
-func Eventually(t testing.TB, limit time.Duration, what string, condition func() bool) {
-	t.Helper()
-	for end := time.Now().Add(limit); time.Now().Before(end); {
-		if condition() {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Fatalf("after %v still not: %s", limit, what)
-}
-
 // WaitBusy waits until a process has used some CPU time.
 func (p *Process) WaitBusy(t testing.TB) {
 	t.Helper()
-	Eventually(t, time.Minute, p.cmd.Path+" is busy", func() bool {
+	testkit.Eventually(t, p.cmd.Path+" is busy", func() bool {
 		if p.Ended() {
 			t.Fatalf("%s has ended: %v\n%s", p.cmd.Path, p.Err, p.Output.Tail(20))
 		}

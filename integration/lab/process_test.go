@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // TestStartOutlivesThread: a program still runs when the threads that asked for it have ended.
@@ -21,7 +23,7 @@ func TestStartOutlivesThread(t *testing.T) {
 		}()
 		thread := <-asked
 		if thread != unix.Getpid() {
-			Eventually(t, 10*time.Second, "the thread has ended", func() bool {
+			testkit.Eventually(t, "the thread has ended", func() bool {
 				return unix.Tgkill(unix.Getpid(), thread, 0) == unix.ESRCH
 			})
 		}

@@ -19,6 +19,8 @@ import (
 	"github.com/grafana/pyroscope/api/gen/proto/go/querier/v1/querierv1connect"
 	typesv1 "github.com/grafana/pyroscope/api/gen/proto/go/types/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // CPUProfile is the type of the profiles of a target without a __name__.
@@ -64,7 +66,7 @@ func (p *Pyroscope) Run(t testing.TB) {
 		t.Fatal(err)
 	}
 	p.Process = Start(t, exec.Command(binary, p.flags()...))
-	Eventually(t, 30*time.Second, "Pyroscope is ready", func() bool {
+	testkit.Eventually(t, "Pyroscope is ready", func() bool {
 		if p.Ended() {
 			t.Fatalf("Pyroscope has ended: %v\n%s", p.Err, p.Output.Tail(20))
 		}
@@ -188,7 +190,7 @@ func (p *Pyroscope) Discarded(t testing.TB) string {
 // WaitForService waits until a service has sent something.
 func WaitForService(t testing.TB, server *Pyroscope, service string) {
 	t.Helper()
-	Eventually(t, 2*time.Minute, "service "+service+" is in Pyroscope", func() bool {
+	testkit.Eventually(t, "service "+service+" is in Pyroscope", func() bool {
 		p := server.Profile(t, CPUProfile, fmt.Sprintf("{service_name=%q}", service), time.Time{})
 		return len(p.Sample) > 0
 	})

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestDemangle shows one program's C++ names in the four ways.
@@ -39,7 +40,7 @@ pyroscope.ebpf "%[1]s" {
 	}
 	lab.StartHeadwater(t, config)
 	for mode, name := range want {
-		lab.Eventually(t, 2*time.Minute, mode+" has "+name, func() bool {
+		testkit.Eventually(t, mode+" has "+name, func() bool {
 			all := lab.Stacks(server.Profile(t, lab.CPUProfile, fmt.Sprintf("{service_name=%q}", mode), time.Time{}))
 			return slices.ContainsFunc(all, func(s lab.Stack) bool { return s.Has(name) })
 		})

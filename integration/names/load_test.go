@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // connections is how many clients ask a server at once, each as soon as it has its answer.
@@ -45,13 +46,14 @@ var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 
 func addressOf(t *testing.T, server *lab.Process) (url string) {
 	t.Helper()
-	lab.Eventually(t, time.Minute, "the server says its address", func() bool {
+	testkit.Eventually(t, "the server says its address", func() bool {
 		if server.Ended() {
 			t.Fatalf("the server has ended: %v\n%s", server.Err, server.Output)
 		}
 		url = address.FindString(server.Output.String())
 		return url != ""
 	})
+
 	return url
 }
 
@@ -91,7 +93,7 @@ func get(client *http.Client, url string) error {
 func (l *load) wait(t testing.TB, answers int64) {
 	t.Helper()
 	until := l.answers.Load() + answers
-	lab.Eventually(t, 2*time.Minute, fmt.Sprint(answers, " answers"), func() bool {
+	testkit.Eventually(t, fmt.Sprint(answers, " answers"), func() bool {
 		if err := l.failed.Load(); err != nil {
 			t.Fatalf("a request failed: %v", *err)
 		}

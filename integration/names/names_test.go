@@ -13,10 +13,11 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
 	"github.com/headwater/headwater/integration/record"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestNames profiles C, C++, Rust, Go stripped and not, node and fio at once. It compares
@@ -28,7 +29,7 @@ func TestNames(t *testing.T) {
 	save := record.Test(t, "names", "go test -v -run '^TestNames$' ./integration/names")
 	programs := buildNamed(t)
 	var found map[string]int
-	retrytest.Run(t, func(t *retrytest.T) { found = tryNames(t, programs) })
+	retry.Run(t, func(t *retry.T) { found = tryNames(t, programs) })
 	save(found)
 }
 
@@ -79,7 +80,7 @@ pyroscope.ebpf "host" {
 // nanosPerProgram is how much CPU time of each program the test waits for.
 const nanosPerProgram = 6e8
 
-func tryNames(t *retrytest.T, programs named) map[string]int {
+func tryNames(t *retry.T, programs named) map[string]int {
 	begin := time.Now()
 	pids := map[string]int{}
 	for name, path := range map[string]string{
@@ -97,7 +98,7 @@ func tryNames(t *retrytest.T, programs named) map[string]int {
 	node := lab.Start(t, command).PID()
 	t.Cleanup(func() { os.Remove(fmt.Sprintf("/tmp/perf-%d.map", node)) })
 	fio := lab.StartFio(t, 300)
-	lab.Eventually(t, 60*time.Second, "fio has a worker", func() bool { return len(lab.Children(t, fio.PID())) == 1 })
+	testkit.Eventually(t, "fio has a worker", func() bool { return len(lab.Children(t, fio.PID())) == 1 })
 	pids["node"], pids["fio"] = node, lab.Children(t, fio.PID())[0]
 
 	var targets []string
@@ -106,8 +107,8 @@ func tryNames(t *retrytest.T, programs named) map[string]int {
 	}
 	h := lab.StartHeadwater(t, fmt.Sprintf(namesConfig, strings.Join(targets, ", ")))
 	var p *profile.Profile
-	lab.Eventually(t, 3*time.Minute, "a second of each program is in the profile", func() bool {
-		time.Sleep(time.Second) // the page merges profiles each time
+	testkit.Eventually(t, "a second of each program is in the profile", func() bool {
+		time.Sleep(time.Second)
 		p = h.Download(t)
 		seen := map[string]int64{}
 		for _, s := range lab.Stacks(p) {
@@ -116,6 +117,7 @@ func tryNames(t *retrytest.T, programs named) map[string]int {
 		return len(seen) == len(pids) && !slices.ContainsFunc(slices.Collect(maps.Values(seen)),
 			func(n int64) bool { return n < nanosPerProgram })
 	})
+
 	t.Logf("profiled after %v", time.Since(begin))
 	j := newNameJudge(t, programs, readPerfMap(t, node))
 	j.judge(t, p)

@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // place is a function at a line of a file, as addr2line prints it.

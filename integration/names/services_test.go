@@ -13,9 +13,9 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/ebpf"
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // service is a server in one language, and how its frames look.
@@ -112,7 +112,7 @@ func TestServices(t *testing.T) {
 			if s.workers > 0 {
 				pid = lab.Children(t, pid)[0]
 			}
-			retrytest.Run(t, func(t *retrytest.T) { s.try(t, load, pid) })
+			retry.Run(t, func(t *retry.T) { s.try(t, load, pid) })
 		})
 	}
 }
@@ -120,7 +120,7 @@ func TestServices(t *testing.T) {
 // enough samples are in the handler before they are judged.
 const enough = 200
 
-func (s *service) try(t *retrytest.T, load *load, pid int) {
+func (s *service) try(t *retry.T, load *load, pid int) {
 	o := ebpf.DefaultOptions()
 	o.Comm, o.SampleRate, o.KernelStacks, o.TargetsOnly = ebpf.CommNone, 497, false, true
 	o.Targets = []map[string]string{{"__process_pid__": fmt.Sprint(pid), "service_name": s.name}}
@@ -172,7 +172,7 @@ func (n *seen) String() string {
 }
 
 // collect profiles the server until enough samples are in its handler.
-func (s *service) collect(t *retrytest.T, session *ebpf.Session, load *load) *seen {
+func (s *service) collect(t *retry.T, session *ebpf.Session, load *load) *seen {
 	n := &seen{functions: map[string]int{}}
 	for n.handler < enough {
 		load.wait(t, 20)

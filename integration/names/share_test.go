@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
 	"github.com/headwater/headwater/integration/record"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestNamedShare profiles stripped programs of Debian with headwater, with and
@@ -28,7 +28,7 @@ func TestNamedShare(t *testing.T) {
 	}
 	save := record.Test(t, "named-share", "make -C integration named-share")
 	var shares map[string]map[string]float64
-	retrytest.Run(t, func(t *retrytest.T) { shares = tryNamedShare(t) })
+	retry.Run(t, func(t *retry.T) { shares = tryNamedShare(t) })
 	save(shares)
 }
 
@@ -64,7 +64,7 @@ func hideDebugFiles(t testing.TB, cmd *exec.Cmd) {
 }
 
 // tryNamedShare returns the named shares, by program and then by profiler.
-func tryNamedShare(t *retrytest.T) map[string]map[string]float64 {
+func tryNamedShare(t *retry.T) map[string]map[string]float64 {
 	need.Root(t)
 	need.Tools(t, "perf", "unshare", "xz", "openssl", "perl", "sort")
 	config := strings.Replace(strings.Replace(namesConfig, "targets          = [%s]", "targets_only     = false", 1),

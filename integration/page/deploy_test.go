@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 
 	"github.com/headwater/headwater/ebpf/compare"
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // deployConfig has a target for each of three containers of one service.
@@ -37,7 +37,7 @@ pyroscope.ebpf "host" {
 // code comes, they name none.
 func TestDeploy(t *testing.T) {
 	need.Root(t)
-	retrytest.Run(t, func(t *retrytest.T) {
+	retry.Run(t, func(t *retry.T) {
 		program := filepath.Join(t.TempDir(), "shopd")
 		containers := []any{}
 		for i := range 3 {
@@ -54,9 +54,10 @@ func TestDeploy(t *testing.T) {
 			running = lab.StartInCgroup(t, fmt.Sprintf("docker-%s.scope", containers[image]), exec.Command(program))
 		}
 		deploy(0, "aaaaaaaa", 100)
-		lab.Eventually(t, time.Minute, "the first build has run for a while", func() bool {
+		testkit.Eventually(t, "the first build has run for a while", func() bool {
 			return h.Metric(t, "pyroscope_ebpf_pprofs_total", `service_name="shop"`) >= 12
 		})
+
 		deploy(1, "bbbbbbbb", 150)
 		checkSlower(t, h, program)
 		deploy(2, "cccccccc", 150)
@@ -81,7 +82,7 @@ func changePage(t testing.TB, h *lab.Headwater, build string) string {
 func waitForReport(t testing.TB, h *lab.Headwater, build string, enough func(*compare.Report) bool) (link string,
 	r compare.Report) {
 	t.Helper()
-	lab.Eventually(t, time.Minute, "the builds "+build+" are compared", func() bool {
+	testkit.Eventually(t, "the builds "+build+" are compared", func() bool {
 		if link = changePage(t, h, build); link == "" {
 			return false
 		}
@@ -95,6 +96,7 @@ func waitForReport(t testing.TB, h *lab.Headwater, build string, enough func(*co
 		r = answer.Report
 		return enough(&r)
 	})
+
 	return link, r
 }
 
@@ -116,9 +118,10 @@ func checkSlower(t testing.TB, h *lab.Headwater, program string) {
 	if n := h.Metric(t, "pyroscope_ebpf_build_changes_total"); n != 1 {
 		t.Errorf("the metric has %v changes", n)
 	}
-	lab.Eventually(t, 30*time.Second, "a line of the log names the function", func() bool {
+	testkit.Eventually(t, "a line of the log names the function", func() bool {
 		return len(h.Output.Lines("a new build changed what functions cost", program, "bbbbbbbb", "price: ")) == 1
 	})
+
 	_, info := h.Get(t, "/api/v0/web/components/pyroscope.ebpf.host")
 	if !strings.Contains(info, "more_expensive") || !strings.Contains(info, `"price"`) {
 		t.Errorf("debug info does not name the function:\n%s", info)
@@ -146,9 +149,10 @@ func checkChangePage(t testing.TB, h *lab.Headwater, link string) {
 	for _, side := range []string{"#old", "#new"} { // each build's own flame graph
 		b.do(t, chromedp.Navigate(h.URL+lab.PagePath+link))
 		b.do(t, chromedp.Click(chromedp.CSS(side)))
-		lab.Eventually(t, 30*time.Second, "the browser has followed the link", func() bool {
+		testkit.Eventually(t, "the browser has followed the link", func() bool {
 			return result(t, b, chromedp.Evaluate[bool](`location.pathname.endsWith("/flame")`))
 		})
+
 		waitForFlame(t, b)
 		if flameBox(t, b, "price").Width < 100 {
 			t.Errorf("the flame graph of %s has no price", side)

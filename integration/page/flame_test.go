@@ -23,7 +23,7 @@ import (
 
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf/trie"
-	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // box is where the page draws a frame.
@@ -32,10 +32,11 @@ type box struct{ X, Y, Width, Height float64 }
 // waitForFlame waits until the flame graph is drawn.
 func waitForFlame(t testing.TB, b *browser) {
 	t.Helper()
-	lab.Eventually(t, 30*time.Second, "the flame graph is drawn", func() bool {
+	testkit.Eventually(t, "the flame graph is drawn", func() bool {
 		return result(t, b, chromedp.Evaluate[bool](
 			`document.querySelector("#flame")?.view !== undefined`))
 	})
+
 	painted(t, b)
 }
 

@@ -19,7 +19,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestPage runs river/examples/quickstart.river, as `make run` does, and opens the page in a
@@ -33,11 +34,12 @@ func TestPage(t *testing.T) {
 
 	const row = `//tr[th[normalize-space()="hwpage"]]`
 	const link = chromedp.Search(row + `//a[starts-with(normalize-space(), "Flame graph")]`)
-	lab.Eventually(t, 60*time.Second, "the overview has the process", func() bool {
+	testkit.Eventually(t, "the overview has the process", func() bool {
 		b.do(t, chromedp.Navigate(h.URL+lab.PagePath))
 		return result(t, b, chromedp.Evaluate[bool](fmt.Sprintf(`document.evaluate(%q, document).iterateNext() !== null`,
 			row)))
 	})
+
 	overview := result(t, b, chromedp.Text(chromedp.CSS("body")))
 	b.screenshot(t, "overview")
 	for _, word := range []string{"Healthy", "Samples", "Complete", "Targets", "hwpage", "complete"} {
@@ -48,7 +50,7 @@ func TestPage(t *testing.T) {
 
 	b.do(t, chromedp.Click(link))
 	waitForFlame(t, b)
-	lab.Eventually(t, 60*time.Second, "names are read", func() bool { // on a busy host later than the first samples
+	testkit.Eventually(t, "names are read", func() bool {
 		if flameBox(t, b, "f59").Width >= 600 {
 			return true
 		}
@@ -56,6 +58,7 @@ func TestPage(t *testing.T) {
 		waitForFlame(t, b)
 		return false
 	})
+
 	b.screenshot(t, "flamegraph")
 	for i := range 60 {
 		if at := flameBox(t, b, fmt.Sprintf("f%02d", i)); at.Width < 600 {
@@ -160,7 +163,7 @@ func result[T any](t testing.TB, b *browser, action chromedp.Action[T]) T {
 // waits waits until something is true of the page. While another page comes, nothing is.
 func (b *browser) waits(t testing.TB, what, condition string) {
 	t.Helper()
-	lab.Eventually(t, 30*time.Second, what, func() bool {
+	testkit.Eventually(t, what, func() bool {
 		ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
 		defer cancel()
 		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool](condition))

@@ -4,13 +4,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestProfilerPages visits the pages of processes and health of a profiler: figures agree with tables, the search
@@ -28,10 +28,11 @@ func TestProfilerPages(t *testing.T) {
 	page := &uiPage{t: t, b: b, url: h.URL}
 	const id = "pyroscope.ebpf.host"
 
-	lab.Eventually(t, time.Minute, "the process is listed", func() bool {
+	testkit.Eventually(t, "the process is listed", func() bool {
 		page.open("/processes")
 		return strings.Contains(page.text(), "hwpages")
 	})
+
 	page.heading("Processes of " + id)
 	b.screenshot(t, "ui-processes")
 	page.checkNames()

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestLinksOutliveARestart asks for the same time before and after headwater is started again, once after it was told
@@ -25,7 +26,7 @@ func TestLinksOutliveARestart(t *testing.T) {
 	data := t.TempDir()
 	h := startWithHistory(t, data, "1s")
 	rounds := func() int { return historyOf(t, h).History.Disk.Rounds }
-	lab.Eventually(t, time.Minute, "rounds are on disk", func() bool { return rounds() >= 4 })
+	testkit.Eventually(t, "rounds are on disk", func() bool { return rounds() >= 4 })
 	var line struct{ From, To []int64 }
 	getAs(t, h, "api/series", &line)
 	span := fmt.Sprintf("from=%d&to=%d", line.From[0], line.To[2])
@@ -35,7 +36,7 @@ func TestLinksOutliveARestart(t *testing.T) {
 	h.Stop(t)
 
 	h = startWithHistory(t, data, "1h") // nothing new comes
-	lab.Eventually(t, time.Minute, "the folder is read", func() bool { return rounds() >= 4 })
+	testkit.Eventually(t, "the folder is read", func() bool { return rounds() >= 4 })
 	require.Zero(t, historyOf(t, h).History.Profiles)
 	for i, answer := range answersOf(t, h, trees) {
 		require.JSONEq(t, intervals.ReplaceAllString(want[i], ""), intervals.ReplaceAllString(answer, ""), trees[i])

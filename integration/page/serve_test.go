@@ -9,12 +9,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // TestServe opens the page of headwater serve: files are listed, shown with all that a flame graph has, downloaded, and
@@ -54,10 +54,11 @@ func TestServe(t *testing.T) {
 	near(t, framesOf(t, b, "main"), map[string]float64{"main": 1, "hot": 0.9, "cold": 0.1})
 	b.allowDownloads(t, dir)
 	b.do(t, chromedp.Click(chromedp.CSS(`a[href="download?format=speedscope"]`)))
-	lab.Eventually(t, 30*time.Second, "the file is there", func() bool {
+	testkit.Eventually(t, "the file is there", func() bool {
 		data, err := os.ReadFile(filepath.Join(dir, "other.speedscope.json"))
 		return err == nil && strings.Contains(string(data), `"cold"`)
 	})
+
 	require.NoError(t, os.WriteFile(other, []byte("main;hot 90\nmain;colder 270\n"), 0o600))
 	b.waits(t, "the changed file is shown", `document.querySelector(".top tbody")?.textContent.includes("colder")`)
 	painted(t, b)

@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // mostActions is how many actions a task may take, from the overview on.
@@ -224,10 +224,11 @@ func taskProcess(t *testing.T, s *shop, h *hand) {
 
 func taskDeploy(t *testing.T, s *shop, h *hand) {
 	const row = `[aria-labelledby=builds-heading] tbody tr`
-	lab.Eventually(t, 30*time.Second, "the builds are compared", func() bool {
+	testkit.Eventually(t, "the builds are compared", func() bool {
 		h.b.do(t, chromedp.Navigate(s.server.URL+"/profiler/"))
 		return strings.Contains(text(t, h.b, row), "1 more expensive, 0 less")
 	})
+
 	h.click(row+" .links a", "What changed")
 	h.sees()
 	changed := rowsOf(t, h.b, "#changed")
@@ -242,13 +243,14 @@ func taskExport(t *testing.T, s *shop, h *hand) {
 	h.b.allowDownloads(t, dir)
 	h.click("#choose button", "Download pprof")
 	var file string
-	lab.Eventually(t, 30*time.Second, "the file is there", func() bool {
+	testkit.Eventually(t, "the file is there", func() bool {
 		found, _ := filepath.Glob(filepath.Join(dir, "*.pb.gz"))
 		if len(found) == 1 {
 			file = found[0]
 		}
 		return len(found) == 1
 	})
+
 	out, err := exec.Command("go", "tool", "pprof", "-top", "-unit=ms", file).CombinedOutput()
 	require.NoError(t, err, string(out))
 	got := map[string]string{} // flat, by function

@@ -23,8 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
 	records "github.com/headwater/headwater/integration/record"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // visitor asks for what a browser asks for that shows a live flame graph: each interval the timeline, then the page of

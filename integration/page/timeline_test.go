@@ -16,7 +16,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
-	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // rounds is how many intervals the history of a timeline has.
@@ -74,7 +74,7 @@ func TestTimeline(t *testing.T) {
 
 func waitForTimeline(t *testing.T, b *browser) {
 	t.Helper()
-	lab.Eventually(t, 30*time.Second, "the timeline is drawn", func() bool {
+	testkit.Eventually(t, "the timeline is drawn", func() bool {
 		return result(t, b, chromedp.Evaluate[bool](`document.readyState === "complete" &&
 			document.querySelectorAll("#timeline .mark.chosen").length === 1`))
 	})
@@ -139,9 +139,10 @@ func waitForRange(t *testing.T, b *browser, end time.Time, names string, from, t
 	t.Helper()
 	first, last, _ := strings.Cut(names, ",")
 	at := func(edge int) int64 { return end.Add(time.Duration(edge-rounds) * 15 * time.Second).UnixMilli() }
-	lab.Eventually(t, 30*time.Second, fmt.Sprintf("%s are the edges %d and %d", names, from, to), func() bool {
+	testkit.Eventually(t, fmt.Sprintf("%s are the edges %d and %d", names, from, to), func() bool {
 		return shown(t, b, first) == at(from) && shown(t, b, last) == at(to)
 	})
+
 	waitForTimeline(t, b)
 }
 
@@ -194,9 +195,10 @@ func checkForm(t *testing.T, b *browser, origin string) {
 	}
 	b.screenshot(t, "timeline-form")
 	b.do(t, chromedp.Focus(chromedp.CSS("#choose-process")), chromedp.KeyEvent("service"), chromedp.KeyEvent("\r"))
-	lab.Eventually(t, 30*time.Second, "the process is chosen", func() bool {
+	testkit.Eventually(t, "the process is chosen", func() bool {
 		return strings.Contains(result(t, b, chromedp.Location()), "process=service")
 	})
+
 	waitForTimeline(t, b)
 	if legend := text(t, b, "#timeline .series"); legend != "service" {
 		t.Errorf("the legend of one process is %q", legend)
@@ -209,13 +211,15 @@ func checkRanges(t *testing.T, b *browser, origin string, end time.Time) {
 	waitForTimeline(t, b)
 	waitForFlame(t, b)
 	b.do(t, chromedp.Click(chromedp.CSS("[data-mode=tree]")))
-	lab.Eventually(t, 30*time.Second, "the address has the view", func() bool {
+	testkit.Eventually(t, "the address has the view", func() bool {
 		return strings.Contains(result(t, b, chromedp.Location()), "mode=tree")
 	})
+
 	b.do(t, chromedp.Click(chromedp.CSS(`.ranges a[href*="range=1m"]`)))
-	lab.Eventually(t, 30*time.Second, "the newest minute is shown", func() bool {
+	testkit.Eventually(t, "the newest minute is shown", func() bool {
 		return shown(t, b, "to") == end.UnixMilli() && shown(t, b, "from") == end.Add(-time.Minute).UnixMilli()
 	})
+
 	waitForTimeline(t, b)
 	if address := result(t, b, chromedp.Location()); !strings.Contains(address, "mode=tree") {
 		t.Errorf("the view is another one at %s", address)
@@ -230,9 +234,10 @@ func checkLive(t *testing.T, b *browser, origin string, page *flamegraph.Page, e
 	newest := end.Add(15 * time.Second)
 	addRound(t, page, newest, 100)
 	b.do(t, chromedp.Evaluate[chromedp.Void](`void document.querySelector("#timeline").timeline.follow()`))
-	lab.Eventually(t, 30*time.Second, "the newest profile is shown", func() bool {
+	testkit.Eventually(t, "the newest profile is shown", func() bool {
 		return shown(t, b, "to") == newest.UnixMilli()
 	})
+
 	waitForTimeline(t, b)
 	if label := text(t, b, "#live"); label != "Pause" {
 		t.Errorf("the page is live, and its button says %q", label)

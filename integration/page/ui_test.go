@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // uiConfig has components with and without work, a custom component, an import, references to what takes data and to
@@ -78,10 +78,11 @@ func TestUI(t *testing.T) {
 
 	page.open("/")
 	page.heading("Components")
-	lab.Eventually(t, 60*time.Second, "all but one are healthy", func() bool {
+	testkit.Eventually(t, "all but one are healthy", func() bool {
 		page.open("/")
 		return strings.Contains(page.text(), "6 components: 5 healthy, 1 unhealthy")
 	})
+
 	b.screenshot(t, "ui-list")
 	page.checkNames()
 	want := []string{"pyroscope.write.nowhere", "profile.custom", "profile.custom/pyroscope.ebpf.inner",
@@ -257,7 +258,7 @@ func (p *uiPage) heading(want string) {
 
 func (p *uiPage) wait(condition string) {
 	p.t.Helper()
-	lab.Eventually(p.t, 30*time.Second, condition, func() bool {
+	testkit.Eventually(p.t, condition, func() bool {
 		return result(p.t, p.b, chromedp.Evaluate[bool](condition))
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // BenchmarkFrame measures what a frame of Debian's Python costs in the BPF program, as ns/frame: each CPU is busy below

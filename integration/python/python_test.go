@@ -16,7 +16,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 func TestMain(m *testing.M) { lab.Main(m) }

@@ -6,17 +6,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestDepth profiles a program with stacks of walkedFrames user frames, the most that are
 // walked. They are whole in the page's pprof file. Pyroscope keeps fewer locations of a
 // stack: there, a frame in the middle says how many were cut.
-func TestDepth(t *testing.T) { retrytest.Run(t, tryDepth) }
+func TestDepth(t *testing.T) { retry.Run(t, tryDepth) }
 
-func tryDepth(t *retrytest.T) {
+func tryDepth(t *retry.T) {
 	need.Root(t)
 	const program, calls = "hwdepth", walkedFrames - 5
 	server := lab.StartPyroscope(t)
@@ -38,10 +39,11 @@ func tryDepth(t *retrytest.T) {
 		return found
 	}
 	var shown []lab.Stack
-	lab.Eventually(t, 60*time.Second, "2 s of the program are in the page's pprof file", func() bool {
+	testkit.Eventually(t, "2 s of the program are in the page's pprof file", func() bool {
 		shown = atLeaf(lab.Stacks(h.Download(t)))
 		return lab.Total(shown) >= 2e9
 	})
+
 	for _, s := range shown {
 		if text := strings.Join(s.Names(), " "); !form.MatchString(text) {
 			t.Errorf("%d frames in the page's file, want %d: %s", len(s.Frames), 1+walkedFrames, brief([]lab.Stack{s}, 1))
@@ -49,10 +51,11 @@ func tryDepth(t *retrytest.T) {
 	}
 
 	var kept []lab.Stack
-	lab.Eventually(t, 60*time.Second, "2 s of the program are in Pyroscope", func() bool {
+	testkit.Eventually(t, "2 s of the program are in Pyroscope", func() bool {
 		kept = atLeaf(lab.Stacks(server.Profile(t, lab.CPUProfile, `{service_name="depth"}`, time.Time{})))
 		return lab.Total(kept) >= 2e9
 	})
+
 	for _, s := range kept {
 		names := s.Names()
 		missing, marks := 0, 0

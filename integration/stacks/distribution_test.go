@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
 	"github.com/headwater/headwater/integration/record"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // closedProgram is a program into which nothing can be preloaded.

@@ -6,18 +6,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestFio profiles Debian's fio, which is stripped and has no frame pointers,
 // with testdata/seed.river, and compares what Pyroscope then shows with the
 // stacks that eu-stack prints of the same process: from _start through fio,
 // libaio and libc to the system call and the kernel.
-func TestFio(t *testing.T) { retrytest.Run(t, tryFio) }
+func TestFio(t *testing.T) { retry.Run(t, tryFio) }
 
-func tryFio(t *retrytest.T) {
+func tryFio(t *retry.T) {
 	need.Root(t)
 	need.Tools(t, "eu-stack", "nm")
 	server := lab.StartPyroscope(t)
@@ -26,18 +27,20 @@ func tryFio(t *retrytest.T) {
 
 	fio := lab.StartFio(t, 120)
 	var workers []int
-	lab.Eventually(t, 20*time.Second, "fio has a worker", func() bool {
+	testkit.Eventually(t, "fio has a worker", func() bool {
 		workers = lab.Children(t, fio.PID())
 		return len(workers) == 1
 	})
+
 	native := nativeChains(t, workers[0], 10, "io_submit")
 
 	var all []lab.Stack
-	lab.Eventually(t, 60*time.Second, "5 s of fio are in Pyroscope", func() bool {
+	testkit.Eventually(t, "5 s of fio are in Pyroscope", func() bool {
 		p := server.Profile(t, "host_cpu:cpu:nanoseconds:cpu:nanoseconds", `{service_name="host_cpu"}`, time.Time{})
 		all = lab.OfCommand(lab.Stacks(p), "fio")
 		return lab.Total(all) >= 5e9
 	})
+
 	checkRoots(t, all)
 	checkSubmits(t, all, native)
 	if discarded := server.Discarded(t); discarded != "" {

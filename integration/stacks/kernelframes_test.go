@@ -8,16 +8,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestKernelFrames profiles one dd with three components at once: with both
 // parts of the stack, with only the user's and with only the kernel's.
-func TestKernelFrames(t *testing.T) { retrytest.Run(t, tryKernelFrames) }
+func TestKernelFrames(t *testing.T) { retry.Run(t, tryKernelFrames) }
 
-func tryKernelFrames(t *retrytest.T) {
+func tryKernelFrames(t *retry.T) {
 	need.Root(t)
 	server := lab.StartPyroscope(t)
 	dd := lab.StartCopy(t)
@@ -45,13 +46,14 @@ pyroscope.ebpf "%[1]s" {
 		"user":   onlyUser,
 		"kernel": onlyKernel,
 	} {
-		t.Run(name, func(t *retrytest.T) {
+		t.Run(name, func(t *retry.T) {
 			var all []lab.Stack
-			lab.Eventually(t, 30*time.Second, "3 s of dd are in Pyroscope", func() bool {
+			testkit.Eventually(t, "3 s of dd are in Pyroscope", func() bool {
 				p := server.Profile(t, lab.CPUProfile, fmt.Sprintf(`{service_name="dd-%s"}`, name), time.Time{})
 				all = lab.Stacks(p)
 				return lab.Total(all) >= 3e9
 			})
+
 			copying := int64(0)
 			for _, s := range all {
 				if s.Frames[0].Name != "dd" {

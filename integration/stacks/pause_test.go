@@ -13,10 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
 	"github.com/headwater/headwater/integration/record"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // pausing is testdata/programs/pause.c while it runs.
@@ -41,11 +42,12 @@ func startPausing(t testing.TB) *pausing {
 		t.Fatal(err)
 	}
 	p := &pausing{lab.Start(t, cmd).PID(), ask, bufio.NewReader(reply)}
-	lab.Eventually(t, 20*time.Second, "all threads wait", func() bool {
+	testkit.Eventually(t, "all threads wait", func() bool {
 		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", p.pid))
 		named := func(file string) bool { return strings.HasPrefix(lab.ReadFile(t, file), "Name:\tanswers\n") }
 		return err == nil && len(files) == 50 && slices.ContainsFunc(files, named)
 	})
+
 	return p
 }
 
@@ -120,7 +122,7 @@ func TestPause(t *testing.T) {
 	}
 	save := record.Test(t, "pause", fmt.Sprintf("make -C integration bench-pause ROUNDS=%d RECORD=1", rounds))
 	found := map[string]*pauses{}
-	retrytest.Run(t, func(t *retrytest.T) {
+	retry.Run(t, func(t *retry.T) {
 		found = measurePauses(t, rounds)
 		if ours, theirs := slices.Min(found["headwater"].Longest), slices.Min(found["gdb"].Longest); ours >= theirs {
 			t.Errorf("headwater: %.2f ms, gdb: %.2f ms", ours, theirs)

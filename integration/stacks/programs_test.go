@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // program is a way to build one of testdata/programs.
@@ -64,20 +65,21 @@ func TestPrograms(t *testing.T) {
 	lab.StartHeadwater(t, lab.HostConfig(server.URL, "programs", ""))
 	kernel := lab.KernelSymbols(t)
 	for _, p := range programs() {
-		try := func(t *retrytest.T) {
+		try := func(t *retry.T) {
 			begin := time.Now()
 			running := lab.Start(t, exec.Command(p.build(t), "60"))
 			time.Sleep(200 * time.Millisecond) // to get through the dynamic linker
 			native := nativeChains(t, busiestThread(t, running.PID()), 8, "")
 			var all []lab.Stack
-			lab.Eventually(t, 2*time.Minute, "3 s of "+p.name+" are in Pyroscope", func() bool {
+			testkit.Eventually(t, "3 s of "+p.name+" are in Pyroscope", func() bool {
 				all = lab.OfCommand(lab.Stacks(server.Profile(t, lab.CPUProfile, `{service_name="programs"}`, begin)), p.name)
 				return lab.Total(all) >= 3e9
 			})
+
 			running.Kill(t)
 			checkAgainst(t, all, native, kernel)
 		}
-		t.Run(p.name, func(t *testing.T) { retrytest.Run(t, try) })
+		t.Run(p.name, func(t *testing.T) { retry.Run(t, try) })
 	}
 }
 
@@ -132,18 +134,19 @@ func busiestThread(t testing.TB, pid int) int {
 
 // TestVDSO profiles a program that spends its time in the vdso. The stacks are whole and have
 // a named frame of the vdso, which libc's clock_gettime calls.
-func TestVDSO(t *testing.T) { retrytest.Run(t, tryVDSO) }
+func TestVDSO(t *testing.T) { retry.Run(t, tryVDSO) }
 
-func tryVDSO(t *retrytest.T) {
+func tryVDSO(t *retry.T) {
 	need.Root(t)
 	server := lab.StartPyroscope(t)
 	lab.StartHeadwater(t, lab.HostConfig(server.URL, "vdso", ""))
 	lab.Start(t, exec.Command(program{name: "hwvdso", source: "vdso.c"}.build(t), "60"))
 	var all []lab.Stack
-	lab.Eventually(t, 2*time.Minute, "3 s of the program are in Pyroscope", func() bool {
+	testkit.Eventually(t, "3 s of the program are in Pyroscope", func() bool {
 		all = lab.OfCommand(lab.Stacks(server.Profile(t, lab.CPUProfile, `{service_name="vdso"}`, time.Time{})), "hwvdso")
 		return lab.Total(all) >= 3e9
 	})
+
 	inside := int64(0)
 	for _, s := range all {
 		at := slices.IndexFunc(s.Frames, func(f lab.Frame) bool { return f.Name == "__vdso_clock_gettime" })

@@ -11,9 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // rule is a program whose unwinding needs a rule that profilers get wrong, and what its stacks
@@ -68,13 +69,13 @@ func (s stacksOf) expand(form string) *regexp.Regexp {
 
 // TestRules runs the programs of all rules under one profiler, four at a
 // time, and compares their stacks with what is known of them.
-func TestRules(t *testing.T) { retrytest.Run(t, func(t *retrytest.T) { runRules(t, rules()) }) }
+func TestRules(t *testing.T) { retry.Run(t, func(t *retry.T) { runRules(t, rules()) }) }
 
 // TestRules32Bit does so with 32-bit programs.
 func TestRules32Bit(t *testing.T) {
 	need.Root(t)
 	lab.Need32Bit(t)
-	retrytest.Run(t, func(t *retrytest.T) { runRules(t, rules32Bit()) })
+	retry.Run(t, func(t *retry.T) { runRules(t, rules32Bit()) })
 }
 
 // TestManyMappings profiles processes with 12,000 mappings of one file: no mapping is lost,
@@ -87,14 +88,14 @@ func TestManyMappings(t *testing.T) {
 			ofSlot: map[string]int{"call island burn$": 60}, // the slot is theirs alone, mmap comes on top
 		}}}
 	}
-	retrytest.Run(t, func(t *retrytest.T) {
+	retry.Run(t, func(t *retry.T) {
 		runRules(t, []rule{many("hwmappings", "1"), plainRule("hwbeside", plainProgram("hwbeside")),
 			many("hwmappingsold", "6").beforeProfiler()})
 	})
 }
 
 // runRules runs programs under one profiler and judges their stacks.
-func runRules(t *retrytest.T, all []rule) {
+func runRules(t *retry.T, all []rule) {
 	need.Root(t)
 	server := lab.StartPyroscope(t)
 	var commands []*exec.Cmd
@@ -114,7 +115,7 @@ func runRules(t *retrytest.T, all []rule) {
 	}
 	kernel := lab.KernelSymbols(t)
 	for i, r := range all {
-		t.Run(r.name, func(t *retrytest.T) {
+		t.Run(r.name, func(t *retry.T) {
 			for _, s := range r.want {
 				of := slices.Concat(lab.OfCommand(found, s.comm), lab.OfCommand(found, s.before614))
 				for _, problem := range s.check(t, of, dirs[i], kernel) {
@@ -139,9 +140,10 @@ func profileRules(t testing.TB, server *lab.Pyroscope, all []rule, commands []*e
 	time.Sleep(200 * time.Millisecond)
 	// This rate is below the limit of stack copies a second.
 	profiler := lab.StartHeadwater(t, strings.Replace(lab.HostConfig(server.URL, "rules", ""), "= 97", "= 249", 1))
-	lab.Eventually(t, 20*time.Second, "the profiler takes samples", func() bool {
+	testkit.Eventually(t, "the profiler takes samples", func() bool {
 		return profiler.Metric(t, "pyroscope_ebpf_samples_delivered_total") > 0
 	})
+
 	running := make(chan struct{}, 4)
 	for i, r := range all {
 		if r.early {

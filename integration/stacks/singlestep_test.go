@@ -23,7 +23,7 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/ebpf/unwindtable"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestEveryInstruction runs programs instruction by instruction and notes each call. After

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestSnapshotOf32Bit compares a stripped 32-bit program without frame pointers with gdb, by address: a handler of a
@@ -24,11 +24,12 @@ func TestSnapshotOf32Bit(t *testing.T) {
 	lab.Compile(t, "gcc", flags...)
 	process := lab.Start(t, exec.Command(program))
 	var s snapshot
-	lab.Eventually(t, 20*time.Second, "both threads wait", func() bool {
+	testkit.Eventually(t, "both threads wait", func() bool {
 		s = takeSnapshot(t, process.PID())
 		running := func(thread snapshotThread) bool { return thread.State != "sleeping" }
 		return len(s.Threads) == 2 && len(s.Threads[0].ofKind("native")) > 900 && !slices.ContainsFunc(s.Threads, running)
 	})
+
 	debugger := gdbAddresses(t, process.PID())
 	vdso := func(address string) bool { return address == "" || strings.HasPrefix(address, "[vdso]") }
 	for _, thread := range s.Threads {

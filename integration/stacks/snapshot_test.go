@@ -11,10 +11,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // What headwater stack prints as JSON.
@@ -105,11 +105,12 @@ func startServer(t testing.TB) *lab.Process {
 	flags := append(slices.Clone(lab.WithoutFramePointers), "-g", "-pthread", "-o", program, "testdata/programs/server.cc")
 	lab.Compile(t, "g++", flags...)
 	process := lab.Start(t, exec.Command(program))
-	lab.Eventually(t, 20*time.Second, "all threads of the server wait", func() bool {
+	testkit.Eventually(t, "all threads of the server wait", func() bool {
 		s := takeSnapshot(t, process.PID())
 		waits := func(thread snapshotThread) bool { return thread.Wait != "" && thread.State == "sleeping" }
 		return len(s.Threads) == 51 && !slices.ContainsFunc(s.Threads, func(t snapshotThread) bool { return !waits(t) })
 	})
+
 	return process
 }
 
@@ -238,10 +239,11 @@ func TestSnapshotOfFio(t *testing.T) {
 	need.Tools(t, "eu-stack")
 	fio := lab.StartFio(t, 120)
 	var workers []int
-	lab.Eventually(t, 20*time.Second, "fio has a worker", func() bool {
+	testkit.Eventually(t, "fio has a worker", func() bool {
 		workers = lab.Children(t, fio.PID())
 		return len(workers) == 1
 	})
+
 	native := map[string]bool{}
 	for range 60 {
 		native[callers(nativeAddresses(t, workers[0]))] = true

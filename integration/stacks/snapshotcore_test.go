@@ -14,7 +14,8 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // coreSnapshot is what headwater stack --core prints as JSON.
@@ -116,10 +117,11 @@ func TestCoreOfServer(t *testing.T) {
 func TestCoreOfFio(t *testing.T) {
 	fio := lab.StartFio(t, 120)
 	var workers []int
-	lab.Eventually(t, 20*time.Second, "fio has a worker", func() bool {
+	testkit.Eventually(t, "fio has a worker", func() bool {
 		workers = lab.Children(t, fio.PID())
 		return len(workers) == 1
 	})
+
 	for _, pid := range []int{fio.PID(), workers[0]} {
 		core := dumpCore(t, pid)
 		s := readCore(t, core)

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // compareDebuggers compares all threads of a process with eu-stack and with gdb, frame by frame by address. The process
@@ -115,7 +115,7 @@ func signal(t testing.TB, pid int, s syscall.Signal) {
 func stop(t testing.TB, pid int) {
 	t.Helper()
 	signal(t, pid, syscall.SIGSTOP)
-	lab.Eventually(t, 20*time.Second, "all threads are stopped", func() bool {
+	testkit.Eventually(t, "all threads are stopped", func() bool {
 		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 		running := func(file string) bool { return !strings.Contains(lab.ReadFile(t, file), "\nState:\tT") }
 		return err == nil && len(files) > 0 && !slices.ContainsFunc(files, running)
@@ -213,18 +213,20 @@ func TestSnapshotOfPHP(t *testing.T) {
 	lab.WriteFile(t, dir+"/fpm.conf", fmt.Sprintf(fpmConfiguration, dir))
 	lab.WriteFile(t, dir+"/wait.php", fpmScript)
 	master := lab.Start(t, exec.Command("php-fpm8.2", "-n", "-y", dir+"/fpm.conf", "-F"))
-	lab.Eventually(t, 20*time.Second, "php-fpm is ready", func() bool {
+	testkit.Eventually(t, "php-fpm is ready", func() bool {
 		return strings.Contains(master.Output.String(), "ready to handle connections")
 	})
+
 	request := exec.Command("cgi-fcgi", "-bind", "-connect", dir+"/socket")
 	request.Env = append(os.Environ(), "REQUEST_METHOD=GET", "SCRIPT_FILENAME="+dir+"/wait.php")
 	lab.Start(t, request)
 	var workers []int
 	handles := func(pid int) bool { return takeSnapshot(t, pid).Threads[0].Wait == "sleep" }
-	lab.Eventually(t, 20*time.Second, "a worker handles the request", func() bool {
+	testkit.Eventually(t, "a worker handles the request", func() bool {
 		workers = lab.Children(t, master.PID())
 		return len(workers) == 2 && slices.ContainsFunc(workers, handles)
 	})
+
 	// The master first: it gets a signal when a worker is stopped.
 	for _, pid := range append([]int{master.PID()}, workers...) {
 		compareDebuggers(t, pid)

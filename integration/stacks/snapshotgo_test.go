@@ -8,9 +8,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 var (
@@ -67,7 +67,7 @@ func TestSnapshotOfGo(t *testing.T) {
 	}
 	compareDebuggers(t, server.PID())
 	server.Signal(t, syscall.SIGQUIT)
-	lab.Eventually(t, 20*time.Second, "the server has ended", server.Ended)
+	testkit.Eventually(t, "the server has ended", server.Ended)
 	want := quitStacks(server.Output.String(), from)
 	slices.Sort(ours)
 	slices.Sort(want)

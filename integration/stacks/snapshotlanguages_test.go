@@ -13,7 +13,8 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // functions returns "name file:line" of the functions that a language runtime runs, leaf first; of a method the name
@@ -33,7 +34,7 @@ func (s *snapshotThread) functions(short bool) (out []string) {
 func startReady(t testing.TB, name string, args ...string) *lab.Process {
 	t.Helper()
 	process := lab.Start(t, exec.Command(name, args...))
-	lab.Eventually(t, 60*time.Second, name+" is ready", func() bool { return len(process.Output.Lines("ready")) > 0 })
+	testkit.Eventually(t, name+" is ready", func() bool { return len(process.Output.Lines("ready")) > 0 })
 	return process
 }
 
@@ -57,7 +58,7 @@ func TestSnapshotOfPython(t *testing.T) {
 	}
 	python.Signal(t, syscall.SIGUSR1)
 	var want []string
-	lab.Eventually(t, 10*time.Second, "faulthandler has written three stacks", func() bool {
+	testkit.Eventually(t, "faulthandler has written three stacks", func() bool {
 		want = nil
 		for block := range strings.SplitSeq(lab.ReadFile(t, file), "\n\n") {
 			var functions []string
@@ -70,6 +71,7 @@ func TestSnapshotOfPython(t *testing.T) {
 		}
 		return len(want) == 3
 	})
+
 	slices.Sort(ours)
 	slices.Sort(want)
 	if !slices.Equal(ours, want) {
@@ -163,7 +165,7 @@ func TestSnapshotOfNode(t *testing.T) {
 		}
 	}
 	var ours []string
-	lab.Eventually(t, 10*time.Second, "node waits", func() bool {
+	testkit.Eventually(t, "node waits", func() bool {
 		first := takeSnapshot(t, node.PID()).Threads[0]
 		ours = nil
 		for _, f := range first.ofKind("interpreted") {
@@ -173,6 +175,7 @@ func TestSnapshotOfNode(t *testing.T) {
 		}
 		return first.Whole && first.Wait == "lock"
 	})
+
 	if len(want) != 8 || len(ours) != len(want) || !slices.Equal(ours[1:], want[1:]) {
 		t.Errorf("functions at %v, V8 has %v", ours, want)
 	}

@@ -16,7 +16,8 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // verified is what is of interest of verify's report.
@@ -112,10 +113,10 @@ func TestVerifyEnds(t *testing.T) {
 	chain := lab.StartChain(t, lab.ChainProgram(t, "hwverify"), 600)
 	p := lab.Start(t, exec.Command(lab.Binary(t), "verify", "--duration=1h", "--min-coverage=0",
 		fmt.Sprintf("--pid=%d", chain.PID())))
-	lab.Eventually(t, time.Minute, "verify has its BPF programs", func() bool { return hasPrograms(p.PID()) })
+	testkit.Eventually(t, "verify has its BPF programs", func() bool { return hasPrograms(p.PID()) })
 	used := func() time.Duration { return lab.CPUTime(t, fmt.Sprint(chain.PID())) }
 	end := used() + 3*time.Second
-	lab.Eventually(t, time.Minute, "the process has used 3 s of CPU time", func() bool { return used() >= end })
+	testkit.Eventually(t, "the process has used 3 s of CPU time", func() bool { return used() >= end })
 	p.Signal(t, syscall.SIGINT)
 	if code := p.Wait(t, time.Minute); code != 0 || len(p.Output.Lines("frames compared", "agree, 100.000 %")) != 1 {
 		t.Errorf("exit code %d\n%s", code, p.Output.Tail(100))

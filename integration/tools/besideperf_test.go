@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
 	records "github.com/headwater/headwater/integration/record"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // profilerRuns is what a profiler made of one program, in all rounds.

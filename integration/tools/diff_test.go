@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/ebpf/compare"
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // clocks are the parts of its time that each function of testdata/slower.c took by the program's own clock.
@@ -129,9 +129,9 @@ func diff(t testing.TB, args ...string) (r compare.Report, code int) {
 // TestDiff: a function that is a fifth slower is the first that diff names, in five comparisons of five, and of equal
 // builds none is named, in twenty of twenty. Machines are not always as fast: compared are parts of the time that a run
 // took, and what is slower is what the program's own clock says is.
-func TestDiff(t *testing.T) { retrytest.Run(t, tryDiff) }
+func TestDiff(t *testing.T) { retry.Run(t, tryDiff) }
 
-func tryDiff(t *retrytest.T) {
+func tryDiff(t *retry.T) {
 	old, slower := build(t, "shop", 100), build(t, "shop.new", 120)
 	recorded(t, old) // reads the program, the C library and ours from the disk
 	recorded(t, slower)
@@ -169,7 +169,7 @@ func tryDiff(t *retrytest.T) {
 }
 
 // requirePrice demands that price is what diff names first, with the right bounds.
-func requirePrice(t *retrytest.T, base, after side) {
+func requirePrice(t *retry.T, base, after side) {
 	r, code := diff(t, "--per", "cpu", "--at-least", "0.02", base.String(), after.String())
 	c := slices.Concat(r.Changed, r.Others)[0]
 	was, _ := base.took("price")

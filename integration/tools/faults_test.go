@@ -12,9 +12,9 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // growProgram compiles testdata/grow.c.
@@ -70,12 +70,12 @@ func TestPageFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			command := command
 			command[len(command)-1], _ = filepath.Abs(command[len(command)-1])
-			retrytest.Run(t, func(t *retrytest.T) { checkGrowth(t, command) })
+			retry.Run(t, func(t *retry.T) { checkGrowth(t, command) })
 		})
 	}
 }
 
-func checkGrowth(t *retrytest.T, command []string) {
+func checkGrowth(t *retry.T, command []string) {
 	folder, stdout, stderr, code := record(t, append([]string{"-e", "page-faults", "-c", "16", "--"}, command...)...)
 	require.Equal(t, 0, code)
 	require.Regexp(t, `samples in .* s, one for each 16 faults, 1\d\d\.\d MiB in all`, stderr)

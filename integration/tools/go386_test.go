@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestGo386 records a 32-bit Go program, with symbols and stripped of them and of DWARF: the time that it spends in one
@@ -26,11 +26,11 @@ func TestGo386(t *testing.T) {
 		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH=386", "GOFLAGS=")
 		out, err := build.CombinedOutput()
 		require.NoError(t, err, "%s", out)
-		retrytest.Run(t, func(t *retrytest.T) { tryGo386(t, program) })
+		retry.Run(t, func(t *retry.T) { tryGo386(t, program) })
 	}
 }
 
-func tryGo386(t *retrytest.T, program string) {
+func tryGo386(t *retry.T, program string) {
 	file := filepath.Join(t.TempDir(), "a.pb.gz")
 	out, err := exec.Command(lab.Binary(t), "record", "-o", file, "--", program, "2s").CombinedOutput()
 	require.NoError(t, err, "%s", out)

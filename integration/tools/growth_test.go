@@ -12,9 +12,9 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestGrowthByLine: page faults attribute what C, Python and Java programs grow by to the lines that allocate it, as
@@ -39,7 +39,7 @@ func TestGrowthByLine(t *testing.T) {
 			"-XX:+PrintNMTStatistics", "-cp", folder, "Lines"}},
 	} {
 		t.Run(program.file, func(t *testing.T) {
-			retrytest.Run(t, func(t *retrytest.T) { checkGrowthByLine(t, program.file, program.command) })
+			retry.Run(t, func(t *retry.T) { checkGrowthByLine(t, program.file, program.command) })
 		})
 	}
 }
@@ -47,7 +47,7 @@ func TestGrowthByLine(t *testing.T) {
 // committedHeap is what a Java VM says at its end that its heap takes.
 var committedHeap = regexp.MustCompile(`Java Heap \(reserved=\d+(?:KB)?, committed=(\d+)(KB)?\)`)
 
-func checkGrowthByLine(t *retrytest.T, file string, command []string) {
+func checkGrowthByLine(t *retry.T, file string, command []string) {
 	folder, stdout, stderr, code := record(t, append([]string{"-e", "page-faults", "-c", "16", "--"}, command...)...)
 	require.Equal(t, 0, code, stderr)
 	p := readProfile(t, folder, "headwater.pb.gz")
@@ -77,7 +77,7 @@ func checkGrowthByLine(t *retrytest.T, file string, command []string) {
 }
 
 // within fails unless bytes are those that are wanted, to within 15 %.
-func within(t *retrytest.T, what string, got, want float64) {
+func within(t *retry.T, what string, got, want float64) {
 	t.Logf("%s: %.1f MiB, want %.1f", what, got/(1<<20), want/(1<<20))
 	if got < 0.85*want || got > 1.15*want {
 		t.Errorf("%s has %.0f bytes, want %.0f", what, got, want)

@@ -10,8 +10,8 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestHeap: of a program that leaks in one function and frees what it allocates in another, the memory in use when it
@@ -19,7 +19,7 @@ import (
 func TestHeap(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "hwleaks")
 	lab.Compile(t, "gcc", "-O1", "-g", "-pthread", "-o", program, "testdata/leaks.c")
-	retrytest.Run(t, func(t *retrytest.T) {
+	retry.Run(t, func(t *retry.T) {
 		folder, stdout, stderr, code := record(t, "-e", "heap", "-c", "131072", "--", program)
 		require.Equal(t, 0, code, stderr)
 		require.Regexp(t, `samples in .* s, one for each 128 KiB, \d+\.\d MiB in use`, stderr)

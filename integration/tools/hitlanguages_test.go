@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // Bytes that two functions of testdata/hits.* write at a time, and allocate.
@@ -43,8 +43,8 @@ func TestHitsOfLanguages(t *testing.T) {
 			pid := lab.Start(t, exec.Command(program.command[0], program.command[1:]...)).PID()
 			time.Sleep(2 * time.Second) // it has started
 			probe := "uprobe:" + libcOf(t, pid) + ":write value=arg3 unit=bytes"
-			retrytest.Run(t, func(t *retrytest.T) { checkWrites(t, record2s(t, probe, pid), program.writes) })
-			retrytest.Run(t, func(t *retrytest.T) { checkBlocks(t, record2s(t, "heap", pid, "-c", "4096")) })
+			retry.Run(t, func(t *retry.T) { checkWrites(t, record2s(t, probe, pid), program.writes) })
+			retry.Run(t, func(t *retry.T) { checkBlocks(t, record2s(t, "heap", pid, "-c", "4096")) })
 		})
 	}
 }
@@ -60,14 +60,14 @@ func libcOf(t *testing.T, pid int) string {
 }
 
 // record2s records an event of a process for two seconds.
-func record2s(t *retrytest.T, event string, pid int, more ...string) *profile.Profile {
+func record2s(t *retry.T, event string, pid int, more ...string) *profile.Profile {
 	folder, _, stderr, code := record(t, append([]string{"-e", event, "-p", fmt.Sprint(pid), "-d", "2"}, more...)...)
 	require.Equal(t, 0, code, stderr)
 	return readProfile(t, folder, "headwater.pb.gz")
 }
 
 // checkWrites demands that nearly all bytes are of whole chains of functions, and that each of those has whole writes.
-func checkWrites(t *retrytest.T, p *profile.Profile, writes string) {
+func checkWrites(t *retry.T, p *profile.Profile, writes string) {
 	much, little, all := bytesOfHits(p, writes)
 	t.Logf("%.0f bytes of writesMuch, %.0f of writesLittle, %.0f in all", much, little, all)
 	if math.Mod(much, muchOfHits) != 0 || math.Mod(little, littleOfHits) != 0 {
@@ -80,7 +80,7 @@ func checkWrites(t *retrytest.T, p *profile.Profile, writes string) {
 
 // checkBlocks demands that bytes in use are of the functions by the sizes of their blocks, to which the runtimes add
 // something.
-func checkBlocks(t *retrytest.T, p *profile.Profile) {
+func checkBlocks(t *retry.T, p *profile.Profile) {
 	much, little, all := bytesOfHits(p, "")
 	t.Logf("%.0f bytes of writesMuch, %.0f of writesLittle, %.0f in all", much, little, all)
 	const want = float64(muchOfHits) / littleOfHits

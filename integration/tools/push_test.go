@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // TestPush: a real Pyroscope shows the stacks that the file has, with the same values, as the service that the flags
@@ -31,10 +32,11 @@ func TestPush(t *testing.T) {
 			selector = fmt.Sprintf(`{service_name=%q, env="test"}`, service)
 		}
 		var got *profile.Profile
-		lab.Eventually(t, 30*time.Second, "the profile is in Pyroscope", func() bool {
+		testkit.Eventually(t, "the profile is in Pyroscope", func() bool {
 			got = server.Profile(t, lab.CPUProfile, selector, time.Time{})
 			return len(got.Sample) > 0
 		})
+
 		want := readProfile(t, folder, "headwater.pb.gz")
 		require.Equal(t, values(lab.Stacks(want)), values(lab.Stacks(got)))
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // terminal is a terminal of tmux in which a shell runs a command, and then says how the terminal was left.
@@ -77,7 +78,7 @@ func (x *terminal) press(t *testing.T, keys ...string) {
 func (x *terminal) resize(t *testing.T, columns, rows int) {
 	t.Helper()
 	x.tmux(t, "resize-window", "-t", "top", "-x", fmt.Sprint(columns), "-y", fmt.Sprint(rows))
-	lab.Eventually(t, 30*time.Second, "a picture of the new size", func() bool {
+	testkit.Eventually(t, "a picture of the new size", func() bool {
 		lines := strings.Split(strings.TrimSuffix(x.shows(t), "\n"), "\n")
 		return len(lines) == rows && strings.HasPrefix(lines[0], "headwater top  ") &&
 			strings.HasPrefix(lines[rows-1], "q quit  ")
@@ -89,10 +90,11 @@ func (x *terminal) requireRestored(t *testing.T, code int) {
 	t.Helper()
 	x.await(t, fmt.Sprintf("exit code %d", code))
 	require.True(t, strings.HasPrefix(x.shows(t), "earlier output\n"), x.shows(t))
-	lab.Eventually(t, 10*time.Second, "the state of the terminal", func() bool {
+	testkit.Eventually(t, "the state of the terminal", func() bool {
 		text, err := os.ReadFile(filepath.Join(x.folder, "after"))
 		return err == nil && len(text) > 0
 	})
+
 	before, err := os.ReadFile(filepath.Join(x.folder, "before"))
 	require.NoError(t, err)
 	after, err := os.ReadFile(filepath.Join(x.folder, "after"))
@@ -162,10 +164,11 @@ func TestTopSuspend(t *testing.T) {
 		t.Helper()
 		x.await(t, fmt.Sprintf("%s %d", says, 128+int(syscall.SIGSTOP)))
 		require.True(t, strings.HasPrefix(x.shows(t), "earlier output\n"), x.shows(t))
-		lab.Eventually(t, 10*time.Second, "the state of the terminal", func() bool {
+		testkit.Eventually(t, "the state of the terminal", func() bool {
 			text, err := os.ReadFile(filepath.Join(x.folder, state))
 			return err == nil && string(text) == lab.ReadFile(t, filepath.Join(x.folder, "before"))
 		})
+
 		x.press(t, "Enter")
 		x.await(t, "CPU%")
 	}
@@ -269,9 +272,10 @@ func TestTopPlainWaits(t *testing.T) {
 	idle := lab.Start(t, exec.Command("sleep", "60"))
 	two := lab.Start(t, exec.Command("python3", "-c",
 		"import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\ntime.sleep(60)"))
-	lab.Eventually(t, time.Minute, "two threads", func() bool {
+	testkit.Eventually(t, "two threads", func() bool {
 		return threadsOf(two.PID()) == 2
 	})
+
 	one := waitsOf(t, "-p", fmt.Sprint(idle.PID()))
 	require.Len(t, one, 1)
 	require.Equal(t, idle.PID(), one[0].TID)

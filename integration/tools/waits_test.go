@@ -12,8 +12,8 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestWaits: of a program whose threads wait in known ways, a recording of all time has each way for as long as the
@@ -27,10 +27,10 @@ func TestWaits(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	dir, err = filepath.Abs(dir)
 	require.NoError(t, err)
-	retrytest.Run(t, func(t *retrytest.T) { checkWaits(t, program, dir) })
+	retry.Run(t, func(t *retry.T) { checkWaits(t, program, dir) })
 }
 
-func checkWaits(t *retrytest.T, program, dir string) {
+func checkWaits(t *retry.T, program, dir string) {
 	folder, stdout, stderr, code := record(t, "-e", "wall", "--", program, dir, "5")
 	require.Equal(t, 0, code, stderr)
 	p := readProfile(t, folder, "headwater.pb.gz")
@@ -74,7 +74,7 @@ func checkWaits(t *retrytest.T, program, dir string) {
 }
 
 // near fails unless a time, in seconds, is the one that is wanted to within a part of it.
-func near(t *retrytest.T, of string, got, want, part float64) {
+func near(t *retry.T, of string, got, want, part float64) {
 	t.Logf("%s: %.2f s, want %.2f", of, got, want)
 	if want == 0 || math.Abs(got-want) > part*want {
 		t.Errorf("%s has %.2f s, want %.2f", of, got, want)

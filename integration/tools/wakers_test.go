@@ -9,8 +9,8 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/ebpf/retrytest"
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestWakers: of a program whose waits are ended by a known thread, a known process and the clock, a recording has them
@@ -18,7 +18,7 @@ import (
 func TestWakers(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "hwwakers")
 	lab.Compile(t, "gcc", "-O1", "-g", "-pthread", "-o", program, "testdata/wakers.c")
-	retrytest.Run(t, func(t *retrytest.T) {
+	retry.Run(t, func(t *retry.T) {
 		folder, _, stderr, code := record(t, "-e", "off-cpu", "--label", "waker", "--", program, "4")
 		require.Equal(t, 0, code, stderr)
 		p := readProfile(t, folder, "headwater.pb.gz")
@@ -43,7 +43,7 @@ func TestWakers(t *testing.T) {
 
 // checkWaker fails unless most of the time that a function waits is ended by a waker, and next to none by another. Some
 // has none: of waits that end while they are read, and of the last one.
-func checkWaker(t *retrytest.T, p *profile.Profile, function, wait, waker string) {
+func checkWaker(t *retry.T, p *profile.Profile, function, wait, waker string) {
 	all, right, wrong := 0.0, 0.0, map[string]float64{}
 	for _, s := range p.Sample {
 		if !hasFunction(s, function) || !waitsFor(wait)(s) {

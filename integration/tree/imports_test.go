@@ -21,13 +21,13 @@ var ranks = []struct {
 	rank    int
 }{
 	{"ebpf/ehframe", 1}, {"ebpf/elffile", 1}, {"ebpf/gopclntab", 1}, {"ebpf/procfs", 0}, {"ebpf/x86", 0},
-	{"ebpf/stackheight", 1}, {"ebpf/filework", 2}, {"ebpf/fusetest", 1}, {"ebpf/fusetest/hangfs", 1},
-	{"ebpf/limit", 0}, {"ebpf/clock", 0}, {"ebpf/busytest", 0}, {"ebpf/footprint", 1}, {"ebpf/counter", 0},
+	{"ebpf/stackheight", 1}, {"ebpf/filework", 2},
+	{"ebpf/limit", 0}, {"ebpf/clock", 0}, {"ebpf/footprint", 1}, {"ebpf/counter", 0},
 	{"ebpf/footprint/early", 1},
 	{"ebpf/order", 0}, {"ebpf/kind", 0}, {"ebpf/numa", 0}, {"ebpf/trie", 0},
 	{"ebpf/flameview", 1}, {"ebpf/export", 6}, {"ebpf/compare", 7}, {"ebpf/unwind", 2}, {"ebpf/cfi", 2},
 	{"ebpf/dwarfline", 2},
-	{"ebpf/ehframe/ehtest", 2}, {"ebpf/retrytest", 1},
+	{"ebpf/ehframe/ehtest", 2}, {"integration/testkit/retry", 1},
 	{"ebpf/unwindtable", 3}, {"ebpf/tablestore", 3},
 	{"ebpf/runtime", 3}, {"ebpf/runtime/languages", 5}, {"ebpf/runtime/...", 4}, {"ebpf/symbol/debuginfod", 3},
 	{"ebpf/symbol/jit", 3},
@@ -45,13 +45,13 @@ var ranks = []struct {
 	{"cli/internal/jsonout", 10},
 	{"cli", 13}, {"cli/internal/outfile", 12}, {"cli/internal/digest", 11}, {"cli/internal/summary", 11},
 	{"cli/internal/profilefile", 12}, {"cli/internal/fresh", 12}, {"cli/...", 13}, {".", 14},
-	{"integration/record", 0}, {"integration/need", -1}, {"integration/walks", 13}, {"integration/lab", 13},
+	{"integration/record", 0}, {"integration/testkit", -1}, {"integration/testkit/...", -1}, {"integration/walks", 13},
+	{"integration/lab", 13},
 	{"integration/...", 14},
 }
 
-// testSupport are packages that tests of every rank import, and nothing else.
-var testSupport = []string{"ebpf/busytest", "ebpf/fusetest", "ebpf/fusetest/hangfs", "ebpf/ehframe/ehtest",
-	"ebpf/retrytest", "integration/lab"}
+// testSupport are packages that only tests import, tests of every rank, and each other.
+var testSupport = []string{"integration/testkit", "integration/testkit/...", "ebpf/ehframe/ehtest", "integration/lab"}
 
 // confined are modules that only some folders may import, so that the
 // profiler stays a library that knows neither River nor Prometheus, and only
@@ -129,7 +129,7 @@ func checkImport(t testing.TB, file, folder string, rank int, imported string) {
 	case !ok:
 		t.Errorf("%s imports %s, which has no rank", file, target)
 	case fitsAny(target, testSupport):
-		if !strings.HasSuffix(file, "_test.go") {
+		if !strings.HasSuffix(file, "_test.go") && !fitsAny(folder, testSupport) {
 			t.Errorf("%s imports %s, which is for tests", file, target)
 		}
 	case target == folder: // from its external test

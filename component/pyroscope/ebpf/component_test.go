@@ -14,19 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/integration/testkit"
 )
-
-func eventually(t *testing.T, condition func() bool, what string) {
-	t.Helper()
-	require.Eventually(t, condition, 5*time.Second, time.Millisecond, what)
-}
 
 func TestForwardsProfiles(t *testing.T) {
 	first, second := &fakeReceiver{}, &fakeReceiver{}
 	l := newLab(t, fastArgs(first, nil, second))
 	require.Equal(t, component.HealthTypeUnknown, l.CurrentHealth().Health)
 	stop := l.run(t)
-	eventually(t, func() bool { return first.count() > 3 && second.count() > 3 }, "profiles at both receivers")
+	testkit.Eventually(t, "profiles at both receivers", func() bool { return first.count() > 3 && second.count() > 3 })
 	require.NoError(t, stop())
 
 	require.Equal(t, labels.FromStrings("__name__", "process_cpu", "service_name", "svc", "zone", "a"), first.labels[0])
@@ -74,11 +70,11 @@ func TestSlowReceiverDoesNotStopCollecting(t *testing.T) {
 	s.mu.Lock()
 	s.services = strings.Fields(strings.Repeat("svc ", 40))
 	s.mu.Unlock()
-	eventually(t, func() bool { return l.own().dropped > 0 }, "drops are counted")
-	eventually(t, func() bool { return strings.Contains(l.log.String(), "receivers are too slow") }, "a log line")
+	testkit.Eventually(t, "drops are counted", func() bool { return l.own().dropped > 0 })
+	testkit.Eventually(t, "a log line", func() bool { return strings.Contains(l.log.String(), "receivers are too slow") })
 
 	close(slow.block) // it recovers: what waited is sent
-	eventually(t, func() bool { return slow.count() > queueProfiles/2 }, "profiles arrive again")
+	testkit.Eventually(t, "profiles arrive again", func() bool { return slow.count() > queueProfiles/2 })
 	require.NoError(t, stop())
 	require.Equal(t, valueOf(t, l.metrics.services.pprofs.WithLabelValues("svc")),
 		float64(slow.count())+float64(l.own().dropped), "sent or counted")
@@ -100,7 +96,7 @@ func TestDeadReceiverDelaysTheEndBriefly(t *testing.T) {
 func TestReceiverErrorsAreLoggedAndCounted(t *testing.T) {
 	l := newLab(t, fastArgs(&fakeReceiver{err: errors.New("no such tenant")}))
 	stop := l.run(t)
-	eventually(t, func() bool { return strings.Contains(l.log.String(), "no such tenant") }, "a log line")
+	testkit.Eventually(t, "a log line", func() bool { return strings.Contains(l.log.String(), "no such tenant") })
 	require.Equal(t, component.HealthTypeHealthy, l.CurrentHealth().Health)
 	require.NoError(t, stop())
 	made := valueOf(t, l.metrics.services.pprofs.WithLabelValues("svc"))
@@ -153,11 +149,12 @@ func TestUpdateAppliesTheNewest(t *testing.T) {
 		args.Settings.Targets = []map[string]string{{"__process_pid__": "7"}}
 		require.NoError(t, l.Update(args))
 	}
-	eventually(t, func() bool { return s.newest().SampleRate == 500 && len(s.newest().Targets) == 1 }, "newest options")
-	eventually(t, func() bool { return second.count() > 2 }, "new receiver")
+	testkit.Eventually(t, "newest options",
+		func() bool { return s.newest().SampleRate == 500 && len(s.newest().Targets) == 1 })
+	testkit.Eventually(t, "new receiver", func() bool { return second.count() > 2 })
 	require.EqualValues(t, 1, l.own().targets)
-	eventually(t,
-		func() bool { return strings.HasPrefix(l.CurrentHealth().Message, "profiling 1 target and all other") }, "health")
+	testkit.Eventually(t, "health",
+		func() bool { return strings.HasPrefix(l.CurrentHealth().Message, "profiling 1 target and all other") })
 }
 
 func TestUpdateOfTheInterval(t *testing.T) {
@@ -170,7 +167,7 @@ func TestUpdateOfTheInterval(t *testing.T) {
 	time.Sleep(10 * time.Millisecond)
 	require.Zero(t, receiver.count())
 	require.NoError(t, l.Update(fastArgs(receiver)))
-	eventually(t, func() bool { return receiver.count() > 2 }, "collecting every few milliseconds")
+	testkit.Eventually(t, "collecting every few milliseconds", func() bool { return receiver.count() > 2 })
 	require.Len(t, s.options, 1, "the session need not know")
 }
 
@@ -184,13 +181,13 @@ func TestFailedUpdateIsTriedAgain(t *testing.T) {
 	args := fastArgs()
 	args.Settings.SampleRate = 11
 	require.NoError(t, l.Update(args))
-	eventually(t, func() bool { return l.CurrentHealth().Health == component.HealthTypeUnhealthy }, "unhealthy")
+	testkit.Eventually(t, "unhealthy", func() bool { return l.CurrentHealth().Health == component.HealthTypeUnhealthy })
 	require.Contains(t, l.CurrentHealth().Message, "applying new arguments: out of file descriptors")
 
 	s.mu.Lock()
 	s.updateErr = nil
 	s.mu.Unlock()
-	eventually(t, func() bool { return l.CurrentHealth().Health == component.HealthTypeHealthy }, "healthy again")
+	testkit.Eventually(t, "healthy again", func() bool { return l.CurrentHealth().Health == component.HealthTypeHealthy })
 	require.Equal(t, 11, s.newest().SampleRate)
 }
 
@@ -206,12 +203,12 @@ func TestCollectErrorIsUnhealthyUntilItWorks(t *testing.T) {
 	s.mu.Lock()
 	s.collectErr = errors.New("map gone")
 	s.mu.Unlock()
-	eventually(t, func() bool { return l.CurrentHealth().Health == component.HealthTypeUnhealthy }, "unhealthy")
+	testkit.Eventually(t, "unhealthy", func() bool { return l.CurrentHealth().Health == component.HealthTypeUnhealthy })
 	require.Equal(t, "collecting profiles: map gone", l.CurrentHealth().Message)
 	s.mu.Lock()
 	s.collectErr = nil
 	s.mu.Unlock()
-	eventually(t, func() bool { return l.CurrentHealth().Health == component.HealthTypeHealthy }, "healthy")
+	testkit.Eventually(t, "healthy", func() bool { return l.CurrentHealth().Health == component.HealthTypeHealthy })
 	require.Positive(t, l.own().failures)
 }
 
@@ -220,15 +217,16 @@ func TestFailedSessionIsStartedAgain(t *testing.T) {
 	l := newLab(t, fastArgs(receiver))
 	l.run(t)
 	s := l.session(t, 0)
-	eventually(t, func() bool { return receiver.count() > 0 }, "profiles")
+	testkit.Eventually(t, "profiles", func() bool { return receiver.count() > 0 })
 	l.setStartErr(errors.New("still no memory"))
 	s.fail(errors.New("ring buffer closed"))
-	eventually(t, func() bool { return l.CurrentHealth().Message == "the profiler failed: ring buffer closed" },
-		"unhealthy with the reason")
+	testkit.Eventually(t, "unhealthy with the reason",
+		func() bool { return l.CurrentHealth().Message == "the profiler failed: ring buffer closed" })
+
 	require.Equal(t, component.HealthTypeUnhealthy, l.CurrentHealth().Health)
-	eventually(t, s.isClosed, "closed")
-	eventually(t,
-		func() bool { return l.CurrentHealth().Message == "starting the profiler again: still no memory" }, "retried")
+	testkit.Eventually(t, "closed", s.isClosed)
+	testkit.Eventually(t, "retried",
+		func() bool { return l.CurrentHealth().Message == "starting the profiler again: still no memory" })
 
 	args := fastArgs(receiver)
 	args.Settings.SampleRate = 33
@@ -237,7 +235,7 @@ func TestFailedSessionIsStartedAgain(t *testing.T) {
 	again := l.session(t, 1)
 	require.Equal(t, 33, again.newest().SampleRate)
 	before := receiver.count()
-	eventually(t, func() bool { return receiver.count() > before }, "profiles again")
+	testkit.Eventually(t, "profiles again", func() bool { return receiver.count() > before })
 	require.Equal(t, component.HealthTypeHealthy, l.CurrentHealth().Health)
 
 	again.mu.Lock()
@@ -271,7 +269,7 @@ func TestDebugInfo(t *testing.T) {
 	_, err := riverjson.MarshalBody(l.DebugInfo())
 	require.NoError(t, err)
 	l.run(t)
-	eventually(t, func() bool { return l.DebugInfo().(DebugInfo).Session.Rounds > 1 }, "rounds")
+	testkit.Eventually(t, "rounds", func() bool { return l.DebugInfo().(DebugInfo).Session.Rounds > 1 })
 
 	info := l.DebugInfo().(DebugInfo)
 	require.Len(t, info.Targets, 1)
@@ -296,7 +294,7 @@ func TestPageShowsTheProfiles(t *testing.T) {
 	}
 	require.Contains(t, page(), "not started yet")
 	stop := l.run(t)
-	eventually(t, func() bool { return strings.Contains(page(), ">svc</a>") }, "the target's name")
+	testkit.Eventually(t, "the target's name", func() bool { return strings.Contains(page(), ">svc</a>") })
 	require.NoError(t, stop())
 	body := page()
 	require.Contains(t, body, ">svc</a>", "also after the end")

@@ -10,6 +10,7 @@ import (
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // governed runs rounds in which profiling costs fixed percent, and perShare percent more at the configured rate. It
@@ -109,19 +110,21 @@ func TestOverheadLimit(t *testing.T) {
 	stop := l.run(t)
 	s := l.session(t, 0)
 	require.True(t, s.newest().CountBPFTime)
-	eventually(t, func() bool { return s.newest().SampleRate == 31 }, "the lowest rate")
-	eventually(t, func() bool { return l.DebugInfo().(DebugInfo).Session.RateCurrent == 31 }, "in debug info")
+	testkit.Eventually(t, "the lowest rate", func() bool { return s.newest().SampleRate == 31 })
+	testkit.Eventually(t, "in debug info", func() bool { return l.DebugInfo().(DebugInfo).Session.RateCurrent == 31 })
 	require.Equal(t, 1000, l.DebugInfo().(DebugInfo).Session.SampleRate)
 	require.Regexp(t, `^\d+\.\d+ % of one CPU \(agent \d+\.\d+, BPF 0\.00\)$`, l.DebugInfo().(DebugInfo).Session.Overhead)
 	require.Equal(t, 31, l.pageStatus().SampleRate)
-	eventually(t, func() bool {
+	testkit.Eventually(t, "in the health", func() bool {
 		return strings.Contains(l.CurrentHealth().Message, "above the overhead_limit of 50 % at the lowest rate already")
-	}, "in the health")
+	})
+
 	require.Contains(t, l.log.String(), "the rate of sampling follows overhead_limit")
 
 	args.Settings.OverheadLimit = 0
 	require.NoError(t, l.Update(args))
-	eventually(t, func() bool { return s.newest().SampleRate == 1000 && !s.newest().CountBPFTime }, "no limit any more")
+	testkit.Eventually(t, "no limit any more",
+		func() bool { return s.newest().SampleRate == 1000 && !s.newest().CountBPFTime })
 	require.Equal(t, component.HealthTypeHealthy, l.CurrentHealth().Health)
 	require.NoError(t, stop())
 }

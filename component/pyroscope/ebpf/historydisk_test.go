@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // diskArgs keep the history on disk.
@@ -41,7 +42,7 @@ func TestHistoryOutlivesTheComponent(t *testing.T) {
 	data := t.TempDir()
 	l := newLabIn(t, data, diskArgs())
 	stop := l.run(t)
-	eventually(t, func() bool { return l.onDisk().Rounds > 3 }, "rounds on disk")
+	testkit.Eventually(t, "rounds on disk", func() bool { return l.onDisk().Rounds > 3 })
 	require.NoError(t, stop())
 	rounds := l.session(t, 0).collects - l.onDisk().Missing
 
@@ -70,11 +71,11 @@ func TestHistoryDiskLimitIsUpdated(t *testing.T) {
 	require.Nil(t, l.DebugInfo().(DebugInfo).History)
 	require.NoDirExists(t, filepath.Join(data, "history"))
 	require.NoError(t, l.Update(diskArgs()))
-	eventually(t, func() bool { return l.onDisk().Rounds > 0 }, "rounds on disk")
+	testkit.Eventually(t, "rounds on disk", func() bool { return l.onDisk().Rounds > 0 })
 	require.NoError(t, l.Update(fastArgs()))
-	eventually(t, func() bool { return l.DebugInfo().(DebugInfo).History == nil }, "no history on disk")
+	testkit.Eventually(t, "no history on disk", func() bool { return l.DebugInfo().(DebugInfo).History == nil })
 	// The update does not wait for a round that is being written.
-	eventually(t, func() bool { return os.RemoveAll(filepath.Join(data, "history")) == nil }, "nothing is written")
+	testkit.Eventually(t, "nothing is written", func() bool { return os.RemoveAll(filepath.Join(data, "history")) == nil })
 }
 
 func TestHistoryDiskNeedsAFolder(t *testing.T) {
@@ -90,9 +91,10 @@ func TestHistoryThatCannotBeKept(t *testing.T) {
 	require.NoError(t, os.WriteFile(data, nil, 0o600))
 	l := newLabIn(t, data, diskArgs())
 	l.run(t)
-	eventually(t, func() bool {
+	testkit.Eventually(t, "a remark", func() bool {
 		return strings.Contains(l.CurrentHealth().Message, "the history on disk cannot be kept: mkdir "+data)
-	}, "a remark")
+	})
+
 	require.Equal(t, component.HealthTypeHealthy, l.CurrentHealth().Health)
 	require.NotEmpty(t, l.onDisk().Problem)
 	require.Equal(t, 1, strings.Count(l.log.String(), "level=warn"), l.log.String())

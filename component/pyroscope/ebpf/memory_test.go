@@ -11,6 +11,7 @@ import (
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope/ebpf/flamegraph"
 	"github.com/headwater/headwater/ebpf/symbol"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // limitedMemory is a memory with a limit, of a process that takes fixed bytes and what it has in caches, which are as
@@ -75,22 +76,23 @@ func TestMemoryLimit(t *testing.T) {
 	l.memory = taken.Load
 	stop := l.run(t)
 	s := l.session(t, 0)
-	eventually(t, func() bool { return l.DebugInfo().(DebugInfo).Session.Memory > 50<<20 }, "in debug info")
+	testkit.Eventually(t, "in debug info", func() bool { return l.DebugInfo().(DebugInfo).Session.Memory > 50<<20 })
 	require.Equal(t, symbol.DefaultTableBytes, s.newest().SymbolBytes)
 
 	taken.Store(200 << 20)
-	eventually(t, func() bool { return s.newest().SymbolBytes == 2<<20 }, "symbols go")
+	testkit.Eventually(t, "symbols go", func() bool { return s.newest().SymbolBytes == 2<<20 })
 	require.EqualValues(t, 4<<20, s.newest().TableBytes)
-	eventually(t, func() bool { return l.page.MaxBytes() == 1<<20 }, "profiles go")
-	eventually(t, func() bool {
+	testkit.Eventually(t, "profiles go", func() bool { return l.page.MaxBytes() == 1<<20 })
+	testkit.Eventually(t, "in the health", func() bool {
 		return strings.Contains(l.CurrentHealth().Message, "above the memory_limit of 100.0 MiB: it takes 200.0 MiB")
-	}, "in the health")
+	})
+
 	require.Contains(t, l.log.String(), "what is kept in memory follows memory_limit")
 
 	args.Settings.MemoryLimit = 0
 	require.NoError(t, l.Update(args))
-	eventually(t, func() bool { return s.newest().SymbolBytes == symbol.DefaultTableBytes }, "no limit any more")
-	eventually(t, func() bool { return l.page.MaxBytes() == flamegraph.DefaultMaxBytes }, "nor of profiles")
+	testkit.Eventually(t, "no limit any more", func() bool { return s.newest().SymbolBytes == symbol.DefaultTableBytes })
+	testkit.Eventually(t, "nor of profiles", func() bool { return l.page.MaxBytes() == flamegraph.DefaultMaxBytes })
 	require.Equal(t, component.HealthTypeHealthy, l.CurrentHealth().Health)
 	require.NoError(t, stop())
 }

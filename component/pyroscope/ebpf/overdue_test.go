@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // TestOverdueRound: a round that does not end is reported while it lasts, counted and
@@ -20,7 +21,7 @@ func TestOverdueRound(t *testing.T) {
 	s.mu.Lock()
 	s.hang = release
 	s.mu.Unlock()
-	eventually(t, func() bool { return l.CurrentHealth().Health == component.HealthTypeUnhealthy }, "unhealthy")
+	testkit.Eventually(t, "unhealthy", func() bool { return l.CurrentHealth().Health == component.HealthTypeUnhealthy })
 	require.Contains(t, l.CurrentHealth().Message, "opening /mnt/dead takes longer than 1m0s")
 	require.EqualValues(t, 1, l.own().overdue)
 	require.EqualValues(t, 1, strings.Count(l.log.String(), "no profiles: a round of collecting has taken"))
@@ -28,7 +29,7 @@ func TestOverdueRound(t *testing.T) {
 	s.hang = nil
 	s.mu.Unlock()
 	close(release)
-	eventually(t, func() bool { return l.CurrentHealth().Health == component.HealthTypeHealthy }, "healthy")
+	testkit.Eventually(t, "healthy", func() bool { return l.CurrentHealth().Health == component.HealthTypeHealthy })
 	require.EqualValues(t, 1, l.own().overdue)
 }
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // The end of Run ends sampling at once, also while profiles are being collected: the last
@@ -19,7 +21,7 @@ func TestStopEndsSamplingFirst(t *testing.T) {
 	require.False(t, s.isStopped())
 	ended := make(chan error)
 	go func() { ended <- stop() }()
-	eventually(t, s.isStopped, "sampling ends though a round is under way")
+	testkit.Eventually(t, "sampling ends though a round is under way", s.isStopped)
 	require.False(t, s.isClosed())
 	close(release)
 	require.NoError(t, <-ended)

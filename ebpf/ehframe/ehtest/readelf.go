@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // Row is one line of readelf's table: what the columns say, as readelf writes

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/headwater/headwater/ebpf/elffile"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestLayouts compares the layout of each Python with what a C program prints that its headers

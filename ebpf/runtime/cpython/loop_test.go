@@ -13,7 +13,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/runtime"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestColdPart: the evaluation loop of a stripped library has the parts that nm names before it

@@ -17,10 +17,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/procfs"
 	hw "github.com/headwater/headwater/ebpf/runtime"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // nodes returns the node programs of this host: what is installed, and those of the variable HEADWATER_NODES.

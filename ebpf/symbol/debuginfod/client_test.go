@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // patience is how long the tests wait for what must happen.

@@ -19,7 +19,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/procfs"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 func TestPerfMap(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // x86Names is readelf's names of the x86-64 registers by DWARF number.

@@ -1,4 +1,4 @@
-package retrytest
+package retry
 
 import (
 	"os"

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const root = "../.."
+const root = "../../.."
 
 // each calls yield for each call in the tests of the repository: those of files
 // _test.go, and those of packages for tests alone, which import testing.
@@ -98,7 +98,7 @@ func TestToolsAreListed(t *testing.T) {
 		}
 		seen++
 		if !strings.Contains(tool, "/") && !slices.Contains(everywhere, tool) && Package(tool) == "" {
-			t.Errorf("%s: %s runs %s, which integration/need/table does not have", path, function, tool)
+			t.Errorf("%s: %s runs %s, which integration/testkit/need/table does not have", path, function, tool)
 		}
 	})
 	if seen < 30 {
@@ -106,13 +106,13 @@ func TestToolsAreListed(t *testing.T) {
 	}
 }
 
-// TestSkipsAreListed: no test is left out silently. Each call of Skip is this
-// package's, or docs/testing.md has it with its reason, and nothing else.
+// TestSkipsAreListed: no test is left out silently. Each call of Skip is testkit's, or
+// docs/testing.md has it with its reason, and nothing else.
 func TestSkipsAreListed(t *testing.T) {
 	var got []string
 	each(t, func(path, function string, call *ast.CallExpr) {
 		of, name := callee(call)
-		if strings.HasPrefix(path, "integration/need/") || of == "filepath" ||
+		if strings.HasPrefix(path, "integration/testkit/") || of == "filepath" ||
 			!slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, name) {
 			return
 		}

@@ -85,7 +85,7 @@ func Tools(t testing.TB, names ...string) {
 		case slices.Contains(everywhere, name), packaged == "" && filepath.IsAbs(name):
 			continue
 		case packaged == "":
-			t.Fatalf("%s is not in integration/need/table", name)
+			t.Fatalf("%s is not in integration/testkit/need/table", name)
 		}
 		if !present(name) {
 			Missing(t, "%s is missing: apt-get install %s, or integration/packages test", name, packaged)

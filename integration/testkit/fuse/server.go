@@ -1,6 +1,6 @@
-// Package fusetest mounts a file system that stops to answer, for tests of what must
+// Package fuse mounts a file system that stops to answer, for tests of what must
 // not wait for it.
-package fusetest
+package fuse
 
 import (
 	"bufio"
@@ -42,7 +42,7 @@ func Mount(dir string, files map[string][]byte) (*Server, error) {
 			return nil, err
 		}
 	}
-	build := exec.Command("go", "build", "-o", program, "github.com/headwater/headwater/ebpf/fusetest/hangfs")
+	build := exec.Command("go", "build", "-o", program, "github.com/headwater/headwater/integration/testkit/fuse/hangfs")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%v: %w\n%s", build, err, out)
 	}

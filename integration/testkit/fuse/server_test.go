@@ -1,4 +1,4 @@
-package fusetest
+package fuse
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/integration/need"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestServer reads a file, lets the server hang, and reads on when it answers.

@@ -1,4 +1,4 @@
-// Package retrytest is for tests that judge samples of real programs by their
+// Package retry is for tests that judge samples of real programs by their
 // numbers: a moment in which the machine does something else may spoil one attempt,
 // and a defect spoils all of them. It is not for what must hold each time: leaks,
 // counts, exit codes, whose sample it is.
@@ -6,7 +6,7 @@
 // Each failed attempt is added to the file that the environment variable
 // HEADWATER_RETRIES names, and "make test" prints how many there were: go test prints
 // nothing about a test that succeeds in the end.
-package retrytest
+package retry
 
 import (
 	"errors"

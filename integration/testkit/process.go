@@ -1,13 +1,12 @@
-// Package busytest gives tests a process to take samples of.
-package busytest
+package testkit
 
 import (
 	"os/exec"
 	"testing"
 )
 
-// Start starts a shell that burns a CPU until the test ends, and returns its PID.
-func Start(t testing.TB) uint32 {
+// Spin starts a shell that burns a CPU until the test ends, and returns its PID.
+func Spin(t testing.TB) uint32 {
 	t.Helper()
 	return Run(t, exec.Command("sh", "-c", "while :; do :; done"))
 }
