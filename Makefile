@@ -2,12 +2,11 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build run unit test lint race fuzz bench generate check fresh kernel-test fmt cover release
+.PHONY: help build run unit test nightly lint race fuzz bench generate check fresh kernel-test fmt cover release
 
 # The version is git's, unless git refuses to look into a checkout that belongs to somebody else.
 STAMP    := $(shell git status --short >/dev/null 2>&1 && echo true || echo false)
-# make test runs the packages of UNIT first, several at once, then those of INTEGRATION one at a time: these profile the
-# host, some of them under load.
+# INTEGRATION has the packages that profile this host and nothing else; all others have tests for make unit, too.
 INTEGRATION = $(addprefix ./integration/,stacks tools names python java delivery hosts containers page endurance)
 UNIT      = $(shell go list ./... | grep -vxF "$$(go list $(INTEGRATION))")
 FUZZTIME ?= 20s
@@ -30,21 +29,20 @@ run: build ## profile this host and serve its flame graphs; needs root
 unit: ## run the tests that need neither root nor packages nor the network, in two minutes
 	HEADWATER_UNIT=1 go test -timeout 10m -skip '^TestAdding$$' $(UNIT) # which builds copies of the tree for a minute
 
-test: export REQUIRE_KERNEL = 1
-test: export HEADWATER_RETRIES = $(CURDIR)/retries.log
-test: export HEADWATER_BINARY ?= $(CURDIR)/headwater
-test: build ## run all tests, with the real kernel, Pyroscope and a browser; needs root
+test: build ## run the tests of each change, with the real kernel, Pyroscope and a browser, in 12 minutes; needs root
 	@$(MAKE) --no-print-directory -C integration pyroscope
-	integration/packages test
-	@rm -f "$$HEADWATER_RETRIES"; touch "$$HEADWATER_RETRIES"
-	go test -count=1 -timeout 20m $(UNIT)
-	go test -count=1 -timeout 45m -v -p 1 $(INTEGRATION)
-	@cat "$$HEADWATER_RETRIES"; echo "retries: $$(grep -c 'attempt . of . has failed$$' "$$HEADWATER_RETRIES")"
+	@integration/packages test
+	@integration/run-tests test
+
+nightly: build ## run all other tests: more programs, versions, faults and time, in 75 minutes; needs root
+	@$(MAKE) --no-print-directory -C integration pyroscope
+	@integration/packages test
+	@integration/run-tests nightly
 
 lint: ## check formatting, words, links and line lengths; with golangci-lint and clang-format-19 where they are installed
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted by gofmt:" $$unformatted >&2; exit 1; }
 	go vet ./...
-	go test ./integration/docs ./integration/testkit/need
+	HEADWATER_LINT=1 go test ./integration/docs ./integration/testkit/need
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; else echo "lint: golangci-lint is not installed: left out"; fi
 	@if command -v clang-format-19 >/dev/null; then clang-format-19 --dry-run -Werror bpf/*.h bpf/*.c; else echo "lint: clang-format-19 is not installed: left out"; fi
 
