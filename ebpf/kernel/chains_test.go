@@ -15,6 +15,7 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // arena is memory that stays where it is.
@@ -138,8 +139,7 @@ func TestChain(t *testing.T) {
 		t.Fatal(err)
 	}
 	mine, named := 0, map[uint64]string{}
-	deadline := time.Now().Add(20 * time.Second)
-	for mine < 20 && time.Now().Before(deadline) {
+	testkit.Eventually(t, "there are 20 samples of the thread", func() bool {
 		_, err := p.ReadSamples(time.Now().Add(100*time.Millisecond), func(s *Sample) {
 			if s.TID != tid || s.Chain.Interpreter != id {
 				return
@@ -165,10 +165,8 @@ func TestChain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if mine < 20 {
-		t.Fatalf("%d samples of this thread in 20 s, want 20", mine)
-	}
+		return mine >= 20
+	})
 	for _, w := range want {
 		if name := fmt.Sprintf("function_%d", w.number); named[w.code] != name {
 			t.Errorf("code object 0x%x is called %q, want %q", w.code, named[w.code], name)

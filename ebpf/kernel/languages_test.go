@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"bufio"
 	"bytes"
 	"debug/elf"
 	"os"
@@ -17,11 +18,12 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// interpretedBy starts a program and samples it as one that the interpreter of a Spec runs. It
-// returns the names of the first code objects of a chain, leaf first, of a sample that has them as
+// interpretedBy starts a program, which prints a line when it is deep in its functions, and samples it as one that
+// the interpreter of a Spec runs. It returns the names of the first code objects of a chain, leaf first, of a sample that has them as
 // wanted, or else of the last one. What calls those has no name, or one that is elsewhere.
 func interpretedBy(
 	t *testing.T, spec func(*exec.Cmd) []*runtime.Spec, want []string, command ...string,
@@ -29,6 +31,10 @@ func interpretedBy(
 	t.Helper()
 	p := load(t)
 	cmd := exec.Command(command[0], command[1:]...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +42,9 @@ func interpretedBy(
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	time.Sleep(500 * time.Millisecond) // it is deep in its functions then, or else a later sample finds it there
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("%s has printed %q: %v", command[0], line, err)
+	}
 	if err := p.SetStacks(true, false, false); err != nil {
 		t.Fatal(err)
 	}
@@ -46,10 +54,14 @@ func interpretedBy(
 	named := map[uint64]string{}
 	for _, s := range spec(cmd) {
 		id := interpret(t, p, uint32(cmd.Process.Pid), s)
-		deadline := time.Now().Add(5 * time.Second)
-		for time.Now().Before(deadline) && !slices.Equal(got, want) {
+		const enough = 200 // samples, of which none has the frames if this is not how they are found
+		samples := 0
+		testkit.Eventually(t, "the program is sampled", func() bool {
 			_, err := p.ReadSamples(time.Now().Add(50*time.Millisecond), func(s *Sample) {
-				if s.Chain.Interpreter == id && s.Chain.End == runtime.ChainWhole && !slices.Equal(got, want) {
+				if s.Chain.Interpreter != id || slices.Equal(got, want) {
+					return
+				}
+				if samples++; s.Chain.End == runtime.ChainWhole {
 					got = namesOf(&s.Chain, named)
 					got = got[:min(len(got), len(want))]
 				}
@@ -57,9 +69,10 @@ func interpretedBy(
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got == nil && time.Until(deadline) < 4*time.Second {
-				break // this is not how the frames are found
-			}
+			return slices.Equal(got, want) || samples >= enough
+		})
+		if slices.Equal(got, want) {
+			break
 		}
 	}
 	return got
@@ -169,7 +182,7 @@ func TestChainOfPHP(t *testing.T) {
 			Next: runtime.Next{Word: 1},
 		}}}
 	}
-	const script = `function leaf_php() { while (true) { $x = 1; } }
+	const script = `function leaf_php() { echo "deep\n"; while (true) { $x = 1; } }
 		function middle_php() { leaf_php(); }
 		function outer_php() { middle_php(); }
 		outer_php();`
@@ -226,7 +239,7 @@ func TestChainOfRuby(t *testing.T) {
 		}
 		return specs
 	}
-	const script = `def leaf_ruby; x = 0; while true; x += 1; end; end
+	const script = `def leaf_ruby; puts "deep"; $stdout.flush; x = 0; while true; x += 1; end; end
 		def middle_ruby; leaf_ruby; end
 		def outer_ruby; middle_ruby; end
 		outer_ruby`

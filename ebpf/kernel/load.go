@@ -235,12 +235,14 @@ func (p *Profiler) startCPU(cpu int) error {
 	if err != nil {
 		return err
 	}
-	if err := clock.attach(p.objects.SampleCpu.FD()); err != nil {
-		return errors.Join(err, p.closeClock(clock))
-	}
 	p.clocks[cpu] = clock
-	if now, ok := p.cpuTimes()[cpu]; ok {
+	if now, ok := p.cpuTimes()[cpu]; ok { // before it runs, so that what it takes was due
 		p.accounted[cpu] = now
+	}
+	if err := clock.attach(p.objects.SampleCpu.FD()); err != nil {
+		delete(p.clocks, cpu)
+		delete(p.accounted, cpu)
+		return errors.Join(err, p.closeClock(clock))
 	}
 	return nil
 }
@@ -273,12 +275,13 @@ func (p *Profiler) Counters() (Counters, error) {
 	if p.rings == nil {
 		return Counters{}, fmt.Errorf("read counters: %w", ErrClosed)
 	}
-	c, err := p.rings.counters(), error(nil)
 	now := p.due.plus(p.dueSince(p.cpuTimes()))
+	c, err := p.rings.counters(), error(nil)
 	c.Expected = now.samples
 	// The clocks themselves are right, which is how the samples are known that they did not
-	// take. Both sides are read one after the other, and idle times have steps. The kernel stops
-	// clocks of idle CPUs too, where nothing is due.
+	// take. What they took is read last: it may have more samples than were due, which are not
+	// missing, while this thread waits for a CPU in between. Idle times have steps. The kernel
+	// stops clocks of idle CPUs too, where nothing is due.
 	if taken := c.Ticks - c.Idle; now.samples > taken {
 		missing := now.samples - taken
 		p.throttled = max(p.throttled, min(now.throttled, missing))
@@ -293,8 +296,11 @@ func (p *Profiler) Counters() (Counters, error) {
 func (p *Profiler) Stop() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.accountPeriod()
 	var errs []error
+	for _, clock := range p.clocks { // before what was due is added up, so that they take nothing meanwhile
+		errs = append(errs, clock.disable())
+	}
+	p.accountPeriod()
 	for _, clock := range p.clocks {
 		errs = append(errs, p.closeClock(clock))
 	}

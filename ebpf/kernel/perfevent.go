@@ -61,6 +61,13 @@ func (e *perfEvent) enable() error {
 	return nil
 }
 
+func (e *perfEvent) disable() error {
+	if err := unix.IoctlSetInt(e.fd, unix.PERF_EVENT_IOC_DISABLE, 0); err != nil {
+		return fmt.Errorf("disable the perf event of CPU %d: %w", e.cpu, err)
+	}
+	return nil
+}
+
 // setPeriod changes the sampling period: events, or ns of a clock.
 func (e *perfEvent) setPeriod(period uint64) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(e.fd), unix.PERF_EVENT_IOC_PERIOD,

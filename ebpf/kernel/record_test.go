@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // body builds the bytes of a record after its header.
@@ -122,20 +124,30 @@ func TestSideBand(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	cmd := program(t)
-	name := filepath.Base(cmd.Path)
-	if err := cmd.Run(); err != nil {
-		t.Fatal(err)
-	}
-	pid := uint32(cmd.Process.Pid)
-	seen := map[RecordKind]int{}
+	var cmd *exec.Cmd
+	var name string
+	var pid uint32
+	var seen map[RecordKind]int
 	var libc procfs.Mapping
 	var last uint64
-	deadline := time.Now().Add(10 * time.Second)
-	for ; seen[RecordExit] == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	begin := func() {
+		cmd = program(t)
+		name = filepath.Base(cmd.Path)
+		if err := cmd.Run(); err != nil {
+			t.Fatal(err)
+		}
+		pid = uint32(cmd.Process.Pid)
+		seen, libc, last = map[RecordKind]int{}, procfs.Mapping{}, 0
+	}
+	begin()
+	testkit.Eventually(t, "the program has ended", func() bool {
 		records, err := s.Read()
 		if err != nil {
 			t.Fatal(err)
+		}
+		if slices.ContainsFunc(records, func(r Record) bool { return r.Kind == RecordLost }) {
+			begin() // for other programs have filled a buffer
+			return false
 		}
 		for _, r := range records {
 			if r.PID != pid {
@@ -153,7 +165,8 @@ func TestSideBand(t *testing.T) {
 				libc = r.Mapping
 			}
 		}
-	}
+		return seen[RecordExit] > 0
+	})
 	if seen[RecordExec] != 1 || seen[RecordMap] < 1 || seen[RecordExit] != 1 {
 		t.Errorf("records by kind %v, want one exec, some mappings, one exit", seen)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // TestRuleCache changes the rows of code that runs, and the mappings: walks go by the new ones at once.
@@ -66,7 +67,7 @@ func TestRuleCache(t *testing.T) {
 	want := func(what string, outcome unwind.Outcome, exe unwind.ExeID) {
 		t.Helper()
 		n, since := 0, clock.Monotonic()
-		for deadline := time.Now().Add(10 * time.Second); n < 20 && time.Now().Before(deadline); {
+		testkit.Eventually(t, "there are 20 samples with "+what, func() bool {
 			_, err := p.ReadSamples(time.Now().Add(50*time.Millisecond), func(s *Sample) {
 				if s.PID != self || !s.InUser || s.Time < since || len(s.User) == 0 {
 					return
@@ -81,10 +82,8 @@ func TestRuleCache(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		if n < 20 {
-			t.Fatalf("%s: %d samples in 10 s, want 20", what, n)
-		}
+			return n >= 20
+		})
 	}
 	want("first rows", unwind.Complete, 1)
 	setRows(unsupported)

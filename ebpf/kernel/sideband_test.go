@@ -4,11 +4,11 @@ import (
 	"os"
 	"runtime"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -37,19 +37,14 @@ func TestLostRecords(t *testing.T) {
 	if lost := read(); len(lost) > 0 {
 		t.Fatalf("lost before anything happened: %+v", lost)
 	}
-	for deadline := time.Now().Add(time.Minute); ; {
+	testkit.Eventually(t, "the buffers are full", func() bool {
+		mapCode(t, 1000)
 		full := true
 		for _, r := range s.rings {
 			full = full && r.filled()+maxRecord > uint64(len(r.data))
 		}
-		if full {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the buffers do not fill up")
-		}
-		mapCode(t, 1000)
-	}
+		return full
+	})
 	mapCode(t, 100) // whose records are lost
 	lost := read()
 	full := 0

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -49,11 +50,8 @@ func TestThreadsOfASleeper(t *testing.T) {
 		_ = unix.Nanosleep(&unix.Timespec{Sec: 600}, nil)
 	}()
 	tid := <-tids
-	var first Thread
-	for end := time.Now().Add(20 * time.Second); first.Call != unix.SYS_NANOSLEEP && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-		first = readThreads(t, threads, uint32(os.Getpid()), 0)[tid]
-	}
+	awaitCall(t, threads, tid, unix.SYS_NANOSLEEP)
+	first := readThreads(t, threads, uint32(os.Getpid()), 0)[tid]
 	if first.State != Sleeping || first.Call != unix.SYS_NANOSLEEP || first.Outcome != unwind.Unset {
 		t.Fatalf("the thread is %s in system call %d with registers %s", first.State, first.Call, first.Outcome)
 	}
@@ -86,12 +84,10 @@ func TestThreadsOfAllKinds(t *testing.T) {
 		burn(stop)
 	}()
 	busy, self := <-tids, uint32(os.Getpid())
-	ran := false
-	for end := time.Now().Add(20 * time.Second); !ran && runtime.NumCPU() > 1 && time.Now().Before(end); {
-		ran = readThreads(t, threads, self, 0)[busy].State == Running
-	}
-	if !ran && runtime.NumCPU() > 1 { // or who looks has the CPU
-		t.Error("a busy thread was never on a CPU")
+	if runtime.NumCPU() > 1 { // else the reader has the CPU
+		testkit.Eventually(t, "the busy thread is on a CPU", func() bool {
+			return readThreads(t, threads, self, 0)[busy].State == Running
+		})
 	}
 	const kthreadd = 2
 	all := readThreads(t, threads, 0, 0)
@@ -253,15 +249,9 @@ func TestReadMarked(t *testing.T) {
 	if _, err := unix.Write(writer, []byte{1}); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		now := awaitCall(t, threads, tid, unix.SYS_READ)
-		if now.Switches != waiting.Switches {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("it does not read again")
-		}
-	}
+	testkit.Eventually(t, "the thread reads again", func() bool {
+		return awaitCall(t, threads, tid, unix.SYS_READ).Switches != waiting.Switches
+	})
 	look(true, false, Mark{TID: tid, Stayed: 2 * interval})
 	if err := errors.Join(threads.Unmark(tid), threads.MarkUnwanted(uint32(os.Getpid()))); err != nil {
 		t.Fatal(err)

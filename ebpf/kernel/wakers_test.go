@@ -2,14 +2,16 @@ package kernel
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // TestWaker: who writes to a pipe that a thread reads is its waker, once for a wait that is marked, and not for the
@@ -94,13 +96,10 @@ func pipe(t testing.TB) (reader, writer int) {
 // awaitCall returns a thread that waits in a system call.
 func awaitCall(t testing.TB, threads *Threads, tid uint32, call int64) (found Thread) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	testkit.Eventually(t, fmt.Sprintf("thread %d waits in system call %d", tid, call), func() bool {
 		found = readThreads(t, threads, 0, tid)[tid]
-		if found.State == Sleeping && found.Call == call {
-			return found
-		}
-	}
-	t.Fatalf("thread %d does not wait in system call %d: %+v", tid, call, found)
+		return found.State == Sleeping && found.Call == call
+	})
 	return found
 }
 
