@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/headwater/headwater/ebpf/probe"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -88,22 +90,32 @@ func TestKernelEvents(t *testing.T) {
 	need.Root(t)
 	program := compileProbed(t)
 	found, stats := runProbed(t, program, []string{
-		"tracepoint:sched:sched_process_exit", "tracepoint:sched:no_such_thing", "software:context-switches",
+		"tracepoint:sched:sched_process_exit", "tracepoint:sched:no_such_thing",
 	})
-	require.EqualValues(t, 2, stats.Attached, "%v", stats.Errors)
+	require.EqualValues(t, 1, stats.Attached, "%v", stats.Errors)
 	require.Len(t, stats.Errors, 1, "%v", stats.Errors)
 	for text := range stats.Errors {
 		require.Contains(t, text, `"tracepoint:sched:no_such_thing": this kernel has no tracepoint`)
 	}
+	require.Contains(t, found, "tracepoint_sched_sched_process_exit/count")
 	require.EqualValues(t, 1, found["tracepoint_sched_sched_process_exit/count"].sum)
 	const sleeps = calls / 10
-	require.GreaterOrEqual(t, found["software_context_switches/count"].sum, uint64(sleeps))
+	testkit.Eventually(t, "the sleeps are seen, unless other programs fill the buffer", func() bool {
+		found, stats = runProbed(t, program, []string{"software:context-switches"})
+		require.EqualValues(t, 1, stats.Attached, "%v", stats.Errors)
+		of := found["software_context_switches/count"]
+		if stats.Lost == 0 {
+			require.NotNil(t, of)
+			require.GreaterOrEqual(t, of.sum, uint64(sleeps))
+		}
+		return of != nil && of.sum >= sleeps
+	})
 }
 
 // runProbed runs the program below probes, and returns what each has seen by the name and unit of its kind.
 func runProbed(t *testing.T, program string, links []string) (map[string]*seen, Stats) {
 	t.Helper()
-	s, err := sampler.Open(sampler.Options{TableBytes: 4 << 20})
+	s, err := sampler.Open(sampler.Options{TableBytes: 4 << 20, Patience: time.Minute})
 	s = need.Opened[*kernel.PermissionError](t, s, err)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup

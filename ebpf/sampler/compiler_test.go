@@ -15,17 +15,12 @@ import (
 
 	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/integration/testkit/need"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestCompiler: a compiler's work goes through thousands of pages of text, and walks do not miss each of them once. A
 // sample that missed carries a copy of its stack.
 func TestCompiler(t *testing.T) {
 	need.Tools(t, "clang-19")
-	retry.Run(t, tryCompiler)
-}
-
-func tryCompiler(t *retry.T) {
 	source, err := filepath.Abs("../../integration/bench/testdata/build")
 	if err != nil {
 		t.Fatal(err)
@@ -45,8 +40,9 @@ func tryCompiler(t *retry.T) {
 	defer loop.Wait()
 	defer syscall.Kill(-loop.Process.Pid, syscall.SIGKILL)
 
-	const each = 4000 // samples, first to see what the compiler does, then to count misses
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	const patience = 5 * time.Minute // it takes ten seconds where nothing else runs
+	const each = 4000                // samples, first to see what the compiler does, then to count misses
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var samples, missed, complete int
 	var cpu time.Duration
@@ -76,7 +72,7 @@ func tryCompiler(t *retry.T) {
 		t.Fatal(err)
 	}
 	if samples < 2*each {
-		t.Fatalf("%d samples of the compiler in two minutes", samples)
+		t.Fatalf("%d samples of the compiler in %v", samples, patience)
 	}
 	t.Logf("%.2f %% of %d samples missed, %.2f %% are whole; %v of CPU time", 100*float64(missed)/each, each,
 		100*float64(complete)/each, cpu)
