@@ -48,6 +48,7 @@ type Pool struct {
 	quick      int                      // tasks that are late
 	rests      map[string]*rest         // by mount
 	allowances map[uint32]*rate.Limiter // by owner, of those that made us wait
+	turned     func(turn int)           // of tests: called after each turn but the last
 }
 
 // Task is a piece of work.

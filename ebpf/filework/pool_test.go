@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // hang blocks in a system call until release is called, as opening a file of a dead
@@ -31,24 +33,13 @@ func hang(t *testing.T) (work func(), release func()) {
 			t.Error(err)
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
-		f.Close()
+		t.Cleanup(func() { _ = f.Close() }) // work that has not come so far yet does not block either
 	}
 }
 
 func isSlow(err error, refused bool) bool {
 	var slow *SlowError
 	return errors.As(err, &slow) && (slow.Refused != "") == refused
-}
-
-// until waits for something that comes about on another goroutine.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("in vain: %s", what)
-		}
-	}
 }
 
 // TestHangingMount: who hangs is left behind, nobody joins it, other mounts are read,
@@ -60,7 +51,7 @@ func TestHangingMount(t *testing.T) {
 	if err := p.Do(dead, "opening x", 20*time.Millisecond, work); !isSlow(err, false) {
 		t.Fatalf("%v", err)
 	}
-	until(t, "it hangs", func() bool { _, hanging, _ := p.Counts(); return hanging == 1 })
+	testkit.Eventually(t, "it hangs", func() bool { _, hanging, _ := p.Counts(); return hanging == 1 })
 	if err := p.Do(dead, "opening y", time.Minute, func() { t.Error("begun") }); !isSlow(err, true) {
 		t.Errorf("of the same mount: %v", err)
 	}
@@ -73,7 +64,7 @@ func TestHangingMount(t *testing.T) {
 		t.Errorf("late: %v", late)
 	}
 	release()
-	until(t, "it ends", func() bool { late, _, _ := p.Counts(); return late == 0 })
+	testkit.Eventually(t, "it ends", func() bool { late, _, _ := p.Counts(); return late == 0 })
 	if err := p.Do(dead, "opening y", time.Minute, func() {}); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
@@ -121,7 +112,7 @@ func TestManyMounts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "all hang", func() bool { _, hanging, _ := p.Counts(); return hanging == hangsPerUser })
+	testkit.Eventually(t, "all hang", func() bool { _, hanging, _ := p.Counts(); return hanging == hangsPerUser })
 	if err := p.Do(Origin{Mount: "next", Owner: 1000}, "opening", time.Minute, func() {}); !isSlow(err, true) {
 		t.Errorf("one more: %v", err)
 	}
@@ -133,7 +124,7 @@ func TestManyMounts(t *testing.T) {
 	for _, release := range releases {
 		release()
 	}
-	until(t, "all end", func() bool { late, _, _ := p.Counts(); return late == 0 })
+	testkit.Eventually(t, "all end", func() bool { late, _, _ := p.Counts(); return late == 0 })
 }
 
 // TestBusyWork: work that is long because it computes does not hang, so its mount is
@@ -174,5 +165,5 @@ func TestBusyWork(t *testing.T) {
 		t.Errorf("another user: %v", err)
 	}
 	stop.Store(true)
-	until(t, "all end", func() bool { late, _, _ := p.Counts(); return late == 0 })
+	testkit.Eventually(t, "all end", func() bool { late, _, _ := p.Counts(); return late == 0 })
 }

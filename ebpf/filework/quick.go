@@ -64,6 +64,9 @@ func (p *Pool) Quick(w QuickWork) error {
 		if turn == QuickTurns || threadBlocked(int(thread.Load())) {
 			break
 		}
+		if p.turned != nil {
+			p.turned(turn)
+		}
 		timer.Reset(patience)
 	}
 	patience = time.Since(began)

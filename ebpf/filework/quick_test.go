@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // quickOf is work of a mount and a user.
@@ -40,11 +42,16 @@ func TestQuick(t *testing.T) {
 		}
 	}
 	release()
-	until(t, "it ends", func() bool { late, _, _ := p.Counts(); return late == 0 })
+	testkit.Eventually(t, "it ends", func() bool { late, _, _ := p.Counts(); return late == 0 })
+	rest := p.rests["dead"]
+	if rest == nil || rest.length < QuickPatience {
+		t.Fatalf("it rests like that: %+v", rest)
+	}
+	rest.until = time.Now().Add(time.Hour) // it may be over by now
 	if err := p.Quick(quickOf("dead", 1000, refused)); !isSlow(err, true) {
 		t.Errorf("soon afterwards: %v", err)
 	}
-	p.rests["dead"].until = time.Now()
+	rest.until = time.Now()
 	if err := p.Quick(quickOf("dead", 1000, run)); err != nil || ran != 4 {
 		t.Errorf("later: %v, ran %d times", err, ran)
 	}
@@ -69,11 +76,21 @@ func testQuickOnBusyCPU(t *testing.T) {
 			}
 		}
 	}
-	late := time.Now().Add(2 * QuickPatience)
-	if err := p.Quick(quickOf("busy", 1000, burn(func() bool { return time.Now().After(late) }))); err != nil {
-		t.Error(err)
-	}
 	var over atomic.Bool
+	defer over.Store(true)
+	ended := make(chan struct{})
+	p.turned = func(turn int) {
+		if turn == 2 {
+			over.Store(true)
+			<-ended
+		}
+	}
+	err := p.Quick(quickOf("busy", 1000, func() { defer close(ended); burn(over.Load)() }))
+	if err != nil || !over.Load() {
+		t.Fatalf("%v, waited for two turns: %v", err, over.Load())
+	}
+	over.Store(false)
+	p.turned = nil
 	began := time.Now()
 	if err := p.Quick(quickOf("busy", 1000, burn(over.Load))); !isSlow(err, false) {
 		t.Errorf("%v", err)
@@ -82,7 +99,7 @@ func testQuickOnBusyCPU(t *testing.T) {
 		t.Errorf("waited for %v, want %v", took, QuickTurns*QuickPatience)
 	}
 	over.Store(true)
-	until(t, "it ends", func() bool { late, _, _ := p.Counts(); return late == 0 })
+	testkit.Eventually(t, "it ends", func() bool { late, _, _ := p.Counts(); return late == 0 })
 }
 
 // TestQuickAgain: a mount that is late rests for as long as it was waited for, longer when it is late again, and so

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/ebpf/footprint"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -35,11 +36,15 @@ func TestPriorityOfWork(t *testing.T) {
 		if nice >= usual {
 			t.Errorf("nice %d, of other work %d", nice, usual)
 		}
-		time.Sleep(10 * time.Millisecond)
+		testkit.Eventually(t, "the thread rests", func() bool {
+			p.workers.mu.Lock()
+			defer p.workers.mu.Unlock()
+			return len(p.workers.idle) == 1
+		})
 		if again, _ := threadOf(); again != first {
 			t.Errorf("thread %d, and then %d", first, again)
 		}
-		if err := p.Do(Origin{Mount: "x"}, "looking", time.Second, func() {
+		if err := p.Do(Origin{Mount: "x"}, "looking", time.Minute, func() {
 			if raised, _ := unix.Getpriority(unix.PRIO_PROCESS, 0); 20-raised != nice {
 				t.Errorf("nice %d with a thread of its own, else %d", 20-raised, nice)
 			}
@@ -51,9 +56,7 @@ func TestPriorityOfWork(t *testing.T) {
 	if _, nice := threadOf(); nice != usual {
 		t.Errorf("nice %d afterwards, %d before", nice, usual)
 	}
-	for end := time.Now().Add(10 * idleFor); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d goroutines before, %d now", before, runtime.NumGoroutine())
-		}
-	}
+	testkit.Eventually(t, "there are as many goroutines as before", func() bool {
+		return runtime.NumGoroutine() <= before
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/snapshot"
 	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -47,9 +48,15 @@ func TestSleeper(t *testing.T) {
 			}
 		},
 	})
-	ctx, stop := context.WithTimeout(context.Background(), time.Second)
+	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	c.Run(ctx, func() float64 { return 50 })
+	passes := 0
+	c.Run(ctx, func() float64 {
+		if passes++; passes == 20 {
+			stop()
+		}
+		return 50
+	})
 	s := c.Stats()
 	t.Logf("%+v, %v in whole stacks", s, whole)
 	if s.Passes < 3 || s.Read != 1 || s.Dropped != 0 || s.Threads != 1 {
@@ -63,17 +70,13 @@ func TestSleeper(t *testing.T) {
 // awaitSleep waits until a process has been off its CPU for long.
 func awaitSleep(t *testing.T, threads *kernel.Threads, pid uint32) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		asleep := false
+	testkit.Eventually(t, "the program sleeps", func() (asleep bool) {
 		err := threads.Read(pid, 0, func(now *kernel.Thread) {
 			asleep = now.State == kernel.Sleeping && now.Off > 300*time.Millisecond
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if asleep {
-			return
-		}
-	}
-	t.Fatal("it does not sleep")
+		return asleep
+	})
 }

@@ -4,9 +4,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // TestManyMappingsArePutOff: the store is told of a process with many mappings
@@ -37,12 +37,10 @@ func TestManyMappingsArePutOff(t *testing.T) {
 	if _, ok := tracker.At(pid, 4).mappings.find(at(many).Start); !ok {
 		t.Error("a walk in user space does not know the new mapping")
 	}
-	for end := time.Now().Add(time.Minute); !told(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the store is never told")
-		}
+	testkit.Eventually(t, "the store is told", func() bool {
 		tracker.Reap(0)
-	}
+		return told()
+	})
 }
 
 // TestEndedIsNotTold: of a process that has begun and ended since the last look the

@@ -18,6 +18,7 @@ import (
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -110,17 +111,11 @@ func (h *hosts) run(path string) (pid uint32) {
 // settled waits until everything that can be compared has been.
 func (h *hosts) settled() {
 	h.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	testkit.Eventually(h.t, "all files are compared", func() bool {
 		h.exes.mu.Lock()
-		working := h.exes.sharing.working
-		h.exes.mu.Unlock()
-		if !working {
-			break
-		}
-		if time.Now().After(deadline) {
-			h.t.Fatal("files are still compared after 20 s")
-		}
-	}
+		defer h.exes.mu.Unlock()
+		return !h.exes.sharing.working
+	})
 	h.Reap(0)
 }
 

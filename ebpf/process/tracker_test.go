@@ -20,6 +20,7 @@ import (
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -132,6 +133,8 @@ func newTracker(t *testing.T, fs procfs.FS) (*Tracker, *memoryStore) {
 	t.Helper()
 	store := newMemoryStore()
 	tracker := NewTracker(store, fs, &filework.Pool{}, nil)
+	tracker.SetOpenPatience(time.Minute) // other programs may have the CPUs
+	tracker.SetReadPatience(time.Minute)
 	t.Cleanup(tracker.Close)
 	return tracker, store
 }
@@ -200,13 +203,11 @@ func TestPagesAreBuiltWhenWalksWantThem(t *testing.T) {
 		}
 		return unwind.Mapping{}, false
 	}
-	m, ok := libc()
-	for deadline := time.Now().Add(20 * time.Second); !ok; m, ok = libc() {
-		if time.Now().After(deadline) {
-			t.Fatal("sleep has not mapped libc after 20 s")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	var m unwind.Mapping
+	testkit.Eventually(t, "sleep has mapped libc", func() (ok bool) {
+		m, ok = libc()
+		return ok
+	})
 	resident := func() (pages []uint64) {
 		for n := uint64(m.Directory.First); m.Directory.Holds(n); n++ {
 			if store.Resident(m.Directory, n) {
@@ -575,7 +576,7 @@ func TestReadersDoNotWait(t *testing.T) {
 	}()
 	select {
 	case <-read:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("a reader waits for the runtime")
 	}
 	close(slow.mayAnswer)

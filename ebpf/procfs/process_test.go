@@ -1,6 +1,7 @@
 package procfs
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"os"
@@ -58,13 +59,16 @@ func TestBounds(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, cmdline, MaxCmdline-1)
 
-	var maps strings.Builder
+	file, err := os.Create(root + "/1/maps")
+	require.NoError(t, err)
+	defer file.Close()
+	maps := bufio.NewWriter(file)
 	long := strings.Repeat("/"+strings.Repeat("x", 250), 16)
 	const count = 65_530
 	for i := range count {
-		fmt.Fprintf(&maps, "%x-%x r-xp 00000000 08:01 %d %s/%d\n", 4096*(2*i+1), 4096*(2*i+2), i+1, long, i)
+		fmt.Fprintf(maps, "%x-%x r-xp 00000000 08:01 %d %s/%d\n", 4096*(2*i+1), 4096*(2*i+2), i+1, long, i)
 	}
-	require.NoError(t, os.WriteFile(root+"/1/maps", []byte(maps.String()), 0o644))
+	require.NoError(t, maps.Flush())
 	mappings, err := FS{Root: root}.ExecMappings(1)
 	require.NoError(t, err)
 	require.Len(t, mappings, count)

@@ -20,6 +20,7 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/wait"
 	"github.com/headwater/headwater/integration/record"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -158,23 +159,21 @@ func TestOwnThread(t *testing.T) {
 		_ = unix.Nanosleep(&unix.Timespec{Sec: 600}, nil)
 	}()
 	tid := <-tids
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	var s *Stack
+	testkit.Eventually(t, "the thread sleeps", func() bool {
 		stacks, err := taker.Take(context.Background(), tid)
 		if err != nil || len(stacks) != 1 {
 			t.Fatalf("%d stacks, %v", len(stacks), err)
 		}
-		s := stacks[0]
-		if s.Call != unix.SYS_NANOSLEEP && time.Now().Before(end) {
-			continue
-		}
-		if !s.Whole() || s.State != kernel.Sleeping || wait.Of(&s.Thread, nil) != wait.Sleep {
-			t.Fatalf("the thread is %s in system call %d, torn %v after %d tries: %+v", s.State, s.Call, s.Torn, s.Tries,
-				s.Sample.Sample)
-		}
-		if len(s.Sample.Kernel) == 0 || len(s.Sample.User) < 4 {
-			t.Errorf("the stack has %d kernel and %d user frames", len(s.Sample.Kernel), len(s.Sample.User))
-		}
-		return
+		s = stacks[0]
+		return s.Call == unix.SYS_NANOSLEEP
+	})
+	if !s.Whole() || s.State != kernel.Sleeping || wait.Of(&s.Thread, nil) != wait.Sleep {
+		t.Fatalf("the thread is %s in system call %d, torn %v after %d tries: %+v", s.State, s.Call, s.Torn, s.Tries,
+			s.Sample.Sample)
+	}
+	if len(s.Sample.Kernel) == 0 || len(s.Sample.User) < 4 {
+		t.Errorf("the stack has %d kernel and %d user frames", len(s.Sample.Kernel), len(s.Sample.User))
 	}
 }
 
