@@ -5,12 +5,14 @@ import (
 	"context"
 	"debug/elf"
 	"fmt"
+	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +26,7 @@ import (
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/target"
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -40,11 +43,23 @@ func buildToy(t testing.TB) *toy {
 	t.Helper()
 	need.Root(t)
 	need.Tools(t, "gcc")
-	x := &toy{program: filepath.Join(t.TempDir(), "toy")}
-	args := []string{"-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-o", x.program, "testdata/toy.c"}
-	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
-		t.Fatalf("gcc: %v\n%s", err, out)
+	source, err := os.ReadFile("testdata/toy.c")
+	if err != nil {
+		t.Fatal(err)
 	}
+	gcc, err := exec.Command("gcc", "--version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "testdata/toy.c", "-o"}
+	key := append([]string{string(source), string(gcc)}, args...)
+	folder := testkit.Fixture(t, "toy", key, func(dir string) error {
+		if out, err := exec.Command("gcc", append(args, filepath.Join(dir, "toy"))...).CombinedOutput(); err != nil {
+			return fmt.Errorf("gcc: %w\n%s", err, out)
+		}
+		return nil
+	})
+	x := &toy{program: filepath.Join(folder, "toy")}
 	f, err := elf.Open(x.program)
 	if err != nil {
 		t.Fatal(err)
@@ -134,8 +149,16 @@ func (x *toy) Line(f *runtime.Function, ip uint64) int { return f.StartLine + in
 
 var toyOptions = Options{SampleRate: 997, Comm: CommLabel}
 
-// profileToy profiles what runs does, and returns the one profile of all.
-func profileToy(t *testing.T, x *toy, o Options, runs func()) *profile.Profile {
+// counted is what profileToy has counted until now.
+type counted struct {
+	samples atomic.Int64
+	// ignored is a process whose samples are not counted.
+	ignored atomic.Uint32
+}
+
+// profileToy profiles what runs does, and returns the one profile of all. It begins with the first sample of the
+// interpreter that has a whole native stack: before, its files are being read.
+func profileToy(t *testing.T, x *toy, o Options, runs func(c *counted)) *profile.Profile {
 	t.Helper()
 	files := &filework.Pool{}
 	finder := target.NewFinder(target.Options{})
@@ -157,20 +180,27 @@ func profileToy(t *testing.T, x *toy, o Options, runs func()) *profile.Profile {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
+	var c counted
+	begun := false
 	go func() {
 		ended <- s.Run(ctx, func(sample *sampler.Sample) error {
-			if sample.ProcessComm == "toy" {
+			if sample.ProcessComm != "toy" {
+				return nil
+			}
+			begun = begun || sample.Outcome.Complete()
+			if begun && sample.PID != c.ignored.Load() {
 				builder.Add(sample)
+				c.samples.Add(1)
 			}
 			return nil
 		})
 	}()
-	runs()
+	runs(&c)
 	cancel()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	out := builder.Collect()
+	out := builder.CollectWithin(time.Minute)
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
@@ -180,7 +210,21 @@ func profileToy(t *testing.T, x *toy, o Options, runs func()) *profile.Profile {
 	return out[0].Pprof
 }
 
-func (x *toy) run(t *testing.T, seconds string) {
+// enough samples say which part of all is whole: of 500, of which 97 % are, fewer than 90 % are with a probability
+// below 1e-12.
+const enough = 500
+
+// run runs the interpreter until it has enough samples.
+func (x *toy) run(t *testing.T, c *counted) {
+	t.Helper()
+	cmd := exec.Command(x.program, "1000000")
+	testkit.Run(t, cmd)
+	testkit.Eventually(t, "there are enough samples of the interpreter", func() bool { return c.samples.Load() >= enough })
+	_ = cmd.Process.Kill()
+}
+
+// runFor lets each thread of the interpreter use so many seconds of CPU time.
+func (x *toy) runFor(t *testing.T, seconds string) {
 	if out, err := exec.Command(x.program, seconds).CombinedOutput(); err != nil {
 		t.Errorf("toy: %v\n%s", err, out)
 	}
@@ -201,14 +245,19 @@ var whole = regexp.MustCompile(`^(?:now |clock_gettime |\S*clock_gettime\S* |\[v
 	`leaf_(\d) toy_evaluate native_callback middle outer_(\d) toy_evaluate run `)
 
 // shareOfWhole returns which part of the samples in the evaluation has the whole stack, and of
-// how many. Those are not whole that are just before or behind the loop of leaf_N, nor the first ones
-// of the first process: its interpreter is not known yet.
+// how many. Those are not whole that are just before or behind the loop of leaf_N. Those whose native stack is said to be
+// incomplete, as rows of a file are missing that is being read or a process is not known yet, are not counted, but they
+// must be fewer than half: how many they are depends on how long the profiler has to wait for a CPU.
 func shareOfWhole(t *testing.T, p *profile.Profile) (share float64, samples int) {
 	t.Helper()
-	good := 0
+	good, incomplete := 0, 0
 	for _, s := range p.Sample {
-		n := int(s.Value[0]) / int(p.Period)
-		if !slices.Contains(functionsOf(s), "toy_evaluate") {
+		n, functions := int(s.Value[0])/int(p.Period), functionsOf(s)
+		switch {
+		case !slices.Contains(functions, "toy_evaluate"):
+			continue
+		case strings.HasPrefix(functions[len(functions)-1], "[incomplete: "):
+			incomplete += n
 			continue
 		}
 		samples += n
@@ -223,6 +272,9 @@ func shareOfWhole(t *testing.T, p *profile.Profile) (share float64, samples int)
 			good += n
 		}
 	}
+	if t.Logf("%d samples are said to be incomplete", incomplete); incomplete > samples {
+		t.Errorf("%d samples are said to be incomplete, and %d are not", incomplete, samples)
+	}
 	return float64(good) / float64(max(samples, 1)), samples
 }
 
@@ -230,7 +282,7 @@ func shareOfWhole(t *testing.T, p *profile.Profile) (share float64, samples int)
 // ran before on to those of a process that lives for a moment.
 func TestInterpretedFrames(t *testing.T) {
 	x := buildToy(t)
-	p := profileToy(t, x, toyOptions, func() { x.run(t, "4") })
+	p := profileToy(t, x, toyOptions, func(c *counted) { x.run(t, c) })
 	share, n := shareOfWhole(t, p)
 	t.Logf("%d samples, %.1f %% whole", n, 100*share)
 	if n < 100 || share < 0.9 {
@@ -242,11 +294,12 @@ func TestInterpretedFrames(t *testing.T) {
 // TestInterpretedShortLived runs the interpreter again and again.
 func TestInterpretedShortLived(t *testing.T) {
 	x := buildToy(t)
-	p := profileToy(t, x, toyOptions, func() {
-		x.run(t, "0.5")
-		for range 50 {
-			x.run(t, "0.02")
-		}
+	p := profileToy(t, x, toyOptions, func(c *counted) {
+		c.ignored.Store(testkit.Run(t, exec.Command(x.program, "1000000"))) // its files are those of all others
+		testkit.Eventually(t, "there are enough samples of short-lived processes", func() bool {
+			x.runFor(t, "0.02")
+			return c.samples.Load() >= enough
+		})
 	})
 	share, n := shareOfWhole(t, p)
 	t.Logf("%d samples, %.1f %% whole", n, 100*share)
@@ -261,7 +314,7 @@ func TestFoldedRuntime(t *testing.T) {
 	x := buildToy(t)
 	o := toyOptions
 	o.FoldRuntimes = true
-	p := profileToy(t, x, o, func() { x.run(t, "1") })
+	p := profileToy(t, x, o, func(c *counted) { x.run(t, c) })
 	folded := regexp.MustCompile(`^(?:clock_gettime |\S*clock_gettime\S* |\[vdso\]\S* )*leaf_(\d) middle outer_(\d) `)
 	good, samples := 0, 0
 	for _, s := range p.Sample {
@@ -310,7 +363,7 @@ func TestFoldRuntime(t *testing.T) {
 func TestInterpretedUnknown(t *testing.T) {
 	x := buildToy(t)
 	x.unnamed = &runtime.UnnamedError{Frame: "[toy 9.9 code]", Hint: "toy 9.9 is not known"}
-	p := profileToy(t, x, toyOptions, func() { x.run(t, "1") })
+	p := profileToy(t, x, toyOptions, func(c *counted) { x.run(t, c) })
 	found := slices.ContainsFunc(p.Sample, func(s *profile.Sample) bool {
 		return slices.Contains(functionsOf(s), "[toy 9.9 code]")
 	})

@@ -13,7 +13,9 @@ import (
 func TestHurry(t *testing.T) { synctest.Test(t, testHurry) }
 
 func testHurry(t *testing.T) {
-	r, release := newReaders(&filework.Pool{}), make(chan struct{})
+	files, release := &filework.Pool{}, make(chan struct{})
+	r := newReaders(files)
+	defer time.Sleep(time.Minute) // until the pool has seen that
 	defer close(release)
 	slow := &work{job: job{exe: 1}, what: "a slow file", read: func() { <-release },
 		use: func() { t.Error("it is not read") }}
