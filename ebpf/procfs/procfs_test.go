@@ -3,6 +3,7 @@ package procfs
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,9 +12,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 const maps = `55d0c0a00000-55d0c0a21000 r--p 00000000 fe:01 1234                       /usr/bin/with space
@@ -184,16 +186,13 @@ func TestDeletedProgramWithLineFeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var mappings []Mapping
-	for range 100 { // it may have begun without its mappings yet
+	what := fmt.Sprintf("a mapping of %s is marked as deleted", path)
+	testkit.Eventually(t, what, func() bool { // it may have begun without its mappings yet
 		if mappings, err = Default.ExecMappings(uint32(cmd.Process.Pid)); err != nil {
 			t.Fatal(err)
 		}
-		if slices.ContainsFunc(mappings, func(m Mapping) bool { return m.Path == path && m.Deleted }) {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	t.Errorf("no mapping of %q marked deleted in %+v", path, mappings)
+		return slices.ContainsFunc(mappings, func(m Mapping) bool { return m.Path == path && m.Deleted })
+	})
 }
 
 func TestSmallFiles(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/runtime"
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/target"
@@ -152,6 +153,7 @@ var toyOptions = Options{SampleRate: 997, Comm: CommLabel}
 // counted is what profileToy has counted until now.
 type counted struct {
 	samples atomic.Int64
+	begun   atomic.Bool
 	// ignored is a process whose samples are not counted.
 	ignored atomic.Uint32
 }
@@ -165,8 +167,11 @@ func profileToy(t *testing.T, x *toy, o Options, runs func(c *counted)) *profile
 	var builder *Builder
 	s, err := sampler.Open(sampler.Options{
 		TableBytes: 64 << 20, Files: files, Languages: []runtime.Language{x},
-		Interval: 50 * time.Millisecond,
-		Target:   func(uint32) (*target.Target, bool) { return finder.Find(1), true },
+		Interval: 50 * time.Millisecond, Patience: time.Minute,
+		Target: func(pid uint32) (*target.Target, bool) { // other programs take no time of this one
+			comm, err := procfs.Default.Comm(pid)
+			return finder.Find(1), err != nil || comm == "toy"
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -181,14 +186,15 @@ func profileToy(t *testing.T, x *toy, o Options, runs func(c *counted)) *profile
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	var c counted
-	begun := false
 	go func() {
 		ended <- s.Run(ctx, func(sample *sampler.Sample) error {
 			if sample.ProcessComm != "toy" {
 				return nil
 			}
-			begun = begun || sample.Outcome.Complete()
-			if begun && sample.PID != c.ignored.Load() {
+			if sample.Outcome.Complete() {
+				c.begun.Store(true)
+			}
+			if c.begun.Load() && sample.PID != c.ignored.Load() {
 				builder.Add(sample)
 				c.samples.Add(1)
 			}
@@ -295,7 +301,10 @@ func TestInterpretedFrames(t *testing.T) {
 func TestInterpretedShortLived(t *testing.T) {
 	x := buildToy(t)
 	p := profileToy(t, x, toyOptions, func(c *counted) {
-		c.ignored.Store(testkit.Run(t, exec.Command(x.program, "1000000"))) // its files are those of all others
+		first := exec.Command(x.program, "1000000") // its files are those of all others
+		c.ignored.Store(testkit.Run(t, first))
+		testkit.Eventually(t, "the files of the interpreter are known", c.begun.Load)
+		_ = first.Process.Kill()
 		testkit.Eventually(t, "there are enough samples of short-lived processes", func() bool {
 			x.runFor(t, "0.02")
 			return c.samples.Load() >= enough

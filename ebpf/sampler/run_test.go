@@ -18,7 +18,7 @@ import (
 // open returns a Sampler at 997 Hz, or skips where this process may not.
 func open(t testing.TB, o Options) *Sampler {
 	t.Helper()
-	o.TableBytes = 16 << 20
+	o.TableBytes, o.Patience = 16<<20, time.Minute // other programs may have the CPUs
 	s, err := Open(o)
 	need.Opened[*kernel.PermissionError](t, s, err)
 	config := Config{SampleRate: 997, UserStacks: true, KernelStacks: true, TableBytes: o.TableBytes}
@@ -106,7 +106,7 @@ func TestFlush(t *testing.T) {
 	testkit.Spin(t)
 	s := open(t, Options{Interval: time.Hour})
 	ctx, cancel := context.WithCancel(context.Background())
-	var flushed atomic.Uint64 // time of the call, once it has returned
+	var flushed atomic.Uint64         // time of the call, once it has returned
 	used, late := 0, map[uint32]int{} // by CPU
 	ended := make(chan error, 1)
 	go func() {

@@ -11,7 +11,6 @@ import (
 	goruntime "runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -19,6 +18,7 @@ import (
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -131,15 +131,10 @@ func (p *python) said(t *testing.T) (lines []string) {
 func (p *python) waitUntilReading(t *testing.T) {
 	t.Helper()
 	const readInput = "0 0x0 " // the system call read, and its first argument
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	testkit.Eventually(t, "the program waits for input", func() bool {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", p.pid))
-		if err == nil && strings.HasPrefix(string(b), readInput) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the program does not wait for input: %q, %v", b, err)
-		}
-	}
+		return err == nil && strings.HasPrefix(string(b), readInput)
+	})
 }
 
 // interpreter returns what finds the functions of the process.

@@ -3,9 +3,9 @@ package v8
 import (
 	"path/filepath"
 	"testing"
-	"time"
 
 	hw "github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // TestInlinedLoop looks at which functions and lines are shown while the loop of an inlined function runs. It calls
@@ -18,19 +18,25 @@ func TestInlinedLoop(t *testing.T) {
 	for _, node := range nodes(t) {
 		t.Run(filepath.Base(filepath.Dir(node)), func(t *testing.T) {
 			p, _ := start(t, node, script, "", "--allow-natives-syntax")
-			p.find(t)
-			good, tries := 0, 40
-			for range tries {
-				time.Sleep(7 * time.Millisecond)
+			looped := func() (ok bool) {
+				t.Helper()
 				p.stop(t, func(pc, fp uint64) {
 					got := p.stack(t, newInterpreter(&p.v, hw.Range{}, &lines{}), pc, fp)
-					if len(got) > 1 && got[0].Name == "sum" && (got[0].Line == 6 || got[0].Line == 7) &&
-						got[1].Name == "twice" && (got[1].Line == 13 || got[1].Line == 14) {
-						good++
-					} else {
+					if ok = len(got) > 1 && got[0].Name == "sum" && (got[0].Line == 6 || got[0].Line == 7) &&
+						got[1].Name == "twice" && (got[1].Line == 13 || got[1].Line == 14); !ok {
 						t.Logf("%v", got)
 					}
 				})
+				return ok
+			}
+			testkit.Eventually(t, "the loop is at work", func() bool { p.find(t); return looped() })
+			good, tries := 0, 40
+			for range tries {
+				before := p.ran(t)
+				testkit.Eventually(t, "the loop has gone on", func() bool { return p.ran(t) > before+5_000_000 })
+				if looped() {
+					good++
+				}
 			}
 			if t.Logf("%d of %d stacks", good, tries); good*10 < tries*9 {
 				t.Errorf("%d of %d stacks are as the source says", good, tries)

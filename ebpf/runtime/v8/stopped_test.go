@@ -14,13 +14,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/procfs"
 	hw "github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -174,16 +174,26 @@ func (p *process) stack(t *testing.T, i *interpreter, pc, fp uint64) (frames []f
 // the frames are not found by frame pointer.
 func (p *process) spinning(t *testing.T) (frames []frame) {
 	t.Helper()
-	for range 100 {
+	testkit.Eventually(t, "leaf is at work", func() bool {
 		p.find(t) // with the code made since
 		p.stop(t, func(pc, fp uint64) { frames = p.stack(t, newInterpreter(&p.v, hw.Range{}, &lines{}), pc, fp) })
-		if len(frames) > 1 && frames[0].Name == "leaf" && frames[1].Name != "leaf" { // twice while V8 makes a frame
-			return frames
-		}
-		time.Sleep(10 * time.Millisecond)
+		return len(frames) > 1 && frames[0].Name == "leaf" && frames[1].Name != "leaf" // twice while V8 makes a frame
+	})
+	return frames
+}
+
+// ran returns the CPU time that the first thread of the process has used, in ns.
+func (p *process) ran(t *testing.T) uint64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", p.pid))
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("leaf was never at work, the last frames are %+v", frames)
-	return nil
+	var ns uint64
+	if _, err := fmt.Sscan(string(text), &ns); err != nil {
+		t.Fatal(err)
+	}
+	return ns
 }
 
 // frame returns what a native frame stands for, as ebpf/sampler finds it.
