@@ -1,55 +1,68 @@
 package ebpf
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestExecLoops: programs that end after a millisecond have whole stacks at a high rate
 // too, though each is new to the profiler.
 func TestExecLoops(t *testing.T) {
-	for range 2 {
-		cmd := exec.Command("sh", "-c", "while :; do /bin/true; done")
-		if err := cmd.Start(); err != nil {
+	t.Parallel()
+	need.Root(t)
+	const name = "hwexec" // of the shell and of what it runs, but for a letter
+	dir := t.TempDir()
+	for suffix, path := range map[string]string{"s": "/bin/sh", "t": "/bin/true"} {
+		program, err := os.ReadFile(path)
+		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() {
-			cmd.Process.Kill()
-			cmd.Wait()
-		})
+		if err := os.WriteFile(filepath.Join(dir, name+suffix), program, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		testkit.Run(t, exec.Command(filepath.Join(dir, name+"s"), "-c", "while :; do "+filepath.Join(dir, name+"t")+"; done"))
 	}
 	o := DefaultOptions()
-	o.SampleRate = 997
+	o.SampleRate, o.Comm = 997, CommLabel
 	s := start(t, o)
-	for range 5 {
-		time.Sleep(2 * time.Second)
-		if _, err := s.Collect(); err != nil {
-			t.Fatal(err)
+	defer s.Close()
+	var e ends
+	unknown := map[bool]int64{}
+	collectUntil(t, s, "programs that end at once have samples", func(more []Profile) bool {
+		for _, p := range more {
+			for _, sample := range p.Pprof.Sample {
+				if comm := fmt.Sprint(sample.Label["comm"]); !strings.HasPrefix(comm, "["+name) {
+					continue
+				}
+				e.add(p, sample)
+				names := frameNames(sample)
+				unknown[strings.HasPrefix(names[len(names)-1], "[incomplete: process_unknown")] += sample.Value[0] / p.Pprof.Period
+			}
 		}
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+		time.Sleep(time.Second) // an agent collects every 15 s: stacks must not depend on that
+		return e.whole >= 2000
+	})
 	stats := s.Stats()
-	var stacks, complete uint64
-	for outcome, n := range stats.Outcomes {
-		switch outcome {
-		case "complete", "complete_fp":
-			complete += n
-			stacks += n
-		case "kernel_thread", "no_user_registers", "task_32bit", "not_collected":
-		default:
-			stacks += n
-		}
+	all := e.whole + e.unready + e.broken
+	t.Logf("%v, %d of unknown processes; %d copied, %d not; %v",
+		&e, unknown[true], stats.StackCopies, stats.StacksUncopied, stats.Outcomes)
+	// On a machine whose CPUs are busy with other things processes end before they are known, and stacks come too fast
+	// to be copied, which is counted. That is judged at night.
+	mostIncomplete, mostUnknown := all/5, all/5
+	if testkit.IsNightly() {
+		mostIncomplete, mostUnknown = all/20, all/50
 	}
-	unknown := stats.Outcomes["process_unknown"]
-	t.Logf("%d of %d stacks are complete, %d are of unknown processes; %d copied, %d not; %v",
-		complete, stacks, unknown, stats.StackCopies, stats.StacksUncopied, stats.Outcomes)
-	if stacks < 1000 {
-		t.Errorf("%d stacks in all", stacks)
-	}
-	if complete < stacks*95/100 || unknown > stacks/50 {
-		t.Errorf("%d of %d stacks are complete, %d of processes that are said to be unknown", complete, stacks, unknown)
+	if e.unready+e.broken-int64(stats.StacksUncopied) > mostIncomplete || unknown[true] > mostUnknown {
+		t.Errorf("%v, of %d which processes that are said to be unknown", &e, unknown[true])
 	}
 }

@@ -6,30 +6,67 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sort"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/pprof/profile"
 
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // buildGo builds a program of testdata/golang with flags.
 func buildGo(t testing.TB, name string, env []string, flags ...string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	args := slices.Concat([]string{"build", "-o", path}, flags, []string{"./testdata/golang/" + name})
-	cmd := exec.Command("go", args...)
-	cmd.Env = slices.Concat(os.Environ(), []string{"GOFLAGS="}, env)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	source := filepath.Join("testdata", "golang", name)
+	key := slices.Concat([]string{runtime.Version()}, env, []string{"flags"}, flags, textsOf(t, source))
+	if slices.Contains(env, "CGO_ENABLED=1") {
+		need.Tools(t, "gcc")
+		key = append(key, outputOf(t, "gcc", "--version"))
 	}
-	return path
+	dir := testkit.Fixture(t, "ebpf-go-"+name, key, func(dir string) error {
+		args := slices.Concat([]string{"build", "-o", filepath.Join(dir, name)}, flags, []string{"./" + source})
+		cmd := exec.Command("go", args...)
+		cmd.Env = slices.Concat(os.Environ(), []string{"GOFLAGS="}, env)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%v: %w\n%s", cmd, err, out)
+		}
+		return nil
+	})
+	return filepath.Join(dir, name)
+}
+
+// textsOf returns the names and texts of the files in a folder.
+func textsOf(t testing.TB, dir string) (texts []string) {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, f.Name(), string(text))
+	}
+	return texts
+}
+
+// outputOf returns what a command prints.
+func outputOf(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+	return string(out)
 }
 
 // goSymbols names addresses of a program by go tool nm, which is asked about a
@@ -111,51 +148,137 @@ func userFrames(sample *profile.Sample, program string, symbols goSymbols) (fram
 	return frames
 }
 
-// runGo profiles a program that runs for some seconds.
-func runGo(t testing.TB, program string, args ...string) []Profile {
-	t.Helper()
+func goOptions() Options {
 	o := DefaultOptions()
-	o.Comm, o.SampleRate = CommNone, 397
-	s := start(t, o)
-	defer s.Close()
-	cmd := exec.Command(program, args...)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Run(); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(300 * time.Millisecond)
-	profiles, err := s.Collect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return profiles
+	o.Comm, o.SampleRate, o.PIDLabel = CommNone, 997, true
+	return o
 }
+
+// plainSeconds is how long the program plain runs. Go's own profile then has 400 samples.
+const plainSeconds = "4"
+
+// plainRun is what the program plain did, by a session's profiles and by Go's own.
+type plainRun struct {
+	program  string
+	profiles []Profile
+	own      *profile.Profile
+}
+
+// startPlain starts the program plain. The function that it returns waits for its end.
+func startPlain(t testing.TB, program string) (end func() *profile.Profile) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "cpu.pprof")
+	cmd := exec.Command(program, plainSeconds, path)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return func() *profile.Profile {
+		t.Helper()
+		if err := cmd.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		own, err := profile.Parse(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return own
+	}
+}
+
+// goRun is what programs in Go did that run at once. Those of callback and pgo were sampled when their rows were ready.
+type goRun struct {
+	plain                     plainRun // stripped
+	callback, pgo             string   // the programs
+	callbackRuns, pgoProfiles []Profile
+}
+
+var goRuns shared[*goRun]
+
+// runGo returns what the programs in Go did.
+func runGo(t testing.TB) *goRun {
+	t.Helper()
+	need.Root(t)
+	return goRuns.get(t, func() *goRun {
+		r := &goRun{
+			callback: buildGo(t, "callback", []string{"CGO_ENABLED=1"}),
+			pgo:      buildGo(t, "pgo", []string{"CGO_ENABLED=0"}),
+		}
+		r.plain.program = buildGo(t, "plain", []string{"CGO_ENABLED=0"}, strippedGo)
+		s := start(t, goOptions())
+		defer s.Close()
+		endPlain := startPlain(t, r.plain.program)
+		callback, pgo := testkit.Run(t, exec.Command(r.callback, "1000")), testkit.Run(t, exec.Command(r.pgo))
+		early := settle(t, s, callback, pgo)
+		late := collectOf(t, s, wantedSamples, callback, pgo)
+		syscall.Kill(int(callback), syscall.SIGKILL)
+		syscall.Kill(int(pgo), syscall.SIGKILL)
+		r.plain.own = endPlain()
+		rest, err := s.Collect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.plain.profiles, r.callbackRuns = slices.Concat(early, late, rest), late
+		for _, p := range late {
+			p.Pprof = p.Pprof.Copy()
+			p.Pprof.Sample = ofPID(p, pgo)
+			r.pgoProfiles = append(r.pgoProfiles, p)
+		}
+		return r
+	})
+}
+
+const strippedGo = "-ldflags=-s -w"
 
 // TestGoStacks profiles a Go program, stripped and not. Functions of the program
 // are called as its source says, those of the runtime as Go's own profiler says,
 // and stacks end where goroutines and threads begin.
 func TestGoStacks(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
-	twin := buildGo(t, "plain", []string{"CGO_ENABLED=0"})
-	for name, c := range map[string]struct {
-		twin  string
-		flags []string
-	}{
-		"with symbols": {twin, nil},
-		"stripped":     {twin, []string{"-ldflags=-s -w"}},
-		"pie": {buildGo(t, "plain", []string{"CGO_ENABLED=0"}, "-buildmode=pie"),
-			[]string{"-buildmode=pie", "-ldflags=-s -w"}},
-	} {
-		try := func(t *retry.T) {
-			program := buildGo(t, "plain", []string{"CGO_ENABLED=0"}, c.flags...)
-			own := filepath.Join(t.TempDir(), "cpu.pprof")
-			stacks := goStacks(runGo(t, program, "4", own), program, symbolsOf(t, c.twin))
-			checkCallers(t, stacks)
-			checkGoRoots(t, stacks)
-			compareOwn(t, stacks, own)
-		}
-		t.Run(name, func(t *testing.T) { retry.Run(t, try) })
+	plain := []string{"CGO_ENABLED=0"}
+	twin := buildGo(t, "plain", plain)
+	t.Run("stripped", func(t *testing.T) { runGo(t).plain.check(t, twin) })
+	t.Run("with symbols", func(t *testing.T) {
+		testkit.Nightly(t, "the part \"stripped\" checks the same program, which has fewer names for us")
+		profilePlain(t, twin).check(t, twin)
+	})
+	t.Run("pie", func(t *testing.T) {
+		testkit.Nightly(t, "the part \"stripped\" checks the same program at a fixed address")
+		twin := buildGo(t, "plain", plain, "-buildmode=pie")
+		profilePlain(t, buildGo(t, "plain", plain, "-buildmode=pie", strippedGo)).check(t, twin)
+	})
+}
+
+// profilePlain profiles a program that was made of plain's source.
+func profilePlain(t testing.TB, program string) *plainRun {
+	t.Helper()
+	s := start(t, goOptions())
+	defer s.Close()
+	own := startPlain(t, program)()
+	profiles, err := s.Collect()
+	if err != nil {
+		t.Fatal(err)
 	}
+	return &plainRun{program, profiles, own}
+}
+
+// check judges the stacks of the program, whose functions a twin names.
+func (r *plainRun) check(t testing.TB, twin string) {
+	t.Helper()
+	all := goStacks(r.profiles, r.program, symbolsOf(t, twin))
+	stacks := slices.DeleteFunc(slices.Clone(all), func(s goStack) bool { return endsUnready(s.frames) })
+	if unready := len(all) - len(stacks); unready*2 > len(all) {
+		t.Errorf("%d of %d distinct stacks end where rows are not ready", unready, len(all))
+	}
+	checkCallers(t, stacks)
+	checkGoRoots(t, stacks)
+	compareOwn(t, stacks, r.own)
 }
 
 // checkCallers compares the callers of the functions that compute with the source.
@@ -208,17 +331,8 @@ func checkGoRoots(t testing.TB, stacks []goStack) {
 // compareOwn compares the callers of leaves with those in a profile by Go itself,
 // which goes from the runtime's stacks on to the goroutine's. What is frequent in
 // either must be in the other.
-func compareOwn(t testing.TB, stacks []goStack, path string) {
+func compareOwn(t testing.TB, stacks []goStack, own *profile.Profile) {
 	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	own, err := profile.Parse(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var theirs []goStack
 	for _, s := range own.Sample {
 		var frames []string
@@ -245,19 +359,17 @@ func chains(stacks []goStack) map[string]int64 {
 	return counts
 }
 
-// compareCallers demands that chains of more than 3 % are among others.
+// compareCallers demands that chains are among others that are more than 3 % of all and of which these others
+// should have 20: that they have none by chance is rarer than once in a hundred million comparisons.
 func compareCallers(t testing.TB, whose string, counts, others map[string]int64) {
 	t.Helper()
-	all := int64(0)
-	for _, n := range counts {
-		all += n
-	}
+	all, most := sum(counts), sum(others)
 	shared, frequent := int64(0), 0
 	for chain, n := range counts {
 		if others[chain] > 0 {
 			shared += n
 		}
-		if n*33 < all {
+		if n*33 < all || n*most < 20*all {
 			continue
 		}
 		if frequent++; others[chain] == 0 {
@@ -271,14 +383,21 @@ func compareCallers(t testing.TB, whose string, counts, others map[string]int64)
 	}
 }
 
+func sum(counts map[string]int64) (all int64) {
+	for _, n := range counts {
+		all += n
+	}
+	return all
+}
+
 // TestGoCallback profiles a program whose stacks go from Go to C, through the
 // C library, and back to Go.
-func TestGoCallback(t *testing.T) { retry.Run(t, tryGoCallback) }
-
-func tryGoCallback(t *retry.T) {
+func TestGoCallback(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
 	need.Tools(t, "gcc")
-	program := buildGo(t, "callback", []string{"CGO_ENABLED=1"})
-	stacks := goStacks(runGo(t, program, "3"), program, symbolsOf(t, program))
+	r := runGo(t)
+	stacks := goStacks(r.callbackRuns, r.callback, symbolsOf(t, r.callback))
 	callers := []string{
 		"main.less", "runtime.cgocallbackg", "runtime.cgocallback", "crosscall2", "compareInGo", "compare",
 		"sortInC", "runtime.asmcgocall", "runtime.cgocall", "main.main", "runtime.main", "runtime.goexit",

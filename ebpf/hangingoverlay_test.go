@@ -1,16 +1,16 @@
 package ebpf
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/fuse"
 	"github.com/headwater/headwater/integration/testkit/need"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // mover is a program that is busy in near and, once it gets SIGUSR1, in far, which is so far
@@ -61,10 +61,8 @@ func buildMover(t *testing.T, dir string) (path string) {
 // TestHangingOverlay has a program in an overlay that its user has mounted, in a user namespace
 // of their own, over a file system that stops to answer when the program's rows are not all
 // read. Others have their names in every profile.
-func TestHangingOverlay(t *testing.T) { retry.Run(t, tryHangingOverlay) }
-
-func tryHangingOverlay(attempt *retry.T) {
-	t := attempt.T
+func TestHangingOverlay(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	need.Tools(t, "nsenter", "unshare", "mount")
 	dir := t.TempDir()
@@ -87,28 +85,23 @@ func tryHangingOverlay(attempt *retry.T) {
 			t.Fatal(err)
 		}
 	}
-	runBurner(t, light, "")
+	other := runBurner(t, light, "")
 	// From the root of the mount namespace: below another one nobody may make a user namespace.
 	pid := runBurner(t, "nsenter", "", "--mount=/proc/self/ns/mnt", "--wd="+dir, "unshare", "-Urm", "sh", "-c",
 		"mount -t overlay -o lowerdir=fuse,upperdir=upper,workdir=work overlay merged && exec merged/mover")
 
 	s := start(t, DefaultOptions())
-	deadline := time.Now().Add(time.Minute)
-	for !round(t, s, "near_in_the_dark")["near_in_the_dark"] {
-		if time.Now().After(deadline) {
-			t.Fatalf("process %d has no names: %v", pid, s.Waiting())
-		}
-		time.Sleep(200 * time.Millisecond)
-	}
+	testkit.Eventually(t, fmt.Sprintf("process %d has names", pid), func() bool {
+		return round(t, s, "near_in_the_dark")["near_in_the_dark"]
+	})
 	tell(t, server.Hang)
 	if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
-	checkRounds(t, s, "while the program moves on")
-	time.Sleep(time.Second)
-	if !round(t, s, "far_in_the_dark")["far_in_the_dark"] {
-		attempt.Errorf("the program has no names though its file was read when it could be: %v", s.Waiting())
-	}
+	checkRounds(t, s, other, "while the program moves on")
+	testkit.Eventually(t, "the program, whose file was read when it could be, has names", func() bool {
+		return round(t, s, "far_in_the_dark")["far_in_the_dark"]
+	})
 	within(t, "the end", func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -53,15 +53,16 @@ int Agent_OnLoad(void *vm, char *options, void *reserved)
 // TestBusyJava: a Java VM whose memory cannot be read at times, because a thread of it that has the lock of its memory
 // waits for a CPU, has its stacks and names all the same.
 func TestBusyJava(t *testing.T) {
+	testkit.Nightly(t, "how many stacks are whole is judged where nothing else is busy. "+
+		"TestJavaStacks checks the stacks of a VM whose memory can be read")
 	classes := compileJava(t, "Deep")
 	agent := compileC(t, t.TempDir(), "busy.so", busyAgent, "-shared", "-fPIC", "-pthread")
 	for range runtime.NumCPU() {
 		testkit.Spin(t)
 	}
 	retry.Run(t, func(t *retry.T) {
-		java := startJava(t, true, "-agentpath:"+agent, "-XX:CompileCommand=quiet",
+		java := startJava(t, "-agentpath:"+agent, "-XX:CompileCommand=quiet",
 			"-XX:CompileCommand=dontinline,Deep.*", "-cp", classes, "Deep")
-		defer java.stop()
 		var profiles []Profile
 		var samples, complete, own, named uint64
 		for begin := time.Now(); time.Since(begin) < 10*time.Second || samples < 200; {

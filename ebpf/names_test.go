@@ -5,42 +5,33 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/pprof/profile"
 
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // until collects until some location satisfies wanted.
 func until(t *testing.T, s *Session, what string, wanted func(*profile.Location) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
-		profiles, err := s.Collect()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range profiles {
-			for _, l := range p.Pprof.Location {
-				if wanted(l) {
-					return
-				}
-			}
-		}
-	}
-	t.Errorf("no frame shows %s", what)
+	collectUntil(t, s, "a frame shows "+what, func(more []Profile) bool {
+		return slices.ContainsFunc(more, func(p Profile) bool { return slices.ContainsFunc(p.Pprof.Location, wanted) })
+	})
 }
 
 // TestCompiledJustInTime names functions of node's compiler by the map that it
 // writes, where V8's own names are not wanted.
 func TestCompiledJustInTime(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
 	need.Tools(t, "node")
 	o := DefaultOptions()
 	o.V8 = false
-	s := start(t, o)
-	defer s.Close()
 	const script = `function hotFunction(n) { let s = 0; for (let i = 0; i < n; i++) s += Math.sqrt(i); return s; }
 for (;;) hotFunction(1e6)`
 	cmd := exec.Command("node", "--perf-basic-prof", "-e", script)
@@ -53,6 +44,8 @@ for (;;) hotFunction(1e6)`
 		cmd.Wait()
 		os.Remove(fmt.Sprintf("/tmp/perf-%d.map", cmd.Process.Pid))
 	}()
+	s := start(t, only(o, uint32(cmd.Process.Pid)))
+	defer s.Close()
 	until(t, s, "hotFunction", func(l *profile.Location) bool {
 		return l.Mapping.File == "[jit]" && strings.Contains(l.Line[0].Function.Name, "hotFunction")
 	})
@@ -85,18 +78,24 @@ func main() {
 // TestInlinedFrames shows what a stripped Go program inlined, as lines of one
 // location, with files and lines, unless that is not wanted.
 func TestInlinedFrames(t *testing.T) {
-	dir := t.TempDir()
+	t.Parallel()
+	need.Root(t)
 	const module = "module example.com/inlined\n\ngo 1.22\n"
-	for name, text := range map[string]string{"main.go": inlinedCaller, "go.mod": module} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
+	key := []string{runtime.Version(), strippedGo, module, inlinedCaller}
+	dir := testkit.Fixture(t, "ebpf-inlined", key, func(dir string) error {
+		for name, text := range map[string]string{"main.go": inlinedCaller, "go.mod": module} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+				return err
+			}
 		}
-	}
-	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", "inlined", ".")
-	build.Dir, build.Env = dir, append(os.Environ(), "GOFLAGS=", "GOWORK=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+		build := exec.Command("go", "build", strippedGo, "-o", "inlined", ".")
+		build.Dir, build.Env = dir, append(os.Environ(), "GOFLAGS=", "GOWORK=off")
+		out, err := build.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		return nil
+	})
 	o := DefaultOptions()
 	s := start(t, o)
 	defer s.Close()

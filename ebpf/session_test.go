@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"errors"
+	"fmt"
 	"os/exec"
 	"runtime"
 	"strconv"
@@ -67,11 +68,13 @@ func TestSession(t *testing.T) {
 	before := runtime.NumGoroutine()
 	pid := testkit.Spin(t)
 	s := start(t, DefaultOptions())
-	profiles := collect(t, s, pid, 20)
-	samples, complete := of(profiles, pid)
-	if complete < samples-samples/10 {
-		t.Errorf("%d of %d stacks of a shell are complete", complete, samples)
-	}
+	var profiles []Profile
+	testkit.Eventually(t, "nine of ten stacks of a shell are complete, when its rows are ready", func() bool {
+		more := collect(t, s, pid, 20)
+		profiles = append(profiles, more...)
+		samples, complete := of(more, pid)
+		return complete >= samples-samples/10
+	})
 	checkProfiles(t, profiles)
 	stats := s.Stats()
 	counted := stats.Delivered > 0 && stats.Delivered <= stats.Expected*2
@@ -81,11 +84,9 @@ func TestSession(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines before, %d after", before, runtime.NumGoroutine())
-		}
-	}
+	testkit.Eventually(t, fmt.Sprintf("there are %d goroutines, as before", before), func() bool {
+		return runtime.NumGoroutine() <= before
+	})
 }
 
 // checkProfiles checks what Pyroscope and pprof ask of a profile.
@@ -122,32 +123,28 @@ func checkLocation(t testing.TB, l *profile.Location) {
 
 // TestUpdate changes the options while samples are taken.
 func TestUpdate(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
 	pid := testkit.Spin(t)
 	s := start(t, DefaultOptions())
 	defer s.Close()
 	collect(t, s, pid, 1)
-	time.Sleep(time.Second)
+	before := cpuTime(t, pid)
+	testkit.Eventually(t, "the shell runs before the update", func() bool { return cpuTime(t, pid)-before > enoughCPU })
 
 	o := DefaultOptions()
 	o.SampleRate, o.KernelStacks, o.Comm = 500, false, CommNone
 	if err := s.Update(o); err != nil {
 		t.Fatal(err)
 	}
-	var profiles []Profile
 	periods := map[int64]uint64{}
-	deadline := time.Now().Add(20 * time.Second)
-	for periods[int64(time.Second)/500] == 0 && time.Now().Before(deadline) {
-		time.Sleep(500 * time.Millisecond)
-		more, err := s.Collect()
-		if err != nil {
-			t.Fatal(err)
-		}
+	profiles := collectUntil(t, s, "the shell has samples at the new rate", func(more []Profile) bool {
 		for _, p := range more {
 			n, _ := of([]Profile{p}, pid)
 			periods[p.Pprof.Period] += n
 		}
-		profiles = append(profiles, more...)
-	}
+		return periods[int64(time.Second)/500] >= 20
+	})
 	if periods[int64(time.Second)/97] == 0 || periods[int64(time.Second)/500] == 0 {
 		t.Errorf("samples by period %v, want some of before and some of after the update", periods)
 	}
@@ -175,6 +172,8 @@ func TestUpdate(t *testing.T) {
 
 // TestTargetsOnly profiles one process of two.
 func TestTargetsOnly(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
 	wanted, other := testkit.Spin(t), testkit.Spin(t)
 	o := DefaultOptions()
 	o.TargetsOnly = true
@@ -198,6 +197,8 @@ func TestTargetsOnly(t *testing.T) {
 // TestTargetsOnlyNewProcesses: where targets are processes, no stack is walked or copied of programs that end before
 // anybody can say that they are none of them; that of the target is there.
 func TestTargetsOnlyNewProcesses(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
 	wanted := testkit.Spin(t)
 	loop := exec.Command("sh", "-c", "while :; do /bin/true; done")
 	if err := loop.Start(); err != nil {
@@ -213,25 +214,21 @@ func TestTargetsOnlyNewProcesses(t *testing.T) {
 	s := start(t, o)
 	defer s.Close()
 	before := s.Stats()
-	var profiles []Profile
-	for range 5 {
-		time.Sleep(time.Second)
-		more, err := s.Collect()
-		if err != nil {
-			t.Fatal(err)
-		}
-		profiles = append(profiles, more...)
-	}
+	var n uint64
+	collectUntil(t, s, "the target has samples, and others are left out", func(more []Profile) bool {
+		samples, _ := of(more, wanted)
+		n += samples
+		return n >= 20 && s.Stats().Ignored-before.Ignored >= 200
+	})
 	after := s.Stats()
 	left, copied := after.Ignored-before.Ignored, after.StackCopies-before.StackCopies
-	n, _ := of(profiles, wanted)
 	t.Logf("%d samples of the target, %d left out, %d stacks copied", n, left, copied)
 	if left < 50 || copied > left/10 {
 		t.Errorf("%d samples were left out, of %d stacks were copied: they were walked first", left, copied)
 	}
-	if n < 20 {
-		t.Errorf("%d samples of the target", n)
-	}
 }
+
+// enoughCPU is far longer than the time between two samples.
+const enoughCPU = 300 * time.Millisecond
 
 func itoa(pid uint32) string { return strconv.FormatUint(uint64(pid), 10) }

@@ -5,15 +5,19 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // Once sampling has ended nothing is sampled any more, and what was is there to be collected.
 func TestStopSampling(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
 	pid := testkit.Spin(t)
 	s := start(t, DefaultOptions())
 	defer s.Close()
 	collect(t, s, pid, 1)
-	time.Sleep(time.Second)
+	used := cpuTime(t, pid)
+	testkit.Eventually(t, "the shell runs before the end", func() bool { return cpuTime(t, pid)-used > enoughCPU })
 	if err := s.StopSampling(); err != nil {
 		t.Fatal(err)
 	}

@@ -5,10 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -24,6 +26,7 @@ int main(void) { for (;;) orders(); }`
 // TestStrippedFunctions profiles a stripped program: a frame is named by where its function begins, as nm says of the
 // same program before it was stripped, and its address is that of the code. It counts as not named all the same.
 func TestStrippedFunctions(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	need.Tools(t, "gcc", "strip", "nm")
 	dir := t.TempDir()
@@ -37,17 +40,18 @@ func TestStrippedFunctions(t *testing.T) {
 		}
 	}
 	names := startsByName(t, whole)
-	s := start(t, identityOptions())
+	pid := testkit.Run(t, exec.Command(program))
+	s := start(t, only(identityOptions(), pid))
 	defer s.Close()
-	cmd := exec.Command(program)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
 
+	counted := func() bool { // the program, as one without names: then its file has been read
+		return slices.ContainsFunc(s.Stats().Unnamed, func(u UnnamedStats) bool {
+			return u.File == program && u.Frames > 0 && u.Reason == "debug_file_missing"
+		})
+	}
+	collectUntil(t, s, "the program counts as one without names", func([]Profile) bool { return counted() })
 	addresses := map[string]map[uint64]bool{} // by the function's name
-	for _, p := range collect(t, s, uint32(cmd.Process.Pid), 100) {
+	for _, p := range collect(t, s, pid, 100) {
 		for _, l := range p.Pprof.Location {
 			if name := l.Line[0].Function.Name; l.Mapping.File == program {
 				if addresses[name] == nil {
@@ -64,12 +68,9 @@ func TestStrippedFunctions(t *testing.T) {
 	if len(addresses) != 3 {
 		t.Errorf("the program has more than three functions: %v", addresses)
 	}
-	for _, u := range s.Stats().Unnamed {
-		if u.File == program && u.Frames > 0 && u.Reason == "debug_file_missing" {
-			return
-		}
+	if !counted() {
+		t.Errorf("the program does not count as one without names: %+v", s.Stats().Unnamed)
 	}
-	t.Errorf("the program does not count as one without names: %+v", s.Stats().Unnamed)
 }
 
 // startsByName returns what the functions of a program are named by their starts.

@@ -36,7 +36,7 @@ static void *writer(void *unused) { begin("writer"); spin_writer(); return unuse
 int main(void)
 {
 	pthread_t t;
-	alarm(120);
+	alarm(600);
 	pthread_create(&t, 0, reader, 0);
 	pthread_create(&t, 0, writer, 0);
 	for (;;)
@@ -47,6 +47,8 @@ int main(void)
 // TestThreadLabels compares the labels of samples with what the threads say of themselves: a function that one thread
 // alone runs has its name and its ID.
 func TestThreadLabels(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
 	need.Tools(t, "gcc")
 	program := filepath.Join(t.TempDir(), "threads")
 	gcc := exec.Command("gcc", "-O1", "-pthread", "-x", "c", "-o", program, "-")
@@ -56,9 +58,6 @@ func TestThreadLabels(t *testing.T) {
 	}
 	o := DefaultOptions()
 	o.ThreadNameLabel, o.ThreadIDLabel, o.SampleRate = true, true, 249
-	s := start(t, o)
-	defer s.Close()
-
 	cmd := exec.Command(program)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -79,6 +78,8 @@ func TestThreadLabels(t *testing.T) {
 		said[name] = id
 	}
 
+	s := start(t, only(o, pid))
+	defer s.Close()
 	seen := map[string]bool{}
 	for len(seen) < len(said) {
 		for _, p := range collect(t, s, pid, 50) {

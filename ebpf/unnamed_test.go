@@ -5,14 +5,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestUnnamedLanguages runs programs in languages whose functions are not named: most stacks have a frame that
 // says which language that is, and none has a bare [unknown]. A language that is named goes before another one.
 func TestUnnamedLanguages(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
+	var commands [][]string
+	var frames []string
 	for _, l := range []struct {
 		frame   string
 		command []string
@@ -31,40 +35,68 @@ func TestUnnamedLanguages(t *testing.T) {
 			python.Py_Initialize()
 			python.PyRun_SimpleString("def python_in_lua():\n while True: sum(range(100))\npython_in_lua()")`}},
 	} {
-		t.Run(l.command[0]+" "+l.frame, func(t *testing.T) {
-			need.Tools(t, l.command[0])
-			o := identityOptions()
-			s := start(t, o)
-			defer s.Close()
-			cmd := exec.Command(l.command[0], l.command[1:]...)
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
+		commands = append(commands, l.command)
+		frames = append(frames, l.frame)
+	}
+	var pids []uint32
+	for _, c := range commands {
+		need.Tools(t, c[0])
+		pids = append(pids, testkit.Run(t, exec.Command(c[0], c[1:]...)))
+	}
+	s := start(t, only(identityOptions(), pids...))
+	defer s.Close()
+	said := make([]int64, len(pids))
+	collectUntil(t, s, "all programs have begun", func(more []Profile) bool {
+		begun := true
+		for i, pid := range pids {
+			in, _, _ := framesSaid(t, more, pid, frames[i])
+			said[i] += in
+			begun = begun && said[i] >= settledSamples
+		}
+		return begun
+	})
+	profiles := collectOf(t, s, 100, pids...)
+	languages := s.Stats().Languages
+	for i, pid := range pids {
+		t.Run(commands[i][0]+" "+frames[i], func(t *testing.T) {
+			said, all, example := framesSaid(t, profiles, pid, frames[i])
+			t.Logf("%d of %d stacks have %s, such as %s", said, all, frames[i], example)
+			if said*5 < all*4 || all == 0 {
+				t.Errorf("%d of %d stacks have %s", said, all, frames[i])
 			}
-			defer cmd.Wait()
-			defer cmd.Process.Kill()
-			pid := uint32(cmd.Process.Pid)
-			time.Sleep(time.Second) // until the program has begun
-			if _, err := s.Collect(); err != nil {
-				t.Fatal(err)
-			}
-			said, all := 0, 0
-			stacks, _, _ := stacksOfPID(collect(t, s, pid, 100), int(pid))
-			for _, stack := range stacks {
-				if all++; slices.Contains(stack, l.frame) {
-					said++
-				}
+			for _, stack := range stacksOf(profiles, pid) {
 				if slices.Contains(stack, "[unknown]") {
 					t.Errorf("unknown code: %s", strings.Join(stack, " "))
 				}
 			}
-			t.Logf("such as %s", strings.Join(stacks[0], " "))
-			t.Logf("%d of %d stacks have %s", said, all, l.frame)
-			if said*5 < all*4 {
-				t.Errorf("%d of %d stacks have %s", said, all, l.frame)
-			}
-			checkCounted(t, s.Stats().Languages, l.frame)
+			checkCounted(t, languages, frames[i])
 		})
 	}
+}
+
+// stacksOf returns the distinct stacks of a process, leaf first.
+func stacksOf(profiles []Profile, pid uint32) [][]string {
+	stacks, _, _ := stacksOfPID(profiles, int(pid))
+	return stacks
+}
+
+// framesSaid counts the samples of a process, and those of them that have a frame, of which it returns one. Those that
+// end where rows are not ready are left out.
+func framesSaid(t testing.TB, profiles []Profile, pid uint32, frame string) (said, all int64, example string) {
+	t.Helper()
+	for _, p := range profiles {
+		for _, sample := range ofPID(p, pid) {
+			names := frameNames(sample)
+			if endsUnready(names) {
+				continue
+			}
+			n := sample.Value[0] / p.Pprof.Period
+			if all += n; slices.Contains(names, frame) {
+				said, example = said+n, strings.Join(names, " ")
+			}
+		}
+	}
+	return said, all, example
 }
 
 // checkCounted looks for a count of the frames, with a hint why they have no names.

@@ -16,20 +16,27 @@ import (
 
 	"github.com/headwater/headwater/ebpf/symbol/debuginfod"
 	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // An update that fails changes nothing: not the kernel's rate while samples keep the old
 // one's weight, nor any other part.
 func TestUpdateFailsWhole(t *testing.T) {
+	need.Root(t)
+	o := DefaultOptions()
+	s := start(t, o)
+	defer s.Close()
+	pid := testkit.Spin(t)
+	collect(t, s, pid, uint64(o.SampleRate)/2) // its files are known
 	t.Run("no folder for debug files", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "file")
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		failUpdate(t, filepath.Join(file, "cache"), func(update func() error) error { return update() })
+		failUpdate(t, s, pid, filepath.Join(file, "cache"), func(update func() error) error { return update() })
 	})
 	t.Run("no file descriptors", func(t *testing.T) {
-		failUpdate(t, t.TempDir(), func(update func() error) error {
+		failUpdate(t, s, pid, t.TempDir(), func(update func() error) error {
 			defer withoutDescriptors(t)()
 			return update()
 		})
@@ -80,26 +87,17 @@ func TestStartWithoutDescriptors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); ; {
-		profiles := collect(t, s, pid, uint64(o.SampleRate))
-		n, complete := of(profiles, pid)
-		if complete > n/2 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d stacks are whole a minute later; errors %v", complete, n, s.Stats().Errors)
-		}
-	}
+	testkit.Eventually(t, "most stacks of the program are whole", func() bool {
+		n, complete := of(collect(t, s, pid, uint64(o.SampleRate)), pid)
+		t.Logf("%d of %d stacks are whole; errors %v", complete, n, s.Stats().Errors)
+		return complete > n/2
+	})
 }
 
 // failUpdate makes an update, by try, that fails.
-func failUpdate(t *testing.T, cacheDir string, try func(update func() error) error) {
+func failUpdate(t *testing.T, s *Session, pid uint32, cacheDir string, try func(update func() error) error) {
+	t.Helper()
 	o := DefaultOptions()
-	s := start(t, o)
-	defer s.Close()
-	pid := testkit.Spin(t)
-	collect(t, s, pid, uint64(o.SampleRate)/2) // its files are known
-
 	bad := o
 	bad.SampleRate = 10 * o.SampleRate
 	bad.UserStacks = false

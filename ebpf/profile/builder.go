@@ -34,11 +34,13 @@ type Builder struct {
 	collected  time.Time   // when Collect was called last
 	clock      pprof.Clock // of all profiles
 
-	mu      sync.Mutex
-	options Options
-	current *aggregate
-	past    []*aggregate // of options that have changed since the last Collect
-	counts  counts
+	mu       sync.Mutex
+	options  Options
+	current  *aggregate
+	past     []*aggregate // of options that have changed since the last Collect
+	replaced Options      // those before the last Update
+	updated  uint64       // when that was, of CLOCK_MONOTONIC; 0: never
+	counts   counts
 }
 
 // New returns a Builder. Files are read by work. Close it after use.
@@ -86,8 +88,9 @@ func (u *Update) Apply() {
 	b.names.symbolizer.SetTableBytes(u.options.SymbolBytes)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.options = u.options
+	b.replaced, b.options = b.options, u.options
 	b.startAggregate()
+	b.updated = b.current.from
 }
 
 // startAggregate begins a new aggregate and puts the present one with the past ones. The
@@ -113,10 +116,13 @@ func (b *Builder) Add(s *sampler.Sample) {
 // aggregateOf returns where a sample counts: one that was taken before the
 // options changed was taken as the old ones wanted it.
 func (b *Builder) aggregateOf(s *sampler.Sample) *aggregate {
-	if n := len(b.past); n > 0 && s.Time < b.current.from {
-		return b.past[n-1]
+	if s.Time >= b.updated {
+		return b.current
 	}
-	return b.current
+	if len(b.past) == 0 { // whoever reads samples is behind, and Collect has returned the others
+		b.past = append(b.past, newAggregate(b.replaced, b.epoch, b.nodes))
+	}
+	return b.past[len(b.past)-1]
 }
 
 // Bytes returns the memory of the distinct stacks that the next Collect will name, but for what a

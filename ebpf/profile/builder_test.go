@@ -84,6 +84,33 @@ func TestUpdateKeepsWeights(t *testing.T) {
 	}
 }
 
+// They do, too, when they are read after the Collect that returns the others.
+func TestUpdateKeepsWeightsOfLateSamples(t *testing.T) {
+	b := newBuilder(t, 100)
+	before := clock.Monotonic()
+	u, err := b.Prepare(Options{SampleRate: 10, Comm: CommStackframe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Apply()
+	between := clock.Monotonic()
+	b.Collect()
+	b.Add(sample(7, before))
+	b.Add(sample(7, between))
+	b.Add(sample(7, clock.Monotonic()))
+	b.Add(sample(7, before))
+	got := map[int64]uint64{} // samples by period
+	for _, p := range b.Collect() {
+		if err := p.Pprof.CheckValid(); err != nil || p.Pprof.DurationNanos <= 0 {
+			t.Errorf("a profile of %d ns: %v", p.Pprof.DurationNanos, err)
+		}
+		got[p.Pprof.Period] += p.Samples
+	}
+	if len(got) != 2 || got[1e7] != 2 || got[1e8] != 2 {
+		t.Errorf("samples by period are %v, want 2 of 10 ms and 2 of 100 ms", got)
+	}
+}
+
 func BenchmarkAdd(b *testing.B) {
 	builder, s := newBuilder(b, 97), sample(7, clock.Monotonic())
 	b.ReportAllocs()

@@ -1,0 +1,205 @@
+package ebpf
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/integration/testkit"
+)
+
+// TestMain lets four tests run at once, however few CPUs there are: most wait for samples of their own program.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", "4"); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// shared is made by the first test that looks at it, for all of them.
+type shared[T any] struct {
+	once  sync.Once
+	value T
+	made  bool
+}
+
+func (s *shared[T]) get(t testing.TB, make func() T) T {
+	t.Helper()
+	s.once.Do(func() {
+		s.value = make()
+		s.made = true
+	})
+	if !s.made {
+		t.Fatal("the test that makes what this one looks at, too, has failed")
+	}
+	return s.value
+}
+
+// collectUntil collects until enough says that the profiles so far are, and returns these.
+func collectUntil(t testing.TB, s *Session, what string, enough func(more []Profile) bool) (all []Profile) {
+	t.Helper()
+	testkit.Eventually(t, what, func() bool {
+		more, err := s.Collect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, more...)
+		return enough(more)
+	})
+	return all
+}
+
+// only are options by which a session looks at nothing but some processes: what else this machine does costs it no
+// time, and takes no part of the copies of stacks.
+func only(o Options, pids ...uint32) Options {
+	o.TargetsOnly = true
+	for _, pid := range pids {
+		o.Targets = append(o.Targets, map[string]string{"__process_pid__": itoa(pid), "service_name": "test"})
+	}
+	return o
+}
+
+// settledSamples are as many stacks in a row as have their rows when these are ready.
+const settledSamples = 30
+
+// settle collects until the rows that the processes need are ready: until each has had some stacks in a row none of
+// which lacks them. A busy machine delays that, and nothing after it.
+func settle(t testing.TB, s *Session, pids ...uint32) []Profile {
+	t.Helper()
+	had := map[uint32]int64{}
+	return collectUntil(t, s, fmt.Sprintf("processes %v have %d stacks in a row with rows", pids, settledSamples),
+		func(more []Profile) bool {
+			settled := true
+			for _, pid := range pids {
+				if had[pid] < settledSamples {
+					e := endsOf(more, pid)
+					had[pid] += e.whole + e.broken
+					if e.unready > 0 {
+						had[pid] = 0
+					}
+				}
+				settled = settled && had[pid] >= settledSamples
+			}
+			return settled
+		})
+}
+
+// collectOf collects until each of the processes has samples.
+func collectOf(t testing.TB, s *Session, want uint64, pids ...uint32) []Profile {
+	t.Helper()
+	had := map[uint32]uint64{}
+	return collectUntil(t, s, fmt.Sprintf("processes %v have %d samples", pids, want), func(more []Profile) bool {
+		enough := true
+		for _, pid := range pids {
+			n, _ := of(more, pid)
+			had[pid] += n
+			enough = enough && had[pid] >= want
+		}
+		return enough
+	})
+}
+
+// collectWhole collects until each of the processes has whole stacks.
+func collectWhole(t testing.TB, s *Session, want uint64, pids ...uint32) []Profile {
+	t.Helper()
+	had := map[uint32]uint64{}
+	return collectUntil(t, s, fmt.Sprintf("processes %v have %d whole stacks", pids, want), func(more []Profile) bool {
+		enough := true
+		for _, pid := range pids {
+			_, complete := of(more, pid)
+			had[pid] += complete
+			enough = enough && had[pid] >= want
+		}
+		return enough
+	})
+}
+
+// ofPID are the samples of a process in a profile with the label "pid".
+func ofPID(p Profile, pid uint32) (own []*profile.Sample) {
+	for _, s := range p.Pprof.Sample {
+		if slices.Equal(s.Label["pid"], []string{itoa(pid)}) {
+			own = append(own, s)
+		}
+	}
+	return own
+}
+
+// ends counts samples by how the walks of their stacks ended.
+type ends struct {
+	whole, unready, broken int64
+	example                string // of a broken one
+}
+
+// unreadyReasons are those for which a stack is incomplete because the machine was too busy: the kernel did not know
+// the process or have its rows when it walked, and the sample came too fast after others to carry a copy of its stack.
+var unreadyReasons = []string{"process_unknown", "page_missing", "records_lost"}
+
+// add counts a sample, as one of no rows also if its stack is incomplete for one of other reasons.
+func (e *ends) add(p Profile, s *profile.Sample, reasons ...string) {
+	n := s.Value[0] / p.Pprof.Period
+	names := frameNames(s)
+	at := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, "[incomplete") })
+	switch {
+	case at < 0:
+		e.whole += n
+	case isUnready(names[at], reasons...):
+		e.unready += n
+	default:
+		e.broken += n
+		e.example = strings.Join(names, " ")
+	}
+}
+
+// isUnready reports whether a frame says that rows were not ready, or one of other reasons.
+func isUnready(frame string, reasons ...string) bool {
+	reason, _, _ := strings.Cut(strings.Trim(strings.TrimPrefix(frame, "[incomplete: "), "]"), " ")
+	return slices.Contains(unreadyReasons, reason) || slices.Contains(reasons, reason)
+}
+
+// endsUnready reports whether a stack, by its names, leaf first, ends early because rows were not ready.
+func endsUnready(names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		return strings.HasPrefix(name, "[incomplete") && isUnready(name)
+	})
+}
+
+func (e *ends) String() string {
+	return fmt.Sprintf("%d whole stacks, %d without rows yet, %d broken", e.whole, e.unready, e.broken)
+}
+
+// endsOf counts the samples of a process. The reasons are others for which a stack may be incomplete.
+func endsOf(profiles []Profile, pid uint32, reasons ...string) (e ends) {
+	for _, p := range profiles {
+		for _, s := range ofPID(p, pid) {
+			e.add(p, s, reasons...)
+		}
+	}
+	return e
+}
+
+// check allows for few broken stacks, one at least, and demands that rows come at all: most stacks are whole.
+func (e *ends) check(t testing.TB, name string, tolerated float64) {
+	t.Helper()
+	t.Logf("%s: %v", name, e)
+	if float64(e.broken) > max(1, tolerated*float64(e.whole+e.broken)) || e.unready > max(e.whole, settledSamples) {
+		t.Errorf("%s: %v, such as %s", name, e, e.example)
+	}
+}
+
+// processTime is the CPU time that this process has used.
+func processTime(t testing.TB) time.Duration {
+	t.Helper()
+	return cpuTime(t, uint32(os.Getpid()))
+}
