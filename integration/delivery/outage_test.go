@@ -10,14 +10,11 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// outage is how long Pyroscope is away in TestOutage.
-const outage = 30 * time.Second
-
 const outageConfig = `
 pyroscope.write "server" {
 	endpoint {
 		url                 = %q
-		remote_timeout      = "2s"
+		remote_timeout      = "1m"
 		max_backoff_period  = "1s"
 		max_backoff_retries = 3
 	}
@@ -35,6 +32,11 @@ pyroscope.ebpf "host" {
 // is counted and logged, and profiles arrive again afterwards.
 func TestOutage(t *testing.T) {
 	need.Root(t)
+	t.Parallel()
+	outage := 10.0 // collections
+	if testkit.IsNightly() {
+		outage = 30
+	}
 	program := lab.ChainProgram(t, "hwoutage")
 	lab.StartChain(t, program, 600)
 	server := lab.StartPyroscope(t)
@@ -49,27 +51,26 @@ func TestOutage(t *testing.T) {
 
 	server.Stop(t)
 	collectedBefore, sentBefore := collected(), sent()
-	time.Sleep(outage)
-	if rounds := collected() - collectedBefore; rounds < outage.Seconds()/2 {
-		t.Errorf("only %v collections in %v without Pyroscope", rounds, outage)
-	}
-	if n := dropped(); n == 0 {
-		t.Error("nothing is counted as dropped")
-	}
+	rounds := 0.0
+	testkit.Eventually(t, "collecting goes on without Pyroscope, and what is dropped is counted", func() bool {
+		rounds = collected() - collectedBefore
+		return rounds >= outage && dropped() > 0
+	})
 	if n := sent() - sentBefore; n > 1 { // one may have been under way
 		t.Errorf("%v profiles are counted as sent to a server that is not there", n)
 	}
 	// There are fewer complaints than collections.
-	complaints := len(h.Output.Lines("level=error")) + len(h.Output.Lines("level=warn"))
-	if complaints == 0 || complaints > 15 {
-		t.Errorf("the log complains %d times, want a few:\n%s", complaints, h.Output.Tail(40))
+	const from = "component=pyroscope.write.server"
+	complaints := len(h.Output.Lines("level=error", from)) + len(h.Output.Lines("level=warn", from))
+	if complaints == 0 || float64(complaints) > rounds/2 {
+		t.Errorf("the log complains %d times in %v collections, want a few:\n%s", complaints, rounds, h.Output.Tail(40))
 	}
 
 	server.Run(t)
 	back := time.Now()
 	testkit.Eventually(t, "profiles arrive again", func() bool {
 		p := server.Profile(t, lab.CPUProfile, `{service_name="outage"}`, back)
-		return lab.Total(lab.OfCommand(lab.Stacks(p), "hwoutage")) >= 3e9
+		return lab.Total(lab.OfCommand(lab.Stacks(p), "hwoutage")) >= 1e9
 	})
 
 	if sent() <= sentBefore {

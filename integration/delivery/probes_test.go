@@ -20,9 +20,10 @@ import (
 // function, what its arguments add up to, and nothing of a link that names no function, which hinders nothing else.
 func TestProbes(t *testing.T) {
 	need.Tools(t, "gcc", "/usr/include/x86_64-linux-gnu/sys/sdt.h")
+	t.Parallel()
 	program := filepath.Join(t.TempDir(), "hwprobed")
 	lab.Compile(t, "gcc", "-O1", "-g", "-o", program, "../../ebpf/probing/testdata/probed.c")
-	server := lab.StartPyroscope(t)
+	server := sharedPyroscope(t)
 	agent := lab.StartHeadwater(t, lab.HostConfig(server.URL, "probes", fmt.Sprintf(`
 		u_probe_links = ["%[1]s:outer"]
 		probe_links   = [
@@ -31,7 +32,7 @@ func TestProbes(t *testing.T) {
 			"uprobe:%[1]s:missing",
 		]`, program)))
 	defer agent.Stop(t)
-	agent.WaitReady(t)
+	agent.Prioritize(t)
 	lab.WaitForService(t, server, "probes")
 	testkit.Eventually(t, "probes are attached", func() bool {
 		return agent.Metric(t, "pyroscope_ebpf_probes_attached") == 3
@@ -60,5 +61,5 @@ func TestProbes(t *testing.T) {
 
 		require.Equal(t, want, got, profileType)
 	}
-	require.Empty(t, server.Discarded(t))
+	require.Empty(t, refused(t, server))
 }

@@ -62,7 +62,8 @@ pyroscope.write "server" {
 // older /ingest. They arrive with their samples and with the labels of the rules. What
 // the rules drop does not arrive.
 func TestReceive(t *testing.T) {
-	server := lab.StartPyroscope(t)
+	t.Parallel()
+	server := sharedPyroscope(t)
 	port := lab.FreePort(t)
 	h := lab.StartHeadwater(t, fmt.Sprintf(receiveConfig, port, server.URL))
 	receiver := "http://127.0.0.1:" + port

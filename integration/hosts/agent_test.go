@@ -10,7 +10,6 @@ import (
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // bothHosts is the configuration of headwater and of the Grafana Agent, the same to the
@@ -51,17 +50,14 @@ pyroscope.ebpf "host" {
 // TestBothHosts runs one configuration in headwater and in the Grafana Agent that
 // HEADWATER_AGENT names, at the same time and on the same program.
 func TestBothHosts(t *testing.T) {
+	testkit.Nightly(t, "it needs a Grafana Agent; TestGallery and integration/conformance compare with what the Agent does")
 	agent := os.Getenv("HEADWATER_AGENT")
 	if agent == "" {
 		t.Skip("HEADWATER_AGENT names no grafana-agent-flow; make -C integration agent-test builds one")
 	}
-	retry.Run(t, func(t *retry.T) { tryBothHosts(t, agent) })
-}
-
-func tryBothHosts(t *retry.T, agent string) {
 	need.Root(t)
 	program := lab.ChainProgram(t, "hwchain-hosts")
-	lab.StartChain(t, program, 120)
+	lab.StartChain(t, program, 600)
 
 	hosts := []struct {
 		name   string
@@ -78,10 +74,11 @@ func tryBothHosts(t *retry.T, agent string) {
 		})
 	}
 	for _, h := range hosts {
+		h.Prioritize(t)
 		h.WaitReady(t)
 	}
 	for _, h := range hosts {
-		t.Run(h.name, func(t *retry.T) {
+		t.Run(h.name, func(t *testing.T) {
 			lab.CheckChain(t, h.server, program)
 			status, page := h.Get(t, lab.PagePath)
 			if status != 200 || !strings.Contains(page, "pyroscope.ebpf.host") {

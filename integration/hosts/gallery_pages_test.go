@@ -7,6 +7,7 @@ type example struct {
 	services []string // whose profiles have to arrive
 	warns    string   // part of a warning that it has to give; "" for any
 	pages    []page   // that show this example; none: no page does
+	nightly  bool     // make test runs another file that differs little
 }
 
 // page is a place in the public documentation or the examples of a project, in all
@@ -39,18 +40,18 @@ var gallery = []example{
 		{"alloy", "v1.0.0", "v1.2.0", alloyOldPage, 1},
 		{"alloy", "v1.2.1", "newest", alloyPage, 1},
 	}},
-	{file: "kubernetes-names.river", services: []string{"pods-sales/till"}, pages: []page{
+	{file: "kubernetes-names.river", nightly: true, services: []string{"pods-sales/till"}, pages: []page{
 		{"agent", "v0.36.0", "v0.36.2", agentPage, 2},
 	}},
-	{file: "kubernetes.river", services: []string{"pods/sales/till"}, pages: []page{
+	{file: "kubernetes.river", nightly: true, services: []string{"pods/sales/till"}, pages: []page{
 		{"agent", "v0.37.0", "v0.44.8", agentPage, 2},
 		{"alloy", "v1.0.0", "v1.2.0", alloyOldPage, 2},
 		{"alloy", "v1.2.1", "v1.3.4", alloyPage, 2},
 	}},
-	{file: "kubernetes-sys-env.alloy", services: []string{"pods/sales/till"}, pages: []page{
+	{file: "kubernetes-sys-env.alloy", nightly: true, services: []string{"pods/sales/till"}, pages: []page{
 		{"alloy", "v1.4.0", "v1.6.1", alloyPage, 2},
 	}},
-	{file: "kubernetes-unset-env.alloy", services: []string{"pods/sales/till"}, pages: []page{
+	{file: "kubernetes-unset-env.alloy", nightly: true, services: []string{"pods/sales/till"}, pages: []page{
 		{"alloy", "v1.7.0", "v1.7.4", alloyPage, 2},
 	}},
 	{file: "kubernetes-node-label.alloy", services: []string{"pods/sales/till"}, pages: []page{
@@ -71,21 +72,22 @@ var gallery = []example{
 	{file: "all-processes.alloy", services: []string{"hwgallery"}, warns: "debug_info.upload", pages: []page{
 		{"alloy", "v1.13.0", "newest", alloyTools + "ebpf.txt", 1},
 	}},
-	{file: "all-processes-proxy.alloy", services: []string{"hwgallery"}, warns: "debug_info.upload", pages: []page{
-		{"alloy", "v1.13.0", "newest", alloyTools + "ebpf_proxy.txt", 1},
-	}},
+	{file: "all-processes-proxy.alloy", nightly: true, services: []string{"hwgallery"}, warns: "debug_info.upload",
+		pages: []page{
+			{"alloy", "v1.13.0", "newest", alloyTools + "ebpf_proxy.txt", 1},
+		}},
 
-	{file: "kubernetes-plain.river", services: []string{"ebpf/sales/till"}, pages: []page{
+	{file: "kubernetes-plain.river", nightly: true, services: []string{"ebpf/sales/till"}, pages: []page{
 		{"pyroscope", "v1.0.0", "v1.1.5", guideOfAgent + "ebpf.md", 1},
 		{"pyroscope", "v1.2.0", "v1.2.1", guideOfAgent + "ebpf.md", 2},
 		{"pyroscope", "v1.3.0", "v1.9.0", guideOfAgent + "ebpf/setup-kubernetes.md", 1},
 		{"pyroscope", "v1.9.1", "newest", guideOfAlloy + "setup-kubernetes.md", 1},
 	}},
-	{file: "whole-host.river", services: []string{"this-host"}, pages: []page{
+	{file: "whole-host.river", nightly: true, services: []string{"this-host"}, pages: []page{
 		{"pyroscope", "v1.0.0", "v1.3.0", "examples/ebpf/config.river", 1},
 		{"pyroscope", "v1.2.0", "v1.2.1", guideOfAgent + "ebpf.md", 1},
 	}},
-	{file: "docker-plain.river", services: []string{"/till"}, pages: []page{
+	{file: "docker-plain.river", nightly: true, services: []string{"/till"}, pages: []page{
 		{"pyroscope", "v1.3.0", "v1.9.0", guideOfAgent + "ebpf/setup-docker.md", 1},
 		{"pyroscope", "v1.9.1", "newest", guideOfAlloy + "setup-docker.md", 1},
 	}},
@@ -95,11 +97,11 @@ var gallery = []example{
 	{file: "process-mistaken.river", refused: []string{`field "targets" does not exist`}, pages: []page{
 		{"pyroscope", "v1.4.0", "v1.5.0", guideOfAgent + "ebpf/setup-linux.md", 1},
 	}},
-	{file: "process.river", services: []string{"unspecified", "itself"}, pages: []page{
+	{file: "process.river", nightly: true, services: []string{"unspecified", "itself"}, pages: []page{
 		{"pyroscope", "v1.6.0", "v1.9.0", guideOfAgent + "ebpf/setup-linux.md", 1},
 		{"pyroscope", "v1.9.1", "newest", guideOfAlloy + "setup-linux.md", 1},
 	}},
-	{file: "docker-kept.river", services: []string{"counter/till"}, pages: []page{
+	{file: "docker-kept.river", nightly: true, services: []string{"counter/till"}, pages: []page{
 		{"pyroscope", "v1.4.0", "v1.4.0", "examples/ebpf/docker/config.river", 1},
 		{"pyroscope", "v1.5.0", "v1.10.1", agentExamples + "docker/config.river", 1},
 		{"pyroscope", "v1.11.0", "newest", alloyExamples + "docker/config.alloy", 1},
@@ -112,7 +114,7 @@ var gallery = []example{
 		`unrecognized attribute name "url"`}, pages: []page{
 		{"pyroscope", "v1.5.0", "v1.5.0", agentExamples + "k8s/config.river", 1},
 	}},
-	{file: "kubernetes-kept.river", pages: []page{
+	{file: "kubernetes-kept.river", nightly: true, pages: []page{
 		{"pyroscope", "v1.6.0", "v1.9.2", agentExamples + "k8s/config.river", 1},
 	}},
 	{file: "kubernetes-kept-python.river", services: []string{"sales/till"}, pages: []page{

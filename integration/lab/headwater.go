@@ -31,9 +31,13 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 	return binary, nil
 })
 
-// Main runs the tests of a package, its TestMain, and removes the binary that they have built.
-func Main(m *testing.M) {
+// Main runs the tests of a package, its TestMain, then what is to be done at their end, and removes the binary that
+// they have built.
+func Main(m *testing.M, atEnd ...func()) {
 	code := m.Run()
+	for _, end := range atEnd {
+		end()
+	}
 	os.RemoveAll(filepath.Join(os.TempDir(), fmt.Sprintf("headwater-test-%d", os.Getpid())))
 	os.Exit(code)
 }
@@ -134,12 +138,14 @@ func (h *Headwater) Reload(t testing.TB) (int, string) {
 }
 
 // HostConfig returns a configuration that profiles the whole host every two seconds and
-// sends the profiles to a server. extra is added to the pyroscope.ebpf block.
+// sends the profiles to a server, once: a server on a busy machine may answer late.
+// extra is added to the pyroscope.ebpf block.
 func HostConfig(server, service, extra string) string {
 	return fmt.Sprintf(`
 pyroscope.write "server" {
 	endpoint {
-		url = %q
+		url            = %q
+		remote_timeout = "2m"
 	}
 }
 

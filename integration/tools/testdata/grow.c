@@ -1,5 +1,5 @@
 // Touches memory in two functions, and reads a file page by page in a third, if one is given. Each prints its name and
-// how many page faults, minor and major, getrusage(2) has counted meanwhile.
+// how many page faults, minor and major, getrusage(2) has counted meanwhile. The program ends with its input.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -72,5 +72,6 @@ int main(int argc, char **argv)
 	}
 	print_faults("growing", growing);
 	print_faults("growing_less", growing_less);
+	getchar();
 	return 0;
 }
