@@ -5,11 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/fuse"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
@@ -149,10 +151,37 @@ func (host *hostileHost) wasOpened() bool {
 // nobody is the user and the group of hostile processes.
 const nobody = 65534
 
+// buildHostile makes a program of testdata/hostile, which is compiled once and then copied.
 func buildHostile(t testing.TB, path, function string, flags ...string) {
 	t.Helper()
-	lab.Compile(t, "gcc", append(flags, "-O2", "-Wall", "-Wextra", "-static",
-		"-DFUNCTION="+function, "-o", path, "testdata/hostile/hostile.c")...)
+	const source = "testdata/hostile/hostile.c"
+	copyProgram(t, path, "gcc", append(flags, "-O2", "-Wall", "-Wextra", "-static", "-DFUNCTION="+function, source), source)
+}
+
+// copyProgram copies a program to a path, where it may be changed. Compiled is it once, as long as compiler,
+// arguments and source stay the same.
+func copyProgram(t testing.TB, path, compiler string, args []string, source string) {
+	t.Helper()
+	need.Tools(t, compiler)
+	version, err := exec.Command(compiler, "--version").Output()
+	if err != nil {
+		t.Fatalf("%s --version: %v", compiler, err)
+	}
+	key := append([]string{string(version), lab.ReadFile(t, source), compiler}, args...)
+	dir := testkit.Fixture(t, "hostile", key, func(dir string) error {
+		out, err := exec.Command(compiler, append(slices.Clone(args), "-o", filepath.Join(dir, "program"))...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%s %v: %w\n%s", compiler, args, err, out)
+		}
+		return nil
+	})
+	program, err := os.ReadFile(filepath.Join(dir, "program"))
+	if err == nil {
+		err = os.WriteFile(path, program, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // startAsNobody runs a command without privileges in a root directory.

@@ -89,13 +89,43 @@ func bpfIDs(t testing.TB, kind bpfKind) map[uint32]bool {
 	}
 }
 
-// newIDs returns how many of the IDs are new.
-func newIDs(before, now map[uint32]bool) int {
-	n := 0
-	for id := range now {
-		if !before[id] {
-			n++
+// bpfObjects are the IDs of BPF objects that a process has had open: those of other profilers on the host come and go.
+type bpfObjects struct{ programs, maps map[uint32]bool }
+
+// add adds what headwater has open now.
+func (o bpfObjects) add(t testing.TB, h *lab.Headwater) {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", h.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // closed meanwhile
+		}
+		for line := range strings.Lines(string(text)) {
+			var id uint32
+			if _, err := fmt.Sscanf(line, "prog_id: %d", &id); err == nil {
+				o.programs[id] = true
+			}
+			if _, err := fmt.Sscanf(line, "map_id: %d", &id); err == nil {
+				o.maps[id] = true
+			}
 		}
 	}
-	return n
+}
+
+// alive returns how many of them are in the kernel.
+func (o bpfObjects) alive(t testing.TB) (programs, maps int) {
+	t.Helper()
+	count := func(all map[uint32]bool, kind bpfKind) (n int) {
+		for id := range bpfIDs(t, kind) {
+			if all[id] {
+				n++
+			}
+		}
+		return n
+	}
+	return count(o.programs, bpfPrograms), count(o.maps, bpfMaps)
 }
