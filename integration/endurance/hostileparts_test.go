@@ -158,8 +158,8 @@ func buildHostile(t testing.TB, path, function string, flags ...string) {
 	copyProgram(t, path, "gcc", append(flags, "-O2", "-Wall", "-Wextra", "-static", "-DFUNCTION="+function, source), source)
 }
 
-// copyProgram copies a program to a path, where it may be changed. Compiled is it once, as long as compiler,
-// arguments and source stay the same.
+// copyProgram copies a program to a path, where it may be changed. It is compiled once, as long as
+// compiler, arguments and source stay the same.
 func copyProgram(t testing.TB, path, compiler string, args []string, source string) {
 	t.Helper()
 	need.Tools(t, compiler)
