@@ -28,9 +28,11 @@ type hostileRuntime struct {
 	foreign string   // how functions of the others begin
 }
 
-// goodPython is a program whose functions have to have their names.
+// goodPython is a program whose functions have to have their names. No other program of the host has its own name.
 const goodPython = `
 import time
+with open("/proc/self/comm", "w") as comm:
+    comm.write("hwgoodpython")
 def good_leaf(n):
     return sum(i * i for i in range(n))
 def good_caller():
@@ -54,7 +56,7 @@ func TestHostileInterpreters(t *testing.T) {
 		length = 0
 	}
 	dir := lab.PublicDir(t)
-	host := hostileRuntime{good: "python3", caller: "good_caller", foreign: "abcdefgh"}
+	host := hostileRuntime{good: "hwgoodpython", caller: "good_caller", foreign: "abcdefgh"}
 	for _, mode := range []string{"codes", "cycle", "nowhere", "places"} { // of python.c
 		program := filepath.Join(dir, "hw"+mode)
 		const source = "testdata/interpreters/python.c"

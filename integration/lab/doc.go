@@ -20,7 +20,7 @@
 //
 //	REQUIRE_KERNEL=1        a missing privilege or tool fails the test
 //	HEADWATER_BINARY        the binary to test; else each package builds one
-//	HEADWATER_PYROSCOPE     the Pyroscope server; else integration/pyroscope/build makes a small one
-//	HEADWATER_SOAK          how long TestSoak runs, 45s by default
+//	HEADWATER_PYROSCOPE     the Pyroscope server; else integration/pyroscope/build makes one
+//	HEADWATER_SOAK          how long TestSoak runs: 6s by default, 45s of make nightly
 //	HEADWATER_SCREENSHOTS   a folder where TestPage leaves its screenshots
 package lab
