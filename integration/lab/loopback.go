@@ -2,25 +2,35 @@ package lab
 
 import (
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// FreePort returns a TCP port of loopback that nobody listens on.
+// Ports that Linux does not give to connections, and those of them that [FreePort] has returned in this process: the
+// first one by chance, as other processes do the same, and the others after it.
+const firstPort, ports = 10_000, 22_000
+
+var portsGiven atomic.Int64
+
+func init() { portsGiven.Store(rand.Int64N(ports)) }
+
+// FreePort returns a TCP port of loopback that nobody listens on, and that no connection gets meanwhile.
 func FreePort(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range ports {
+		port := strconv.FormatInt(firstPort+portsGiven.Add(1)%ports, 10)
+		if listener, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			listener.Close()
+			return port
+		}
 	}
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	t.Fatal("no port of loopback is free")
+	return ""
 }
 
 // Serve answers on a listener until the test ends, and returns its address.
