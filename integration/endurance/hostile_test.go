@@ -200,7 +200,8 @@ func (u usage) String() string {
 	return fmt.Sprintf("at most %d MiB of memory and %d MiB of files without name", u.rss>>10, u.unnamed>>20)
 }
 
-// watch demands until a condition holds that headwater is healthy and within its bounds, that of resident memory in KiB.
+// watch demands until a condition holds that headwater is healthy and within its bounds: that of resident memory is
+// given in KiB.
 func watch(t testing.TB, h *lab.Headwater, what string, mostRSS int, condition func() bool) (most usage) {
 	t.Helper()
 	testkit.Eventually(t, what, func() bool {

@@ -155,7 +155,8 @@ const nobody = 65534
 func buildHostile(t testing.TB, path, function string, flags ...string) {
 	t.Helper()
 	const source = "testdata/hostile/hostile.c"
-	copyProgram(t, path, "gcc", append(flags, "-O2", "-Wall", "-Wextra", "-static", "-DFUNCTION="+function, source), source)
+	args := append(flags, "-O2", "-Wall", "-Wextra", "-static", "-DFUNCTION="+function, source)
+	copyProgram(t, path, "gcc", args, source)
 }
 
 // copyProgram copies a program to a path, where it may be changed. It is compiled once, as long as
@@ -169,7 +170,8 @@ func copyProgram(t testing.TB, path, compiler string, args []string, source stri
 	}
 	key := append([]string{string(version), lab.ReadFile(t, source), compiler}, args...)
 	dir := testkit.Fixture(t, "hostile", key, func(dir string) error {
-		out, err := exec.Command(compiler, append(slices.Clone(args), "-o", filepath.Join(dir, "program"))...).CombinedOutput()
+		cmd := exec.Command(compiler, append(slices.Clone(args), "-o", filepath.Join(dir, "program"))...)
+		out, err := cmd.CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%s %v: %w\n%s", compiler, args, err, out)
 		}

@@ -46,7 +46,7 @@ pyroscope.ebpf "host" {
 		all := received.Profiles("limited")
 		return all[len(all)-1].Period > int64(10*time.Millisecond)
 	})
-	// The program has a CPU to itself: what samples say of it is wrong by periods, of 16 ms at the lowest rate, not by chance.
+	// The program has a CPU to itself: samples are wrong by periods, of 16 ms at the lowest rate, and not by chance.
 	lower := used()
 	testkit.Eventually(t, "2 s of CPU time at the lower rate", func() bool { return used() >= lower+2*time.Second })
 	if h.Metric(t, "pyroscope_ebpf_bpf_microseconds_total") == 0 {

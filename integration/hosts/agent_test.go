@@ -50,7 +50,7 @@ pyroscope.ebpf "host" {
 // TestBothHosts runs one configuration in headwater and in the Grafana Agent that
 // HEADWATER_AGENT names, at the same time and on the same program.
 func TestBothHosts(t *testing.T) {
-	testkit.Nightly(t, "it needs a Grafana Agent; TestGallery and integration/conformance compare with what the Agent does")
+	testkit.Nightly(t, "it needs a Grafana Agent; integration/conformance compares with what the Agent does")
 	agent := os.Getenv("HEADWATER_AGENT")
 	if agent == "" {
 		t.Skip("HEADWATER_AGENT names no grafana-agent-flow; make -C integration agent-test builds one")

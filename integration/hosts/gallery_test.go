@@ -72,7 +72,7 @@ func TestGallery(t *testing.T) {
 		}
 	}
 	w.Flush()
-	t.Logf("%d examples on the pages of three projects, by %d files:\n%s", countPages(gallery), len(gallery), table.String())
+	t.Logf("%d examples on the pages of three projects, by %d files:\n%s", countPages(gallery), len(gallery), &table)
 }
 
 func countPages(gallery []example) int {
