@@ -3,6 +3,7 @@ package endurance
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,7 +22,8 @@ import (
 const (
 	hostileCPU    = 0.03             // of one CPU
 	otherCPU      = 0.04             // of what programs use that are not of this test, for it profiles them, too
-	hostileStart  = 10 * time.Second // of CPU time, to look once at all that there is
+	hostileStart  = 10 * time.Second // of CPU time, to look once at all that there is, ...
+	startShare    = 0.15             // ... and of each CPU second meanwhile, for all else that begins on a busy host
 	hostileRSS    = 200 << 10        // KiB
 	hostileUnpack = 2 << 30          // bytes of files without name
 	hostileLines  = 100              // of log
@@ -58,11 +60,10 @@ func TestHostileHost(t *testing.T) {
 		missing = cmp.Or(limitNotHit(t, h), notMet(profiles))
 		return missing == "" && len(profiles) >= hostileProfiles
 	})
-	atStart := lab.CPUTime(t, fmt.Sprint(h.PID()))
-	t.Logf("in the first %v: %v of CPU time, %v, %d profiles", time.Since(begun).Round(time.Millisecond), atStart, most,
-		len(received.Profiles("hostile")))
-	if atStart > hostileStart {
-		t.Errorf("the profiler has used %v of CPU time until all was met", atStart)
+	atStart, took := lab.CPUTime(t, fmt.Sprint(h.PID())), time.Since(begun).Round(time.Millisecond)
+	t.Logf("in the first %v: %v of CPU time, %v, %d profiles", took, atStart, most, len(received.Profiles("hostile")))
+	if bound := hostileStart + time.Duration(startShare*float64(took)); atStart > bound {
+		t.Errorf("the profiler has used %v of CPU time until all was met, more than %v", atStart, bound)
 	}
 	if length > 0 {
 		measureHostile(t, h, received, interval, length)
@@ -71,9 +72,7 @@ func TestHostileHost(t *testing.T) {
 	if host.wasOpened() {
 		t.Error("a FIFO or a device of a user was opened")
 	}
-	if n := h.Metric(t, "pyroscope_ebpf_overdue_rounds_total"); n > 0 {
-		t.Errorf("%v rounds were overdue", n)
-	}
+	checkOverdue(t, h)
 	stopping := time.Now()
 	h.Signal(t, syscall.SIGINT)
 	if code := h.Wait(t, time.Minute); code != 0 {
@@ -209,7 +208,9 @@ func watch(t testing.TB, h *lab.Headwater, what string, mostRSS int, condition f
 			t.Fatalf("headwater has ended: %v", h.Err)
 		}
 		most.rss, most.unnamed = max(most.rss, rss(t, h)), max(most.unnamed, unnamedFiles(t, h))
-		if c := h.Component(t, "pyroscope.ebpf.host"); c.State != "healthy" && c.State != "unknown" {
+		c := h.Component(t, "pyroscope.ebpf.host")
+		overdue := strings.HasPrefix(c.Message, "no profiles: a round of collecting has taken") // checkOverdue judges it
+		if c.State != "healthy" && c.State != "unknown" && !overdue {
 			t.Error(c)
 		}
 		time.Sleep(time.Second / 4) // to ask is work for headwater
@@ -219,6 +220,33 @@ func watch(t testing.TB, h *lab.Headwater, what string, mostRSS int, condition f
 		t.Errorf("headwater has %v", most)
 	}
 	return most
+}
+
+// checkOverdue demands that no round was overdue, but for one for each second that threads of headwater have waited
+// for a CPU. A round that waits for a hostile file uses no CPU and waits for none.
+func checkOverdue(t testing.TB, h *lab.Headwater) {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", h.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var waited time.Duration
+	for _, file := range files {
+		var ran, waits int64
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		if _, err := fmt.Sscan(string(text), &ran, &waits); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		waited += time.Duration(waits)
+	}
+	n := h.Metric(t, "pyroscope_ebpf_overdue_rounds_total")
+	t.Logf("%v rounds were overdue, threads have waited %v for a CPU", n, waited.Round(time.Millisecond))
+	if n > waited.Seconds() {
+		t.Errorf("%v rounds were overdue, and threads have waited no longer than %v for a CPU", n, waited)
+	}
 }
 
 // rss returns the resident memory of headwater in KiB.

@@ -173,9 +173,7 @@ func (r *hostileRuntime) profile(t *testing.T, length time.Duration) {
 	if want := int(elapsed/interval) - 2; length > 0 && len(profiles) < want {
 		t.Errorf("%d profiles in %v, want %d", len(profiles), elapsed, want)
 	}
-	if n := m.Sum(t, "pyroscope_ebpf_overdue_rounds_total"); n > 0 {
-		t.Errorf("%v rounds were overdue", n)
-	}
+	checkOverdue(t, h)
 	r.check(t, profiles)
 }
 
@@ -205,10 +203,10 @@ func (r *hostileRuntime) check(t *testing.T, profiles []*profile.Profile) {
 		found := lab.OfCommand(lab.Stacks(p), r.good)
 		named := r.named(p)
 		t.Logf("profile %d: %d of %d ms of the good program have its functions", i, named/1e6, lab.Total(found)/1e6)
-		if named == 0 {
+		all = append(all, lab.Stacks(p)...)
+		if named == 0 && lab.Total(found) >= 3*p.Period { // on a busy host the program is hardly sampled
 			t.Errorf("profile %d of %d lacks the functions of the good program:\n%s", i, len(profiles), lab.Show(found, 3))
 		}
-		all = append(all, lab.Stacks(p)...)
 	}
 	for _, name := range r.hostile {
 		of := lab.OfCommand(all, name)

@@ -53,18 +53,28 @@ pyroscope.ebpf "host" {
 		t.Error("no time in BPF programs")
 	}
 	least := used() - sampled
+	metrics := h.Metrics(t)
 	h.Stop(t)
 	most := used() - launched
 
-	var sum time.Duration
+	var sum, gaps time.Duration
+	var until int64
 	periods := map[int64]bool{}
 	for _, p := range received.Profiles("limited") {
 		sum += time.Duration(lab.Total(lab.Stacks(p)))
 		periods[p.Period] = true
+		if until > 0 {
+			gaps += time.Duration(max(0, p.TimeNanos-until))
+		}
+		until = p.TimeNanos + p.DurationNanos
 	}
-	t.Logf("%v in profiles with %d periods, %v to %v of /proc", sum, len(periods), least, most)
+	lost := metrics.Sum(t, "pyroscope_ebpf_samples_lost_total") / metrics.Sum(t, "pyroscope_ebpf_samples_expected_total")
+	t.Logf("%v in profiles with %d periods and gaps of %v, %v to %v of /proc; %.2f %% of the samples lost",
+		sum, len(periods), gaps, least, most, 100*lost)
 	require.Greater(t, len(periods), 1, "the first round has the configured rate")
-	if sum < least*8/10 || sum > most*12/10 {
+	// Where CPUs are busy, a new rate takes a while to begin, and logs of samples are full.
+	const usual = 0.1 // of samples, at most
+	if sum+gaps < least*8/10 && lost < usual || sum > most*12/10 {
 		t.Errorf("profiles have %v of CPU time, the kernel has counted %v to %v", sum, least, most)
 	}
 }

@@ -28,8 +28,9 @@ func TestStopped(t *testing.T) {
 	t.Parallel()
 	program := lab.ChainProgram(t, "hwliving")
 	living := lab.StartChain(t, program, 600)
-	for range 2 { // each runs some hundred programs a second
-		lab.Start(t, exec.Command("sh", "-c", "while :; do /bin/true; done"))
+	living.Prioritize(t)
+	for range 2 { // each runs some hundred programs a second, on a busy host too: logs of records have to be full
+		lab.Start(t, exec.Command("sh", "-c", "while :; do /bin/true; done")).Prioritize(t)
 	}
 	received := lab.StartReceiver(t)
 	h := lab.StartHeadwater(t, fmt.Sprintf(`
