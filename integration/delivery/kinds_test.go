@@ -36,10 +36,9 @@ func TestKinds(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{lab.CPUProfile}, typesOf(kind.CPU))
 	server := sharedPyroscope(t)
-	agent := lab.StartHeadwater(t, lab.HostConfig(server.URL, "kinds",
+	agent := lab.StartPrioritized(t, lab.HostConfig(server.URL, "kinds",
 		fmt.Sprintf("page_faults { period = %d }\noff_cpu { }\nheap { sample_bytes = \"128KiB\" }", faultPeriod)))
 	defer agent.Stop(t)
-	agent.Prioritize(t)
 	lab.WaitForService(t, server, "kinds")
 	checkFaults(t, server, agent)
 	checkWaits(t, server, agent)

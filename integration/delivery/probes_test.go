@@ -24,7 +24,7 @@ func TestProbes(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "hwprobed")
 	lab.Compile(t, "gcc", "-O1", "-g", "-o", program, "../../ebpf/probing/testdata/probed.c")
 	server := sharedPyroscope(t)
-	agent := lab.StartHeadwater(t, lab.HostConfig(server.URL, "probes", fmt.Sprintf(`
+	agent := lab.StartPrioritized(t, lab.HostConfig(server.URL, "probes", fmt.Sprintf(`
 		u_probe_links = ["%[1]s:outer"]
 		probe_links   = [
 			"uprobe:%[1]s:work value=arg1 unit=bytes name=sold_bytes",
@@ -32,7 +32,6 @@ func TestProbes(t *testing.T) {
 			"uprobe:%[1]s:missing",
 		]`, program)))
 	defer agent.Stop(t)
-	agent.Prioritize(t)
 	lab.WaitForService(t, server, "probes")
 	testkit.Eventually(t, "probes are attached", func() bool {
 		return agent.Metric(t, "pyroscope_ebpf_probes_attached") == 3

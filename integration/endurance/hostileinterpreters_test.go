@@ -147,8 +147,7 @@ func (r *hostileRuntime) profile(t *testing.T, length time.Duration) {
 	}
 	received := lab.StartReceiver(t)
 	config := strings.Replace(lab.HostConfig(received.URL, "hostile", ""), `"2s"`, fmt.Sprintf("%q", interval), 1)
-	h := lab.StartHeadwater(t, config)
-	h.Prioritize(t)
+	h := lab.StartPrioritized(t, config)
 	begun := time.Now()
 	watch(t, h, "a profile with functions of the good program", mostRSS, func() bool {
 		all := received.Profiles("hostile")

@@ -73,7 +73,7 @@ func nextPass(t *testing.T, h *lab.Headwater) (p pass) {
 func profileAllKinds(t *testing.T, cmd *exec.Cmd, length time.Duration) {
 	living := lab.Start(t, cmd)
 	received := lab.StartReceiver(t)
-	h := lab.StartHeadwater(t, fmt.Sprintf(`
+	h := lab.StartPrioritized(t, fmt.Sprintf(`
 pyroscope.write "server" {
 	endpoint {
 		url            = %q
@@ -94,7 +94,6 @@ pyroscope.ebpf "host" {
 	heap { }
 }
 `, received.URL, living.PID()))
-	h.Prioritize(t)
 	testkit.Eventually(t, "the first profile", func() bool { return len(received.Profiles("hard")) > 0 })
 	spent, begun := lab.CPUTime(t, fmt.Sprint(h.PID())), time.Now()
 	first := nextPass(t, h)

@@ -19,11 +19,10 @@ func TestOverheadLimit(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
 	living := lab.StartChain(t, lab.ChainProgram(t, "hwlimited"), 600)
-	living.Prioritize(t)
 	received := lab.StartReceiver(t)
 	used := func() time.Duration { return lab.CPUTime(t, fmt.Sprint(living.PID())) }
 	launched := used()
-	h := lab.StartHeadwater(t, fmt.Sprintf(`
+	h := lab.StartPrioritized(t, fmt.Sprintf(`
 pyroscope.write "server" {
 	endpoint {
 		url            = %q
@@ -39,14 +38,14 @@ pyroscope.ebpf "host" {
 	overhead_limit   = 0.05
 }
 `, received.URL, living.PID()))
-	h.Prioritize(t)
 	testkit.Eventually(t, "samples", func() bool { return len(received.Profiles("limited")) > 0 })
 	sampled := used()
 	testkit.Eventually(t, "a lower rate", func() bool {
 		all := received.Profiles("limited")
 		return all[len(all)-1].Period > int64(10*time.Millisecond)
 	})
-	// The program has a CPU to itself: samples are wrong by periods, of 16 ms at the lowest rate, and not by chance.
+	// The program gets a CPU to itself: samples are wrong by periods, of 16 ms at the lowest rate, and not by chance.
+	living.Prioritize(t)
 	lower := used()
 	testkit.Eventually(t, "2 s of CPU time at the lower rate", func() bool { return used() >= lower+2*time.Second })
 	if h.Metric(t, "pyroscope_ebpf_bpf_microseconds_total") == 0 {
@@ -85,7 +84,7 @@ func TestMemoryLimit(t *testing.T) {
 	t.Parallel()
 	living := lab.StartChain(t, lab.ChainProgram(t, "hwremembered"), 600)
 	received := lab.StartReceiver(t)
-	h := lab.StartHeadwater(t, fmt.Sprintf(`
+	h := lab.StartPrioritized(t, fmt.Sprintf(`
 pyroscope.write "server" {
 	endpoint {
 		url            = %q
@@ -107,9 +106,7 @@ pyroscope.ebpf "host" {
 	testkit.Eventually(t, "less kept in memory", limited)
 	before := len(received.Profiles("remembered"))
 	testkit.Eventually(t, "more profiles", func() bool { return len(received.Profiles("remembered")) > before+3 })
-	if !limited() {
-		t.Error("the limit applies no more")
-	}
+	testkit.Eventually(t, "the limit still applies", limited) // health may name a round that is overdue
 	all := received.Profiles("remembered")[before+1:]
 	h.Stop(t)
 	deepest := 0

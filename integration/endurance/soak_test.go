@@ -42,8 +42,7 @@ func TestSoak(t *testing.T) {
 	length := soakTime(t, usual)
 	program := lab.ChainProgram(t, "hwsoak")
 	received := lab.StartReceiver(t)
-	h := lab.StartHeadwater(t, lab.HostConfig(received.URL, "soak", ""))
-	h.Prioritize(t)
+	h := lab.StartPrioritized(t, lab.HostConfig(received.URL, "soak", ""))
 	testkit.Eventually(t, "a profile", func() bool { return len(received.Profiles("soak")) > 0 })
 	stopChurn := churn(t, program)
 

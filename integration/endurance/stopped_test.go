@@ -28,12 +28,12 @@ func TestStopped(t *testing.T) {
 	t.Parallel()
 	program := lab.ChainProgram(t, "hwliving")
 	living := lab.StartChain(t, program, 600)
-	living.Prioritize(t)
-	for range 2 { // each runs some hundred programs a second, on a busy host too: logs of records have to be full
-		lab.Start(t, exec.Command("sh", "-c", "while :; do /bin/true; done")).Prioritize(t)
+	var others []*lab.Process
+	for range 2 { // each runs some hundred programs a second
+		others = append(others, lab.Start(t, exec.Command("sh", "-c", "while :; do /bin/true; done")))
 	}
 	received := lab.StartReceiver(t)
-	h := lab.StartHeadwater(t, fmt.Sprintf(`
+	h := lab.StartPrioritized(t, fmt.Sprintf(`
 pyroscope.write "server" {
 	endpoint {
 		url            = %q
@@ -50,7 +50,6 @@ pyroscope.ebpf "host" {
 	sample_rate      = 997
 }
 `, received.URL, living.PID()))
-	h.Prioritize(t)
 	testkit.Eventually(t, "three rounds, and whole stacks in the last", func() bool {
 		all := received.Profiles("living")
 		if len(all) == 0 || readAccounts(t, h).rounds < 3 {
@@ -62,7 +61,13 @@ pyroscope.ebpf "host" {
 
 	before := readAccounts(t, h)
 	h.Signal(t, syscall.SIGSTOP)
+	for _, other := range others { // on a busy host too, logs have to be full of what they run
+		other.Prioritize(t)
+	}
 	time.Sleep(stopLength)
+	for _, other := range others {
+		other.Kill(t)
+	}
 	h.Signal(t, syscall.SIGCONT)
 	var now accounts
 	testkit.Eventually(t, "three rounds more", func() bool {

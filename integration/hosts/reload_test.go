@@ -24,7 +24,7 @@ func TestReload(t *testing.T) {
 	config := func(service string) string {
 		return strings.Replace(lab.HostConfig(received.URL, service, `collect_kernel_profile = true`), `"2s"`, `"1s"`, 1)
 	}
-	h := lab.StartHeadwater(t, config("before"))
+	h := lab.StartPrioritized(t, config("before"))
 	collected := func() float64 { return h.Metric(t, "pyroscope_ebpf_profiling_sessions_total") }
 	goesOn := func(t testing.TB) {
 		t.Helper()
@@ -81,8 +81,7 @@ func TestUpdateArguments(t *testing.T) {
 		return strings.Replace(lab.HostConfig(received.URL, "update", ""), "= 97", fmt.Sprintf("= %d", rate), 1)
 	}
 	rates := []int{400, 2000, 250, 1000}
-	h := lab.StartHeadwater(t, config(rates[0]))
-	h.Prioritize(t) // a reload takes no longer for what else is busy
+	h := lab.StartPrioritized(t, config(rates[0]))
 	busy := lab.StartChain(t, program, 600)
 	used := func() time.Duration { return lab.CPUTime(t, fmt.Sprint(busy.PID())) }
 	before := used()

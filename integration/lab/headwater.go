@@ -70,6 +70,15 @@ func StartHeadwater(t testing.TB, config string) *Headwater {
 	return h
 }
 
+// StartPrioritized is [StartHeadwater] with the priority of [Process.Prioritize] from its start.
+func StartPrioritized(t testing.TB, config string) *Headwater {
+	t.Helper()
+	h := LaunchHeadwater(t, config, nil)
+	h.Prioritize(t)
+	h.WaitReady(t)
+	return h
+}
+
 // LaunchHeadwater runs a configuration; prepare, if not nil, may change the
 // command before.
 func LaunchHeadwater(t testing.TB, config string, prepare func(*exec.Cmd)) *Headwater {
