@@ -2,6 +2,7 @@ package tools
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,16 +18,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // workProgram builds testdata/work.cpp with the debug information that clang's profiles need.
 func workProgram(t testing.TB) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "hwwork")
-	lab.Compile(t, "clang-19", "-x", "c++", "-O2", "-gline-tables-only", "-fdebug-info-for-profiling",
-		"-fno-omit-frame-pointer", "-o", program, "testdata/work.cpp")
-	return program
+	return compiled(t, "hwwork", "clang-19", "-x", "c++", "-O2", "-gline-tables-only", "-fdebug-info-for-profiling",
+		"-fno-omit-frame-pointer", "testdata/work.cpp")
 }
 
 // run returns what a command prints.
@@ -44,6 +45,7 @@ var ofWork = regexp.MustCompile(`shop::(parse|check|price|store|reply|sortOrders
 
 // TestPprofTool: go tool pprof reads a recording, and headwater report says what it says.
 func TestPprofTool(t *testing.T) {
+	t.Parallel()
 	folder, _, _, code := record(t, "-F", "997", "--", workProgram(t), "20000")
 	require.Equal(t, 0, code)
 	file := filepath.Join(folder, "headwater.pb.gz")
@@ -68,6 +70,7 @@ func TestPprofTool(t *testing.T) {
 // TestPerf: the functions that perf record finds with most samples have the same share in ours,
 // within what sampling allows.
 func TestPerf(t *testing.T) {
+	t.Parallel()
 	need.Tools(t, "perf")
 	need.Root(t)
 	program := workProgram(t)
@@ -105,6 +108,7 @@ func TestPerf(t *testing.T) {
 
 // TestClang: clang reads a recording as a sample profile, and knows by it which branch is rare.
 func TestClang(t *testing.T) {
+	t.Parallel()
 	need.Tools(t, "clang-19")
 	folder, _, _, code := record(t, "-F", "1999", "-f", "autofdo", "--", workProgram(t), "20000")
 	require.Equal(t, 0, code)
@@ -120,32 +124,35 @@ func TestClang(t *testing.T) {
 	require.Contains(t, with, "ProfileSummary")
 }
 
-// TestGoBuild: the Go compiler inlines by a recording what it does not inline without.
+// TestGoBuild: the Go compiler inlines by a recording what it does not inline without. make nightly has go build compile
+// with the recording all packages of the program, those of the Go runtime too; make test the program's own.
 func TestGoBuild(t *testing.T) {
+	t.Parallel()
 	const source = "../../ebpf/testdata/golang/pgo"
 	decisions := func(profile string) string {
-		cmd := exec.Command("go", "build", "-gcflags=-m", "-pgo="+profile, "-o", filepath.Join(t.TempDir(), "program"),
-			"./"+source)
+		out := filepath.Join(t.TempDir(), "program")
+		args := []string{"tool", "compile", "-p", "main", "-m", "-pgoprofile=" + profile, "-o", out, source + "/main.go"}
+		if testkit.IsNightly() {
+			args = []string{"build", "-gcflags=-m", "-pgo=" + cmp.Or(profile, "off"), "-o", out, "./" + source}
+		}
+		cmd := exec.Command("go", args...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(out))
-		return string(out)
+		text, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(text))
+		return string(text)
 	}
-	program := filepath.Join(t.TempDir(), "hwpgo")
-	cmd := exec.Command("go", "build", "-pgo=off", "-o", program, "./"+source)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
-	folder, _, _, code := record(t, "-F", "397", "-d", "4", "-o", "default.pgo", "--", program)
+	program := compiledGo(t, "hwpgo", "./"+source, "GOARCH="+runtime.GOARCH, "-pgo=off")
+	folder, _, _, code := record(t, "-F", "997", "-d", "2", "-o", "default.pgo", "--", program)
 	require.Equal(t, 0, code)
 	const inlined = "inlining call to mix"
-	require.NotContains(t, decisions("off"), inlined)
+	require.NotContains(t, decisions(""), inlined)
 	require.Contains(t, decisions(filepath.Join(folder, "default.pgo")), inlined)
 }
 
 // TestTrace: the events of a recording are those that the Trace Event Format asks for, and
 // lie within the recording.
 func TestTrace(t *testing.T) {
+	t.Parallel()
 	folder, _, _, code := record(t, "-F", "499", "-o", "out.trace.json", "--", workProgram(t), "20000")
 	require.Equal(t, 0, code)
 	data, err := os.ReadFile(filepath.Join(folder, "out.trace.json"))

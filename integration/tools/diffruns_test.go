@@ -10,6 +10,9 @@ import (
 	records "github.com/headwater/headwater/integration/record"
 )
 
+// diffRounds is how many rounds of testdata/slower.c a recording has.
+const diffRounds = 8000
+
 // diffRuns is what comparisons found that share no recording.
 type diffRuns struct {
 	Slower int `json:"slower"` // comparisons of two builds, in one of which price is a fifth slower
@@ -42,8 +45,8 @@ func TestDiffRuns(t *testing.T) {
 	}
 	save := records.Test(t, "diff", fmt.Sprintf("make -C integration bench-diff DIFFS=%d RECORD=1", runs))
 	old, slower := build(t, "shop", 100), build(t, "shop.new", 120)
-	recorded(t, old) // reads the program, the C library and ours from the disk
-	recorded(t, slower)
+	recorded(t, old, diffRounds) // reads the program, the C library and ours from the disk
+	recorded(t, slower, diffRounds)
 	var found diffRuns
 	for range runs {
 		found.slower(t, old, slower)
@@ -62,7 +65,7 @@ func TestDiffRuns(t *testing.T) {
 // sides records two programs three times each, in turns.
 func sides(t *testing.T, base, after string) (a, b side) {
 	for range 3 {
-		a, b = append(a, recorded(t, base)), append(b, recorded(t, after))
+		a, b = append(a, recorded(t, base, diffRounds)), append(b, recorded(t, after, diffRounds))
 	}
 	return a, b
 }

@@ -12,16 +12,12 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit/need"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // growProgram compiles testdata/grow.c.
 func growProgram(t testing.TB) string {
-	program := filepath.Join(t.TempDir(), "hwgrow")
-	lab.Compile(t, "gcc", "-O1", "-g", "-o", program, "testdata/grow.c")
-	return program
+	return compiled(t, "hwgrow", "gcc", "-O1", "-g", "testdata/grow.c")
 }
 
 // printedFaults reads the minor and major page faults that a program has printed for each of its functions.
@@ -63,6 +59,7 @@ func hasFunction(s *profile.Sample, name string) bool {
 // TestPageFaults: the memory that functions of a C program and of a Python program have touched first is theirs in the
 // profile, as much of it as getrusage says.
 func TestPageFaults(t *testing.T) {
+	t.Parallel()
 	need.Tools(t, "python3")
 	for name, command := range map[string][]string{
 		"c": {growProgram(t)}, "python": {"/usr/bin/python3", "testdata/grow.py"},
@@ -70,12 +67,13 @@ func TestPageFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			command := command
 			command[len(command)-1], _ = filepath.Abs(command[len(command)-1])
-			retry.Run(t, func(t *retry.T) { checkGrowth(t, command) })
+			t.Parallel()
+			checkGrowth(t, command)
 		})
 	}
 }
 
-func checkGrowth(t *retry.T, command []string) {
+func checkGrowth(t testing.TB, command []string) {
 	folder, stdout, stderr, code := record(t, append([]string{"-e", "page-faults", "-c", "16", "--"}, command...)...)
 	require.Equal(t, 0, code)
 	require.Regexp(t, `samples in .* s, one for each 16 faults, 1\d\d\.\d MiB in all`, stderr)
@@ -97,6 +95,7 @@ func checkGrowth(t *retry.T, command []string) {
 
 // TestMajorFaults: each page that a program waits for is one sample, in the function that reads it.
 func TestMajorFaults(t *testing.T) {
+	t.Parallel()
 	folder, err := os.MkdirTemp("testdata", "disk") // folders for temporary files may be in memory
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(folder) })
@@ -115,6 +114,7 @@ func TestMajorFaults(t *testing.T) {
 
 // TestFaultFlags: flags that do not go together are refused, and a process without page faults makes no file.
 func TestFaultFlags(t *testing.T) {
+	t.Parallel()
 	for want, args := range map[string][]string{
 		"--period is for page-faults":            {"-c", "16"},
 		"format perf is for CPU time":            {"-e", "page-faults", "-f", "perf"},

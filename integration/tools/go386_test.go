@@ -1,8 +1,6 @@
 package tools
 
 import (
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,29 +10,26 @@ import (
 
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit/need"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestGo386 records a 32-bit Go program, with symbols and stripped of them and of DWARF: the time that it spends in one
 // function lies below 21 calls of another.
 func TestGo386(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	lab.Need32Bit(t)
 	for name, flags := range map[string]string{"hwgo": "", "hwgostripped": "-s -w"} {
-		program := filepath.Join(t.TempDir(), name)
-		build := exec.Command("go", "build", "-o", program, "-ldflags="+flags, "./testdata/deep386")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH=386", "GOFLAGS=")
-		out, err := build.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		retry.Run(t, func(t *retry.T) { tryGo386(t, program) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checkGo386(t, compiledGo(t, name, "./testdata/deep386", "GOARCH=386", "-ldflags="+flags))
+		})
 	}
 }
 
-func tryGo386(t *retry.T, program string) {
-	file := filepath.Join(t.TempDir(), "a.pb.gz")
-	out, err := exec.Command(lab.Binary(t), "record", "-o", file, "--", program, "2s").CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	all := lab.OfCommand(lab.Stacks(readProfile(t, file)), filepath.Base(program))
+func checkGo386(t testing.TB, program string) {
+	folder, _, _, code := record(t, "-F", "499", "--", program, "1s")
+	require.Equal(t, 0, code)
+	all := lab.OfCommand(lab.Stacks(readProfile(t, folder, "headwater.pb.gz")), filepath.Base(program))
 	whole := int64(0)
 	for _, s := range all {
 		names := s.Names()

@@ -14,11 +14,12 @@ import (
 // TestGroups: a recording of a control group, of a container and of a systemd unit has the samples of the process in it
 // and no other's.
 func TestGroups(t *testing.T) {
+	makesGroups(t)
 	const id = "4f1c0d0a7be94c0e9d8f3fb1f5f0f1ce2b8d4a6c1e0f9a8b7c6d5e4f3a2b1c0d"
 	for group, program := range map[string]string{
 		"docker-" + id + ".scope": "hwbox", "system.slice/hwshop.service": "hwshop", "elsewhere": "hwother",
 	} {
-		lab.StartInCgroup(t, group, exec.Command(lab.ChainProgram(t, program), "600"))
+		lab.StartInCgroup(t, group, exec.Command(chain(t, program), "600")).WaitBusy(t)
 	}
 	for _, test := range []struct{ flag, value, binary string }{
 		{"--cgroup", lab.CgroupRoot() + "/elsewhere", "hwother"},
@@ -26,7 +27,8 @@ func TestGroups(t *testing.T) {
 		{"--unit", "hwshop", "hwshop"},
 		{"--unit", "hwshop.service", "hwshop"},
 	} {
-		t.Run(strings.TrimLeft(test.flag, "-")+"="+test.binary, func(t *testing.T) {
+		t.Run(strings.TrimLeft(test.flag, "-")+"="+test.value, func(t *testing.T) {
+			t.Parallel()
 			folder, _, errs, code := record(t, test.flag, test.value, "-d", "2", "-F", "199", "-o", "out.pb.gz")
 			require.Equal(t, 0, code, errs)
 			p := readProfile(t, folder, "out.pb.gz")

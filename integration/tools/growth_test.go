@@ -2,7 +2,6 @@ package tools
 
 import (
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -12,34 +11,30 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit/need"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestGrowthByLine: page faults attribute what C, Python and Java programs grow by to the lines that allocate it, as
 // much to each as malloc, tracemalloc and the Java VM count themselves.
 func TestGrowthByLine(t *testing.T) {
+	t.Parallel()
 	need.Tools(t, "gcc", "python3", "java", "javac")
-	folder := t.TempDir()
-	lab.Compile(t, "gcc", "-O1", "-g", "-o", filepath.Join(folder, "lines"), "testdata/lines.c")
-	out, err := exec.Command("javac", "-d", folder, "testdata/Lines.java").CombinedOutput()
-	require.NoError(t, err, string(out))
 	script, err := filepath.Abs("testdata/lines.py")
 	require.NoError(t, err)
 	for _, program := range []struct {
 		file    string
 		command []string
 	}{
-		{"lines.c", []string{filepath.Join(folder, "lines")}},
+		{"lines.c", []string{compiled(t, "lines", "gcc", "-O1", "-g", "testdata/lines.c")}},
 		{"lines.py", []string{"/usr/bin/python3", script}},
 		// A collector that never collects, as others copy what is kept.
 		{"Lines.java", []string{"java", "-XX:+UnlockExperimentalVMOptions", "-XX:+UseEpsilonGC", "-Xms8m", "-Xmx512m",
 			"-XX:EpsilonMinHeapExpand=1m", "-XX:NativeMemoryTracking=summary", "-XX:+UnlockDiagnosticVMOptions",
-			"-XX:+PrintNMTStatistics", "-cp", folder, "Lines"}},
+			"-XX:+PrintNMTStatistics", "-cp", compiledJava(t, "testdata/Lines.java"), "Lines"}},
 	} {
 		t.Run(program.file, func(t *testing.T) {
-			retry.Run(t, func(t *retry.T) { checkGrowthByLine(t, program.file, program.command) })
+			t.Parallel()
+			checkGrowthByLine(t, program.file, program.command)
 		})
 	}
 }
@@ -47,7 +42,7 @@ func TestGrowthByLine(t *testing.T) {
 // committedHeap is what a Java VM says at its end that its heap takes.
 var committedHeap = regexp.MustCompile(`Java Heap \(reserved=\d+(?:KB)?, committed=(\d+)(KB)?\)`)
 
-func checkGrowthByLine(t *retry.T, file string, command []string) {
+func checkGrowthByLine(t testing.TB, file string, command []string) {
 	folder, stdout, stderr, code := record(t, append([]string{"-e", "page-faults", "-c", "16", "--"}, command...)...)
 	require.Equal(t, 0, code, stderr)
 	p := readProfile(t, folder, "headwater.pb.gz")
@@ -77,7 +72,7 @@ func checkGrowthByLine(t *retry.T, file string, command []string) {
 }
 
 // within fails unless bytes are those that are wanted, to within 15 %.
-func within(t *retry.T, what string, got, want float64) {
+func within(t testing.TB, what string, got, want float64) {
 	t.Logf("%s: %.1f MiB, want %.1f", what, got/(1<<20), want/(1<<20))
 	if got < 0.85*want || got > 1.15*want {
 		t.Errorf("%s has %.0f bytes, want %.0f", what, got, want)

@@ -9,40 +9,36 @@ import (
 
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
-
-	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestHeap: of a program that leaks in one function and frees what it allocates in another, the memory in use when it
 // ends is what its allocator says, and the leak's.
 func TestHeap(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "hwleaks")
-	lab.Compile(t, "gcc", "-O1", "-g", "-pthread", "-o", program, "testdata/leaks.c")
-	retry.Run(t, func(t *retry.T) {
-		folder, stdout, stderr, code := record(t, "-e", "heap", "-c", "131072", "--", program)
-		require.Equal(t, 0, code, stderr)
-		require.Regexp(t, `samples in .* s, one for each 128 KiB, \d+\.\d MiB in use`, stderr)
-		var want float64
-		_, err := fmt.Sscanf(stdout, "%f bytes in use", &want)
-		require.NoError(t, err, stdout)
-		p := readProfile(t, folder, "headwater.pb.gz")
-		require.Equal(t, []*profile.ValueType{{Type: "inuse_space", Unit: "bytes"}}, p.SampleType)
-		require.Equal(t, &profile.ValueType{Type: "space", Unit: "bytes"}, p.PeriodType)
-		require.EqualValues(t, 128<<10, p.Period)
-		leaked, churned := valueOf(p, "leak", 0), valueOf(p, "churn", 0)
-		t.Logf("leak has %.0f bytes, churn %.0f, the program says %.0f in all", leaked, churned, want)
-		if math.Abs(leaked-want) > want/4 { // 320 samples: four standard deviations and more
-			t.Errorf("leak has %.0f bytes in use, the program says %.0f", leaked, want)
-		}
-		if leaked < 0.9*valueOf(p, "main", 0) || churned > want/20 {
-			t.Errorf("leak has %.0f bytes, churn %.0f, main %.0f", leaked, churned, valueOf(p, "main", 0))
-		}
-	})
+	t.Parallel()
+	program := compiled(t, "hwleaks", "gcc", "-O1", "-g", "-pthread", "testdata/leaks.c")
+	folder, stdout, stderr, code := record(t, "-e", "heap", "-c", "65536", "--", program)
+	require.Equal(t, 0, code, stderr)
+	require.Regexp(t, `samples in .* s, one for each 64 KiB, \d+\.\d MiB in use`, stderr)
+	var want float64
+	_, err := fmt.Sscanf(stdout, "%f bytes in use", &want)
+	require.NoError(t, err, stdout)
+	p := readProfile(t, folder, "headwater.pb.gz")
+	require.Equal(t, []*profile.ValueType{{Type: "inuse_space", Unit: "bytes"}}, p.SampleType)
+	require.Equal(t, &profile.ValueType{Type: "space", Unit: "bytes"}, p.PeriodType)
+	require.EqualValues(t, 64<<10, p.Period)
+	leaked, churned := valueOf(p, "leak", 0), valueOf(p, "churn", 0)
+	t.Logf("leak has %.0f bytes, churn %.0f, the program says %.0f in all", leaked, churned, want)
+	if math.Abs(leaked-want) > want/4 { // 640 samples: six standard deviations
+		t.Errorf("leak has %.0f bytes in use, the program says %.0f", leaked, want)
+	}
+	if leaked < 0.9*valueOf(p, "main", 0) || churned > want/20 {
+		t.Errorf("leak has %.0f bytes, churn %.0f, main %.0f", leaked, churned, valueOf(p, "main", 0))
+	}
 }
 
 // TestHeapFlags: of a program of Go, which has an allocator of its own, nothing is in use, and a message says so.
 func TestHeapFlags(t *testing.T) {
+	t.Parallel()
 	folder, _, stderr, code := record(t, "-e", "heap", "-d", "1", "-p", fmt.Sprint(os.Getpid()))
 	require.NotZero(t, code)
 	require.Contains(t, stderr, "no samples: none of the memory in use")

@@ -45,6 +45,7 @@ const (
 // promises: memory grows with the frames of distinct stacks alone, and names are waited for half a minute.
 // HEADWATER_RATE_SECONDS is how long it records; if that is more than the 8 s of make test, a compiler runs too.
 func TestHighRate(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	seconds := 8
 	if n, err := strconv.Atoi(os.Getenv("HEADWATER_RATE_SECONDS")); err == nil {

@@ -7,15 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // Bytes that two functions of testdata/hits.* write at a time, and allocate.
@@ -24,11 +23,9 @@ const muchOfHits, littleOfHits = 100000, 30000
 // TestHitsOfLanguages: what programs of Python, JavaScript and Java write and allocate is of the functions that do. Two
 // functions take turns in several threads, so that the functions of another hit would show.
 func TestHitsOfLanguages(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	need.Tools(t, "python3", "node", "java", "javac")
-	folder := t.TempDir()
-	out, err := exec.Command("javac", "-d", folder, "testdata/Hits.java").CombinedOutput()
-	require.NoError(t, err, string(out))
 	const threads = "3"
 	for _, program := range []struct {
 		language string
@@ -37,16 +34,29 @@ func TestHitsOfLanguages(t *testing.T) {
 	}{
 		{"Python", []string{"/usr/bin/python3", "testdata/hits.py", threads}, ""},
 		{"JavaScript", []string{"node", "testdata/hits.js", threads}, "writeSync"}, // node writes in others, too
-		{"Java", []string{"java", "-cp", folder, "Hits", threads}, ""},
+		{"Java", []string{"java", "-cp", compiledJava(t, "testdata/Hits.java"), "Hits", threads}, ""},
 	} {
 		t.Run(program.language, func(t *testing.T) {
+			t.Parallel()
 			pid := lab.Start(t, exec.Command(program.command[0], program.command[1:]...)).PID()
-			time.Sleep(2 * time.Second) // it has started
+			testkit.Eventually(t, "the program writes", func() bool { return writtenBy(t, pid) > 100*muchOfHits })
 			probe := "uprobe:" + libcOf(t, pid) + ":write value=arg3 unit=bytes"
-			retry.Run(t, func(t *retry.T) { checkWrites(t, record2s(t, probe, pid), program.writes) })
-			retry.Run(t, func(t *retry.T) { checkBlocks(t, record2s(t, "heap", pid, "-c", "4096")) })
+			checkWrites(t, record2s(t, probe, pid), program.writes)
+			checkBlocks(t, record2s(t, "heap", pid, "-c", "4096"))
 		})
 	}
+}
+
+// writtenBy returns how many bytes a process has written.
+func writtenBy(t testing.TB, pid int) (bytes int) {
+	t.Helper()
+	for line := range strings.Lines(lab.ReadFile(t, fmt.Sprintf("/proc/%d/io", pid))) {
+		if n, _ := fmt.Sscanf(line, "wchar: %d", &bytes); n == 1 {
+			return bytes
+		}
+	}
+	t.Fatalf("/proc/%d/io has no wchar", pid)
+	return 0
 }
 
 // libcOf returns the C library of a process.
@@ -60,14 +70,14 @@ func libcOf(t *testing.T, pid int) string {
 }
 
 // record2s records an event of a process for two seconds.
-func record2s(t *retry.T, event string, pid int, more ...string) *profile.Profile {
+func record2s(t testing.TB, event string, pid int, more ...string) *profile.Profile {
 	folder, _, stderr, code := record(t, append([]string{"-e", event, "-p", fmt.Sprint(pid), "-d", "2"}, more...)...)
 	require.Equal(t, 0, code, stderr)
 	return readProfile(t, folder, "headwater.pb.gz")
 }
 
 // checkWrites demands that nearly all bytes are of whole chains of functions, and that each of those has whole writes.
-func checkWrites(t *retry.T, p *profile.Profile, writes string) {
+func checkWrites(t testing.TB, p *profile.Profile, writes string) {
 	much, little, all := bytesOfHits(p, writes)
 	t.Logf("%.0f bytes of writesMuch, %.0f of writesLittle, %.0f in all", much, little, all)
 	if math.Mod(much, muchOfHits) != 0 || math.Mod(little, littleOfHits) != 0 {
@@ -80,7 +90,7 @@ func checkWrites(t *retry.T, p *profile.Profile, writes string) {
 
 // checkBlocks demands that bytes in use are of the functions by the sizes of their blocks, to which the runtimes add
 // something.
-func checkBlocks(t *retry.T, p *profile.Profile) {
+func checkBlocks(t testing.TB, p *profile.Profile) {
 	much, little, all := bytesOfHits(p, "")
 	t.Logf("%.0f bytes of writesMuch, %.0f of writesLittle, %.0f in all", much, little, all)
 	const want = float64(muchOfHits) / littleOfHits

@@ -15,6 +15,7 @@ import (
 // TestLabels: samples of a program that may run on one CPU alone have that CPU and its node as labels, and report
 // groups by them.
 func TestLabels(t *testing.T) {
+	t.Parallel()
 	need.Tools(t, "taskset")
 	nodes, err := filepath.Glob("/sys/devices/system/cpu/cpu0/node*")
 	require.NoError(t, err)
@@ -22,7 +23,7 @@ func TestLabels(t *testing.T) {
 	if len(nodes) == 1 {
 		node = strings.TrimPrefix(filepath.Base(nodes[0]), "node")
 	}
-	program := lab.ChainProgram(t, "hwlabels")
+	program := chain(t, "hwlabels")
 	folder, _, _, code := record(t, "-F", "499", "--label", "cpu,numa_node", "--", "taskset", "-c", "0", program, "2")
 	require.Equal(t, 0, code)
 	p := readProfile(t, folder, "headwater.pb.gz")

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/pprof/profile"
@@ -13,8 +14,17 @@ import (
 
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit/need"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
+
+// controlGroups is for tests that make control groups: each removes all that have no process in them.
+var controlGroups sync.Mutex
+
+// makesGroups lets a test wait for others that make control groups.
+func makesGroups(t *testing.T) {
+	t.Parallel()
+	controlGroups.Lock()
+	t.Cleanup(controlGroups.Unlock)
+}
 
 // limitedGroup makes a control group with a limit, named as version 1 of control groups does, or version 2. It returns
 // its folder.
@@ -45,9 +55,9 @@ func inGroup(group string, command ...string) []string {
 // TestOutOfMemory: a process that is killed at the memory limit of its control group has left in the profile who used
 // the memory.
 func TestOutOfMemory(t *testing.T) {
+	makesGroups(t)
 	const limit = 64 << 20
-	program := filepath.Join(t.TempDir(), "hwhog")
-	lab.Compile(t, "gcc", "-O1", "-g", "-o", program, "testdata/hog.c")
+	program := compiled(t, "hwhog", "gcc", "-O1", "-g", "testdata/hog.c")
 	group := limitedGroup(t, "memory", map[string]string{
 		"memory.limit_in_bytes": strconv.Itoa(limit), "memory.max": strconv.Itoa(limit),
 	})
@@ -63,25 +73,23 @@ func TestOutOfMemory(t *testing.T) {
 // was taken away, for as long as it had none by its own clocks: at least for as long as the kernel says that it was
 // throttled, and longer if others use the CPUs.
 func TestThrottled(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "hwhog")
-	lab.Compile(t, "gcc", "-O1", "-g", "-o", program, "testdata/hog.c")
+	makesGroups(t)
+	program := compiled(t, "hwhog", "gcc", "-O1", "-g", "testdata/hog.c")
 	group := limitedGroup(t, "cpu", map[string]string{"cpu.cfs_quota_us": "20000", "cpu.max": "20000 100000"})
-	retry.Run(t, func(t *retry.T) {
-		before := throttled(t, group)
-		folder, stdout, stderr, code := record(t, append([]string{"-e", "wall"}, inGroup(group, program, "cpu", "6")...)...)
-		require.Equal(t, 0, code, stderr)
-		want, err := strconv.ParseFloat(strings.TrimSpace(stdout), 64)
-		require.NoError(t, err)
-		limited := throttled(t, group) - before
-		queued := secondsOf(readProfile(t, folder, "headwater.pb.gz"), func(s *profile.Sample) bool {
-			return hasFunction(s, "hog_cpu") && waitsFor("run_queue")(s)
-		})
-		near(t, "without a CPU", queued, want, 0.2)
-		t.Logf("throttled for %.2f s", limited)
-		if limited == 0 || limited > 1.2*queued {
-			t.Errorf("throttled for %.2f s, but queued for %.2f s", limited, queued)
-		}
+	before := throttled(t, group)
+	folder, stdout, stderr, code := record(t, append([]string{"-e", "wall"}, inGroup(group, program, "cpu", "6")...)...)
+	require.Equal(t, 0, code, stderr)
+	want, err := strconv.ParseFloat(strings.TrimSpace(stdout), 64)
+	require.NoError(t, err)
+	limited := throttled(t, group) - before
+	queued := secondsOf(readProfile(t, folder, "headwater.pb.gz"), func(s *profile.Sample) bool {
+		return hasFunction(s, "hog_cpu") && waitsFor("run_queue")(s)
 	})
+	near(t, "without a CPU", queued, want, 0.2)
+	t.Logf("throttled for %.2f s", limited)
+	if limited == 0 || limited > 1.2*queued {
+		t.Errorf("throttled for %.2f s, but queued for %.2f s", limited, queued)
+	}
 }
 
 // throttled returns for how many seconds the threads of a control group were not let run.

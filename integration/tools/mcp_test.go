@@ -59,8 +59,9 @@ func answer(t *testing.T, s *mcp.ClientSession, tool string, args map[string]any
 
 // TestMCP: a client finds the one function that a program is busy with, who calls it, and its stack.
 func TestMCP(t *testing.T) {
+	t.Parallel()
 	s := client(t)
-	program := lab.StartChain(t, lab.ChainProgram(t, "hwmcp"), 60)
+	program := startChain(t, "hwmcp")
 	tools, err := s.ListTools(context.Background(), nil)
 	require.NoError(t, err)
 	require.Len(t, tools.Tools, 6)
@@ -86,6 +87,7 @@ func TestMCP(t *testing.T) {
 
 // TestMCPRefuses: what makes no sense, and what is not allowed, is an error that says so.
 func TestMCPRefuses(t *testing.T) {
+	t.Parallel()
 	s := client(t)
 	for _, c := range []struct {
 		tool string
@@ -111,6 +113,7 @@ func TestMCPRefuses(t *testing.T) {
 
 // TestMCPFiles: with --files, profiles of that folder are read and nothing else.
 func TestMCPFiles(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	write := func(name, content string) {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))

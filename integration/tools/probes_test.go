@@ -2,20 +2,18 @@ package tools
 
 import (
 	"fmt"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // TestProbes: each call of a function is in the recording, with its caller, and what its argument adds up to.
 func TestProbes(t *testing.T) {
+	t.Parallel()
 	need.Tools(t, "gcc", "/usr/include/x86_64-linux-gnu/sys/sdt.h")
-	program := filepath.Join(t.TempDir(), "hwprobed")
-	lab.Compile(t, "gcc", "-O1", "-g", "-o", program, "../../ebpf/probing/testdata/probed.c")
+	program := compiled(t, "hwprobed", "gcc", "-O1", "-g", "../../ebpf/probing/testdata/probed.c")
 	command := []string{"--", "sh", "-c", fmt.Sprintf("printf x | %s 100", program)}
 	for _, probe := range []struct {
 		link, typ, unit, says string

@@ -17,30 +17,34 @@ import (
 // TestPush: a real Pyroscope shows the stacks that the file has, with the same values, as the service that the flags
 // say.
 func TestPush(t *testing.T) {
+	t.Parallel()
 	server := lab.StartPyroscope(t)
-	program := lab.StartChain(t, lab.ChainProgram(t, "hwpush"), 120)
+	program := startChain(t, "hwpush")
 	pid := fmt.Sprint(program.PID())
 	for service, labels := range map[string][]string{
 		"process " + pid + " (hwpush)": nil,
 		"shop":                         {"--push-label", "service_name=shop,env=test"},
 	} {
-		folder, _, stderr, code := record(t, append([]string{"-p", pid, "-d", "1", "--push", server.URL}, labels...)...)
-		require.Equal(t, 0, code)
-		require.Contains(t, stderr, fmt.Sprintf("pushed to Pyroscope as service %q", service))
-		selector := fmt.Sprintf("{service_name=%q}", service)
-		if labels != nil {
-			selector = fmt.Sprintf(`{service_name=%q, env="test"}`, service)
-		}
-		var got *profile.Profile
-		testkit.Eventually(t, "the profile is in Pyroscope", func() bool {
-			got = server.Profile(t, lab.CPUProfile, selector, time.Time{})
-			return len(got.Sample) > 0
-		})
+		t.Run(service, func(t *testing.T) {
+			t.Parallel()
+			folder, _, stderr, code := record(t, append([]string{"-p", pid, "-d", "1", "--push", server.URL}, labels...)...)
+			require.Equal(t, 0, code)
+			require.Contains(t, stderr, fmt.Sprintf("pushed to Pyroscope as service %q", service))
+			selector := fmt.Sprintf("{service_name=%q}", service)
+			if labels != nil {
+				selector = fmt.Sprintf(`{service_name=%q, env="test"}`, service)
+			}
+			var got *profile.Profile
+			testkit.Eventually(t, "the profile is in Pyroscope", func() bool {
+				got = server.Profile(t, lab.CPUProfile, selector, time.Time{})
+				return len(got.Sample) > 0
+			})
 
-		want := readProfile(t, folder, "headwater.pb.gz")
-		require.Equal(t, values(lab.Stacks(want)), values(lab.Stacks(got)))
+			want := readProfile(t, folder, "headwater.pb.gz")
+			require.Equal(t, values(lab.Stacks(want)), values(lab.Stacks(got)))
+			require.Empty(t, server.Discarded(t))
+		})
 	}
-	require.Empty(t, server.Discarded(t))
 }
 
 // values adds up the values of equal stacks.
@@ -58,7 +62,8 @@ func values(stacks []lab.Stack) map[string]int64 {
 
 // TestPushWithoutServer: the file and the summary are there, and the error does not show the password.
 func TestPushWithoutServer(t *testing.T) {
-	program := lab.StartChain(t, lab.ChainProgram(t, "hwpush"), 60)
+	t.Parallel()
+	program := startChain(t, "hwpush")
 	folder, _, stderr, code := record(t, "-p", fmt.Sprint(program.PID()), "-d", "1",
 		"--push", "http://user:secret@127.0.0.1:"+lab.FreePort(t))
 	require.Equal(t, 2, code)

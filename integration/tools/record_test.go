@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -59,7 +60,8 @@ func requireChain(t testing.TB, all []lab.Stack) {
 // TestCommand: a command is recorded from its first instruction on, and its exit code is ours.
 // Two runs of a short program have as many samples as the CPU time that it used.
 func TestCommand(t *testing.T) {
-	program := lab.ChainProgram(t, "hwrecord")
+	t.Parallel()
+	program := chain(t, "hwrecord")
 	folder, _, stderr, code := record(t, "-F", "499", "--", program, "3")
 	require.Equal(t, 0, code)
 	p := readProfile(t, folder, "headwater.pb.gz")
@@ -79,6 +81,7 @@ func TestCommand(t *testing.T) {
 // TestCommandFromTheStart: the time of a program that ends soon is recorded nearly whole, with
 // what the dynamic linker does first.
 func TestCommandFromTheStart(t *testing.T) {
+	t.Parallel()
 	need.Tools(t, "python3")
 	folder, _, _, code := record(t, "-F", "5000", "--", "python3", "-c", "pass")
 	require.Equal(t, 0, code)
@@ -98,12 +101,14 @@ func TestCommandFromTheStart(t *testing.T) {
 
 // TestProcess: a recording of a process has no other's samples, and ends with the process.
 func TestProcess(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	lab.StartCopy(t) // another busy one
-	program := lab.StartChain(t, lab.ChainProgram(t, "hwrecord"), 6)
+	program := lab.StartChain(t, chain(t, "hwrecord"), 5)
+	program.WaitBusy(t)
 	folder, stdout, _, code := record(t, "-p", fmt.Sprint(program.PID()), "-d", "60", "--json", "-f", "pprof")
 	require.Equal(t, 0, code)
-	require.Equal(t, 0, program.Wait(t, time.Second))
+	require.True(t, program.Ended() || program.Wait(t, time.Minute) == 0, "headwater ends no process")
 	requireChain(t, lab.Stacks(readProfile(t, folder, "headwater.pb.gz")))
 	var summary struct {
 		File, Ended, Unit string
@@ -124,37 +129,68 @@ func TestProcess(t *testing.T) {
 
 // TestInterrupt: the first SIGINT ends the recording, and the file is written.
 func TestInterrupt(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
-	program := lab.StartChain(t, lab.ChainProgram(t, "hwrecord"), 60)
+	program := startChain(t, "hwrecord")
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		out := filepath.Join(t.TempDir(), "out.folded")
-		h := lab.Start(t, exec.Command(lab.Binary(t), "record", "-p", fmt.Sprint(program.PID()), "-o", out))
-		time.Sleep(3 * time.Second)
-		require.NoFileExists(t, out)
-		h.Signal(t, s)
-		require.Equal(t, 128+int(s), h.Wait(t, 30*time.Second), h.Output)
-		text, err := os.ReadFile(out)
-		require.NoError(t, err)
-		require.Contains(t, string(text), "hwrecord;")
-		left, err := os.ReadDir(filepath.Dir(out))
-		require.NoError(t, err)
-		require.Len(t, left, 1)
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			out := filepath.Join(t.TempDir(), "out.folded")
+			h := lab.Start(t, exec.Command(lab.Binary(t), "record", "-p", fmt.Sprint(program.PID()), "-o", out))
+			awaitSamples(t, h, program)
+			require.NoFileExists(t, out)
+			h.Signal(t, s)
+			require.Equal(t, 128+int(s), h.Wait(t, 2*time.Minute), h.Output)
+			text, err := os.ReadFile(out)
+			require.NoError(t, err)
+			require.Contains(t, string(text), "hwrecord;")
+			left, err := os.ReadDir(filepath.Dir(out))
+			require.NoError(t, err)
+			require.Len(t, left, 1)
+		})
 	}
+}
+
+// awaitSamples waits until a recording has samples of a busy process: until the process has used a second of CPU time
+// since headwater has opened events to sample it by.
+func awaitSamples(t *testing.T, h, busy *lab.Process) {
+	t.Helper()
+	events, begun := 0, time.Duration(0)
+	testkit.Eventually(t, "samples", func() bool {
+		require.False(t, h.Ended(), h.Output)
+		now := lab.CPUTime(t, fmt.Sprint(busy.PID()))
+		if open := openEvents(h.PID()); open != events || open == 0 {
+			events, begun = open, now
+		}
+		return now >= begun+time.Second
+	})
+}
+
+// openEvents returns how many events of the kernel a process has opened to sample by.
+func openEvents(pid int) (count int) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, file := range files {
+		if to, _ := os.Readlink(file); strings.Contains(to, "[perf_event]") { // "", if it is closed meanwhile
+			count++
+		}
+	}
+	return count
 }
 
 // TestSecondInterrupt: a second signal, while names are read or the file is written, ends the command at once. It says
 // so, and leaves nothing behind.
 func TestSecondInterrupt(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
-	lab.StartCopy(t)
+	copying := lab.StartCopy(t)
 	folder := t.TempDir()
 	out := filepath.Join(folder, "out.pb.gz")
 	h := lab.Start(t, exec.Command(lab.Binary(t), "record", "-a", "-F", "997", "-o", out))
-	time.Sleep(3 * time.Second)
+	awaitSamples(t, h, copying)
 	h.Signal(t, syscall.SIGINT)
 	h.Signal(t, syscall.SIGTERM)
 	either := []int{128 + int(syscall.SIGINT), 128 + int(syscall.SIGTERM)} // two threads may each be handed one of them
-	require.Contains(t, either, h.Wait(t, 30*time.Second), h.Output)
+	require.Contains(t, either, h.Wait(t, 2*time.Minute), h.Output)
 	require.Contains(t, fmt.Sprint(h.Output), "ended by a second signal before")
 	left, err := os.ReadDir(folder)
 	require.NoError(t, err)
@@ -163,9 +199,10 @@ func TestSecondInterrupt(t *testing.T) {
 
 // TestIdle: a process that uses no CPU has no samples, which is said.
 func TestIdle(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
-	idle := lab.Start(t, exec.Command("sleep", "60"))
-	time.Sleep(time.Second)
+	idle := lab.Start(t, exec.Command("sleep", "600"))
+	awaitSleep(t, idle.PID())
 	folder, _, stderr, code := record(t, "-p", fmt.Sprint(idle.PID()), "-d", "1")
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "no samples")
@@ -174,19 +211,32 @@ func TestIdle(t *testing.T) {
 	require.Empty(t, left)
 }
 
+// awaitSleep waits until a process runs sleep, and sleeps.
+func awaitSleep(t *testing.T, pid int) {
+	t.Helper()
+	testkit.Eventually(t, "a process that sleeps", func() bool {
+		return strings.Contains(lab.ReadFile(t, fmt.Sprintf("/proc/%d/stat", pid)), " (sleep) S ")
+	})
+}
+
 // TestParts: -K and -U leave out the other part of stacks, and --inline=no inlined functions.
 func TestParts(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	copying := lab.StartCopy(t)
+	copying.WaitBusy(t)
 	for flag, want := range map[string][2]bool{"-K": {true, false}, "-U": {false, true}, "-g": {true, true}} {
-		folder, _, stderr, code := record(t, "-p", fmt.Sprint(copying.PID()), "-d", "1", flag)
-		require.Equal(t, 0, code)
-		require.Equal(t, flag == "-g", strings.Contains(stderr, "have no effect"))
-		var kernel, user bool
-		for _, m := range readProfile(t, folder, "headwater.pb.gz").Mapping {
-			kernel = kernel || m.File == "[kernel.kallsyms]"
-			user = user || strings.HasSuffix(m.File, "/dd")
-		}
-		require.Equal(t, want, [2]bool{kernel, user}, flag)
+		t.Run(flag, func(t *testing.T) {
+			t.Parallel()
+			folder, _, stderr, code := record(t, "-p", fmt.Sprint(copying.PID()), "-d", "1", flag)
+			require.Equal(t, 0, code)
+			require.Equal(t, flag == "-g", strings.Contains(stderr, "have no effect"))
+			var kernel, user bool
+			for _, m := range readProfile(t, folder, "headwater.pb.gz").Mapping {
+				kernel = kernel || m.File == "[kernel.kallsyms]"
+				user = user || strings.HasSuffix(m.File, "/dd")
+			}
+			require.Equal(t, want, [2]bool{kernel, user}, flag)
+		})
 	}
 }

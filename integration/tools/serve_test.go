@@ -43,6 +43,7 @@ func get(t *testing.T, url string) (body string, status int) {
 
 // TestServe: files are listed, shown and downloaded as they are now, and SIGINT ends the server with code 0.
 func TestServe(t *testing.T) {
+	t.Parallel()
 	one, two := filepath.Join(t.TempDir(), "one.folded"), filepath.Join(t.TempDir(), "two.folded")
 	require.NoError(t, os.WriteFile(one, []byte("main;hot 90\nmain;cold 10\n"), 0o600))
 	require.NoError(t, os.WriteFile(two, []byte("main;second 5\n"), 0o600))
@@ -92,13 +93,14 @@ func TestServe(t *testing.T) {
 	select {
 	case err := <-ended:
 		require.NoError(t, err)
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("it has not ended")
 	}
 }
 
 // TestServeForeignName: a page of another site whose name points here gets nothing.
 func TestServeForeignName(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "one.folded")
 	require.NoError(t, os.WriteFile(file, []byte("main;hot 90\n"), 0o600))
 	url, _ := serve(t, file)

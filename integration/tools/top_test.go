@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -59,12 +58,15 @@ func (x *terminal) shows(t *testing.T) string { return x.tmux(t, "capture-pane",
 func (x *terminal) await(t *testing.T, what string) {
 	t.Helper()
 	last := ""
-	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if last = x.shows(t); strings.Contains(last, what) {
-			return
+	t.Cleanup(func() {
+		if !strings.Contains(last, what) {
+			t.Logf("%q is not shown:\n%s", what, last)
 		}
-	}
-	t.Fatalf("%q is not shown:\n%s", what, last)
+	})
+	testkit.Eventually(t, fmt.Sprintf("%q is shown", what), func() bool {
+		last = x.shows(t)
+		return strings.Contains(last, what)
+	})
 }
 
 func (x *terminal) press(t *testing.T, keys ...string) {
@@ -107,12 +109,13 @@ func (x *terminal) requireRestored(t *testing.T, code int) {
 // TestTop: the terminal shows the function that a program spends its time in, key by key, and what the program does
 // while it waits; a key writes what is shown to a file; the terminal is left as it was.
 func TestTop(t *testing.T) {
-	program := lab.StartChain(t, lab.ChainProgram(t, "hwtop"), 120)
+	t.Parallel()
+	program := startChain(t, "hwview")
 	x := openTerminal(t, "top", "--interval", "0.5", "-F", "499")
-	x.await(t, "hwtop")
-	x.press(t, "/", "h", "w", "t", "o", "p", "Enter", "Enter") // the only process of that name is opened
-	x.await(t, fmt.Sprintf("in process %d hwtop", program.PID()))
-	x.await(t, "f59  hwtop")
+	x.await(t, "CPU%")
+	x.press(t, "/", "h", "w", "v", "i", "e", "w", "Enter", "Enter") // the only process of that name is opened
+	x.await(t, fmt.Sprintf("in process %d hwview", program.PID()))
+	x.await(t, "f59  hwview")
 	x.resize(t, 70, 80)
 	x.press(t, "g")
 	x.await(t, "▏f59")
@@ -131,7 +134,7 @@ func TestTop(t *testing.T) {
 	require.Len(t, files, 1)
 	var ours []lab.Stack
 	for _, s := range lab.Stacks(readProfile(t, files[0])) {
-		if s.Frames[0].Name == "hwtop" {
+		if s.Frames[0].Name == "hwview" {
 			ours = append(ours, s)
 		}
 	}
@@ -140,6 +143,7 @@ func TestTop(t *testing.T) {
 
 // TestTopEnds: a signal and Ctrl-C leave the terminal as it was, and so does the end of the program that is looked at.
 func TestTopEnds(t *testing.T) {
+	t.Parallel()
 	busy := lab.StartCopy(t)
 	x := openTerminal(t, "top", "-p", fmt.Sprint(busy.PID()), "--interval", "0.5", "--no-color")
 	x.await(t, "CPU%")
@@ -157,6 +161,7 @@ func TestTopEnds(t *testing.T) {
 
 // TestTopSuspend: Ctrl-Z and SIGTSTP give the terminal back as it was, and fg draws all again and goes on.
 func TestTopSuspend(t *testing.T) {
+	t.Parallel()
 	busy := lab.StartCopy(t)
 	script := `set -m; "$@"; echo "suspended $?"; stty -g >one; read go; fg; echo "again $?"; stty -g >two; read go; fg`
 	x := openShell(t, script, "top", "-p", fmt.Sprint(busy.PID()), "--interval", "0.5")
@@ -194,8 +199,9 @@ func (x *terminal) signal(t *testing.T, name string) {
 
 // TestTopPlain: without a terminal, tables are printed, for people and for programs.
 func TestTopPlain(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
-	program := lab.StartChain(t, lab.ChainProgram(t, "hwtop"), 60)
+	program := startChain(t, "hwtop")
 	top := func(args ...string) string {
 		cmd := exec.Command(lab.Binary(t), append([]string{"top", "-p", fmt.Sprint(program.PID())}, args...)...)
 		out, err := cmd.Output()
@@ -231,7 +237,8 @@ func TestTopPlain(t *testing.T) {
 
 // TestTopCommand: a command is started, alone in what is shown, and all ends with it, with its exit code.
 func TestTopCommand(t *testing.T) {
-	program := lab.ChainProgram(t, "hwtop")
+	t.Parallel()
+	program := chain(t, "hwtop")
 	x := openTerminal(t, "top", "--interval", "0.3", "-F", "499", "--by", "function", "--rows", "3", "--",
 		"sh", "-c", `"$0" 2 & wait; echo unseen; exit 7`, program)
 	x.await(t, "f59  hwtop")
@@ -257,6 +264,7 @@ func TestTopCommand(t *testing.T) {
 
 // TestTopCommandEnds: a command does not outlive the view.
 func TestTopCommandEnds(t *testing.T) {
+	t.Parallel()
 	x := openTerminal(t, "top", "--interval", "0.5", "--", "sh", "-c", "echo $$ >pid; exec sleep 600")
 	x.await(t, "CPU%")
 	pid := strings.TrimSpace(lab.ReadFile(t, filepath.Join(x.folder, "pid")))
@@ -268,6 +276,7 @@ func TestTopCommandEnds(t *testing.T) {
 // TestTopPlainWaits: what the threads of a process wait for is printed too, and what those of the whole host do, where
 // threads that do the same are one row, and threads of the kernel that wait for work are none.
 func TestTopPlainWaits(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	idle := lab.Start(t, exec.Command("sleep", "60"))
 	two := lab.Start(t, exec.Command("python3", "-c",
@@ -325,6 +334,7 @@ func threadsOf(pid int) int {
 
 // TestTopWithoutPrivileges says what is missing and what to do, before it touches the terminal.
 func TestTopWithoutPrivileges(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	binary := filepath.Join(t.TempDir(), "headwater")
 	data, err := os.ReadFile(lab.Binary(t))

@@ -11,26 +11,23 @@ import (
 
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
-
-	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestWaits: of a program whose threads wait in known ways, a recording of all time has each way for as long as the
 // program's own clock says, and knows for what it waits; the kernel's own count agrees on the time that threads were
 // queued for a CPU; and all of the threads' time is there.
 func TestWaits(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "hwwaits")
-	lab.Compile(t, "gcc", "-O1", "-g", "-pthread", "-o", program, "testdata/waits.c")
+	t.Parallel()
+	program := compiled(t, "hwwaits", "gcc", "-O1", "-g", "-pthread", "testdata/waits.c")
 	dir, err := os.MkdirTemp("testdata", "disk") // folders for temporary files may be in memory
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	dir, err = filepath.Abs(dir)
 	require.NoError(t, err)
-	retry.Run(t, func(t *retry.T) { checkWaits(t, program, dir) })
+	checkWaits(t, program, dir)
 }
 
-func checkWaits(t *retry.T, program, dir string) {
+func checkWaits(t testing.TB, program, dir string) {
 	folder, stdout, stderr, code := record(t, "-e", "wall", "--", program, dir, "5")
 	require.Equal(t, 0, code, stderr)
 	p := readProfile(t, folder, "headwater.pb.gz")
@@ -74,7 +71,7 @@ func checkWaits(t *retry.T, program, dir string) {
 }
 
 // near fails unless a time, in seconds, is the one that is wanted to within a part of it.
-func near(t *retry.T, of string, got, want, part float64) {
+func near(t testing.TB, of string, got, want, part float64) {
 	t.Logf("%s: %.2f s, want %.2f", of, got, want)
 	if want == 0 || math.Abs(got-want) > part*want {
 		t.Errorf("%s has %.2f s, want %.2f", of, got, want)

@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestWakers: of a program whose waits are ended by a known thread, a known process and the clock, a recording has them
 // as wakers, if that is asked for.
 func TestWakers(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "hwwakers")
-	lab.Compile(t, "gcc", "-O1", "-g", "-pthread", "-o", program, "testdata/wakers.c")
-	retry.Run(t, func(t *retry.T) {
+	t.Parallel()
+	program := compiled(t, "hwwakers", "gcc", "-O1", "-g", "-pthread", "testdata/wakers.c")
+	t.Run("with wakers", func(t *testing.T) {
+		t.Parallel()
 		folder, _, stderr, code := record(t, "-e", "off-cpu", "--label", "waker", "--", program, "4")
 		require.Equal(t, 0, code, stderr)
 		p := readProfile(t, folder, "headwater.pb.gz")
@@ -34,16 +34,19 @@ func TestWakers(t *testing.T) {
 		require.NoError(t, err)
 		require.Regexp(t, `(?m)^ *\d+\.\d %  hwowner$`, string(out))
 	})
-	folder, _, stderr, code := record(t, "-e", "off-cpu", "--", program, "2") // it ends with a second of the clock
-	require.Equal(t, 0, code, stderr)
-	for _, s := range readProfile(t, folder, "headwater.pb.gz").Sample {
-		require.Empty(t, s.Label["waker"], "nobody has asked for it")
-	}
+	t.Run("without", func(t *testing.T) {
+		t.Parallel()
+		folder, _, stderr, code := record(t, "-e", "off-cpu", "--", program, "2") // it ends with a second of the clock
+		require.Equal(t, 0, code, stderr)
+		for _, s := range readProfile(t, folder, "headwater.pb.gz").Sample {
+			require.Empty(t, s.Label["waker"], "nobody has asked for it")
+		}
+	})
 }
 
 // checkWaker fails unless most of the time that a function waits is ended by a waker, and next to none by another. Some
 // has none: of waits that end while they are read, and of the last one.
-func checkWaker(t *retry.T, p *profile.Profile, function, wait, waker string) {
+func checkWaker(t testing.TB, p *profile.Profile, function, wait, waker string) {
 	all, right, wrong := 0.0, 0.0, map[string]float64{}
 	for _, s := range p.Sample {
 		if !hasFunction(s, function) || !waitsFor(wait)(s) {
