@@ -79,6 +79,7 @@ type Profiler struct {
 	asked   time.Time // when nobody was ignored
 	stopped bool
 	samples uint64
+	caught  uint64            // until when the Sampler has read what programs start, CLOCK_MONOTONIC
 	missed  map[string]uint64 // before the present kernel
 	errors  limit.Texts
 }
@@ -145,13 +146,24 @@ func (p *Profiler) follow(ended chan struct{}) {
 
 // read takes the samples that are there. The caller holds p.mu.
 func (p *Profiler) read() {
-	p.note(p.options.Sampler.CatchUp())
+	p.catchUp(clock.Monotonic())
 	p.note(p.kernel.Read(p.take))
 	p.news.take(p.inUse.dropBefore)
 }
 
+// catchUp has the Sampler read what programs have started and mapped until a time. A sample may be of after the last
+// time: of a process that has begun since, which nobody would take for one that is wanted.
+func (p *Profiler) catchUp(until uint64) {
+	if until <= p.caught {
+		return
+	}
+	p.caught = clock.Monotonic()
+	p.note(p.options.Sampler.CatchUp())
+}
+
 // take keeps a sample, unless its block was freed meanwhile: most are, and a stack takes longer to walk than to look.
 func (p *Profiler) take(h *kernel.HeapSample) {
+	p.catchUp(h.HeapBlock.Time)
 	target, wanted := p.options.Target(h.HeapBlock.PID)
 	if !wanted {
 		p.ignore(h.HeapBlock.PID)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/counter"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/kind"
@@ -82,6 +83,7 @@ type Prober struct {
 	stats    Stats
 	failure  error  // why probes are not attached; nil: all are
 	lost     uint64 // of the probes before
+	caught   uint64 // until when the Completer has read what programs start, CLOCK_MONOTONIC
 	errors   limit.Texts
 }
 
@@ -225,10 +227,20 @@ func (p *Prober) drain() {
 	if p.probes == nil {
 		return
 	}
-	p.note(p.options.Completer.CatchUp())
+	p.catchUp(clock.Monotonic())
 	lost, err := p.probes.Read(p.use)
 	p.stats.Lost = p.lost + lost
 	p.note(err)
+}
+
+// catchUp has the Completer read what programs have started and mapped until a time. A hit may be of after the last
+// time: of a process that has begun since, which nobody would take for one that is wanted.
+func (p *Prober) catchUp(until uint64) {
+	if until <= p.caught {
+		return
+	}
+	p.caught = clock.Monotonic()
+	p.note(p.options.Completer.CatchUp())
 }
 
 // use makes a sample of a hit. The caller holds p.mu.
@@ -237,6 +249,7 @@ func (p *Prober) use(h *kernel.ProbeHit) {
 	if !ok || h.PID == 0 { // the idle task
 		return
 	}
+	p.catchUp(h.Time)
 	target, wanted := p.options.Target(h.PID)
 	if !wanted {
 		return

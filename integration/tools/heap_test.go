@@ -3,12 +3,15 @@ package tools
 import (
 	"fmt"
 	"math"
-	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/lab"
 )
 
 // TestHeap: of a program that leaks in one function and frees what it allocates in another, the memory in use when it
@@ -39,7 +42,10 @@ func TestHeap(t *testing.T) {
 // TestHeapFlags: of a program of Go, which has an allocator of its own, nothing is in use, and a message says so.
 func TestHeapFlags(t *testing.T) {
 	t.Parallel()
-	folder, _, stderr, code := record(t, "-e", "heap", "-d", "1", "-p", fmt.Sprint(os.Getpid()))
+	program := lab.Start(t, exec.Command(compiledGo(t, "hwallocates", "./testdata/allocates", "GOARCH="+runtime.GOARCH,
+		"-ldflags=")))
+	program.WaitBusy(t)
+	folder, _, stderr, code := record(t, "-e", "heap", "-d", "1", "-p", fmt.Sprint(program.PID()))
 	require.NotZero(t, code)
 	require.Contains(t, stderr, "no samples: none of the memory in use")
 	require.NoFileExists(t, filepath.Join(folder, "headwater.pb.gz"))

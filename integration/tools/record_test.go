@@ -62,7 +62,7 @@ func requireChain(t testing.TB, all []lab.Stack) {
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	program := chain(t, "hwrecord")
-	folder, _, stderr, code := record(t, "-F", "499", "--", program, "3")
+	folder, _, stderr, code := record(t, "-F", "499", "--", program, "-2") // seconds of CPU time
 	require.Equal(t, 0, code)
 	p := readProfile(t, folder, "headwater.pb.gz")
 	requireChain(t, lab.Stacks(p))
@@ -104,12 +104,16 @@ func TestProcess(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	lab.StartCopy(t) // another busy one
-	program := lab.StartChain(t, chain(t, "hwrecord"), 5)
-	program.WaitBusy(t)
-	folder, stdout, _, code := record(t, "-p", fmt.Sprint(program.PID()), "-d", "60", "--json", "-f", "pprof")
-	require.Equal(t, 0, code)
-	require.True(t, program.Ended() || program.Wait(t, time.Minute) == 0, "headwater ends no process")
-	requireChain(t, lab.Stacks(readProfile(t, folder, "headwater.pb.gz")))
+	program := startChain(t, "hwrecord")
+	cmd := exec.Command(lab.Binary(t), "record", "-p", fmt.Sprint(program.PID()), "-d", "600", "--json", "-f", "pprof")
+	cmd.Dir = t.TempDir()
+	var stdout bytes.Buffer
+	cmd.Stdout = &stdout
+	h := lab.Start(t, cmd)
+	awaitSamples(t, h, program)
+	program.Kill(t)
+	require.Equal(t, 0, h.Wait(t, 2*time.Minute), h.Output)
+	requireChain(t, lab.Stacks(readProfile(t, cmd.Dir, "headwater.pb.gz")))
 	var summary struct {
 		File, Ended, Unit string
 		Samples, Whole    uint64
@@ -119,7 +123,7 @@ func TestProcess(t *testing.T) {
 			Self, Total int64
 		}
 	}
-	require.NoError(t, json.Unmarshal([]byte(stdout), &summary))
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), &summary))
 	require.Equal(t, "headwater.pb.gz", summary.File)
 	require.Equal(t, fmt.Sprintf("process %d has ended", program.PID()), summary.Ended)
 	require.Greater(t, summary.Samples, uint64(20))
@@ -149,6 +153,22 @@ func TestInterrupt(t *testing.T) {
 			require.Len(t, left, 1)
 		})
 	}
+}
+
+// recordBusy runs headwater record in a folder of its own, and ends it as Ctrl-C does when it has samples of a busy
+// process.
+func recordBusy(t *testing.T, busy *lab.Process, args ...string) (folder, stderr string) {
+	t.Helper()
+	need.Root(t)
+	cmd := exec.Command(lab.Binary(t), append([]string{"record"}, args...)...)
+	cmd.Dir = t.TempDir()
+	h := lab.Start(t, cmd)
+	awaitSamples(t, h, busy)
+	h.Signal(t, syscall.SIGINT)
+	code := h.Wait(t, 2*time.Minute)
+	t.Logf("headwater record %s:\n%s", strings.Join(args, " "), h.Output)
+	require.Equal(t, 128+int(syscall.SIGINT), code)
+	return cmd.Dir, h.Output.String()
 }
 
 // awaitSamples waits until a recording has samples of a busy process: until the process has used a second of CPU time
@@ -228,8 +248,7 @@ func TestParts(t *testing.T) {
 	for flag, want := range map[string][2]bool{"-K": {true, false}, "-U": {false, true}, "-g": {true, true}} {
 		t.Run(flag, func(t *testing.T) {
 			t.Parallel()
-			folder, _, stderr, code := record(t, "-p", fmt.Sprint(copying.PID()), "-d", "1", flag)
-			require.Equal(t, 0, code)
+			folder, stderr := recordBusy(t, copying, "-p", fmt.Sprint(copying.PID()), flag)
 			require.Equal(t, flag == "-g", strings.Contains(stderr, "have no effect"))
 			var kernel, user bool
 			for _, m := range readProfile(t, folder, "headwater.pb.gz").Mapping {

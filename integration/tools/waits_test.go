@@ -11,6 +11,9 @@ import (
 
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestWaits: of a program whose threads wait in known ways, a recording of all time has each way for as long as the
@@ -24,10 +27,16 @@ func TestWaits(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	dir, err = filepath.Abs(dir)
 	require.NoError(t, err)
-	checkWaits(t, program, dir)
+	if testkit.IsNightly() {
+		retry.Run(t, func(t *retry.T) { checkWaits(t, program, dir, 0.1, 0.25) })
+		return
+	}
+	checkWaits(t, program, dir, 0.25, 0.4)
 }
 
-func checkWaits(t testing.TB, program, dir string) {
+// checkWaits allows that a part of all time is missing, and of that of a way. Both are what headwater misses before its
+// first look and after its last: the busier others keep the CPUs, the fewer looks. What has too much time is wrong.
+func checkWaits(t testing.TB, program, dir string, missing, ofWay float64) {
 	folder, stdout, stderr, code := record(t, "-e", "wall", "--", program, dir, "5")
 	require.Equal(t, 0, code, stderr)
 	p := readProfile(t, folder, "headwater.pb.gz")
@@ -37,14 +46,17 @@ func checkWaits(t testing.TB, program, dir string) {
 		return hasFunction(s, "clone3") || hasFunction(s, "__libc_start_main_impl")
 	}
 	all := secondsOf(p, func(*profile.Sample) bool { return true })
-	near(t, "all threads", all, printed["threads"], 0.1)
+	if t.Logf("all threads: %.2f s, want %.2f", all, printed["threads"]); all > 1.1*printed["threads"] ||
+		all < (1-missing)*printed["threads"] {
+		t.Errorf("all threads have %.2f s, want %.2f", all, printed["threads"])
+	}
 	// User frames are missing where a thread has run again before its stack was read, as after short waits.
 	moved := secondsOf(p, func(s *profile.Sample) bool { return hasFunction(s, "[incomplete: moved]") })
 	if t.Logf("moved: %.2f s", moved); moved > 0.4*all {
 		t.Errorf("%.2f of %.2f s have no stack", moved, all)
 	}
 	near(t, "whole stacks, and moved", secondsOf(p, whole)+moved, all, 0.15)
-	near(t, "queued", secondsOf(p, waitsFor("run_queue")), printed["queued"], 0.3)
+	near(t, "queued", secondsOf(p, waitsFor("run_queue")), printed["queued"], max(0.3, missing))
 	got, want := moved, 0.0
 	for way, wait := range map[string]string{
 		"way_sleep": "sleep", "way_epoll": "epoll", "way_lock": "lock", "way_disk": "disk",
@@ -52,7 +64,7 @@ func checkWaits(t testing.TB, program, dir string) {
 		in := func(s *profile.Sample) bool { return hasFunction(s, way) }
 		seen := secondsOf(p, in)
 		t.Logf("%s: %.2f s, want %.2f", way, seen, printed[way])
-		if seen > 1.25*printed[way] || seen+moved < 0.75*printed[way] {
+		if seen > 1.25*printed[way] || seen+moved < (1-ofWay)*printed[way] {
 			t.Errorf("%s has %.2f s, want %.2f", way, seen, printed[way])
 		}
 		got, want = got+seen, want+printed[way]
@@ -67,7 +79,7 @@ func checkWaits(t testing.TB, program, dir string) {
 			t.Errorf("%.2f s in %s, of %.2f s", of, way, printed[way])
 		}
 	}
-	near(t, "all ways, and moved", got, want, 0.25)
+	near(t, "all ways, and moved", got, want, ofWay)
 }
 
 // near fails unless a time, in seconds, is the one that is wanted to within a part of it.

@@ -19,7 +19,7 @@ func TestWakers(t *testing.T) {
 	program := compiled(t, "hwwakers", "gcc", "-O1", "-g", "-pthread", "testdata/wakers.c")
 	t.Run("with wakers", func(t *testing.T) {
 		t.Parallel()
-		folder, _, stderr, code := record(t, "-e", "off-cpu", "--label", "waker", "--", program, "4")
+		folder, _, stderr, code := record(t, "-e", "off-cpu", "--label", "waker", "--", program, "5")
 		require.Equal(t, 0, code, stderr)
 		p := readProfile(t, folder, "headwater.pb.gz")
 		checkWaker(t, p, "way_lock", "lock", "hwowner")
@@ -36,7 +36,7 @@ func TestWakers(t *testing.T) {
 	})
 	t.Run("without", func(t *testing.T) {
 		t.Parallel()
-		folder, _, stderr, code := record(t, "-e", "off-cpu", "--", program, "2") // it ends with a second of the clock
+		folder, _, stderr, code := record(t, "-e", "off-cpu", "--", program, "3") // it ends with a second of the clock
 		require.Equal(t, 0, code, stderr)
 		for _, s := range readProfile(t, folder, "headwater.pb.gz").Sample {
 			require.Empty(t, s.Label["waker"], "nobody has asked for it")

@@ -1,11 +1,12 @@
-// hog memory: touches memory until it is killed. hog cpu SECONDS: is busy for so long, and prints for how many seconds
-// of these it had no CPU.
+// hog memory: touches memory until it is killed. hog cpu SECONDS: waits until it is seen, is busy for so long, and prints
+// for how many seconds of these it had no CPU.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 static __attribute__((noinline)) void hog_memory(void)
 {
@@ -37,9 +38,11 @@ static __attribute__((noinline)) void hog_cpu(double for_seconds)
 int main(int argc, char **argv)
 {
 	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0); /* a huge page is one page fault */
-	if (argc > 2)
+	if (argc > 2) {
+		sleep(1);
 		hog_cpu(atof(argv[2]));
-	else
+	} else {
 		hog_memory();
+	}
 	return 0;
 }

@@ -1,5 +1,6 @@
 /*
- * Threads that wait in four ways, and two that keep one CPU busy between them, for argv[2] seconds. Prints how long each
+ * Threads that wait in four ways, and two that keep one CPU busy between them, for argv[2] seconds, a second after this
+ * one begins: who looks at threads now and then has seen it by then. Prints how long each
  * way took by its own clock, all threads together; for how long threads were queued for a CPU, as the kernel counts it;
  * and how long that is of all threads. argv[1] is a folder on a disk, where each thread writes a file of its own: those
  * that write the same one wait for each other.
@@ -125,11 +126,13 @@ int main(int argc, char **argv)
 {
 	static cpu_set_t allowed, one;
 	pthread_t thread;
-	double begun = now();
+	double begun;
 	int cpu = 0;
 
 	if (argc < 3)
 		return 2;
+	sleep(1);
+	begun = now();
 	epoll_fd = epoll_create1(0);
 	sched_getaffinity(0, sizeof(allowed), &allowed);
 	while (!CPU_ISSET(cpu, &allowed))
@@ -149,7 +152,7 @@ int main(int argc, char **argv)
 	pthread_create(&thread, 0, busy, &one);
 	pthread_create(&thread, 0, busy, &one);
 	usleep(atof(argv[2]) * 1e6);
-	printf("queued %.3f\nthreads %.3f\n", queued(), (THREADS + 3) * (now() - begun));
+	printf("queued %.3f\nthreads %.3f\n", queued(), 1 + (THREADS + 3) * (now() - begun));
 	for (int i = 0; i < WAYS; i++) {
 		double sum = 0;
 

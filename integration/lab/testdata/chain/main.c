@@ -1,5 +1,5 @@
 /*
- * chain SECONDS [ROUNDS]: calls the chain again and again for so long. f00 to f19 and f40 to f59 are in the program,
+ * chain SECONDS [ROUNDS]: calls the chain again and again for so long, or with -SECONDS for so much CPU time. f00 to f19 and f40 to f59 are in the program,
  * the others in libchain.so.
  */
 #include <time.h>
@@ -66,9 +66,10 @@ FRAME f59(struct chain *c)
 int main(int argc, char **argv)
 {
 	struct chain c = {f40, argc > 2 ? atol(argv[2]) : 20000000};
-	time_t end = time(NULL) + (argc > 1 ? atol(argv[1]) : 1);
+	long seconds = argc > 1 ? atol(argv[1]) : 1;
+	time_t end = time(NULL) + seconds;
 	unsigned long sum = 0;
-	while (time(NULL) < end)
+	while (seconds < 0 ? clock() < -seconds * CLOCKS_PER_SEC : time(NULL) < end)
 		sum += f00(&c);
 	return sum == 42;
 }

@@ -1,0 +1,55 @@
+package probing
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/probe"
+	"github.com/headwater/headwater/ebpf/sampler"
+	"github.com/headwater/headwater/ebpf/target"
+)
+
+// late knows of a process once it has caught up.
+type late struct {
+	known bool
+	times int
+}
+
+func (l *late) OpenProbes() (*kernel.Probes, error) { return nil, nil }
+
+func (l *late) CatchUp() error {
+	l.known = true
+	l.times++
+	return nil
+}
+
+func (l *late) CompleteHit(*kernel.ProbeHit) *sampler.Sample {
+	return &sampler.Sample{Sample: &kernel.Sample{}}
+}
+
+// TestHitOfNewProcess: a hit of a process that has begun since the Completer last caught up counts. The Completer
+// catches up once for all hits of before that.
+func TestHitOfNewProcess(t *testing.T) {
+	completer, used := &late{}, 0
+	p := New(Options{
+		Completer: completer,
+		Target:    func(uint32) (*target.Target, bool) { return nil, completer.known },
+		Use:       func(*sampler.Sample) { used++ },
+	})
+	link, err := probe.Parse("uprobe:/bin/true:main")
+	require.NoError(t, err)
+	p.byNumber[1] = attached{Probe: link}
+	p.caught = clock.Monotonic()
+	hit := func(time uint64) { p.use(&kernel.ProbeHit{PerfSnapshot: kernel.PerfSnapshot{PID: 7, Time: time}, Probe: 1, Hits: 1}) }
+	hit(p.caught)
+	require.Zero(t, used, "of a process that is not wanted")
+	require.Zero(t, completer.times)
+	after := p.caught + 1
+	hit(after)
+	hit(after)
+	require.Equal(t, 2, used)
+	require.Equal(t, 1, completer.times)
+}
