@@ -15,6 +15,7 @@ import (
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
+	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // Bytes that two functions of testdata/hits.* write at a time, and allocate.
@@ -41,8 +42,15 @@ func TestHitsOfLanguages(t *testing.T) {
 			pid := lab.Start(t, exec.Command(program.command[0], program.command[1:]...)).PID()
 			testkit.Eventually(t, "the program writes", func() bool { return writtenBy(t, pid) > 100*muchOfHits })
 			probe := "uprobe:" + libcOf(t, pid) + ":write value=arg3 unit=bytes"
-			checkWrites(t, record2s(t, probe, pid), program.writes)
-			checkBlocks(t, record2s(t, "heap", pid, "-c", "4096"))
+			unready := 0.5
+			if testkit.IsNightly() {
+				unready = 0
+				retry.Run(t, func(t *retry.T) { checkWrites(t, recordHits(t.T, probe, pid), program.writes, unready) })
+				retry.Run(t, func(t *retry.T) { checkBlocks(t, recordHits(t.T, "heap", pid, "-c", "4096"), unready) })
+				return
+			}
+			checkWrites(t, recordHits(t, probe, pid), program.writes, unready)
+			checkBlocks(t, recordHits(t, "heap", pid, "-c", "4096"), unready)
 		})
 	}
 }
@@ -69,17 +77,22 @@ func libcOf(t *testing.T, pid int) string {
 	return maps[at].Path
 }
 
-// record2s records an event of a process for two seconds.
-func record2s(t testing.TB, event string, pid int, more ...string) *profile.Profile {
-	folder, _, stderr, code := record(t, append([]string{"-e", event, "-p", fmt.Sprint(pid), "-d", "2"}, more...)...)
-	require.Equal(t, 0, code, stderr)
+// recordHits records an event of a process until that has written 400 times as much as two calls of the functions.
+func recordHits(t *testing.T, event string, pid int, more ...string) *profile.Profile {
+	t.Helper()
+	written := func() float64 { return float64(writtenBy(t, pid)) }
+	folder, _ := recordUntil(t, written, 400*(muchOfHits+littleOfHits),
+		append([]string{"-e", event, "-p", fmt.Sprint(pid)}, more...)...)
 	return readProfile(t, folder, "headwater.pb.gz")
 }
 
 // checkWrites demands that nearly all bytes are of whole chains of functions, and that each of those has whole writes.
-func checkWrites(t testing.TB, p *profile.Profile, writes string) {
-	much, little, all := bytesOfHits(p, writes)
-	t.Logf("%.0f bytes of writesMuch, %.0f of writesLittle, %.0f in all", much, little, all)
+// On a busy machine headwater knows the program's language some time after the recording has begun: until then no
+// function of that is in a stack. That may be so for a part of the bytes.
+func checkWrites(t testing.TB, p *profile.Profile, writes string, unready float64) {
+	much, little, native, all := bytesOfHits(p, writes)
+	t.Logf("%.0f bytes of writesMuch, %.0f of writesLittle, %.0f of no language, %.0f in all", much, little, native, all)
+	all -= min(native, unready*all)
 	if math.Mod(much, muchOfHits) != 0 || math.Mod(little, littleOfHits) != 0 {
 		t.Errorf("%.0f bytes of writesMuch, %.0f of writesLittle: some are of the other", much, little)
 	}
@@ -90,12 +103,14 @@ func checkWrites(t testing.TB, p *profile.Profile, writes string) {
 
 // checkBlocks demands that bytes in use are of the functions by the sizes of their blocks, to which the runtimes add
 // something.
-func checkBlocks(t testing.TB, p *profile.Profile) {
-	much, little, all := bytesOfHits(p, "")
-	t.Logf("%.0f bytes of writesMuch, %.0f of writesLittle, %.0f in all", much, little, all)
-	const want = float64(muchOfHits) / littleOfHits
-	if ratio := much / little; math.Abs(ratio/want-1) > 0.02 {
-		t.Errorf("%.3f times as many bytes are of writesMuch as of writesLittle, want %.3f", ratio, want)
+func checkBlocks(t testing.TB, p *profile.Profile, unready float64) {
+	much, little, native, all := bytesOfHits(p, "")
+	t.Logf("%.0f bytes of writesMuch, %.0f of writesLittle, %.0f of no language, %.0f in all", much, little, native, all)
+	all -= min(native, unready*all)
+	// Each of three threads may be between the two functions when the recording begins, and when it ends.
+	more, less := much/muchOfHits, little/littleOfHits
+	if math.Abs(more-less) > 6+0.02*less || more < 20 {
+		t.Errorf("%.1f blocks are of writesMuch, %.1f of writesLittle", more, less)
 	}
 	if much+little < 0.9*all { // the runtime has blocks, too
 		t.Errorf("%.0f of %.0f bytes are of the functions that allocate them", much+little, all)
@@ -103,8 +118,8 @@ func checkBlocks(t testing.TB, p *profile.Profile) {
 }
 
 // bytesOfHits adds up the bytes of stacks in which outer calls middle, and that calls one of the functions, which calls
-// one of that name if it is not "".
-func bytesOfHits(p *profile.Profile, calls string) (much, little, all float64) {
+// one of that name if it is not "". native are those of stacks that have none of the program's functions.
+func bytesOfHits(p *profile.Profile, calls string) (much, little, native, all float64) {
 	for _, s := range p.Sample {
 		bytes := float64(s.Value[len(s.Value)-1])
 		all += bytes
@@ -113,9 +128,16 @@ func bytesOfHits(p *profile.Profile, calls string) (much, little, all float64) {
 			much += bytes
 		case strings.Contains(chain, " outer middle writesLittle "+calls):
 			little += bytes
+		case !hasAny(chain, "outer", "middle", "writesMuch", "writesLittle"):
+			native += bytes
 		}
 	}
-	return much, little, all
+	return much, little, native, all
+}
+
+// hasAny reports whether one of the functions is among those of a stack, see functionsOf.
+func hasAny(chain string, functions ...string) bool {
+	return slices.ContainsFunc(functions, func(name string) bool { return strings.Contains(chain, " "+name+" ") })
 }
 
 // functionsOf returns the functions of a stack, the caller first, without their classes, each with a blank before and

@@ -110,7 +110,7 @@ func TestProcess(t *testing.T) {
 	var stdout bytes.Buffer
 	cmd.Stdout = &stdout
 	h := lab.Start(t, cmd)
-	awaitSamples(t, h, program)
+	awaitSamples(t, h, cpuOf(t, program), 1)
 	program.Kill(t)
 	require.Equal(t, 0, h.Wait(t, 2*time.Minute), h.Output)
 	requireChain(t, lab.Stacks(readProfile(t, cmd.Dir, "headwater.pb.gz")))
@@ -141,7 +141,7 @@ func TestInterrupt(t *testing.T) {
 			t.Parallel()
 			out := filepath.Join(t.TempDir(), "out.folded")
 			h := lab.Start(t, exec.Command(lab.Binary(t), "record", "-p", fmt.Sprint(program.PID()), "-o", out))
-			awaitSamples(t, h, program)
+			awaitSamples(t, h, cpuOf(t, program), 1)
 			require.NoFileExists(t, out)
 			h.Signal(t, s)
 			require.Equal(t, 128+int(s), h.Wait(t, 2*time.Minute), h.Output)
@@ -156,14 +156,25 @@ func TestInterrupt(t *testing.T) {
 }
 
 // recordBusy runs headwater record in a folder of its own, and ends it as Ctrl-C does when it has samples of a busy
-// process.
+// process: when that has used a second of CPU time meanwhile.
 func recordBusy(t *testing.T, busy *lab.Process, args ...string) (folder, stderr string) {
+	t.Helper()
+	return recordUntil(t, cpuOf(t, busy), 1, args...)
+}
+
+// cpuOf returns the clock of a process: the seconds of CPU time that it has used.
+func cpuOf(t *testing.T, p *lab.Process) func() float64 {
+	return func() float64 { return lab.CPUTime(t, fmt.Sprint(p.PID())).Seconds() }
+}
+
+// recordUntil runs headwater record in a folder of its own, and ends it as Ctrl-C does when a clock has moved on.
+func recordUntil(t *testing.T, clock func() float64, by float64, args ...string) (folder, stderr string) {
 	t.Helper()
 	need.Root(t)
 	cmd := exec.Command(lab.Binary(t), append([]string{"record"}, args...)...)
 	cmd.Dir = t.TempDir()
 	h := lab.Start(t, cmd)
-	awaitSamples(t, h, busy)
+	awaitSamples(t, h, clock, by)
 	h.Signal(t, syscall.SIGINT)
 	code := h.Wait(t, 2*time.Minute)
 	t.Logf("headwater record %s:\n%s", strings.Join(args, " "), h.Output)
@@ -171,18 +182,17 @@ func recordBusy(t *testing.T, busy *lab.Process, args ...string) (folder, stderr
 	return cmd.Dir, h.Output.String()
 }
 
-// awaitSamples waits until a recording has samples of a busy process: until the process has used a second of CPU time
-// since headwater has opened events to sample it by.
-func awaitSamples(t *testing.T, h, busy *lab.Process) {
+// awaitSamples waits until a clock has moved on since headwater opened the last event to sample by.
+func awaitSamples(t *testing.T, h *lab.Process, clock func() float64, by float64) {
 	t.Helper()
-	events, begun := 0, time.Duration(0)
+	events, begun := 0, 0.0
 	testkit.Eventually(t, "samples", func() bool {
 		require.False(t, h.Ended(), h.Output)
-		now := lab.CPUTime(t, fmt.Sprint(busy.PID()))
+		now := clock()
 		if open := openEvents(h.PID()); open != events || open == 0 {
 			events, begun = open, now
 		}
-		return now >= begun+time.Second
+		return now >= begun+by
 	})
 }
 
@@ -206,7 +216,7 @@ func TestSecondInterrupt(t *testing.T) {
 	folder := t.TempDir()
 	out := filepath.Join(folder, "out.pb.gz")
 	h := lab.Start(t, exec.Command(lab.Binary(t), "record", "-a", "-F", "997", "-o", out))
-	awaitSamples(t, h, copying)
+	awaitSamples(t, h, cpuOf(t, copying), 1)
 	h.Signal(t, syscall.SIGINT)
 	h.Signal(t, syscall.SIGTERM)
 	either := []int{128 + int(syscall.SIGINT), 128 + int(syscall.SIGTERM)} // two threads may each be handed one of them

@@ -30,7 +30,7 @@ public class Hits {
             while (true) {
                 for (int i = 0; i < 4; i++) middle(kept);
                 Thread.sleep(50);
-                if (kept.size() > 2000) kept.clear();
+                if (kept.size() > 4000) kept.clear();
             }
         } catch (Exception e) {
             throw new RuntimeException(e);

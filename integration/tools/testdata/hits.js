@@ -24,7 +24,7 @@ function middle() {
 
 function outer() {
   for (let i = 0; i < 4; i++) middle();
-  if (kept.length > 2000) kept = [];
+  if (kept.length > 4000) kept = [];
   setTimeout(outer, 50);
 }
 

@@ -31,7 +31,7 @@ def outer():
         for _ in range(4):
             middle(kept)
         time.sleep(0.05)
-        if len(kept) > 2000:
+        if len(kept) > 4000:
             kept.clear()
 
 
