@@ -16,12 +16,10 @@ import (
 func TestGroups(t *testing.T) {
 	makesGroups(t)
 	const id = "4f1c0d0a7be94c0e9d8f3fb1f5f0f1ce2b8d4a6c1e0f9a8b7c6d5e4f3a2b1c0d"
-	programs := map[string]*lab.Process{}
 	for group, program := range map[string]string{
 		"docker-" + id + ".scope": "hwbox", "system.slice/hwshop.service": "hwshop", "elsewhere": "hwother",
 	} {
-		programs[program] = lab.StartInCgroup(t, group, exec.Command(chain(t, program), "600"))
-		programs[program].WaitBusy(t)
+		lab.StartInCgroup(t, group, exec.Command(chain(t, program), "600")).WaitBusy(t)
 	}
 	for _, test := range []struct{ flag, value, binary string }{
 		{"--cgroup", lab.CgroupRoot() + "/elsewhere", "hwother"},
@@ -31,7 +29,7 @@ func TestGroups(t *testing.T) {
 	} {
 		t.Run(strings.TrimLeft(test.flag, "-")+"="+test.value, func(t *testing.T) {
 			t.Parallel()
-			folder, _ := recordBusy(t, programs[test.binary], test.flag, test.value, "-F", "199", "-o", "out.pb.gz")
+			folder, _ := recordSamples(t, 100, test.flag, test.value, "-F", "199", "-o", "out.pb.gz")
 			p := readProfile(t, folder, "out.pb.gz")
 			requireChain(t, lab.Stacks(p))
 			programs := []string{}

@@ -41,16 +41,15 @@ func TestHitsOfLanguages(t *testing.T) {
 			t.Parallel()
 			pid := lab.Start(t, exec.Command(program.command[0], program.command[1:]...)).PID()
 			testkit.Eventually(t, "the program writes", func() bool { return writtenBy(t, pid) > 100*muchOfHits })
-			probe := "uprobe:" + libcOf(t, pid) + ":write value=arg3 unit=bytes"
 			unready := 0.5
 			if testkit.IsNightly() {
 				unready = 0
-				retry.Run(t, func(t *retry.T) { checkWrites(t, recordHits(t.T, probe, pid), program.writes, unready) })
-				retry.Run(t, func(t *retry.T) { checkBlocks(t, recordHits(t.T, "heap", pid, "-c", "4096"), unready) })
+				retry.Run(t, func(t *retry.T) { checkWrites(t, recordWrites(t.T, pid), program.writes, unready) })
+				retry.Run(t, func(t *retry.T) { checkBlocks(t, recordBlocks(t, pid), unready) })
 				return
 			}
-			checkWrites(t, recordHits(t, probe, pid), program.writes, unready)
-			checkBlocks(t, recordHits(t, "heap", pid, "-c", "4096"), unready)
+			checkWrites(t, recordWrites(t, pid), program.writes, unready)
+			checkBlocks(t, recordBlocks(t, pid), unready)
 		})
 	}
 }
@@ -77,22 +76,29 @@ func libcOf(t *testing.T, pid int) string {
 	return maps[at].Path
 }
 
-// recordHits records an event of a process until that has written 400 times as much as two calls of the functions.
-func recordHits(t *testing.T, event string, pid int, more ...string) *profile.Profile {
+// recordWrites records what a process writes until it has written 500 times by each of the functions.
+func recordWrites(t *testing.T, pid int) *profile.Profile {
 	t.Helper()
-	written := func() float64 { return float64(writtenBy(t, pid)) }
-	folder, _ := recordUntil(t, written, 400*(muchOfHits+littleOfHits),
-		append([]string{"-e", event, "-p", fmt.Sprint(pid)}, more...)...)
+	probe := "uprobe:" + libcOf(t, pid) + ":write value=arg3 unit=bytes"
+	folder, _ := recordSamples(t, 1000, "-e", probe, "-p", fmt.Sprint(pid))
+	return readProfile(t, folder, "headwater.pb.gz")
+}
+
+// recordBlocks records for three seconds what a process allocates.
+func recordBlocks(t testing.TB, pid int) *profile.Profile {
+	t.Helper()
+	folder, _, stderr, code := record(t, "-e", "heap", "-c", "4096", "-p", fmt.Sprint(pid), "-d", "3")
+	require.Equal(t, 0, code, stderr)
 	return readProfile(t, folder, "headwater.pb.gz")
 }
 
 // checkWrites demands that nearly all bytes are of whole chains of functions, and that each of those has whole writes.
-// On a busy machine headwater knows the program's language some time after the recording has begun: until then no
-// function of that is in a stack. That may be so for a part of the bytes.
+// On a busy machine headwater has read the program's language some time after the recording has begun: until then
+// stacks lack functions of it. That may be so for a part of the bytes.
 func checkWrites(t testing.TB, p *profile.Profile, writes string, unready float64) {
-	much, little, native, all := bytesOfHits(p, writes)
-	t.Logf("%.0f bytes of writesMuch, %.0f of writesLittle, %.0f of no language, %.0f in all", much, little, native, all)
-	all -= min(native, unready*all)
+	much, little, others, all := bytesOfHits(p, writes)
+	t.Logf("%.0f bytes of writesMuch, %.0f of writesLittle, %.0f without the functions, %.0f in all", much, little, others, all)
+	all -= min(others, unready*all)
 	if math.Mod(much, muchOfHits) != 0 || math.Mod(little, littleOfHits) != 0 {
 		t.Errorf("%.0f bytes of writesMuch, %.0f of writesLittle: some are of the other", much, little)
 	}
@@ -104,9 +110,9 @@ func checkWrites(t testing.TB, p *profile.Profile, writes string, unready float6
 // checkBlocks demands that bytes in use are of the functions by the sizes of their blocks, to which the runtimes add
 // something.
 func checkBlocks(t testing.TB, p *profile.Profile, unready float64) {
-	much, little, native, all := bytesOfHits(p, "")
-	t.Logf("%.0f bytes of writesMuch, %.0f of writesLittle, %.0f of no language, %.0f in all", much, little, native, all)
-	all -= min(native, unready*all)
+	much, little, others, all := bytesOfHits(p, "")
+	t.Logf("%.0f bytes of writesMuch, %.0f of writesLittle, %.0f without the functions, %.0f in all", much, little, others, all)
+	all -= min(others, unready*all)
 	// Each of three threads may be between the two functions when the recording begins, and when it ends.
 	more, less := much/muchOfHits, little/littleOfHits
 	if math.Abs(more-less) > 6+0.02*less || more < 20 {
@@ -118,8 +124,8 @@ func checkBlocks(t testing.TB, p *profile.Profile, unready float64) {
 }
 
 // bytesOfHits adds up the bytes of stacks in which outer calls middle, and that calls one of the functions, which calls
-// one of that name if it is not "". native are those of stacks that have none of the program's functions.
-func bytesOfHits(p *profile.Profile, calls string) (much, little, native, all float64) {
+// one of that name if it is not "". others are those of stacks without these two.
+func bytesOfHits(p *profile.Profile, calls string) (much, little, others, all float64) {
 	for _, s := range p.Sample {
 		bytes := float64(s.Value[len(s.Value)-1])
 		all += bytes
@@ -128,16 +134,11 @@ func bytesOfHits(p *profile.Profile, calls string) (much, little, native, all fl
 			much += bytes
 		case strings.Contains(chain, " outer middle writesLittle "+calls):
 			little += bytes
-		case !hasAny(chain, "outer", "middle", "writesMuch", "writesLittle"):
-			native += bytes
+		case !strings.Contains(chain, " writesMuch ") && !strings.Contains(chain, " writesLittle "):
+			others += bytes
 		}
 	}
-	return much, little, native, all
-}
-
-// hasAny reports whether one of the functions is among those of a stack, see functionsOf.
-func hasAny(chain string, functions ...string) bool {
-	return slices.ContainsFunc(functions, func(name string) bool { return strings.Contains(chain, " "+name+" ") })
+	return much, little, others, all
 }
 
 // functionsOf returns the functions of a stack, the caller first, without their classes, each with a blank before and

@@ -27,7 +27,7 @@ func TestPush(t *testing.T) {
 	} {
 		t.Run(service, func(t *testing.T) {
 			t.Parallel()
-			folder, stderr := recordBusy(t, program, append([]string{"-p", pid, "--push", server.URL}, labels...)...)
+			folder, stderr := recordSamples(t, 50, append([]string{"-p", pid, "--push", server.URL}, labels...)...)
 			require.Contains(t, stderr, fmt.Sprintf("pushed to Pyroscope as service %q", service))
 			selector := fmt.Sprintf("{service_name=%q}", service)
 			if labels != nil {

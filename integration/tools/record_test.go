@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
@@ -105,15 +109,11 @@ func TestProcess(t *testing.T) {
 	need.Root(t)
 	lab.StartCopy(t) // another busy one
 	program := startChain(t, "hwrecord")
-	cmd := exec.Command(lab.Binary(t), "record", "-p", fmt.Sprint(program.PID()), "-d", "600", "--json", "-f", "pprof")
-	cmd.Dir = t.TempDir()
-	var stdout bytes.Buffer
-	cmd.Stdout = &stdout
-	h := lab.Start(t, cmd)
-	awaitSamples(t, h, cpuOf(t, program), 1)
+	h := startRecorder(t, "-p", fmt.Sprint(program.PID()), "-d", "600", "--json", "-f", "pprof")
+	h.awaitSamples(t, 50)
 	program.Kill(t)
-	require.Equal(t, 0, h.Wait(t, 2*time.Minute), h.Output)
-	requireChain(t, lab.Stacks(readProfile(t, cmd.Dir, "headwater.pb.gz")))
+	h.end(t, 0)
+	requireChain(t, lab.Stacks(readProfile(t, h.folder, "headwater.pb.gz")))
 	var summary struct {
 		File, Ended, Unit string
 		Samples, Whole    uint64
@@ -123,7 +123,7 @@ func TestProcess(t *testing.T) {
 			Self, Total int64
 		}
 	}
-	require.NoError(t, json.Unmarshal(stdout.Bytes(), &summary))
+	require.NoError(t, json.Unmarshal([]byte(h.Output.String()), &summary))
 	require.Equal(t, "headwater.pb.gz", summary.File)
 	require.Equal(t, fmt.Sprintf("process %d has ended", program.PID()), summary.Ended)
 	require.Greater(t, summary.Samples, uint64(20))
@@ -139,106 +139,94 @@ func TestInterrupt(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
-			out := filepath.Join(t.TempDir(), "out.folded")
-			h := lab.Start(t, exec.Command(lab.Binary(t), "record", "-p", fmt.Sprint(program.PID()), "-o", out))
-			awaitSamples(t, h, cpuOf(t, program), 1)
-			require.NoFileExists(t, out)
+			h := startRecorder(t, "-p", fmt.Sprint(program.PID()), "-o", "out.folded")
+			h.awaitSamples(t, 20)
+			require.NoFileExists(t, filepath.Join(h.folder, "out.folded"))
 			h.Signal(t, s)
-			require.Equal(t, 128+int(s), h.Wait(t, 2*time.Minute), h.Output)
-			text, err := os.ReadFile(out)
-			require.NoError(t, err)
-			require.Contains(t, string(text), "hwrecord;")
-			left, err := os.ReadDir(filepath.Dir(out))
+			h.end(t, 128+int(s))
+			require.Contains(t, lab.ReadFile(t, filepath.Join(h.folder, "out.folded")), "hwrecord;")
+			left, err := os.ReadDir(h.folder)
 			require.NoError(t, err)
 			require.Len(t, left, 1)
 		})
 	}
 }
 
-// recordBusy runs headwater record in a folder of its own, and ends it as Ctrl-C does when it has samples of a busy
-// process: when that has used a second of CPU time meanwhile.
-func recordBusy(t *testing.T, busy *lab.Process, args ...string) (folder, stderr string) {
-	t.Helper()
-	return recordUntil(t, cpuOf(t, busy), 1, args...)
+// recorder is a headwater record that runs, for which its stderr is a terminal: there it shows how many samples it has.
+type recorder struct {
+	*lab.Process
+	folder string     // in which it runs
+	shown  lab.Output // on the terminal
+	ended  chan struct{}
 }
 
-// cpuOf returns the clock of a process: the seconds of CPU time that it has used.
-func cpuOf(t *testing.T, p *lab.Process) func() float64 {
-	return func() float64 { return lab.CPUTime(t, fmt.Sprint(p.PID())).Seconds() }
-}
-
-// recordUntil runs headwater record in a folder of its own, and ends it as Ctrl-C does when a clock has moved on.
-func recordUntil(t *testing.T, clock func() float64, by float64, args ...string) (folder, stderr string) {
+// startRecorder runs headwater record in a folder of its own.
+func startRecorder(t *testing.T, args ...string) *recorder {
 	t.Helper()
 	need.Root(t)
+	ours, theirs := openTerminalPair(t)
 	cmd := exec.Command(lab.Binary(t), append([]string{"record"}, args...)...)
-	cmd.Dir = t.TempDir()
-	h := lab.Start(t, cmd)
-	awaitSamples(t, h, clock, by)
-	h.Signal(t, syscall.SIGINT)
-	code := h.Wait(t, 2*time.Minute)
-	t.Logf("headwater record %s:\n%s", strings.Join(args, " "), h.Output)
-	require.Equal(t, 128+int(syscall.SIGINT), code)
-	return cmd.Dir, h.Output.String()
+	r := &recorder{folder: t.TempDir(), ended: make(chan struct{})}
+	cmd.Dir, cmd.Stderr = r.folder, theirs
+	r.Process = lab.Start(t, cmd)
+	require.NoError(t, theirs.Close())
+	go func() {
+		defer close(r.ended)
+		_, _ = io.Copy(&r.shown, ours) // its end is an error: the other side has no program any more
+	}()
+	t.Cleanup(func() {
+		t.Logf("headwater record %s:\n%s", strings.Join(args, " "), r.shown.Tail(20))
+	})
+	return r
 }
 
-// awaitSamples waits until a clock has moved on since headwater opened the last event to sample by.
-func awaitSamples(t *testing.T, h *lab.Process, clock func() float64, by float64) {
+// openTerminalPair returns both sides of a terminal: programs run on the second.
+func openTerminalPair(t *testing.T) (ours, theirs *os.File) {
 	t.Helper()
-	events, begun := 0, 0.0
-	testkit.Eventually(t, "samples", func() bool {
-		require.False(t, h.Ended(), h.Output)
-		now := clock()
-		if open := openEvents(h.PID()); open != events || open == 0 {
-			events, begun = open, now
+	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { ours.Close() })
+	require.NoError(t, unix.IoctlSetPointerInt(int(ours.Fd()), unix.TIOCSPTLCK, 0))
+	number, err := unix.IoctlGetInt(int(ours.Fd()), unix.TIOCGPTN)
+	require.NoError(t, err)
+	theirs, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	return ours, theirs
+}
+
+// samplesShown is how headwater shows how many samples it has.
+var samplesShown = regexp.MustCompile(`\r\d+ s  ([\d,]+) samples?  `)
+
+// awaitSamples waits until the recording has that many samples.
+func (r *recorder) awaitSamples(t *testing.T, count int) {
+	t.Helper()
+	testkit.Eventually(t, fmt.Sprintf("%d samples", count), func() bool {
+		require.False(t, r.Ended(), "%s", &r.shown)
+		all := samplesShown.FindAllStringSubmatch(r.shown.String(), -1)
+		if len(all) == 0 {
+			return false
 		}
-		return now >= begun+by
+		n, err := strconv.Atoi(strings.ReplaceAll(all[len(all)-1][1], ",", ""))
+		require.NoError(t, err)
+		return n >= count
 	})
 }
 
-// openEvents returns how many events of the kernel a process has opened to sample by.
-func openEvents(pid int) (count int) {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-	for _, file := range files {
-		if to, _ := os.Readlink(file); strings.Contains(to, "[perf_event]") { // "", if it is closed meanwhile
-			count++
-		}
-	}
-	return count
+// end waits until the recording has ended with an exit code, and returns what it has shown.
+func (r *recorder) end(t *testing.T, code int) string {
+	t.Helper()
+	require.Equal(t, code, r.Wait(t, 2*time.Minute), "%s", &r.shown)
+	<-r.ended
+	return r.shown.String()
 }
 
-// TestSecondInterrupt: a second signal, while names are read or the file is written, ends the command at once. It says
-// so, and leaves nothing behind.
-func TestSecondInterrupt(t *testing.T) {
-	t.Parallel()
-	need.Root(t)
-	copying := lab.StartCopy(t)
-	folder := t.TempDir()
-	out := filepath.Join(folder, "out.pb.gz")
-	h := lab.Start(t, exec.Command(lab.Binary(t), "record", "-a", "-F", "997", "-o", out))
-	awaitSamples(t, h, cpuOf(t, copying), 1)
-	h.Signal(t, syscall.SIGINT)
-	h.Signal(t, syscall.SIGTERM)
-	either := []int{128 + int(syscall.SIGINT), 128 + int(syscall.SIGTERM)} // two threads may each be handed one of them
-	require.Contains(t, either, h.Wait(t, 2*time.Minute), h.Output)
-	require.Contains(t, fmt.Sprint(h.Output), "ended by a second signal before")
-	left, err := os.ReadDir(folder)
-	require.NoError(t, err)
-	require.Empty(t, left)
-}
-
-// TestIdle: a process that uses no CPU has no samples, which is said.
-func TestIdle(t *testing.T) {
-	t.Parallel()
-	need.Root(t)
-	idle := lab.Start(t, exec.Command("sleep", "600"))
-	awaitSleep(t, idle.PID())
-	folder, _, stderr, code := record(t, "-p", fmt.Sprint(idle.PID()), "-d", "1")
-	require.Equal(t, 1, code)
-	require.Contains(t, stderr, "no samples")
-	left, err := os.ReadDir(folder)
-	require.NoError(t, err)
-	require.Empty(t, left)
+// recordSamples runs headwater record in a folder of its own, and ends it with SIGINT when it has that many samples.
+func recordSamples(t *testing.T, count int, args ...string) (folder, stderr string) {
+	t.Helper()
+	r := startRecorder(t, args...)
+	r.awaitSamples(t, count)
+	r.Signal(t, syscall.SIGINT)
+	return r.folder, r.end(t, 128+int(syscall.SIGINT))
 }
 
 // awaitSleep waits until a process runs sleep, and sleeps.
@@ -258,7 +246,7 @@ func TestParts(t *testing.T) {
 	for flag, want := range map[string][2]bool{"-K": {true, false}, "-U": {false, true}, "-g": {true, true}} {
 		t.Run(flag, func(t *testing.T) {
 			t.Parallel()
-			folder, stderr := recordBusy(t, copying, "-p", fmt.Sprint(copying.PID()), flag)
+			folder, stderr := recordSamples(t, 50, "-p", fmt.Sprint(copying.PID()), flag)
 			require.Equal(t, flag == "-g", strings.Contains(stderr, "have no effect"))
 			var kernel, user bool
 			for _, m := range readProfile(t, folder, "headwater.pb.gz").Mapping {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -120,6 +121,9 @@ func TestTop(t *testing.T) {
 	x.press(t, "Enter") // the only process of that name is opened
 	x.await(t, fmt.Sprintf("in process %d hwview", program.PID()))
 	x.await(t, "f59  hwview")
+	used := func() time.Duration { return lab.CPUTime(t, fmt.Sprint(program.PID())) }
+	begun := used()
+	testkit.Eventually(t, "samples", func() bool { return used() > begun+time.Second }) // the first may be incomplete
 	x.resize(t, 70, 80)
 	x.press(t, "g")
 	x.await(t, "▏f59")

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -19,9 +20,7 @@ func TestWakers(t *testing.T) {
 	program := compiled(t, "hwwakers", "gcc", "-O1", "-g", "-pthread", "testdata/wakers.c")
 	t.Run("with wakers", func(t *testing.T) {
 		t.Parallel()
-		folder, _, stderr, code := record(t, "-e", "off-cpu", "--label", "waker", "--", program, "5")
-		require.Equal(t, 0, code, stderr)
-		p := readProfile(t, folder, "headwater.pb.gz")
+		folder, p := recordWakers(t, program)
 		checkWaker(t, p, "way_lock", "lock", "hwowner")
 		checkWaker(t, p, "way_pipe", "pipe", "hwwriter")
 		checkWaker(t, p, "way_sleep", "sleep", "timer")
@@ -42,6 +41,24 @@ func TestWakers(t *testing.T) {
 			require.Empty(t, s.Label["waker"], "nobody has asked for it")
 		}
 	})
+}
+
+// recordWakers records the program for as long as it takes to see a second of each of its waits. Where others keep the
+// CPUs busy, there are few looks at threads.
+func recordWakers(t *testing.T, program string) (folder string, p *profile.Profile) {
+	t.Helper()
+	for seconds := 5; ; seconds *= 3 {
+		folder, _, stderr, code := record(t, "-e", "off-cpu", "--label", "waker", "--", program, fmt.Sprint(seconds))
+		require.Equal(t, 0, code, stderr)
+		p = readProfile(t, folder, "headwater.pb.gz")
+		enough := true
+		for _, way := range []string{"way_lock", "way_pipe", "way_sleep"} {
+			enough = enough && valueOf(p, way, 0) >= 1e9
+		}
+		if enough || seconds > 100 {
+			return folder, p
+		}
+	}
 }
 
 // checkWaker fails unless most of the time that a function waits is ended by a waker, and next to none by another. Some

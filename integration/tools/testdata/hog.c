@@ -1,5 +1,5 @@
-// hog memory: touches memory until it is killed. hog cpu SECONDS: waits until it is seen, is busy for so long, and prints
-// for how many seconds of these it had no CPU.
+// hog memory: touches memory until it is killed. hog cpu SECONDS: is busy for so long, and prints for how many seconds
+// of these it had no CPU. It waits before and after, so that who looks at threads now and then sees all of it.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +41,7 @@ int main(int argc, char **argv)
 	if (argc > 2) {
 		sleep(1);
 		hog_cpu(atof(argv[2]));
+		sleep(1);
 	} else {
 		hog_memory();
 	}
