@@ -36,13 +36,19 @@ func StartChain(t testing.TB, program string, seconds int) *Process {
 // CheckChain waits for four seconds of CPU of the chain in the server, and
 // judges each of its stacks.
 func CheckChain(t testing.TB, server *Pyroscope, program string) {
+	t.Helper()
 	var all []Stack
 	testkit.Eventually(t, "4 s of the chain are in Pyroscope", func() bool {
 		p := server.Profile(t, CPUProfile, `{service_name="chain"}`, time.Time{})
 		all = OfCommand(Stacks(p), filepath.Base(program))
 		return Total(all) >= 4e9
 	})
+	JudgeChain(t, all, program)
+}
 
+// JudgeChain judges each stack of a chain program.
+func JudgeChain(t testing.TB, all []Stack, program string) {
+	t.Helper()
 	inChain, complete := int64(0), int64(0)
 	for _, s := range all {
 		last, err := ChainDepth(s)

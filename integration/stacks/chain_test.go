@@ -1,29 +1,40 @@
 package stacks
 
 import (
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/testkit/need"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
+
+// earlyChain is the chain that runs before the shared profiler does.
+const earlyChain = "hwchain-early"
 
 // TestChain profiles a program without frame pointers whose stack goes
 // through 60 functions, a shared library and a callback of libc's qsort: their
 // names in every sample, in order, none left out.
-func TestChain(t *testing.T) { retry.Run(t, tryChain) }
-
-func tryChain(t *retry.T) {
-	need.Root(t)
-	server := lab.StartPyroscope(t)
-
-	early := lab.ChainProgram(t, "hwchain-early")
-	lab.StartChain(t, early, 60)
-	lab.StartHeadwater(t, lab.HostConfig(server.URL, "chain", ""))
+func TestChain(t *testing.T) {
+	t.Parallel()
+	host := sharedHost(t)
 	late := lab.ChainProgram(t, "hwchain-late")
-	lab.StartChain(t, late, 60)
-
-	for name, program := range map[string]string{"started before the profiler": early, "started after": late} {
-		t.Run(name, func(t *retry.T) { lab.CheckChain(t, server, program) })
+	for _, test := range []struct {
+		name  string
+		start func(t *testing.T) (program string)
+	}{
+		{"started before the profiler", func(t *testing.T) string {
+			return filepath.Join(host.run(t, earlyChain).dir, earlyChain)
+		}},
+		{"started after", func(t *testing.T) string {
+			lab.StartChain(t, late, 3600)
+			return late
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			program := test.start(t)
+			// 750 samples: the first ones, of the dynamic linker, are fewer than 15.
+			lab.JudgeChain(t, host.until(t, filepath.Base(program), 3*time.Second), program)
+		})
 	}
 }

@@ -2,61 +2,96 @@ package stacks
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestDepth profiles a program with stacks of walkedFrames user frames, the most that are
 // walked. They are whole in the page's pprof file. Pyroscope keeps fewer locations of a
 // stack: there, a frame in the middle says how many were cut.
-func TestDepth(t *testing.T) { retry.Run(t, tryDepth) }
-
-func tryDepth(t *retry.T) {
-	need.Root(t)
-	const program, calls = "hwdepth", walkedFrames - 5
-	server := lab.StartPyroscope(t)
-	cmd := runs(program, "rules/depth.c").forSeconds("8").withArguments(fmt.Sprint(calls))(t, t.TempDir())
-	h := lab.StartHeadwater(t, lab.HostConfig(server.URL, "depth",
-		"kernel_frames = false\n\tcollect_kernel_profile = false"))
-	lab.Start(t, cmd)
-
-	// As the source says: one call below the other, from _start to burn.
-	whole := program + " ROOT" + strings.Repeat(" down", calls) + " burn"
-	form := stacksOf{}.expand("^" + strings.Replace(whole, "ROOT",
-		"_start __libc_start_main(?:_impl|@@\\S+)? __libc_start_call_main main", 1) + "$")
-	atLeaf := func(all []lab.Stack) (found []lab.Stack) {
-		for _, s := range lab.OfCommand(all, program) {
-			if names := s.Names(); names[len(names)-1] == "burn" {
-				found = append(found, s)
-			}
-		}
-		return found
-	}
+func TestDepth(t *testing.T) {
+	t.Parallel()
+	host := sharedHost(t)
+	lab.Start(t, deepProgram().forSeconds(endless)(t, t.TempDir()))
+	// 100 samples: each must be right.
+	const enough = 0.4e9
 	var shown []lab.Stack
-	testkit.Eventually(t, "2 s of the program are in the page's pprof file", func() bool {
-		shown = atLeaf(lab.Stacks(h.Download(t)))
-		return lab.Total(shown) >= 2e9
+	testkit.Eventually(t, "100 samples of the program are in the page's pprof file", func() bool {
+		shown = deepest(lab.Stacks(host.Download(t)))
+		return lab.Total(shown) >= enough
 	})
+	checkWhole(t, shown)
 
-	for _, s := range shown {
-		if text := strings.Join(s.Names(), " "); !form.MatchString(text) {
+	var kept []lab.Stack
+	testkit.Eventually(t, "100 samples of the program were sent", func() bool {
+		kept = deepest(host.of("host", deepCommand))
+		return lab.Total(kept) >= enough
+	})
+	checkCut(t, kept)
+}
+
+// TestDepthInPyroscope has a server that keeps them.
+func TestDepthInPyroscope(t *testing.T) {
+	testkit.Nightly(t, "TestDepth looks at what is sent, this at what a server keeps")
+	need.Root(t)
+	server := lab.StartPyroscope(t)
+	h := lab.StartHeadwater(t, lab.HostConfig(server.URL, "depth", "kernel_frames = false\n\tcollect_kernel_profile = false"))
+	prioritize(t, h.PID())
+	lab.Start(t, deepProgram().forSeconds(endless)(t, t.TempDir()))
+	var kept []lab.Stack
+	testkit.Eventually(t, "2 s of the program are in Pyroscope", func() bool {
+		kept = deepest(lab.Stacks(server.Profile(t, lab.CPUProfile, `{service_name="depth"}`, time.Time{})))
+		return lab.Total(kept) >= 2e9
+	})
+	checkCut(t, kept)
+	if discarded := server.Discarded(t); discarded != "" {
+		t.Errorf("the server has refused samples: %s", discarded)
+	}
+}
+
+const deepCommand, deepCalls = "hwdepth", walkedFrames - 5
+
+func deepProgram() starter {
+	return runs(deepCommand, "rules/depth.c").withArguments(fmt.Sprint(deepCalls))
+}
+
+// deepForm is what the stacks of the program are by its source: one call below the other, from _start to burn.
+var deepForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("^" + deepCommand + ` _start __libc_start_main(?:_impl|@@\S+)? __libc_start_call_main main` +
+		strings.Repeat(" down", deepCalls) + " burn$")
+})
+
+// deepest returns the stacks of the program at its leaf.
+func deepest(all []lab.Stack) (found []lab.Stack) {
+	for _, s := range lab.OfCommand(all, deepCommand) {
+		if s.Frames[len(s.Frames)-1].Name == "burn" {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// checkWhole demands stacks with all of their frames.
+func checkWhole(t testing.TB, all []lab.Stack) {
+	t.Helper()
+	for _, s := range all {
+		if text := strings.Join(s.Names(), " "); !deepForm().MatchString(text) {
 			t.Errorf("%d frames in the page's file, want %d: %s", len(s.Frames), 1+walkedFrames, brief([]lab.Stack{s}, 1))
 		}
 	}
+}
 
-	var kept []lab.Stack
-	testkit.Eventually(t, "2 s of the program are in Pyroscope", func() bool {
-		kept = atLeaf(lab.Stacks(server.Profile(t, lab.CPUProfile, `{service_name="depth"}`, time.Time{})))
-		return lab.Total(kept) >= 2e9
-	})
-
-	for _, s := range kept {
+// checkCut demands stacks of as many frames as Pyroscope keeps, one of which stands for the others.
+func checkCut(t testing.TB, all []lab.Stack) {
+	t.Helper()
+	for _, s := range all {
 		names := s.Names()
 		missing, marks := 0, 0
 		for i, name := range names {
@@ -65,12 +100,9 @@ func tryDepth(t *retry.T) {
 				names[i], marks = strings.TrimSpace(strings.Repeat("down ", missing)), marks+1
 			}
 		}
-		if text := strings.Join(names, " "); marks != 1 || len(s.Frames) != shownFrames || !form.MatchString(text) {
+		if text := strings.Join(names, " "); marks != 1 || len(s.Frames) != shownFrames || !deepForm().MatchString(text) {
 			t.Errorf("%d frames in Pyroscope, want %d, %d of them marks, want 1, for %d frames: %s",
 				len(s.Frames), shownFrames, marks, missing, brief([]lab.Stack{s}, 1))
 		}
-	}
-	if discarded := server.Discarded(t); discarded != "" {
-		t.Errorf("the server has refused samples: %s", discarded)
 	}
 }

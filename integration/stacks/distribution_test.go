@@ -13,6 +13,7 @@ import (
 
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/record"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -71,6 +72,7 @@ func distribution(t testing.TB, binary, program, seconds string, alpha float64) 
 // with those that perf unwinds from copies of the stack, by a permutation test.
 // HEADWATER_DISTRIBUTIONS says for how many seconds each; 6 by default.
 func TestDistributions(t *testing.T) {
+	testkit.Nightly(t, "TestVerify and TestPrograms compare static programs with a reference and with eu-stack")
 	need.Root(t)
 	need.Tools(t, "perf", "g++")
 	seconds := cmp.Or(os.Getenv("HEADWATER_DISTRIBUTIONS"), "6")
@@ -91,6 +93,7 @@ func TestDistributions(t *testing.T) {
 
 // TestDistributionsNotice demands that the comparison notices a profiler with a defect.
 func TestDistributionsNotice(t *testing.T) {
+	testkit.Nightly(t, "it tests how TestDistributions compares, with profilers that have defects")
 	need.Root(t)
 	need.Tools(t, "perf", "g++")
 	program := closedPrograms()[0].build(t)

@@ -149,7 +149,7 @@ func nativeChains(t testing.TB, tid, count int, below string) []chain {
 	seen := map[string]chain{}
 	often := map[string]int{}
 	found := 0
-	for end := time.Now().Add(30 * time.Second); found < count && time.Now().Before(end); {
+	for end := time.Now().Add(2 * time.Minute); found < count && time.Now().Before(end); {
 		frames := nativeStack(t, tid)
 		if below != "" {
 			at := slices.IndexFunc(frames, func(f nativeFrame) bool { return f.symbol == below })

@@ -4,48 +4,46 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestFio profiles Debian's fio, which is stripped and has no frame pointers,
-// with testdata/seed.river, and compares what Pyroscope then shows with the
+// with testdata/seed.river, and compares what is sent to Pyroscope with the
 // stacks that eu-stack prints of the same process: from _start through fio,
 // libaio and libc to the system call and the kernel.
-func TestFio(t *testing.T) { retry.Run(t, tryFio) }
-
-func tryFio(t *retry.T) {
+func TestFio(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
-	need.Tools(t, "eu-stack", "nm")
-	server := lab.StartPyroscope(t)
-	seed := strings.Replace(lab.ReadFile(t, "testdata/seed.river"), "http://10.0.0.4:4040", server.URL, 1)
-	lab.StartHeadwater(t, seed)
+	need.Tools(t, "eu-stack", "nm", "fio")
+	receiver := lab.StartReceiver(t)
+	seed := strings.Replace(lab.ReadFile(t, "testdata/seed.river"), "http://10.0.0.4:4040", receiver.URL, 1)
+	h := lab.LaunchHeadwater(t, seed, nil)
+	prioritize(t, h.PID())
+	h.WaitReady(t)
 
-	fio := lab.StartFio(t, 120)
+	fio := lab.StartFio(t, 3600)
 	var workers []int
 	testkit.Eventually(t, "fio has a worker", func() bool {
 		workers = lab.Children(t, fio.PID())
 		return len(workers) == 1
 	})
 
-	native := nativeChains(t, workers[0], 10, "io_submit")
+	native := nativeChains(t, workers[0], 20, "io_submit")
 
 	var all []lab.Stack
-	testkit.Eventually(t, "5 s of fio are in Pyroscope", func() bool {
-		p := server.Profile(t, "host_cpu:cpu:nanoseconds:cpu:nanoseconds", `{service_name="host_cpu"}`, time.Time{})
-		all = lab.OfCommand(lab.Stacks(p), "fio")
+	testkit.Eventually(t, "5 s of fio have arrived", func() bool {
+		all = nil
+		for _, profile := range receiver.Profiles("host_cpu") {
+			all = append(all, lab.OfCommand(lab.Stacks(profile), "fio")...)
+		}
 		return lab.Total(all) >= 5e9
 	})
 
 	checkRoots(t, all)
 	checkSubmits(t, all, native)
-	if discarded := server.Discarded(t); discarded != "" {
-		t.Errorf("Pyroscope has refused something:\n%s", discarded)
-	}
 }
 
 // checkRoots demands that the stacks reach the program's entry.

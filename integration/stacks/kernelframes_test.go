@@ -1,7 +1,6 @@
 package stacks
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,56 +8,24 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/integration/lab"
-	"github.com/headwater/headwater/integration/testkit"
-	"github.com/headwater/headwater/integration/testkit/need"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestKernelFrames profiles one dd with three components at once: with both
 // parts of the stack, with only the user's and with only the kernel's.
-func TestKernelFrames(t *testing.T) { retry.Run(t, tryKernelFrames) }
-
-func tryKernelFrames(t *retry.T) {
-	need.Root(t)
-	server := lab.StartPyroscope(t)
-	dd := lab.StartCopy(t)
-	settings := map[string]string{
-		"both":   "",
-		"user":   "collect_kernel_profile = false",
-		"kernel": "collect_user_profile = false",
-	}
-	config := fmt.Sprintf("pyroscope.write \"server\" {\n\tendpoint {\n\t\turl = %q\n\t}\n}\n", server.URL)
-	for name, setting := range settings {
-		config += fmt.Sprintf(`
-pyroscope.ebpf "%[1]s" {
-	forward_to       = [pyroscope.write.server.receiver]
-	targets          = [{"__process_pid__" = "%[2]d", "service_name" = "dd-%[1]s"}]
-	collect_interval = "1s"
-	%[3]s
-}
-`, name, dd.PID(), setting)
-	}
-	lab.StartHeadwater(t, config)
-
+func TestKernelFrames(t *testing.T) {
+	t.Parallel()
+	host := sharedHost(t)
+	host.run(t, "dd")
 	kernel := lab.KernelSymbols(t)
 	for name, check := range map[string]func(testing.TB, lab.Stack, int){
 		"both":   kernelAboveUser,
 		"user":   onlyUser,
 		"kernel": onlyKernel,
 	} {
-		t.Run(name, func(t *retry.T) {
-			var all []lab.Stack
-			testkit.Eventually(t, "3 s of dd are in Pyroscope", func() bool {
-				p := server.Profile(t, lab.CPUProfile, fmt.Sprintf(`{service_name="dd-%s"}`, name), time.Time{})
-				all = lab.Stacks(p)
-				return lab.Total(all) >= 3e9
-			})
-
+		t.Run(name, func(t *testing.T) {
+			all := host.untilOf(t, "dd-"+name, "dd", 3*time.Second*97/sharedRate)
 			copying := int64(0)
 			for _, s := range all {
-				if s.Frames[0].Name != "dd" {
-					t.Errorf("the root frame is %q, want the process's name", s.Frames[0].Name)
-				}
 				first := firstKernelFrame(s, kernel)
 				check(t, s, first)
 				if s.Has("vfs_read") || hasRead(s) {
@@ -67,6 +34,13 @@ pyroscope.ebpf "%[1]s" {
 			}
 			if copying < lab.Total(all)/4 {
 				t.Errorf("only %d of %d ms of dd are below read:\n%s", copying/1e6, lab.Total(all)/1e6, lab.Show(all, 5))
+			}
+			for _, profile := range host.receiver.Profiles("dd-" + name) {
+				for _, s := range lab.Stacks(profile) {
+					if s.Frames[0].Name != "dd" {
+						t.Errorf("the root frame is %q, want the process's name", s.Frames[0].Name)
+					}
+				}
 			}
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/headwater/headwater/integration/lab"
@@ -24,6 +25,16 @@ func mutations() map[string]mutation {
 			"ebpf/ehframe/program.go", "p.row.assign(&p.saved[p.depth])",
 			"cfa := p.row.CFA\n\tp.row.assign(&p.saved[p.depth])\n\tp.row.CFA = cfa"},
 	}
+}
+
+// built are the packages that were built without a defect.
+var built sync.Map // of func() string, by package
+
+// build builds a package of this module once.
+func build(t testing.TB, pkg string) (path string) {
+	t.Helper()
+	once, _ := built.LoadOrStore(pkg, sync.OnceValue(func() string { return buildWith(packageT{t}, pkg, nil) }))
+	return once.(func() string)()
 }
 
 // buildWith builds a package of this module, with a defect unless that is nil.

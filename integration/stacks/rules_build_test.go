@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -29,12 +31,50 @@ func vaddrOf(text string) uint64 {
 // starter builds a program in a folder and returns how to run it.
 type starter func(t testing.TB, dir string) *exec.Cmd
 
+// output stands for the file to make among the arguments of a compiler.
+const output = "OUTPUT"
+
+// compiled makes a program of sources, and returns path, where it is. Equal programs are made once, and copied. The
+// arguments may name the folder of path, whose libraries count as sources.
+func compiled(t testing.TB, path string, sources []string, compiler string, args ...string) string {
+	t.Helper()
+	need.Tools(t, compiler)
+	dir, name := filepath.Dir(path), filepath.Base(path)
+	version, err := exec.Command(compiler, "--version").CombinedOutput()
+	if err != nil {
+		version = []byte(runtime.Version()) // of go
+	}
+	key := []string{string(version), compiler, name}
+	for _, arg := range args {
+		key = append(key, strings.ReplaceAll(arg, dir, "DIR"))
+	}
+	libraries, err := filepath.Glob(filepath.Join(dir, "lib*.so"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range slices.Concat(sources, libraries) {
+		key = append(key, lab.ReadFile(t, file))
+	}
+	made := testkit.Fixture(t, name, key, func(fixture string) error {
+		words := slices.Clone(args)
+		for i, arg := range words {
+			words[i] = strings.ReplaceAll(arg, output, filepath.Join(fixture, name))
+		}
+		if out, err := exec.Command(compiler, words...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s %v: %w\n%s", compiler, words, err, out)
+		}
+		return nil
+	})
+	// A process of its own writes what is executed, so that no other child of this one has it open for writing.
+	lab.Compile(t, "cp", filepath.Join(made, name), path)
+	return path
+}
+
 // ruleSource compiles testdata/rules/SOURCE with flags to dir/name and returns
 // the path. The programs find their libraries next to them, and bind at start,
 // since binding lazily is a rule of its own.
 func ruleSource(t testing.TB, dir, name, source string, flags ...string) string {
 	t.Helper()
-	path := filepath.Join(dir, name)
 	compiler := "gcc"
 	if filepath.Ext(source) == ".cc" {
 		compiler = "g++"
@@ -42,9 +82,9 @@ func ruleSource(t testing.TB, dir, name, source string, flags ...string) string 
 	if !filepath.IsAbs(source) {
 		source = filepath.Join("testdata", source)
 	}
-	lab.Compile(t, compiler, slices.Concat(lab.WithoutFramePointers,
-		[]string{"-pthread", "-o", path, source, "-Wl,-rpath,$ORIGIN", "-Wl,-z,now", ownBuildID(name, flags...)}, flags)...)
-	return path
+	return compiled(t, filepath.Join(dir, name), []string{source, "testdata/rules/work.h"}, compiler,
+		slices.Concat(lab.WithoutFramePointers, []string{"-pthread", "-o", output, source, "-Wl,-rpath,$ORIGIN",
+			"-Wl,-z,now", ownBuildID(name, flags...)}, flags)...)
 }
 
 // ownBuildID is a linker flag: programs of one source are different programs
@@ -57,6 +97,7 @@ func ownBuildID(name string, flags ...string) string {
 const (
 	slot        = 500 * time.Millisecond
 	slotSeconds = "0.5"
+	endless     = "3600" // seconds, of a program that its test ends
 )
 
 // runs builds a program and runs it for one slot of each of its kinds of work.
@@ -120,9 +161,10 @@ func (s starter) withoutSections() starter {
 		if err := os.Rename(cmd.Path, cmd.Path+".sections"); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(cmd.Path, image[:end], 0o755); err != nil {
+		if err := os.WriteFile(cmd.Path+".cut", image[:end], 0o755); err != nil {
 			t.Fatal(err)
 		}
+		lab.Compile(t, "cp", cmd.Path+".cut", cmd.Path)
 		return cmd
 	}
 }
@@ -164,9 +206,9 @@ func (s starter) onOverlay() starter {
 // rustProgram builds testdata/rules/rust.rs.
 func rustProgram(name string, flags ...string) starter {
 	return func(t testing.TB, dir string) *exec.Cmd {
-		path := filepath.Join(dir, name)
-		lab.Compile(t, "rustc", append(flags, "-C", "opt-level=3", "--edition", "2021",
-			"-o", path, "testdata/rules/rust.rs")...)
+		const source = "testdata/rules/rust.rs"
+		path := compiled(t, filepath.Join(dir, name), []string{source}, "rustc",
+			append(flags, "-C", "opt-level=3", "--edition", "2021", "-o", output, source)...)
 		return exec.Command(path, slotSeconds)
 	}
 }
@@ -197,9 +239,14 @@ func lazyProgram(name string, flags ...string) starter {
 // musl builds testdata/programs/plain.c with another C library.
 func musl(name string, flags ...string) starter {
 	return func(t testing.TB, dir string) *exec.Cmd {
-		path := filepath.Join(dir, name)
-		lab.Compile(t, "musl-gcc", slices.Concat(lab.WithoutFramePointers,
-			[]string{"-fasynchronous-unwind-tables", "-o", path, "testdata/programs/plain.c", ownBuildID(name)}, flags)...)
+		const source = "testdata/programs/plain.c"
+		path := compiled(t, filepath.Join(dir, name), []string{source}, "musl-gcc", slices.Concat(lab.WithoutFramePointers,
+			[]string{"-fasynchronous-unwind-tables", "-o", output, source, ownBuildID(name)}, flags)...)
 		return exec.Command(path, slotSeconds)
 	}
+}
+
+// running is the part of a script that waits until a process, by its ID, executes the program $1.
+func running(pid string) string {
+	return fmt.Sprintf(`until [ /proc/%s/exe -ef "$1" ]; do sleep 0.01; done`, pid)
 }

@@ -2,7 +2,10 @@ package stacks
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/headwater/headwater/integration/testkit/need"
@@ -42,23 +45,25 @@ func fileRules() []rule {
 		// .eh_frame_hdr by PT_GNU_EH_FRAME and .eh_frame by that. nm names the functions.
 		plainRule("hwsectionless", plainProgram("hwsectionless").withoutSections()).named("hwsectionless.sections"),
 		// Text whose address is not its offset in the file.
-		plainRule("hwtextsegment", plainProgram("hwtextsegment", "-no-pie", "-fno-pie", "-Wl,-Ttext-segment=0x10000000")),
-		plainRule("hwprelinked", plainProgram("hwprelinked", "-Wl,-Ttext-segment=0x3000000")),
+		plainRule("hwtextsegment", plainProgram("hwtextsegment", "-no-pie", "-fno-pie", "-Wl,-Ttext-segment=0x10000000")).
+			repeating("hwmovedtext"),
+		plainRule("hwprelinked", plainProgram("hwprelinked", "-Wl,-Ttext-segment=0x3000000")).repeating("hwmovedtext"),
 		plainRule("hwmovedtext", plainProgram("hwmovedtext", "-Wl,--section-start=.text=0x8000000")),
 		// The file is gone, after the profiler has seen it or before.
-		plainRule("hwdeleted", plainProgram("hwdeleted").shell(`(sleep 0.2; rm "$1") & exec "$@"`)),
-		plainRule("hwdeletedearly",
-			plainProgram("hwdeletedearly").forSeconds("6").shell(`(sleep 0.1; rm "$1") & exec "$@"`)).beforeProfiler(),
+		plainRule("hwdeleted", plainProgram("hwdeleted").
+			shell(`(`+running("$$")+`; sleep 0.2; rm "$1") & exec "$@"`)).repeating("hwdeletedearly"),
+		plainRule("hwdeletedearly", plainProgram("hwdeletedearly").forSeconds(endless).
+			shell(`(`+running("$$")+`; rm "$1") & exec "$@"`)).beforeProfiler(fileIsGone),
 		// Another file has taken its name, and both run at once.
 		{name: "hwreplaced",
-			start: replacedProgram("hwreplaced").forSeconds("1").shell(`"$@" & sleep 0.4; mv "$1.other" "$1"; "$@"; wait`),
+			start: replacedProgram("hwreplaced").forSeconds("1").shell(`"$@" & ` + running("$!") + `; sleep 0.2; mv "$1.other" "$1"; "$@"; wait`),
 			want: []stacksOf{{
 				comm:   "hwreplaced",
 				form:   plain + `|_start LIBC LIBC main(?: other1(?: other2(?: other3(?: other4)?)?)?| LIBC| VDSO| PLT)?`,
 				ofSlot: map[string]int{"third burn$": 60, "other3 other4$": 60},
 			}}},
-		plainRule("hwreplacedearly", replacedProgram("hwreplacedearly").forSeconds("6").
-			shell(`(sleep 0.1; mv "$1.other" "$1") & exec "$@"`)).beforeProfiler(),
+		plainRule("hwreplacedearly", replacedProgram("hwreplacedearly").forSeconds(endless).
+			shell(`(`+running("$$")+`; mv "$1.other" "$1") & exec "$@"`)).beforeProfiler(fileIsGone).repeating("hwreplaced"),
 		// In no file system that the profiler sees.
 		{name: "hwmemory", start: inMemory(plainProgram("hwmemory")), want: []stacksOf{{
 			comm: "memfd:hwmemory", before614: "777", form: plain, ofSlot: map[string]int{"third burn$": 60},
@@ -104,7 +109,7 @@ func callRules() []rule {
 		// Both expressions for the CFA in a procedure linkage table, and the resolver that it jumps to.
 		{name: "hwlazy", start: lazyProgram("hwlazy"), want: []stacksOf{{comm: "hwlazy", form: lazy, ofSlot: binding}}},
 		{name: "hwlazyibt", start: lazyProgram("hwlazyibt", "-fcf-protection", "-Wl,-z,ibtplt"),
-			want: []stacksOf{{comm: "hwlazyibt", form: lazy, ofSlot: binding}}},
+			repeats: "hwlazy", want: []stacksOf{{comm: "hwlazyibt", form: lazy, ofSlot: binding}}},
 		// CFA by scratch registers; pc - 1 where an FDE ends in a call; nested remember_state.
 		{name: "hwassembled", start: runs("hwassembled", "rules/assembled.c"), want: []stacksOf{{
 			comm: "hwassembled",
@@ -135,7 +140,7 @@ func callRules() []rule {
 		// CFA by a callee-saved register, not in the leaf.
 		{name: "hwbyrbx", start: runs("hwbyrbx", "rules/assembled.c", "-DBY_RBX"), want: []stacksOf{{
 			comm: "hwbyrbx", form: `ROOT(?: by_rbx(?: burn)?| LIBC| VDSO| PLT)?`, ofSlot: map[string]int{"by_rbx burn$": 60},
-		}}},
+		}}, repeats: "hwassembled"},
 		// An exception in flight.
 		{name: "hwthrow", start: runs("hwthrow", "rules/throw.cc"), want: []stacksOf{{
 			comm: "hwthrow",
@@ -178,13 +183,13 @@ func frameRules() []rule {
 		}}},
 		// Offsets beyond 16 bits, and beyond 31.
 		huge("hwhuge", `large(?: larger(?: burn)?)?`),
-		huge("hwhuger", `large(?: larger(?: largest(?: burn)?)?)?`, "-DBEYOND_31_BITS"),
+		huge("hwhuger", `large(?: larger(?: largest(?: burn)?)?)?`, "-DBEYOND_31_BITS").repeating("hwhuge"),
 		// Large frames that are mostly zeros: the stack is copied all the same.
 		sparse("hwsparse", "-DROOM=(600<<10)"),
-		sparse("hwsparser", "-DROOM=(1536<<10)", "-DTHREAD"),
-		sparse("hwspeckled", "-DROOM=(600<<10)", "-DFILL=41", "-DTHREAD"),
-		deepRule("hwdeep1000", 1000),
-		deepRule("hwdeep1020", 1020),
+		sparse("hwsparser", "-DROOM=(1536<<10)", "-DTHREAD").repeating("hwsparse"),
+		sparse("hwspeckled", "-DROOM=(600<<10)", "-DFILL=41", "-DTHREAD").repeating("hwsparse"),
+		deepRule("hwdeep1000", 1000).repeating("hwdeep3000"), // and TestDepth has 1,024
+		deepRule("hwdeep1020", 1020).repeating("hwdeep3000"),
 		deepRule("hwdeep3000", 3000),
 	}
 }
@@ -267,8 +272,9 @@ func foreignRules() []rule {
 		// Assembly in libcrypto: hashes, ciphers and big numbers, some of them with registers of their own for the CFA.
 		{name: "openssl", start: func(t testing.TB, dir string) *exec.Cmd {
 			need.Tools(t, "openssl")
-			return exec.Command("openssl", "speed", "-seconds", "1", "-bytes", "8192", "sha256", "aes-256-cbc", "rsa2048",
-				"ecdhp256")
+			// The kernel ends each after a second of CPU time.
+			return exec.Command("sh", "-c", `ulimit -c 0 -t 1
+				for each in sha256 aes-256-cbc rsa2048 ecdhp256; do openssl speed -seconds 600 -bytes 8192 $each; done; true`)
 		}, want: []stacksOf{{
 			comm:   "openssl",
 			form:   `PLT LIBC LIBC(?: PLT| lib(?:crypto|ssl)\.so\.3:\S+| LIBC| LD| VDSO)*`,
@@ -276,13 +282,13 @@ func foreignRules() []rule {
 		}}},
 		{name: "hwrust", start: rustProgram("hwrust"), want: []stacksOf{{comm: "hwrust", form: whole, ofSlot: rusty}}},
 		{name: "hwrustabort", start: rustProgram("hwrustabort", "-C", "panic=abort"),
-			want: []stacksOf{{comm: "hwrustabort", form: fromMain + "|" + whole, ofSlot: rusty}}},
+			want: []stacksOf{{comm: "hwrustabort", form: fromMain + "|" + whole, ofSlot: rusty}}, repeats: "hwrust"},
 		// No CFI for the program's own functions, frame pointers instead.
 		{name: "hwrustframes", start: rustProgram("hwrustframes", "-C", "panic=abort", "-C", "force-unwind-tables=no",
 			"-C", "force-frame-pointers=yes"),
-			want: []stacksOf{{comm: "hwrustframes", form: whole, ofSlot: rusty}}},
+			want: []stacksOf{{comm: "hwrustframes", form: whole, ofSlot: rusty}}, repeats: "hwrust"},
 		muslRule("hwmusl"),
-		muslRule("hwmuslstatic", "-static"),
+		muslRule("hwmuslstatic", "-static").repeating("hwmusl"),
 	}
 }
 
@@ -340,8 +346,32 @@ func (r rule) named(file string) rule {
 	return r
 }
 
-// beforeProfiler makes it run before the profiler does.
-func (r rule) beforeProfiler() rule {
-	r.early = true
+// beforeProfiler makes it run before the profiler does, until it is ready. It is to run for long.
+func (r rule) beforeProfiler(ready func(t testing.TB, pid int) bool) rule {
+	r.early = ready
 	return r
+}
+
+// fileIsGone reports whether the file that a process executes has been removed.
+func fileIsGone(_ testing.TB, pid int) bool {
+	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil && strings.HasSuffix(path, " (deleted)")
+}
+
+// repeating says which rule is of the same kind, so that this one is left to make nightly.
+func (r rule) repeating(name string) rule {
+	r.repeats = name
+	return r
+}
+
+// representatives has a rule of each kind.
+func representatives(t testing.TB, all []rule) []rule {
+	t.Helper()
+	few := slices.DeleteFunc(slices.Clone(all), func(r rule) bool { return r.repeats != "" })
+	for _, r := range all {
+		if r.repeats != "" && !slices.ContainsFunc(few, func(of rule) bool { return of.name == r.repeats }) {
+			t.Fatalf("%s repeats %s, which does not represent its kind", r.name, r.repeats)
+		}
+	}
+	return few
 }

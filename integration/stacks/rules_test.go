@@ -14,16 +14,17 @@ import (
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // rule is a program whose unwinding needs a rule that profilers get wrong, and what its stacks
 // must be like, by its source or by another tool.
 type rule struct {
 	name  string                                   // of the rule
-	early bool                                     // it runs before the profiler does
 	start func(t testing.TB, dir string) *exec.Cmd // builds it in a folder of its own
 	want  []stacksOf
+	// It runs before the profiler does, and is ready for that when this holds.
+	early   func(t testing.TB, pid int) bool
+	repeats string // the rule of the same kind that make test has
 }
 
 // stacksOf describes the stacks of processes of one name. A stack is written
@@ -69,18 +70,31 @@ func (s stacksOf) expand(form string) *regexp.Regexp {
 
 // TestRules runs the programs of all rules under one profiler, four at a
 // time, and compares their stacks with what is known of them.
-func TestRules(t *testing.T) { retry.Run(t, func(t *retry.T) { runRules(t, rules()) }) }
+func TestRules(t *testing.T) {
+	t.Parallel()
+	all := rules()
+	if !testkit.IsNightly() {
+		all = representatives(t, all)
+	}
+	runRules(t, all)
+}
 
 // TestRules32Bit does so with 32-bit programs.
 func TestRules32Bit(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	lab.Need32Bit(t)
-	retry.Run(t, func(t *retry.T) { runRules(t, rules32Bit()) })
+	runRules(t, rules32Bit())
 }
 
 // TestManyMappings profiles processes with 12,000 mappings of one file: no mapping is lost,
 // and the profiler keeps up.
 func TestManyMappings(t *testing.T) {
+	t.Parallel()
+	runRules(t, append(manyMappings(), plainRule("hwbeside", plainProgram("hwbeside"))))
+}
+
+func manyMappings() []rule {
 	many := func(name, seconds string) rule {
 		return rule{name: name, start: runs(name, "rules/mappings.c").forSeconds(seconds), want: []stacksOf{{
 			comm:   name,
@@ -88,36 +102,27 @@ func TestManyMappings(t *testing.T) {
 			ofSlot: map[string]int{"call island burn$": 60}, // the slot is theirs alone, mmap comes on top
 		}}}
 	}
-	retry.Run(t, func(t *retry.T) {
-		runRules(t, []rule{many("hwmappings", "1"), plainRule("hwbeside", plainProgram("hwbeside")),
-			many("hwmappingsold", "6").beforeProfiler()})
-	})
+	hasThem := func(t testing.TB, pid int) bool {
+		return strings.Count(lab.ReadFile(t, fmt.Sprintf("/proc/%d/maps", pid)), "\n") > 12000
+	}
+	return []rule{many("hwmappings", "1"), many("hwmappingsold", endless).beforeProfiler(hasThem)}
 }
 
-// runRules runs programs under one profiler and judges their stacks.
-func runRules(t *retry.T, all []rule) {
-	need.Root(t)
-	server := lab.StartPyroscope(t)
-	var commands []*exec.Cmd
-	var dirs []string
-	for _, r := range all {
-		dirs = append(dirs, t.TempDir())
-		commands = append(commands, r.start(t, dirs[len(dirs)-1]))
-	}
-	profiler := profileRules(t, server, all, commands)
-	found := lab.Stacks(server.Profile(t, lab.CPUProfile, `{service_name="rules"}`, time.Time{}))
-	t.Logf("%d ms of the host are in the profile", lab.Total(found)/1e6)
-	if discarded := server.Discarded(t); discarded != "" {
-		t.Errorf("the server has refused samples: %s", discarded)
-	}
-	if dropped := profiler.Metric(t, "pyroscope_write_dropped_profiles_total"); dropped != 0 {
+// runRules runs programs under the shared profiler and judges their stacks.
+func runRules(t *testing.T, all []rule) {
+	host := sharedHost(t)
+	dirs := profileRules(t, host, all)
+	if dropped := host.Metric(t, "pyroscope_write_dropped_profiles_total"); dropped != 0 {
 		t.Errorf("headwater has dropped %v profiles", dropped)
 	}
 	kernel := lab.KernelSymbols(t)
 	for i, r := range all {
-		t.Run(r.name, func(t *retry.T) {
+		t.Run(r.name, func(t *testing.T) {
 			for _, s := range r.want {
-				of := slices.Concat(lab.OfCommand(found, s.comm), lab.OfCommand(found, s.before614))
+				of := host.of("host", s.comm)
+				if s.before614 != "" {
+					of = append(of, host.of("host", s.before614)...)
+				}
 				for _, problem := range s.check(t, of, dirs[i], kernel) {
 					t.Error(problem)
 				}
@@ -127,26 +132,22 @@ func runRules(t *retry.T, all []rule) {
 }
 
 // profileRules runs the commands of rules under a profiler, four at a time, until all have
-// ended and their profiles are sent.
-func profileRules(t testing.TB, server *lab.Pyroscope, all []rule, commands []*exec.Cmd) *lab.Headwater {
+// ended and their profiles have arrived. It returns where they were built.
+func profileRules(t testing.TB, host *sharedProfiler, all []rule) (dirs []string) {
 	t.Helper()
-	lab.Binary(t) // is built before anything runs
-	processes := make([]*lab.Process, len(all))
+	dirs = make([]string, len(all))
+	commands := make([]*exec.Cmd, len(all))
 	for i, r := range all {
-		if r.early {
-			processes[i] = lab.Start(t, commands[i])
+		if r.early == nil {
+			dirs[i] = t.TempDir()
+			commands[i] = r.start(t, dirs[i])
 		}
 	}
-	time.Sleep(200 * time.Millisecond)
-	// This rate is below the limit of stack copies a second.
-	profiler := lab.StartHeadwater(t, strings.Replace(lab.HostConfig(server.URL, "rules", ""), "= 97", "= 249", 1))
-	testkit.Eventually(t, "the profiler takes samples", func() bool {
-		return profiler.Metric(t, "pyroscope_ebpf_samples_delivered_total") > 0
-	})
-
+	processes := make([]*lab.Process, len(all))
 	running := make(chan struct{}, 4)
 	for i, r := range all {
-		if r.early {
+		if r.early != nil {
+			dirs[i] = host.run(t, r.name).dir
 			continue
 		}
 		running <- struct{}{}
@@ -158,12 +159,16 @@ func profileRules(t testing.TB, server *lab.Pyroscope, all []rule, commands []*e
 		}()
 	}
 	for i, r := range all {
+		if r.early != nil {
+			host.until(t, r.want[0].comm, slot)
+			continue
+		}
 		if code := processes[i].Wait(t, 5*time.Minute); code != 0 {
 			t.Errorf("%s: exit code %d: %s", r.name, code, processes[i].Output)
 		}
 	}
-	time.Sleep(3 * time.Second) // more than an interval
-	return profiler
+	host.untilNow(t)
+	return dirs
 }
 
 // cutShort matches stacks that may be up to 5 % of a rule's. They are of an instant when

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -105,18 +106,38 @@ func inFours(commands []string) string {
 	return script.String() + "wait\n"
 }
 
+// inSeconds changes how long the program of a rule runs.
+func inSeconds(cmd *exec.Cmd, seconds string) *exec.Cmd {
+	for i, arg := range cmd.Args {
+		if arg == slotSeconds || arg == endless {
+			cmd.Args[i] = seconds
+		}
+	}
+	return cmd
+}
+
 // TestSameInstant compares the stacks of many programs with those that libgcc's
 // unwinder finds in the very same thread at the very same instruction.
 func TestSameInstant(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	need.Tools(t, "gcc", "g++", "fio", "xz", "node", "openssl", "clang-19", "rustc")
-	var commands []string
-	for _, r := range preloadable(rules()) {
-		commands = append(commands, quoted(r.start(t, t.TempDir())))
+	all, built, slot, seconds, frames := rules(), programs(), slotSeconds, "2", 20000
+	commands := []string{"hwthrow", "hwlazy", "hwassembled", "hwcoroutine", "hwaltstack", "hwhuge", "hwrust",
+		"openssl", "fio", "xz", "clang-19", "cc1plus", "node"}
+	if !testkit.IsNightly() {
+		wanted := func(name string) bool { return slices.Contains(commands, name) || name == "hwprologue" }
+		all = slices.DeleteFunc(all, func(r rule) bool { return !wanted(r.name) })
+		built = slices.DeleteFunc(built, func(p program) bool { return !wanted(p.name) })
+		slot, seconds, frames = "0.2", "0.5", 10000
 	}
-	for _, p := range programs() {
+	var script []string
+	for _, r := range preloadable(all) {
+		script = append(script, quoted(inSeconds(r.start(t, t.TempDir()), slot)))
+	}
+	for _, p := range built {
 		if !strings.HasPrefix(p.name, "hwstatic") {
-			commands = append(commands, quoted(exec.Command(p.build(t), "2")))
+			script = append(script, quoted(exec.Command(p.build(t), seconds)))
 		}
 	}
 	dir := t.TempDir()
@@ -129,15 +150,14 @@ func TestSameInstant(t *testing.T) {
 		"rustc -O --edition 2021 -o %[1]s/rust testdata/rules/rust.rs",
 		`node -e 'for (let i = 0; i < 40; i++) JSON.parse(JSON.stringify([...Array(20000).keys()].map(String).sort()))'`,
 	} {
-		commands = append(commands, "("+strings.ReplaceAll(line, "%[1]s", dir)+") >/dev/null 2>&1 </dev/null")
+		script = append(script, "("+strings.ReplaceAll(line, "%[1]s", dir)+") >/dev/null 2>&1 </dev/null")
 	}
-	r, text, err := instant(t, buildWith(t, "./integration/instant", nil), inFours(commands))
+	r, text, err := instant(t, build(t, "./integration/instant"), inFours(script))
 	t.Log(text)
-	if problems := r.problems(err); len(problems) > 0 || r.Frames < 20000 {
-		t.Errorf("%d frames compared, want 20000 or more; %v", r.Frames, problems)
+	if problems := r.problems(err); len(problems) > 0 || r.Frames < frames {
+		t.Errorf("%d frames compared, want %d or more; %v", r.Frames, frames, problems)
 	}
-	for _, command := range []string{"hwthrow", "hwlazy", "hwassembled", "hwcoroutine", "hwaltstack", "hwhuge", "hwrust",
-		"openssl", "fio", "xz", "clang-19", "cc1plus", "node"} {
+	for _, command := range commands {
 		if p := r.ByCommand[command]; p.Frames < 100 {
 			t.Errorf("%d frames of %s compared, want 100 or more", p.Frames, command)
 		}
@@ -147,10 +167,11 @@ func TestSameInstant(t *testing.T) {
 // TestSameInstantOnSmallStack lets the handler begin on a signal stack that the unwinder does
 // not fit on, as those of Rust's threads are on CPUs whose signal frames are large.
 func TestSameInstantOnSmallStack(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	need.Tools(t, "gcc")
 	small := program{name: "hwsmallstack", source: "smallstack.c"}
-	r, text, err := instant(t, buildWith(t, "./integration/instant", nil), "'"+small.build(t)+"' 2")
+	r, text, err := instant(t, build(t, "./integration/instant"), "'"+small.build(t)+"' 1")
 	if problems := r.problems(err); len(problems) > 0 || r.Frames < 100 {
 		t.Errorf("%d frames compared, want 100 or more; %v\n%s", r.Frames, problems, text)
 	}
@@ -159,6 +180,7 @@ func TestSameInstantOnSmallStack(t *testing.T) {
 // TestSameInstantNotices demands that the comparison notices a profiler with a defect, even
 // in code that the reference of headwater verify may share with it.
 func TestSameInstantNotices(t *testing.T) {
+	testkit.Nightly(t, "it tests how TestSameInstant compares, with profilers that have defects")
 	need.Root(t)
 	need.Tools(t, "gcc", "g++")
 	for name, m := range mutations() {

@@ -32,12 +32,15 @@ import (
 // assembly, and with an exception in flight. (TestParity of ebpf/unwind makes the same steps
 // with the C code of the BPF program.)
 func TestEveryInstruction(t *testing.T) {
+	t.Parallel()
 	need.Tools(t, "readelf")
 	dir := t.TempDir()
 	t.Run("C", func(t *testing.T) {
+		t.Parallel()
 		checkEveryInstruction(t, ruleSource(t, dir, "hwstep", "rules/step.c", "-Wl,-z,lazy"), false)
 	})
 	t.Run("C++", func(t *testing.T) {
+		t.Parallel()
 		checkEveryInstruction(t, ruleSource(t, dir, "hwstepcxx", "rules/throw.cc"), true)
 	})
 }

@@ -15,6 +15,7 @@ import (
 // TestSnapshotOf32Bit compares a stripped 32-bit program without frame pointers with gdb, by address: a handler of a
 // signal that interrupted 900 frames and qsort, and a thread. gdb does not say which file the vdso is.
 func TestSnapshotOf32Bit(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	need.Tools(t, "gdb", multilib)
 	lab.Need32Bit(t)

@@ -101,9 +101,9 @@ func namesOf(stack []nativeFrame) (out []string) {
 // startServer compiles and starts testdata/programs/server.cc, and waits until all of its threads wait.
 func startServer(t testing.TB) *lab.Process {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "server")
-	flags := append(slices.Clone(lab.WithoutFramePointers), "-g", "-pthread", "-o", program, "testdata/programs/server.cc")
-	lab.Compile(t, "g++", flags...)
+	const source = "testdata/programs/server.cc"
+	flags := append(slices.Clone(lab.WithoutFramePointers), "-g", "-pthread", "-o", output, source)
+	program := compiled(t, filepath.Join(t.TempDir(), "server"), []string{source}, "g++", flags...)
 	process := lab.Start(t, exec.Command(program))
 	testkit.Eventually(t, "all threads of the server wait", func() bool {
 		s := takeSnapshot(t, process.PID())
@@ -117,6 +117,7 @@ func startServer(t testing.TB) *lab.Process {
 // TestSnapshotOfServer compares fifty threads with eu-stack by address, and with gdb by line, those of inlined
 // functions too.
 func TestSnapshotOfServer(t *testing.T) {
+	t.Parallel()
 	need.Tools(t, "eu-stack", "gdb", "g++")
 	server := startServer(t)
 	s := takeSnapshot(t, server.PID())
@@ -158,6 +159,7 @@ func (s *snapshotThread) lines() (out []string) {
 
 // TestSnapshotStopsNobody: no thread that waits is on a CPU because of a snapshot. A debugger stops each of them.
 func TestSnapshotStopsNobody(t *testing.T) {
+	t.Parallel()
 	need.Tools(t, "eu-stack", "g++")
 	server := startServer(t)
 	before := switches(t, server.PID())
@@ -236,8 +238,9 @@ func subsequence(part, whole []string) bool {
 
 // TestSnapshotOfFio compares the threads of Debian's stripped fio: those of its parent wait, its worker moves.
 func TestSnapshotOfFio(t *testing.T) {
+	t.Parallel()
 	need.Tools(t, "eu-stack")
-	fio := lab.StartFio(t, 120)
+	fio := lab.StartFio(t, 3600)
 	var workers []int
 	testkit.Eventually(t, "fio has a worker", func() bool {
 		workers = lab.Children(t, fio.PID())
@@ -283,6 +286,7 @@ func stackOutput(t testing.TB, cmd *exec.Cmd) (output, errors string, code int) 
 
 // TestSnapshotErrors: what cannot be shown has a sentence that says why, and exit code 2.
 func TestSnapshotErrors(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	sleeper := lab.Start(t, exec.Command("sleep", "600"))
 	pid := fmt.Sprint(sleeper.PID())
@@ -309,6 +313,7 @@ func TestSnapshotErrors(t *testing.T) {
 
 // TestSnapshotText: one thread of a process by its ID, threads with equal stacks once, and a thread of the kernel.
 func TestSnapshotText(t *testing.T) {
+	t.Parallel()
 	need.Tools(t, "g++")
 	server := startServer(t)
 	tid := takeSnapshot(t, server.PID()).Threads[7].TID

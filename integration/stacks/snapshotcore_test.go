@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
@@ -93,6 +92,7 @@ func compareCore(t testing.TB, s *coreSnapshot, core string) {
 
 // TestCoreOfServer compares the fifty threads of a C++ server with eu-stack, and with what the process itself showed.
 func TestCoreOfServer(t *testing.T) {
+	t.Parallel()
 	need.Tools(t, "g++")
 	server := startServer(t)
 	live := takeSnapshot(t, server.PID())
@@ -115,7 +115,8 @@ func TestCoreOfServer(t *testing.T) {
 
 // TestCoreOfFio compares the threads of Debian's stripped fio with eu-stack.
 func TestCoreOfFio(t *testing.T) {
-	fio := lab.StartFio(t, 120)
+	t.Parallel()
+	fio := lab.StartFio(t, 3600)
 	var workers []int
 	testkit.Eventually(t, "fio has a worker", func() bool {
 		workers = lab.Children(t, fio.PID())
@@ -131,9 +132,10 @@ func TestCoreOfFio(t *testing.T) {
 
 // TestCoreOfPython: the functions of Python are read of a core, too.
 func TestCoreOfPython(t *testing.T) {
+	t.Parallel()
 	need.Tools(t, "python3")
 	python := startReady(t, "python3", "testdata/snapshot/waits.py", filepath.Join(t.TempDir(), "stacks"))
-	time.Sleep(300 * time.Millisecond) // until all threads wait
+	atRest(t, python)
 	want := map[int]string{}
 	for _, thread := range takeSnapshot(t, python.PID()).Threads {
 		want[thread.TID] = fmt.Sprint(thread.functions(false))
@@ -166,6 +168,7 @@ func crashCore(t testing.TB) (program, core string) {
 
 // TestCoreOfCrash: the signal and its thread are said, and a program that is not the same is not used.
 func TestCoreOfCrash(t *testing.T) {
+	t.Parallel()
 	program, core := crashCore(t)
 	s := readCore(t, core)
 	functions := func(s *coreSnapshot) (out []string) {
@@ -207,6 +210,7 @@ func TestCoreOfCrash(t *testing.T) {
 // TestCoreTruncated: what cannot be read has a sentence that says why, and exit code 2. A whole core takes no
 // privileges.
 func TestCoreTruncated(t *testing.T) {
+	t.Parallel()
 	_, core := crashCore(t)
 	content, err := os.ReadFile(core)
 	if err != nil {

@@ -207,6 +207,7 @@ outer(5);
 
 // TestSnapshotOfPHP compares Debian's php-fpm: its master, a worker that waits for a request, and one that handles one.
 func TestSnapshotOfPHP(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	need.Tools(t, "php-fpm8.2", "cgi-fcgi")
 	dir := lab.PublicDir(t)

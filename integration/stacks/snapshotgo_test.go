@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 )
 
@@ -46,9 +45,11 @@ func quitStacks(output, from string) (stacks []string) {
 // TestSnapshotOfGo compares the stacks of eleven goroutines, each on a thread of its own, with those that the runtime
 // prints on SIGQUIT: functions, inlined ones too, and lines.
 func TestSnapshotOfGo(t *testing.T) {
+	t.Parallel()
 	const from = "main.read"
-	program := filepath.Join(t.TempDir(), "waits")
-	lab.Compile(t, "go", "build", "-buildvcs=false", "-o", program, "testdata/snapshot/waits.go")
+	const source = "testdata/snapshot/waits.go"
+	program := compiled(t, filepath.Join(t.TempDir(), "waits"), []string{source}, "go", "build", "-buildvcs=false", "-o",
+		output, source)
 	server := startReady(t, program)
 	var ours []string
 	for _, thread := range takeSnapshot(t, server.PID()).Threads {

@@ -2,6 +2,7 @@ package stacks
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -38,16 +39,33 @@ func startReady(t testing.TB, name string, args ...string) *lab.Process {
 	return process
 }
 
+// atRest waits until all threads of a process sleep, and have used no CPU time for half a second.
+func atRest(t testing.TB, process *lab.Process) {
+	t.Helper()
+	pid := fmt.Sprint(process.PID())
+	testkit.Eventually(t, "process "+pid+" is at rest", func() bool {
+		before := lab.CPUTime(t, pid)
+		time.Sleep(500 * time.Millisecond)
+		files, err := filepath.Glob("/proc/" + pid + "/task/*/status")
+		awake := func(file string) bool {
+			text, err := os.ReadFile(file)
+			return err == nil && !strings.Contains(string(text), "\nState:\tS")
+		}
+		return err == nil && !slices.ContainsFunc(files, awake) && lab.CPUTime(t, pid) == before
+	})
+}
+
 var faulthandlerLine = regexp.MustCompile(`^File "([^"]*)", line (\d+) in (.*)$`)
 
 // TestSnapshotOfPython compares the functions of a process with those that its faulthandler writes, which shows at most
 // 100 frames of a thread.
 func TestSnapshotOfPython(t *testing.T) {
+	t.Parallel()
 	need.Tools(t, "python3")
 	const most = 100
 	file := filepath.Join(t.TempDir(), "stacks")
 	python := startReady(t, "python3", "testdata/snapshot/waits.py", file)
-	time.Sleep(300 * time.Millisecond) // until all threads wait
+	atRest(t, python)
 	var ours []string
 	for _, thread := range takeSnapshot(t, python.PID()).Threads {
 		functions := thread.functions(true)
@@ -87,11 +105,18 @@ var (
 
 // TestSnapshotOfJava compares the methods of the threads that run Java with those that jstack prints.
 func TestSnapshotOfJava(t *testing.T) {
+	t.Parallel()
 	need.Tools(t, "javac")
-	classes := t.TempDir()
-	lab.Compile(t, "javac", "-d", classes, "testdata/snapshot/Waits.java")
+	const source = "testdata/snapshot/Waits.java"
+	version, err := exec.Command("javac", "-version").CombinedOutput()
+	if err != nil {
+		t.Fatal(err)
+	}
+	classes := testkit.Fixture(t, "waits.java", []string{string(version), lab.ReadFile(t, source)}, func(dir string) error {
+		return exec.Command("javac", "-d", dir, source).Run()
+	})
 	java := startReady(t, "java", "-cp", classes, "Waits")
-	time.Sleep(time.Second) // until the VM is at rest
+	atRest(t, java)
 	taken := takeSnapshot(t, java.PID())
 	want := jstack(t, java.PID())
 	compared := 0
@@ -156,6 +181,7 @@ var v8Line = regexp.MustCompile(`^at (?:(\S+) \()?.*?([\w.]+):(\d+):\d+\)?$`)
 // TestSnapshotOfNode compares the functions of the first thread with those that V8 itself writes into an Error. Lines
 // are compared but for the innermost function, which went on since.
 func TestSnapshotOfNode(t *testing.T) {
+	t.Parallel()
 	need.Tools(t, "node")
 	node := startReady(t, "node", "testdata/snapshot/waits.js")
 	var want []string

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-static time_t end;
+static clock_t end;
 
 __attribute__((noipa)) unsigned long burn(unsigned long n)
 {
@@ -17,7 +17,7 @@ __attribute__((noipa)) unsigned long burn(unsigned long n)
 __attribute__((noipa)) void *worker(void *argument)
 {
 	unsigned long sum = (unsigned long)argument;
-	while (time(NULL) < end)
+	while (clock() < end)
 		sum += burn(20000000);
 	return (void *)sum;
 }
@@ -25,7 +25,7 @@ __attribute__((noipa)) void *worker(void *argument)
 int main(int argc, char **argv)
 {
 	pthread_t thread;
-	end = time(NULL) + (argc > 1 ? atol(argv[1]) : 1);
+	end = clock() + (argc > 1 ? atof(argv[1]) : 1) * CLOCKS_PER_SEC;
 	if (pthread_create(&thread, NULL, worker, NULL))
 		return 1;
 	pthread_setname_np(thread, "own-name");

@@ -40,10 +40,10 @@ __attribute__((noipa)) void on_fault(int number, siginfo_t *info, void *context)
 
 int main(int argc, char **argv)
 {
-	time_t end = time(NULL) + (argc > 1 ? atol(argv[1]) : 1);
+	clock_t end = clock() + (argc > 1 ? atof(argv[1]) : 1) * CLOCKS_PER_SEC;
 	struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
 	sigaction(SIGILL, &action, NULL);
-	while (time(NULL) < end)
+	while (clock() < end)
 		trap();
 	return 0;
 }

@@ -1,0 +1,177 @@
+package stacks
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
+)
+
+// sharedRate is how many samples a second the shared profiler takes of each CPU. It is below the limit of stack
+// copies a second.
+const sharedRate = 249
+
+// copyParts are the components that profile one dd, by name: with both parts of the stack, with only the user's and
+// with only the kernel's.
+var copyParts = map[string]string{
+	"both":   "",
+	"user":   "collect_kernel_profile = false",
+	"kernel": "collect_user_profile = false",
+}
+
+// earlyProgram is a program that was busy before the shared profiler was started. It is stopped until its test
+// lets it run.
+type earlyProgram struct {
+	*lab.Process
+	dir string // where it was built
+}
+
+// sharedProfiler is a profiler of the whole host for all tests that only look at stacks.
+type sharedProfiler struct {
+	*lab.Headwater
+	receiver *lab.Receiver
+	early    map[string]earlyProgram
+
+	mu     sync.Mutex
+	read   map[string]int                      // how many profiles of a service are in stacks
+	stacks map[[2]string]map[string]*lab.Stack // by service and command, then by their frames
+}
+
+var shared struct {
+	once     sync.Once
+	profiler *sharedProfiler
+}
+
+// sharedHost returns the shared profiler. The first test starts it; it ends with the package's tests.
+func sharedHost(t testing.TB) *sharedProfiler {
+	t.Helper()
+	need.Root(t)
+	need.Tools(t, "gcc", "dd")
+	shared.once.Do(func() { shared.profiler = startShared(packageT{t}) })
+	p := shared.profiler
+	if p == nil {
+		t.Fatal("the shared profiler could not be started: the first test that wanted it says why")
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the shared profiler's output ends with\n%s", p.Output.Tail(40))
+		}
+	})
+	return p
+}
+
+func startShared(t packageT) *sharedProfiler {
+	p := &sharedProfiler{
+		receiver: lab.StartReceiver(t),
+		early:    map[string]earlyProgram{},
+		read:     map[string]int{},
+		stacks:   map[[2]string]map[string]*lab.Stack{},
+	}
+	lab.Binary(t) // is built before anything runs
+	for _, r := range slices.Concat(rules(), manyMappings()) {
+		if r.early != nil {
+			dir := t.TempDir()
+			program := earlyProgram{lab.Start(t, r.start(t, dir)), dir}
+			testkit.Eventually(t, r.name+" is ready", func() bool { return r.early(t, program.PID()) })
+			p.pause(t, r.name, program)
+		}
+	}
+	chain := lab.ChainProgram(t, earlyChain)
+	p.pause(t, earlyChain, earlyProgram{lab.StartChain(t, chain, 3600), filepath.Dir(chain)})
+	p.pause(t, "dd", earlyProgram{lab.StartCopy(t), ""})
+
+	config := strings.NewReplacer("= 97", fmt.Sprint("= ", sharedRate), `"2s"`, `"1s"`).Replace(
+		lab.HostConfig(p.receiver.URL, "host", ""))
+	for name, setting := range copyParts {
+		config += fmt.Sprintf(`
+pyroscope.ebpf "%[1]s" {
+	forward_to       = [pyroscope.write.server.receiver]
+	targets          = [{"__process_pid__" = "%[2]d", "service_name" = "dd-%[1]s"}]
+	collect_interval = "1s"
+	sample_rate      = %[3]d
+	%[4]s
+}
+`, name, p.early["dd"].PID(), sharedRate, setting)
+	}
+	p.Headwater = lab.LaunchHeadwater(t, config, nil)
+	prioritize(t, p.Headwater.PID())
+	p.WaitReady(t)
+	testkit.Eventually(t, "the profiler takes samples", func() bool { return len(p.receiver.Profiles("host")) > 0 })
+	return p
+}
+
+// pause stops a program once it is busy.
+func (p *sharedProfiler) pause(t testing.TB, name string, program earlyProgram) {
+	t.Helper()
+	program.WaitBusy(t)
+	program.Signal(t, syscall.SIGSTOP)
+	p.early[name] = program
+}
+
+// run lets a program go on that was busy before the profiler was.
+func (p *sharedProfiler) run(t testing.TB, name string) earlyProgram {
+	t.Helper()
+	program := p.early[name]
+	program.Signal(t, syscall.SIGCONT)
+	t.Cleanup(func() { program.Kill(t) })
+	return program
+}
+
+// of returns the stacks that have arrived so far of the processes of one name, the most expensive first.
+func (p *sharedProfiler) of(service, command string) []lab.Stack {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, profile := range p.receiver.Profiles(service)[p.read[service]:] {
+		p.read[service]++
+		for _, s := range lab.Stacks(profile) {
+			of, text := [2]string{service, s.Frames[0].Name}, fmt.Sprint(s.Frames, s.Functions)
+			if p.stacks[of] == nil {
+				p.stacks[of] = map[string]*lab.Stack{}
+			}
+			if known := p.stacks[of][text]; known != nil {
+				known.Value += s.Value
+			} else {
+				p.stacks[of][text] = &s
+			}
+		}
+	}
+	var found []lab.Stack
+	for _, s := range p.stacks[[2]string{service, command}] {
+		found = append(found, *s)
+	}
+	slices.SortFunc(found, func(a, b lab.Stack) int { return int(b.Value - a.Value) })
+	return found
+}
+
+// until waits for so much CPU time of the processes of one name, and returns their stacks.
+func (p *sharedProfiler) until(t testing.TB, command string, enough time.Duration) (all []lab.Stack) {
+	t.Helper()
+	return p.untilOf(t, "host", command, enough)
+}
+
+func (p *sharedProfiler) untilOf(t testing.TB, service, command string, enough time.Duration) (all []lab.Stack) {
+	t.Helper()
+	testkit.Eventually(t, fmt.Sprintf("%v of %s of service %s have arrived", enough, command, service), func() bool {
+		all = p.of(service, command)
+		return lab.Total(all) >= enough.Nanoseconds()
+	})
+	return all
+}
+
+// untilNow waits until all has arrived that was sampled so far: until there is a profile that begins later.
+func (p *sharedProfiler) untilNow(t testing.TB) {
+	t.Helper()
+	now := time.Now().UnixNano()
+	testkit.Eventually(t, "a profile has arrived that begins now", func() bool {
+		profiles := p.receiver.Profiles("host")
+		return len(profiles) > 0 && profiles[len(profiles)-1].TimeNanos > now
+	})
+}
