@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/headwater/headwater/integration/testkit/need"
@@ -35,9 +36,16 @@ func StartCopy(t testing.TB) *Process {
 func StartFio(t testing.TB, seconds int) *Process {
 	t.Helper()
 	need.Tools(t, "fio")
-	return Start(t, exec.Command("fio", "--name=load", "--ioengine=libaio", "--rw=randread", "--bs=64k", "--size=32m",
+	fio := Start(t, exec.Command("fio", "--name=load", "--ioengine=libaio", "--rw=randread", "--bs=64k", "--size=32m",
 		"--iodepth=8",
 		"--filename="+filepath.Join(t.TempDir(), "fio.data"), "--time_based", fmt.Sprintf("--runtime=%d", seconds)))
+	// Its worker has a group of its own, and would go on without it.
+	t.Cleanup(func() {
+		for _, worker := range Children(t, fio.PID()) {
+			_ = syscall.Kill(worker, syscall.SIGKILL)
+		}
+	})
+	return fio
 }
 
 // PrivateMounts is the first line of a script in a mount namespace of its own: it hides from

@@ -34,7 +34,7 @@ func TestChain(t *testing.T) {
 			t.Parallel()
 			program := test.start(t)
 			// 750 samples: the first ones, of the dynamic linker, are fewer than 15.
-			lab.JudgeChain(t, host.until(t, filepath.Base(program), 3*time.Second), program)
+			lab.JudgeChain(t, inTime(t, host.until(t, filepath.Base(program), 3*time.Second)), program)
 		})
 	}
 }

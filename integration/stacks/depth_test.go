@@ -27,14 +27,14 @@ func TestDepth(t *testing.T) {
 		shown = deepest(lab.Stacks(host.Download(t)))
 		return lab.Total(shown) >= enough
 	})
-	checkWhole(t, shown)
+	checkWhole(t, inTime(t, shown))
 
 	var kept []lab.Stack
 	testkit.Eventually(t, "100 samples of the program were sent", func() bool {
 		kept = deepest(host.of("host", deepCommand))
 		return lab.Total(kept) >= enough
 	})
-	checkCut(t, kept)
+	checkCut(t, inTime(t, kept))
 }
 
 // TestDepthInPyroscope has a server that keeps them.

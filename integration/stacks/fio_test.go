@@ -24,7 +24,7 @@ func TestFio(t *testing.T) {
 	prioritize(t, h.PID())
 	h.WaitReady(t)
 
-	fio := lab.StartFio(t, 3600)
+	fio := lab.StartFio(t, 600)
 	var workers []int
 	testkit.Eventually(t, "fio has a worker", func() bool {
 		workers = lab.Children(t, fio.PID())
@@ -42,6 +42,7 @@ func TestFio(t *testing.T) {
 		return lab.Total(all) >= 5e9
 	})
 
+	all = inTime(t, all)
 	checkRoots(t, all)
 	checkSubmits(t, all, native)
 }

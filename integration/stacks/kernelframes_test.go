@@ -23,7 +23,7 @@ func TestKernelFrames(t *testing.T) {
 		"kernel": onlyKernel,
 	} {
 		t.Run(name, func(t *testing.T) {
-			all := host.untilOf(t, "dd-"+name, "dd", 3*time.Second*97/sharedRate)
+			all := inTime(t, host.untilOf(t, "dd-"+name, "dd", 3*time.Second*97/sharedRate))
 			copying := int64(0)
 			for _, s := range all {
 				first := firstKernelFrame(s, kernel)
@@ -71,7 +71,9 @@ func kernelAboveUser(t testing.TB, s lab.Stack, first int) {
 			t.Errorf("%s of %s is called by the kernel, in %v", f.Name, f.File, s)
 		}
 	}
-	if s.Has("vfs_read") && (!hasRead(s) || !s.Has("_start") && !strings.HasPrefix(s.Frames[1].Name, "dd+0x")) {
+	// Names of a file that takes long to read come some rounds later.
+	unnamed := strings.HasPrefix(s.Frames[first-1].Name, "libc.so.6+0x")
+	if s.Has("vfs_read") && (!hasRead(s) && !unnamed || !s.Has("_start") && !strings.HasPrefix(s.Frames[1].Name, "dd+0x")) {
 		t.Errorf("the user part below vfs_read is not whole: %v", s)
 	}
 }

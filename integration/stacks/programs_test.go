@@ -78,7 +78,7 @@ func TestPrograms(t *testing.T) {
 			running.WaitBusy(t) // it has got through the dynamic linker
 			native := nativeChains(t, busiestThread(t, running.PID()), 8, "")
 			// 300 samples: with 1 % of them elsewhere, as measured, 5 % or more are once in a million runs.
-			checkAgainst(t, host.until(t, p.name, 1200*time.Millisecond), native, kernel)
+			checkAgainst(t, inTime(t, host.until(t, p.name, 1200*time.Millisecond)), native, kernel)
 		})
 	}
 }
@@ -138,7 +138,7 @@ func TestVDSO(t *testing.T) {
 	t.Parallel()
 	host := sharedHost(t)
 	lab.Start(t, exec.Command(program{name: "hwvdso", source: "vdso.c"}.build(t), endless))
-	all := host.until(t, "hwvdso", 1200*time.Millisecond)
+	all := inTime(t, host.until(t, "hwvdso", 1200*time.Millisecond))
 	inside := int64(0)
 	for _, s := range all {
 		at := slices.IndexFunc(s.Frames, func(f lab.Frame) bool { return f.Name == "__vdso_clock_gettime" })

@@ -273,7 +273,7 @@ func foreignRules() []rule {
 		{name: "openssl", start: func(t testing.TB, dir string) *exec.Cmd {
 			need.Tools(t, "openssl")
 			// The kernel ends each after a second of CPU time.
-			return exec.Command("sh", "-c", `ulimit -c 0 -t 1
+			return exec.Command("sh", "-c", `ulimit -c 0; ulimit -t 1
 				for each in sha256 aes-256-cbc rsa2048 ecdhp256; do openssl speed -seconds 600 -bytes 8192 $each; done; true`)
 		}, want: []stacksOf{{
 			comm:   "openssl",

@@ -76,7 +76,7 @@ func TestRules(t *testing.T) {
 	if !testkit.IsNightly() {
 		all = representatives(t, all)
 	}
-	runRules(t, all)
+	runRules(t, sharedHost(t), all)
 }
 
 // TestRules32Bit does so with 32-bit programs.
@@ -84,17 +84,14 @@ func TestRules32Bit(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	lab.Need32Bit(t)
-	runRules(t, rules32Bit())
+	runRules(t, sharedHost(t), rules32Bit())
 }
 
 // TestManyMappings profiles processes with 12,000 mappings of one file: no mapping is lost,
 // and the profiler keeps up.
 func TestManyMappings(t *testing.T) {
-	t.Parallel()
-	runRules(t, append(manyMappings(), plainRule("hwbeside", plainProgram("hwbeside"))))
-}
-
-func manyMappings() []rule {
+	testkit.Nightly(t, "TestRules has a file with two mappings; 12,000 keep a machine busy")
+	need.Root(t)
 	many := func(name, seconds string) rule {
 		return rule{name: name, start: runs(name, "rules/mappings.c").forSeconds(seconds), want: []stacksOf{{
 			comm:   name,
@@ -105,17 +102,22 @@ func manyMappings() []rule {
 	hasThem := func(t testing.TB, pid int) bool {
 		return strings.Count(lab.ReadFile(t, fmt.Sprintf("/proc/%d/maps", pid)), "\n") > 12000
 	}
-	return []rule{many("hwmappings", "1"), many("hwmappingsold", endless).beforeProfiler(hasThem)}
+	all := []rule{many("hwmappings", "1"), plainRule("hwbeside", plainProgram("hwbeside")),
+		many("hwmappingsold", endless).beforeProfiler(hasThem)}
+	host := newProfiler(t, all)
+	host.start(t, "")
+	runRules(t, host, all)
 }
 
-// runRules runs programs under the shared profiler and judges their stacks.
-func runRules(t *testing.T, all []rule) {
-	host := sharedHost(t)
+// runRules runs programs under a profiler and judges their stacks.
+func runRules(t *testing.T, host *sharedProfiler, all []rule) {
+	t.Helper()
 	dirs := profileRules(t, host, all)
 	if dropped := host.Metric(t, "pyroscope_write_dropped_profiles_total"); dropped != 0 {
 		t.Errorf("headwater has dropped %v profiles", dropped)
 	}
 	kernel := lab.KernelSymbols(t)
+	var together []lab.Stack
 	for i, r := range all {
 		t.Run(r.name, func(t *testing.T) {
 			for _, s := range r.want {
@@ -126,9 +128,11 @@ func runRules(t *testing.T, all []rule) {
 				for _, problem := range s.check(t, of, dirs[i], kernel) {
 					t.Error(problem)
 				}
+				together = append(together, of...)
 			}
 		})
 	}
+	inTime(t, together)
 }
 
 // profileRules runs the commands of rules under a profiler, four at a time, until all have
@@ -143,11 +147,18 @@ func profileRules(t testing.TB, host *sharedProfiler, all []rule) (dirs []string
 			commands[i] = r.start(t, dirs[i])
 		}
 	}
-	processes := make([]*lab.Process, len(all))
-	running := make(chan struct{}, 4)
 	for i, r := range all {
 		if r.early != nil {
-			dirs[i] = host.run(t, r.name).dir
+			program := host.run(t, r.name)
+			dirs[i] = program.dir
+			host.until(t, r.want[0].comm, slot)
+			program.Kill(t)
+		}
+	}
+	processes := make([]*lab.Process, len(all))
+	running := make(chan struct{}, 4)
+	for i := range all {
+		if commands[i] == nil {
 			continue
 		}
 		running <- struct{}{}
@@ -159,8 +170,7 @@ func profileRules(t testing.TB, host *sharedProfiler, all []rule) (dirs []string
 		}()
 	}
 	for i, r := range all {
-		if r.early != nil {
-			host.until(t, r.want[0].comm, slot)
+		if processes[i] == nil {
 			continue
 		}
 		if code := processes[i].Wait(t, 5*time.Minute); code != 0 {
@@ -171,13 +181,25 @@ func profileRules(t testing.TB, host *sharedProfiler, all []rule) (dirs []string
 	return dirs
 }
 
-// cutShort matches stacks that may be up to 5 % of a rule's. They are of an instant when
+// cutShort matches stacks that may be up to 5 % of all rules', and 20 % of one's: its program runs for 125 samples, of
+// which a profiler that comes 25 ms late misses 5 %. They are of an instant when
 // the profiler did not yet know the process or its mapping, and the copy of the stack did not
 // reach the root; or their leaf has a rule that needs a register which the record of such a
 // miss does not have; or they are of an instant after fork, when the kernel replaces the
 // stack's page by a copy.
 var cutShort = regexp.MustCompile(`^\[incomplete: (?:(?:process_unknown|no_mapping|page_missing)\b` +
 	`|unsupported_rule in [^]]*\] \S+$|unreadable_stack in [^]]*\] \S+[fF]ork$)`)
+
+// inTime leaves out the stacks that are cut short. They may be a twentieth of the time.
+func inTime(t testing.TB, all []lab.Stack) []lab.Stack {
+	t.Helper()
+	late := func(s lab.Stack) bool { return cutShort.MatchString(strings.Join(s.Names()[1:], " ")) }
+	rest := slices.DeleteFunc(slices.Clone(all), late)
+	if cut := lab.Total(all) - lab.Total(rest); cut > lab.Total(all)/20 {
+		t.Errorf("%d of %d ms are cut short without tables or mappings:\n%s", cut/1e6, lab.Total(all)/1e6, brief(all, 5))
+	}
+	return rest
+}
 
 // check returns what is wrong with stacks.
 func (s stacksOf) check(t testing.TB, all []lab.Stack, dir string, kernel map[string]bool) (problems []string) {
@@ -217,7 +239,7 @@ func (s stacksOf) check(t testing.TB, all []lab.Stack, dir string, kernel map[st
 		problems = append(problems, fmt.Sprintf("%d ms are in stacks that cannot be:\n%s", lab.Total(strange)/1e6,
 			brief(strange, most)))
 	}
-	if lab.Total(late) > max(10e6, lab.Total(all)/20) {
+	if lab.Total(late) > max(10e6, lab.Total(all)/5) {
 		problems = append(problems, fmt.Sprintf("%d ms are cut short without tables or mappings:\n%s",
 			lab.Total(late)/1e6, brief(late, most)))
 	}

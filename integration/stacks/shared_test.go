@@ -68,28 +68,13 @@ func sharedHost(t testing.TB) *sharedProfiler {
 	return p
 }
 
+// startShared starts the shared profiler, with all programs that are to be there before it.
 func startShared(t packageT) *sharedProfiler {
-	p := &sharedProfiler{
-		receiver: lab.StartReceiver(t),
-		early:    map[string]earlyProgram{},
-		read:     map[string]int{},
-		stacks:   map[[2]string]map[string]*lab.Stack{},
-	}
-	lab.Binary(t) // is built before anything runs
-	for _, r := range slices.Concat(rules(), manyMappings()) {
-		if r.early != nil {
-			dir := t.TempDir()
-			program := earlyProgram{lab.Start(t, r.start(t, dir)), dir}
-			testkit.Eventually(t, r.name+" is ready", func() bool { return r.early(t, program.PID()) })
-			p.pause(t, r.name, program)
-		}
-	}
+	p := newProfiler(t, rules())
 	chain := lab.ChainProgram(t, earlyChain)
 	p.pause(t, earlyChain, earlyProgram{lab.StartChain(t, chain, 3600), filepath.Dir(chain)})
 	p.pause(t, "dd", earlyProgram{lab.StartCopy(t), ""})
-
-	config := strings.NewReplacer("= 97", fmt.Sprint("= ", sharedRate), `"2s"`, `"1s"`).Replace(
-		lab.HostConfig(p.receiver.URL, "host", ""))
+	config := ""
 	for name, setting := range copyParts {
 		config += fmt.Sprintf(`
 pyroscope.ebpf "%[1]s" {
@@ -101,11 +86,41 @@ pyroscope.ebpf "%[1]s" {
 }
 `, name, p.early["dd"].PID(), sharedRate, setting)
 	}
-	p.Headwater = lab.LaunchHeadwater(t, config, nil)
+	p.start(t, config)
+	return p
+}
+
+// newProfiler returns a profiler that has not been started, when those programs of rules run that are to be early.
+func newProfiler(t testing.TB, all []rule) *sharedProfiler {
+	t.Helper()
+	p := &sharedProfiler{
+		receiver: lab.StartReceiver(t),
+		early:    map[string]earlyProgram{},
+		read:     map[string]int{},
+		stacks:   map[[2]string]map[string]*lab.Stack{},
+	}
+	lab.Binary(t) // is built before anything runs
+	for _, r := range all {
+		if r.early == nil {
+			continue
+		}
+		dir := t.TempDir()
+		program := earlyProgram{lab.Start(t, r.start(t, dir)), dir}
+		testkit.Eventually(t, r.name+" is ready", func() bool { return r.early(t, program.PID()) })
+		p.pause(t, r.name, program)
+	}
+	return p
+}
+
+// start starts the profiler of the whole host, and what config adds to it.
+func (p *sharedProfiler) start(t testing.TB, config string) {
+	t.Helper()
+	host := strings.NewReplacer("= 97", fmt.Sprint("= ", sharedRate), `"2s"`, `"1s"`).Replace(
+		lab.HostConfig(p.receiver.URL, "host", ""))
+	p.Headwater = lab.LaunchHeadwater(t, host+config, nil)
 	prioritize(t, p.Headwater.PID())
 	p.WaitReady(t)
 	testkit.Eventually(t, "the profiler takes samples", func() bool { return len(p.receiver.Profiles("host")) > 0 })
-	return p
 }
 
 // pause stops a program once it is busy.

@@ -240,7 +240,7 @@ func subsequence(part, whole []string) bool {
 func TestSnapshotOfFio(t *testing.T) {
 	t.Parallel()
 	need.Tools(t, "eu-stack")
-	fio := lab.StartFio(t, 3600)
+	fio := lab.StartFio(t, 600)
 	var workers []int
 	testkit.Eventually(t, "fio has a worker", func() bool {
 		workers = lab.Children(t, fio.PID())

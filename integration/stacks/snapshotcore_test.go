@@ -116,7 +116,7 @@ func TestCoreOfServer(t *testing.T) {
 // TestCoreOfFio compares the threads of Debian's stripped fio with eu-stack.
 func TestCoreOfFio(t *testing.T) {
 	t.Parallel()
-	fio := lab.StartFio(t, 3600)
+	fio := lab.StartFio(t, 600)
 	var workers []int
 	testkit.Eventually(t, "fio has a worker", func() bool {
 		workers = lab.Children(t, fio.PID())

@@ -95,6 +95,7 @@ func TestSnapshotOfPython(t *testing.T) {
 	if !slices.Equal(ours, want) {
 		t.Errorf("functions\n%s\nfaulthandler has\n%s", strings.Join(ours, "\n"), strings.Join(want, "\n"))
 	}
+	atRest(t, python) // it has left the handler of the signal
 	compareDebuggers(t, python.PID())
 }
 
