@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // TestMain lets the test binary be headwater itself, for tests of exit codes and
@@ -47,6 +49,22 @@ func result(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, code int) {
 	cmd.Stdout, cmd.Stderr = &out, &err
 	_ = cmd.Run() // the exit code says how it went
 	return out.String(), err.String(), cmd.ProcessState.ExitCode()
+}
+
+// call is result of a command that this process runs itself, in an empty folder. It is for
+// commands that only look at what they were given: a process takes a fifth of a second of
+// CPU time to start.
+func call(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	var out, err bytes.Buffer
+	cmd := Command()
+	cmd.SetIn(strings.NewReader(""))
+	cmd.SetOut(&out)
+	cmd.SetErr(&err)
+	cmd.SetArgs(append([]string{}, args...)) // of nil cobra would make those of this process
+	code = exitCode(cmd.Execute())
+	return out.String(), err.String(), code
 }
 
 func writeConfig(t *testing.T, text string) (path string) {
@@ -264,13 +282,12 @@ func startRun(t *testing.T, args ...string) *running {
 
 func (r *running) eventually(what string, holds func() bool) {
 	r.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !holds() {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("not in 20 s: %s\n%s", what, r.printed())
+	defer func() {
+		if r.t.Failed() {
+			r.t.Log(r.printed())
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	}()
+	testkit.Eventually(r.t, what, holds)
 }
 
 func (r *running) get(path string) (code int, body string) {
@@ -283,14 +300,20 @@ func (r *running) get(path string) (code int, body string) {
 	return resp.StatusCode, string(text)
 }
 
-func (r *running) exits(code int) {
+// ends waits for the process.
+func (r *running) ends() {
 	r.t.Helper()
 	select {
 	case <-r.done:
-		require.Equal(r.t, code, r.cmd.ProcessState.ExitCode(), r.printed())
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		r.t.Fatalf("does not exit\n%s", r.printed())
 	}
+}
+
+func (r *running) exits(code int) {
+	r.t.Helper()
+	r.ends()
+	require.Equal(r.t, code, r.cmd.ProcessState.ExitCode(), r.printed())
 }
 
 func TestRun(t *testing.T) {
@@ -344,7 +367,7 @@ func (r *running) hangs() {
 	_, err = fmt.Fprintf(conn, "GET /debug/pprof/trace?seconds=600 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	require.NoError(r.t, err)
 	first := make([]byte, 1)
-	require.NoError(r.t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
+	require.NoError(r.t, conn.SetReadDeadline(time.Now().Add(2*time.Minute)))
 	_, err = conn.Read(first) // the answer has begun
 	require.NoError(r.t, err)
 }
@@ -356,14 +379,24 @@ func TestRequestsDoNotHoldUpTheEnd(t *testing.T) {
 	r.exits(0)
 }
 
+// TestSecondSignalEndsAtOnce sends a second signal while an open request holds up the clean
+// stop of the first one, for a second. An attempt whose second signal was later than that, on
+// a machine that does much else, shows nothing.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
-	r := startRun(t, writeConfig(t, ""))
-	r.hangs() // keeps the first signal's clean stop busy for a second
-	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
-	r.eventually("it stops", func() bool { return strings.Contains(r.printed(), "interrupt received") })
-	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
-	<-r.done
-	status, ok := r.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	require.True(t, ok)
-	require.True(t, status.Signaled(), "it ended by itself: %v", r.cmd.ProcessState)
+	config := writeConfig(t, "")
+	for range 20 {
+		r := startRun(t, config)
+		r.hangs()
+		first := time.Now()
+		require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
+		r.eventually("it stops", func() bool { return strings.Contains(r.printed(), "interrupt received") })
+		_ = r.cmd.Process.Signal(syscall.SIGTERM) // it fails if the process has ended
+		inTime := time.Since(first) < time.Second
+		r.ends()
+		if status := r.cmd.ProcessState.Sys().(syscall.WaitStatus); inTime {
+			require.True(t, status.Signaled(), "it ended by itself: %v", r.cmd.ProcessState)
+			return
+		}
+	}
+	t.Fatal("no second signal was in time")
 }

@@ -36,12 +36,12 @@ func TestCompletion(t *testing.T) {
 		"view":      {[]string{"top", "--by", ""}, "function\nbinary\nflame\nwaits\n"},
 		"manual":    {[]string{"man", ""}, "record\tRecord what CPUs do, and write one file\n"},
 	} {
-		stdout, stderr, code := result(t, headwater(t, append([]string{"__complete"}, test.args...)...))
+		stdout, stderr, code := call(t, append([]string{"__complete"}, test.args...)...)
 		require.Equal(t, 0, code, stderr)
 		require.Contains(t, stdout, test.want, name)
 		require.Contains(t, stdout, ":4\n", "%s: files are offered", name)
 	}
-	stdout, _, _ := result(t, headwater(t, "__complete", "stack", pid, ""))
+	stdout, _, _ := call(t, "__complete", "stack", pid, "")
 	require.Equal(t, ":4", strings.TrimSpace(stdout), "there is one argument")
 }
 
@@ -51,7 +51,7 @@ func TestCompletionScripts(t *testing.T) {
 		"bash": "complete -o default -F __start_headwater headwater", "zsh": "#compdef headwater",
 		"fish": "complete -c headwater", "powershell": "Register-ArgumentCompleter -CommandName 'headwater'",
 	} {
-		script, stderr, code := result(t, headwater(t, "completion", shell))
+		script, stderr, code := call(t, "completion", shell)
 		require.Equal(t, 0, code, stderr)
 		require.Contains(t, script, want)
 		if shell == "bash" {
@@ -62,11 +62,11 @@ func TestCompletionScripts(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{"accepts 1 argument": nil, `invalid argument "csh"`: {"csh"}} {
-		_, stderr, code := result(t, headwater(t, append([]string{"completion"}, args...)...))
+		_, stderr, code := call(t, append([]string{"completion"}, args...)...)
 		require.Equal(t, 2, code)
 		require.Contains(t, stderr, want)
 	}
-	help, _, _ := result(t, headwater(t, "--help"))
+	help, _, _ := call(t, "--help")
 	require.Contains(t, help, "  completion  ")
 }
 

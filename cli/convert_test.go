@@ -40,7 +40,7 @@ func TestConvert(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "c.river")
 			args := append([]string{"convert", "--server", "http://p:4040", "--"}, test.args...)
-			stdout, stderr, code := result(t, headwater(t, args...))
+			stdout, stderr, code := call(t, args...)
 			require.Equal(t, test.code, code, stderr)
 			for _, want := range test.river {
 				require.Contains(t, stdout, want)
@@ -49,11 +49,11 @@ func TestConvert(t *testing.T) {
 				require.Contains(t, stderr, want)
 			}
 			args = append([]string{"convert", "-o", path, "--"}, test.args...)
-			_, _, code = result(t, headwater(t, args...))
+			_, _, code = call(t, args...)
 			require.Equal(t, test.code, code)
-			_, stderr, code = result(t, headwater(t, "validate", path))
+			_, stderr, code = call(t, "validate", path)
 			require.Equal(t, 0, code, stderr)
-			_, stderr, code = result(t, headwater(t, "fmt", "-t", path))
+			_, stderr, code = call(t, "fmt", "-t", path)
 			require.Equal(t, 0, code, stderr)
 		})
 	}
@@ -62,12 +62,12 @@ func TestConvert(t *testing.T) {
 func TestConvertFile(t *testing.T) {
 	shared := "pyroscope.ebpf \"a\" {\n\tforward_to = []\n\tsample_rate = 19\n}\n"
 	path := writeConfig(t, shared)
-	stdout, stderr, code := result(t, headwater(t, "convert", path))
+	stdout, stderr, code := call(t, "convert", path)
 	require.Equal(t, 0, code, stderr)
 	require.Equal(t, shared, stdout)
 	require.Contains(t, stderr, "runs unchanged")
 	path = writeConfig(t, shared+"loki.write \"b\" { }\n")
-	stdout, stderr, code = result(t, headwater(t, "convert", path))
+	stdout, stderr, code = call(t, "convert", path)
 	require.Equal(t, 1, code)
 	require.Empty(t, stdout)
 	require.Contains(t, stderr, "loki.write")
@@ -95,7 +95,7 @@ func TestConvertCollector(t *testing.T) {
 	file, made := filepath.Join(dir, "c.yaml"), filepath.Join(dir, "c.river")
 	write := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
 	write(collector)
-	_, stderr, code := result(t, headwater(t, "convert", "-o", made, "--server", "http://p:4040", file))
+	_, stderr, code := call(t, "convert", "-o", made, "--server", "http://p:4040", file)
 	require.Equal(t, 0, code, stderr)
 	require.Equal(t, []string{
 		file + ":2: otlp: only the receiver profiling is converted; the collector goes on with this one",
@@ -109,11 +109,11 @@ func TestConvertCollector(t *testing.T) {
 		require.Contains(t, string(river), want)
 	}
 	require.NotContains(t, string(river), "python_enabled")
-	_, stderr, code = result(t, headwater(t, "validate", made))
+	_, stderr, code = call(t, "validate", made)
 	require.Equal(t, 0, code, stderr)
 
 	write(strings.Replace(collector, "tracers:", "tracer:", 1))
-	_, stderr, code = result(t, headwater(t, "convert", file))
+	_, stderr, code = call(t, "convert", file)
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, file+":6: tracer: the receiver has no such key")
 	require.Contains(t, stderr, "1 key is not known")
@@ -130,7 +130,7 @@ func TestConvertCollector(t *testing.T) {
 		"":                                                     "is no configuration",
 	} {
 		write(text)
-		stdout, stderr, code := result(t, headwater(t, "convert", file))
+		stdout, stderr, code := call(t, "convert", file)
 		require.Equal(t, 2, code, text)
 		require.Empty(t, stdout)
 		require.Contains(t, stderr, want)
@@ -150,7 +150,7 @@ func TestConvertRefuses(t *testing.T) {
 		"--server: ":                        {"--server", "p:4040", "--", "parca-agent"},
 		"no such file":                      {"none.alloy"},
 	} {
-		_, stderr, code := result(t, headwater(t, append([]string{"convert"}, args...)...))
+		_, stderr, code := call(t, append([]string{"convert"}, args...)...)
 		require.Equal(t, 2, code, args)
 		require.Contains(t, stderr, want)
 	}

@@ -14,14 +14,14 @@ import (
 // TestManual: man(1) shows the pages, each command has one, and they name its flags.
 func TestManual(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "man1")
-	_, stderr, code := result(t, headwater(t, "man", "-o", folder))
+	_, stderr, code := call(t, "man", "-o", folder)
 	require.Equal(t, 0, code, stderr)
 	for _, c := range Command().Commands() {
 		require.FileExists(t, filepath.Join(folder, "headwater-"+c.Name()+".1"))
 	}
 	page, err := os.ReadFile(filepath.Join(folder, "headwater-record.1"))
 	require.NoError(t, err)
-	stdout, stderr, code := result(t, headwater(t, "man", "record"))
+	stdout, stderr, code := call(t, "man", "record")
 	require.Equal(t, 0, code, stderr)
 	require.Equal(t, string(page), stdout)
 
@@ -38,7 +38,7 @@ func TestManualRefuses(t *testing.T) {
 		"leave record out":           {"man", "-o", t.TempDir(), "record"},
 		"not a directory":            {"man", "-o", filepath.Join(os.DevNull, "man1")},
 	} {
-		_, stderr, code := result(t, headwater(t, args...))
+		_, stderr, code := call(t, args...)
 		require.Equal(t, 2, code)
 		require.Contains(t, stderr, name)
 	}

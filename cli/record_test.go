@@ -51,11 +51,10 @@ func TestRecordRefuses(t *testing.T) {
 		{[]string{"-d", "1", "--", "no-such-command"}, `"no-such-command": executable file not found`},
 	}
 	for _, test := range tests {
-		cmd := headwater(t, append([]string{"record"}, test.args...)...)
-		_, stderr, code := result(t, cmd)
+		_, stderr, code := call(t, append([]string{"record"}, test.args...)...)
 		require.Equal(t, 2, code, "%q: %s", test.args, stderr)
 		require.Contains(t, stderr, test.want)
-		left, err := os.ReadDir(cmd.Dir)
+		left, err := os.ReadDir(".") // the folder of the call
 		require.NoError(t, err)
 		require.Empty(t, left)
 	}

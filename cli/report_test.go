@@ -61,7 +61,7 @@ and 1 more
 		{[]string{"--folded", "--ignore", "write"}, "main 3\n"},
 	}
 	for _, test := range tests {
-		stdout, stderr, code := result(t, headwater(t, append([]string{"report", path}, test.args...)...))
+		stdout, stderr, code := call(t, append([]string{"report", path}, test.args...)...)
 		require.Equal(t, 0, code, stderr)
 		require.Equal(t, test.want, stdout)
 	}
@@ -89,14 +89,14 @@ func TestReportRefuses(t *testing.T) {
 		{[]string{"script", text}, text + " is not a profile in pprof's format"},
 	}
 	for _, test := range tests {
-		_, stderr, code := result(t, headwater(t, test.args...))
+		_, stderr, code := call(t, test.args...)
 		require.Equal(t, 2, code, "%q", test.args)
 		require.Contains(t, stderr, test.want)
 	}
 }
 
 func TestScript(t *testing.T) {
-	stdout, stderr, code := result(t, headwater(t, "script", writeProfile(t)))
+	stdout, stderr, code := call(t, "script", writeProfile(t))
 	require.Equal(t, 0, code, stderr)
 	require.Equal(t, 4, strings.Count(stdout, "cpu-clock:"))
 	require.Contains(t, stdout, "\t              20 write (/lib/libc.so.6)\n\t              10 main (/bin/server)\n")

@@ -30,7 +30,7 @@ func TestTopRefuses(t *testing.T) {
 		{[]string{"-p", "4294967295"}, "there is no process 4294967295"},
 	}
 	for _, test := range tests {
-		stdout, stderr, code := result(t, headwater(t, append([]string{"top"}, test.args...)...))
+		stdout, stderr, code := call(t, append([]string{"top"}, test.args...)...)
 		require.Equal(t, 2, code, "%q: %s", test.args, stderr)
 		require.Contains(t, stderr, test.want)
 		require.Empty(t, stdout)

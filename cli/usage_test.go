@@ -9,7 +9,7 @@ import (
 
 // TestUsage calls commands with too few and too many arguments, and with flags that they do not have.
 func TestUsage(t *testing.T) {
-	for _, c := range []struct {
+	for i, c := range []struct {
 		args []string
 		want string
 	}{
@@ -36,9 +36,14 @@ func TestUsage(t *testing.T) {
 		{[]string{"verfy"}, "Error: unknown command \"verfy\", did you mean \"verify\"?\n" +
 			"Usage: headwater [flags]\nheadwater --help says more\n"},
 	} {
-		_, stderr, code := result(t, headwater(t, c.args...))
+		_, stderr, code := call(t, c.args...)
 		require.Equal(t, c.want, stderr, c.args)
 		require.Equal(t, 2, code, c.args)
+		if i == 0 { // a process says and returns the same
+			_, ofProcess, code := result(t, headwater(t, c.args...))
+			require.Equal(t, stderr, ofProcess)
+			require.Equal(t, 2, code)
+		}
 	}
 }
 

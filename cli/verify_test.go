@@ -27,7 +27,7 @@ func TestVerifyRefuses(t *testing.T) {
 		{[]string{"true"}, "a command must follow --"},
 	}
 	for _, test := range tests {
-		_, stderr, code := result(t, headwater(t, append([]string{"verify"}, test.args...)...))
+		_, stderr, code := call(t, append([]string{"verify"}, test.args...)...)
 		require.Equal(t, 2, code)
 		require.Contains(t, stderr, test.want)
 	}

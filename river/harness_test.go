@@ -13,6 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // logBuffer is a log that a test can read while it is written.
@@ -87,13 +89,12 @@ func (h *host) runs(text string) (stop func()) {
 
 func (h *host) eventually(what string, holds func() bool) {
 	h.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !holds() {
-		if time.Now().After(deadline) {
-			h.t.Fatalf("not in 10 s: %s\nevents: %v\nlog:\n%s", what, h.happened(), h.log)
+	defer func() {
+		if h.t.Failed() {
+			h.t.Logf("events: %v\nlog:\n%s", h.happened(), h.log)
 		}
-		time.Sleep(time.Millisecond)
-	}
+	}()
+	testkit.Eventually(h.t, what, holds)
 }
 
 // out returns a component's current export.

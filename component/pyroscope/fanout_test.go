@@ -6,11 +6,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 var (
@@ -97,8 +98,7 @@ func TestFanoutSlowChild(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- f.Appender().Append(ctx, someLabels, someSamples) }()
 
-	require.Eventually(t, func() bool { return fast.calls.Load() == 1 }, 5*time.Second, time.Millisecond,
-		"does not wait for the slow one")
+	testkit.Eventually(t, "does not wait for the slow one", func() bool { return fast.calls.Load() == 1 })
 	cancel()
 	err := <-done
 	require.ErrorIs(t, err, context.Canceled)

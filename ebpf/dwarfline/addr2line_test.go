@@ -6,13 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -45,58 +46,41 @@ func build(t testing.TB, source, compiler string, flags ...string) string {
 	return filepath.Join(dir, "program")
 }
 
-// programs are what built has made, by compiler, source and flags.
-var programs = struct {
-	mu   sync.Mutex
-	dir  string
-	byID map[string]func() (string, error)
-}{byID: map[string]func() (string, error){}}
-
-// built is build for those who only read the program: each is compiled once.
+// built is build for tests that only read the program: each is compiled once, and kept.
 func built(t testing.TB, source, compiler string, flags ...string) string {
 	t.Helper()
 	need.Tools(t, compiler)
-	args := append(slices.Clone(flags), "-o", "program")
-	programs.mu.Lock()
-	once := programs.byID[fmt.Sprint(compiler, source, args)]
-	if once == nil {
-		dir := filepath.Join(programs.dir, fmt.Sprint(len(programs.byID)))
-		once = sync.OnceValues(func() (string, error) {
-			source, err := filepath.Abs(filepath.Join("testdata", source))
-			if err == nil {
-				err = os.Mkdir(dir, 0o755)
-			}
-			if err != nil {
-				return "", err
-			}
-			cmd := exec.Command(compiler, append(args, source)...)
-			cmd.Dir = dir
-			if out, err := cmd.CombinedOutput(); err != nil {
-				return "", fmt.Errorf("%v: %w\n%s", cmd.Args, err, out)
-			}
-			return filepath.Join(dir, "program"), nil
-		})
-		programs.byID[fmt.Sprint(compiler, source, args)] = once
-	}
-	programs.mu.Unlock()
-	program, err := once()
+	path, err := filepath.Abs(filepath.Join("testdata", source))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return program
+	key := append([]string{testkit.Version(t, compiler), compiler, source}, flags...)
+	made := testkit.Fixture(t, "dwarfline", append(key, sources(t)...), func(dir string) error {
+		cmd := exec.Command(compiler, append(slices.Clone(flags), "-o", "program", path)...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %w\n%s", cmd.Args, err, out)
+		}
+		return nil
+	})
+	return filepath.Join(made, "program")
 }
 
-// TestMain removes what built has made.
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "dwarfline")
+// sources returns the files of testdata, which may include each other.
+func sources(t testing.TB) (texts []string) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.*")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		t.Fatal(err)
 	}
-	programs.dir = dir
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, file, string(text))
+	}
+	return texts
 }
 
 // TestAddr2line compares programs of many compilers and forms of DWARF.
@@ -136,15 +120,30 @@ func TestAddr2lineGo(t *testing.T) {
 	for _, tt := range []struct{ name, experiment string }{{"DWARF 4", "nodwarf5"}, {"DWARF 5", "dwarf5"}} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			program := filepath.Join(t.TempDir(), "program")
-			cmd := exec.Command("go", "build", "-o", program, "../testdata/golang/plain")
-			cmd.Env = append(os.Environ(), "GOEXPERIMENT="+tt.experiment, "CGO_ENABLED=0")
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
-			}
+			program := goProgram(t, tt.experiment)
 			compare(t, program, program, codeAddresses(t, program, 1000, 1)).check(t)
 		})
 	}
+}
+
+// goProgram builds a Go program by a toolchain with an experiment, whose standard library
+// takes long to compile.
+func goProgram(t *testing.T, experiment string) string {
+	t.Helper()
+	const source = "../testdata/golang/plain"
+	text, err := os.ReadFile(source + "/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := testkit.Fixture(t, "dwarfline", []string{runtime.Version(), experiment, string(text)}, func(dir string) error {
+		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "program"), source)
+		cmd.Env = append(os.Environ(), "GOEXPERIMENT="+experiment, "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %w\n%s", cmd.Args, err, out)
+		}
+		return nil
+	})
+	return filepath.Join(made, "program")
 }
 
 // TestCompressed compares the forms of compression.

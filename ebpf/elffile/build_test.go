@@ -1,11 +1,15 @@
 package elffile
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -20,16 +24,47 @@ func run(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// compile compiles C source with gcc and returns the path of the result.
+// compile returns a program that gcc has made of C source, in a folder of its own: the
+// caller may change it. gcc makes it once, unless flags name another file of this test.
 func compile(t testing.TB, source string, flags ...string) string {
 	t.Helper()
+	need.Tools(t, "gcc")
 	dir := t.TempDir()
-	src, out := filepath.Join(dir, "a.c"), filepath.Join(dir, "a.out")
-	if err := os.WriteFile(src, []byte(source), 0o644); err != nil {
+	out := filepath.Join(dir, "a.out")
+	if slices.ContainsFunc(flags, func(flag string) bool { return strings.Contains(flag, os.TempDir()) }) {
+		if err := gcc(dir, source, flags); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	key := append([]string{testkit.Version(t, "gcc"), source}, flags...)
+	made := testkit.Fixture(t, "elffile", key, func(dir string) error { return gcc(dir, source, flags) })
+	copyFile(t, filepath.Join(made, "a.out"), out)
+	return out
+}
+
+// gcc compiles source into dir/a.out.
+func gcc(dir, source string, flags []string) error {
+	if err := os.WriteFile(filepath.Join(dir, "a.c"), []byte(source), 0o644); err != nil {
+		return err
+	}
+	cmd := exec.Command("gcc", append([]string{"-o", "a.out", "a.c"}, flags...)...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%v: %w\n%s", cmd.Args, err, out)
+	}
+	return nil
+}
+
+func copyFile(t testing.TB, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, "gcc", append([]string{"-o", out, src}, flags...)...)
-	return out
+	if err := os.WriteFile(to, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func open(t testing.TB, path string) *File {

@@ -4,14 +4,19 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
 )
 
 // patchSection changes a header in a copy of an image: where section name lies, and
@@ -64,17 +69,32 @@ func TestSparseSections(t *testing.T) {
 // bomb returns a program whose section .debug_info is zeros, compressed.
 func bomb(t *testing.T, size int, form string) string {
 	t.Helper()
-	dir := t.TempDir()
-	zeros, plain, path := filepath.Join(dir, "zeros"), filepath.Join(dir, "plain"), filepath.Join(dir, "bomb")
-	if err := os.WriteFile(zeros, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(zeros, int64(size)); err != nil {
-		t.Fatal(err)
-	}
-	run(t, "objcopy", "--add-section", ".debug_info="+zeros, compile(t, "int main(void) { return 0; }"), plain)
-	run(t, "objcopy", "--compress-debug-sections="+form, plain, path)
-	return path
+	need.Tools(t, "gcc", "objcopy")
+	key := []string{testkit.Version(t, "gcc"), testkit.Version(t, "objcopy"), form, strconv.Itoa(size)}
+	made := testkit.Fixture(t, "bomb", key, func(dir string) error {
+		if err := gcc(dir, "int main(void) { return 0; }", nil); err != nil {
+			return err
+		}
+		zeros, plain := filepath.Join(dir, "zeros"), filepath.Join(dir, "plain")
+		defer os.Remove(zeros)
+		defer os.Remove(plain)
+		if err := os.WriteFile(zeros, nil, 0o644); err != nil {
+			return err
+		}
+		if err := os.Truncate(zeros, int64(size)); err != nil {
+			return err
+		}
+		for _, args := range [][]string{
+			{"--add-section", ".debug_info=" + zeros, filepath.Join(dir, "a.out"), plain},
+			{"--compress-debug-sections=" + form, plain, filepath.Join(dir, "bomb")},
+		} {
+			if out, err := exec.Command("objcopy", args...).CombinedOutput(); err != nil {
+				return fmt.Errorf("objcopy %q: %w\n%s", args, err, out)
+			}
+		}
+		return nil
+	})
+	return filepath.Join(made, "bomb")
 }
 
 func isHit(t *testing.T, err error, want limit.Reader) {

@@ -3,15 +3,19 @@ package gopclntab
 import (
 	"bufio"
 	"debug/elf"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -94,20 +98,30 @@ func build(t *testing.T, env []string, flags ...string) string {
 	return buildSource(t, source1, env, flags...)
 }
 
+// buildSource builds a program once and keeps it as a fixture: each target has its own
+// standard library, which takes long to compile.
 func buildSource(t *testing.T, text string, env []string, flags ...string) string {
 	t.Helper()
-	dir := t.TempDir()
-	for name, text := range map[string]string{"main.go": text, "go.mod": "module example.com/sum\n\ngo 1.21\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
+	files := map[string]string{"main.go": text, "go.mod": "module example.com/sum\n\ngo 1.21\n"}
+	key := slices.Concat([]string{runtime.Version(), text, files["go.mod"]}, env, []string{"flags"}, flags)
+	if slices.Contains(flags, "-ldflags=-linkmode=external") {
+		need.Tools(t, "gcc")
+		key = append(key, testkit.Version(t, "gcc"))
+	}
+	folder := testkit.Fixture(t, "gopclntab", key, func(dir string) error {
+		for name, text := range files {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+				return err
+			}
 		}
-	}
-	cmd := exec.Command("go", append(append([]string{"build", "-o", "sum"}, flags...), ".")...)
-	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), "GOFLAGS=", "GOWORK=off"), env...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return filepath.Join(dir, "sum")
+		cmd := exec.Command("go", append(append([]string{"build", "-o", "sum"}, flags...), ".")...)
+		cmd.Dir, cmd.Env = dir, append(append(os.Environ(), "GOFLAGS=", "GOWORK=off"), env...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %w\n%s", cmd.Args, err, out)
+		}
+		return nil
+	})
+	return filepath.Join(folder, "sum")
 }
 
 func openProgram(t *testing.T, path string, stripped bool) *Table {

@@ -1,13 +1,16 @@
 package symbol
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -26,16 +29,35 @@ func run(t testing.TB, stdin, name string, args ...string) string {
 	return string(out)
 }
 
-// compile compiles a source file of any language that gcc knows by its name.
+// compile returns a program that gcc has made of a source file of any language that it
+// knows by its name, in a folder of its own: the caller may change it. gcc makes it once.
 func compile(t testing.TB, file, source string, flags ...string) string {
 	t.Helper()
+	need.Tools(t, "gcc")
 	dir := t.TempDir()
-	src, out := filepath.Join(dir, file), filepath.Join(dir, "program")
-	if err := os.WriteFile(src, []byte(source), 0o644); err != nil {
+	gcc := func(dir string) error {
+		path := filepath.Join(dir, file)
+		if err := os.WriteFile(path, []byte(source), 0o644); err != nil {
+			return err
+		}
+		cmd := exec.Command("gcc", append([]string{"-o", filepath.Join(dir, "program"), path}, flags...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %w\n%s", cmd.Args, err, out)
+		}
+		return nil
+	}
+	if slices.Contains(flags, "-gsplit-dwarf") { // the program has the path of its .dwo file in it
+		if err := gcc(dir); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(dir, "program")
+	}
+	key := append([]string{testkit.Version(t, "gcc"), file, source}, flags...)
+	made := testkit.Fixture(t, "symbol", key, gcc)
+	if err := os.CopyFS(dir, os.DirFS(made)); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "", "gcc", append([]string{"-o", out, src}, flags...)...)
-	return out
+	return filepath.Join(dir, "program")
 }
 
 // object returns the object of a file on this host.

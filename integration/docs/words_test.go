@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // avoided are words that make a reader stop, and what to write.
@@ -52,6 +54,7 @@ var anyAvoided = func() *regexp.Regexp {
 
 // TestWordsOfDocuments looks for words to avoid outside of code.
 func TestWordsOfDocuments(t *testing.T) {
+	testkit.Lint(t)
 	for _, d := range documents(t) {
 		for _, l := range d.lines {
 			for _, problem := range avoidedIn(inlineCode.ReplaceAllString(l.text, "")) {
@@ -63,6 +66,7 @@ func TestWordsOfDocuments(t *testing.T) {
 
 // TestWordsOfComments looks for words to avoid in the comments of Go files.
 func TestWordsOfComments(t *testing.T) {
+	testkit.Lint(t)
 	eachGoFile(t, func(path string) {
 		files := token.NewFileSet()
 		file, err := parser.ParseFile(files, filepath.Join(root, path), nil, parser.ParseComments)
@@ -81,6 +85,7 @@ func TestWordsOfComments(t *testing.T) {
 
 // TestWordsOfBPF looks for words to avoid in bpf/.
 func TestWordsOfBPF(t *testing.T) {
+	testkit.Lint(t)
 	paths, err := filepath.Glob(filepath.Join(root, "bpf/*.[ch]"))
 	require.NoError(t, err)
 	require.Greater(t, len(paths), 5)

@@ -3,9 +3,11 @@ package tree
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headwater/headwater/component/discovery"
 	"github.com/headwater/headwater/component/local/file"
@@ -28,70 +30,121 @@ import (
 	"github.com/headwater/headwater/river"
 )
 
-// TestSecurityTable compares the bounds in SECURITY.md with those of the code.
+// bound is a row of the table in SECURITY.md, by a part of its first cell, and the amounts that
+// it must name.
+type bound struct {
+	input   string
+	amounts []string
+}
+
+// bounds are those of the code.
+func bounds() []bound {
+	return []bound{
+		{"Files that may hang", []string{mib(elffile.MaxCopy), seconds(elffile.CopyTime), gib(elffile.MaxCopies)}},
+		{"Section read as a whole", []string{mib(elffile.MaxSection)}},
+		{"Section mapped for debug info", []string{gib(elffile.MaxMapped)}},
+		{"Compressed section", []string{fmt.Sprintf("%d times", elffile.MaxRatio), mib(elffile.MaxInflated),
+			seconds(elffile.UnpackTime)}},
+		{"Compressed debug info on disk", []string{gib(elffile.DefaultFileSpill), gib(elffile.DefaultSpill)}},
+		{"DWARF data", []string{thousands(dwarfline.MaxWork), thousands(dwarfline.MaxFileWork),
+			thousands(dwarfline.FileWorkPerSecond)}},
+		{"Debug file named by", []string{gib(names.MaxLinked), seconds(names.MaxLinkedTime)}},
+		{"MiniDebugInfo", []string{mib(names.MaxMiniDebug), mib(names.MaxMiniDebugSize), seconds(names.MaxMiniDebugTime)}},
+		{"Requests to `pyroscope.receive_http`", []string{mib(receivehttp.MaxRequest), mib(receivehttp.MaxInFlight),
+			fmt.Sprintf("%.0f minutes", receivehttp.MaxBodyTime.Minutes()), kib(receivehttp.MaxHeader)}},
+		{"`.eh_frame`, `.debug_frame`", []string{mib(ehframe.MaxEntry), kib(ehframe.MaxCIE), mib(ehframe.MaxScan),
+			thousands(ehframe.MaxScanEntries)}},
+		{"`.gopclntab`", []string{gib(gopclntab.MaxScan), fmt.Sprintf("%d places", gopclntab.MaxCandidates),
+			kib(gopclntab.MaxName), fmt.Sprintf("%d inlined calls", gopclntab.MaxInlined)}},
+		{"Executable text", []string{thousands(processes.MaxPages) + " pages"}},
+		{"Perf maps and jitdumps", []string{mib(jit.MaxRead), mib(jit.MaxReadRate) + "/s", kib(jit.MaxLine),
+			mib(jit.DefaultBytes)}},
+		{"HotSpot's structures", []string{thousands(jvm.MaxEntries) + " entries", gib(jvm.MaxCache), mib(jvm.MaxCode),
+			mib(jvm.MaxRemembered)}},
+		{"Memory of processes that is read", []string{millis(filework.QuickPatience),
+			fmt.Sprintf("%d times", filework.QuickTurns), fmt.Sprintf("%d times", filework.LateShare),
+			seconds(filework.LateAtOnce), fmt.Sprintf("1/%d", filework.LateShare)}},
+		{"Frames and names of interpreters", []string{thousands(chain.MaxFrames) + " frames",
+			fmt.Sprintf("%d bytes", runtime.MaxTexts*runtime.MaxTextBytes),
+			fmt.Sprintf("%d functions", processes.MaxReads), mib(processes.MaxRemembered),
+			thousands(processes.MaxReadsAtOnce) + " reads", thousands(processes.ReadsPerSecond),
+			strconv.Itoa(processes.LeastReadsPerSecond), thousands(processes.MaxAllReadsAtOnce),
+			thousands(processes.AllReadsPerSecond), fmt.Sprintf("%d times", processes.LateReadShare),
+			millis(processes.ReadPatience), seconds(processes.ShortestRest),
+			fmt.Sprintf("%.0f minutes", processes.LongestRest.Minutes()), thousands(profile.MaxPlaces) + " places"}},
+		{"`/proc/PID/maps`", []string{mib(procfs.MaxPaths)}},
+		{"`/proc/PID/cmdline`", []string{kib(procfs.MaxCmdline)}},
+		{"Answers of Docker", []string{mib(discovery.MaxAnswer), gib(discovery.MaxWatch)}},
+		{"Answers of Pyroscope", []string{mib(write.MaxResponse)}},
+		{"Files of debuginfod", []string{gib(debuginfod.MaxFile), gib(debuginfod.DefaultCacheSize)}},
+		{"File of `local.file`", []string{mib(file.MaxFile)}},
+		{"Modules and imports", []string{fmt.Sprintf("%d levels", river.MaxDepth)}},
+	}
+}
+
+// TestSecurityTable looks for the bounds of the code in the rows of SECURITY.md. How a row
+// says them is for its author.
 func TestSecurityTable(t *testing.T) {
-	data, err := os.ReadFile("../../SECURITY.md")
+	text, err := os.ReadFile("../../SECURITY.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(data)
-	for _, want := range []string{
-		fmt.Sprintf("| Section read as a whole | owner of the file | %d MiB |", elffile.MaxSection>>20),
-		fmt.Sprintf("| Section mapped for debug info | owner of the file | %d GiB |", elffile.MaxMapped>>30),
-		fmt.Sprintf("| Compressed section | owner of the file | %d times its size in the file; %d MiB in memory; %.0f s |",
-			elffile.MaxRatio, elffile.MaxInflated>>20, elffile.UnpackTime.Seconds()),
-		fmt.Sprintf("; %s steps a lookup, %s a file and then %s a second;",
-			thousands(dwarfline.MaxWork), thousands(dwarfline.MaxFileWork), thousands(dwarfline.FileWorkPerSecond)),
-		fmt.Sprintf("| copied: %d MiB and %.0f s a file, %d GiB in all, half of the free space |",
-			elffile.MaxCopy>>20, elffile.CopyTime.Seconds(), elffile.MaxCopies>>30),
-		fmt.Sprintf("| %d GiB a file, %d GiB in all,", elffile.DefaultFileSpill>>30, elffile.DefaultSpill>>30),
-		fmt.Sprintf("| Debug file named by `.gnu_debuglink` | its user | %d GiB, %.0f s,",
-			names.MaxLinked>>30, names.MaxLinkedTime.Seconds()),
-		fmt.Sprintf("| owner of the file | %d MiB compressed, %d MiB, %.0f s |",
-			names.MaxMiniDebug>>20, names.MaxMiniDebugSize>>20, names.MaxMiniDebugTime.Seconds()),
-		fmt.Sprintf("| %d MiB each and %d MiB together, decompressed; "+
-			"`server_read_timeout`, or %.0f minutes if that is 0; %d KiB of headers;",
-			receivehttp.MaxRequest>>20, receivehttp.MaxInFlight>>20, receivehttp.MaxBodyTime.Minutes(),
-			receivehttp.MaxHeader>>10),
-		fmt.Sprintf("| %d MiB an entry, %d KiB a CIE; without a search table the first %d MiB and %s entries |",
-			ehframe.MaxEntry>>20, ehframe.MaxCIE>>10, ehframe.MaxScan>>20, thousands(ehframe.MaxScanEntries)),
-		fmt.Sprintf("| searched for in %d GiB and at %d places; names of %d KiB; %d inlined calls |",
-			gopclntab.MaxScan>>30, gopclntab.MaxCandidates, gopclntab.MaxName>>10, gopclntab.MaxInlined),
-		fmt.Sprintf("| %s pages of rows |", thousands(processes.MaxPages)),
-		fmt.Sprintf("; %d MiB a process at once and then %d MiB/s; %d KiB a line; %d MiB of names for all",
-			jit.MaxRead>>20, jit.MaxReadRate>>20, jit.MaxLine>>10, jit.DefaultBytes>>20),
-		fmt.Sprintf("| %s entries of its description, %d GiB of code cache, %d MiB of instructions",
-			thousands(jvm.MaxEntries), jvm.MaxCache>>30, jvm.MaxCode>>20),
-		fmt.Sprintf("of one piece of code; %d MiB remembered of all VMs together |", jvm.MaxRemembered>>20),
-		fmt.Sprintf("; %s places of a function in a profile |", thousands(profile.MaxPlaces)),
-		fmt.Sprintf("| %d ms a read, %d times that while it waits for a CPU, then none of that process until it is done, "+
-			"and for up to %d times what was waited; %.0f s of a user's at once and then 1/%d of the time |",
-			filework.QuickPatience.Milliseconds(), filework.QuickTurns, filework.LateShare,
-			filework.LateAtOnce.Seconds(), filework.LateShare),
-		fmt.Sprintf("| %s frames and ", thousands(chain.MaxFrames)),
-		fmt.Sprintf(", of %d bytes; %d functions read for a sample; %d MiB remembered of all processes together; ",
-			runtime.MaxTexts*runtime.MaxTextBytes, processes.MaxReads, processes.MaxRemembered>>20),
-		fmt.Sprintf("; %s reads of 1 KiB of a process at once and then %s a second, %d in the end, %s and %s of all; ",
-			thousands(processes.MaxReadsAtOnce), thousands(processes.ReadsPerSecond), processes.LeastReadsPerSecond,
-			thousands(processes.MaxAllReadsAtOnce), thousands(processes.AllReadsPerSecond)),
-		fmt.Sprintf("; one thread of a process, which rests for up to %d times what it took if that was more than %d ms; "+
-			"none for %.0f s, and then for up to %.0f minutes, while", processes.LateReadShare,
-			processes.ReadPatience.Milliseconds(), processes.ShortestRest.Seconds(), processes.LongestRest.Minutes()),
-		fmt.Sprintf("| %d MiB of paths;", procfs.MaxPaths>>20),
-		fmt.Sprintf("| `/proc/PID/cmdline` | user of the process | %d KiB |", procfs.MaxCmdline>>10),
-		fmt.Sprintf("| the server that the configuration names | %d MiB each; %d GiB a watch of Kubernetes |",
-			discovery.MaxAnswer>>20, discovery.MaxWatch>>30),
-		fmt.Sprintf("| Answers of Pyroscope | the server | %d MiB;", write.MaxResponse>>20),
-		fmt.Sprintf("| Files of debuginfod | the server | %d GiB a file and no more than its cache, %d GiB if",
-			int64(debuginfod.MaxFile>>30), debuginfod.DefaultCacheSize>>30),
-		fmt.Sprintf("| File of `local.file` and `import.file` | who may write it | %d MiB |", file.MaxFile>>20),
-		fmt.Sprintf("| Modules and imports | the configuration | %d levels |", river.MaxDepth),
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("SECURITY.md does not say %q", want)
+	for _, b := range bounds() {
+		for _, problem := range b.missingIn(string(text)) {
+			t.Errorf("SECURITY.md: %s", problem)
 		}
 	}
 }
+
+// missingIn returns what a text with the table does not say.
+func (b bound) missingIn(text string) (problems []string) {
+	var rows []string
+	for line := range strings.Lines(text) {
+		cells := strings.Split(line, " | ")
+		if strings.HasPrefix(line, "| ") && len(cells) > 2 && strings.Contains(cells[0], b.input) {
+			rows = append(rows, cells[2])
+		}
+	}
+	if len(rows) != 1 {
+		return []string{fmt.Sprintf("%d rows for %s", len(rows), b.input)}
+	}
+	for _, amount := range b.amounts {
+		if !regexp.MustCompile(`(^|[^0-9,.])` + regexp.QuoteMeta(amount) + `($|\W)`).MatchString(rows[0]) {
+			problems = append(problems, fmt.Sprintf("%s: the bound %s is not in %q", b.input, amount, rows[0]))
+		}
+	}
+	return problems
+}
+
+// TestMissingIn: a number counts, and not a part of it, and not one of another row.
+func TestMissingIn(t *testing.T) {
+	const table = "| Input | Who | Bound | Beyond |\n|---|---|---|---|\n" +
+		"| A file | its user | up to 116 MiB and 1,024 names | 5 s |\n| Another | its user | 16 MiB | |\n"
+	for _, test := range []struct {
+		b    bound
+		want int
+	}{
+		{bound{"A file", []string{"116 MiB", "1,024 names"}}, 0},
+		{bound{"A file", []string{"16 MiB"}}, 1},
+		{bound{"A file", []string{"024 names", "1,02", "5 s"}}, 3},
+		{bound{"Another", []string{"16 MiB"}}, 0},
+		{bound{"No file", nil}, 1},
+	} {
+		if problems := test.b.missingIn(table); len(problems) != test.want {
+			t.Errorf("%v: %q", test.b, problems)
+		}
+	}
+}
+
+func kib[N int | int64 | uint64](n N) string { return fmt.Sprintf("%d KiB", n>>10) }
+
+func mib[N int | int64 | uint64](n N) string { return fmt.Sprintf("%d MiB", n>>20) }
+
+func gib[N int | int64 | uint64](n N) string { return fmt.Sprintf("%d GiB", n>>30) }
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.0f s", d.Seconds()) }
+
+func millis(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) }
 
 // thousands writes a number with commas.
 func thousands(n int) string {

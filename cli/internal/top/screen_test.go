@@ -12,6 +12,8 @@ import (
 	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/vt"
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // terminal is an emulated terminal that remembers what was written to it.
@@ -121,8 +123,7 @@ func showOn(t *testing.T, width, height int, noColor bool) *showing {
 
 func (x *showing) eventually(t *testing.T, text string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(x.shows(), text) }, 20*time.Second, 5*time.Millisecond,
-		"%q is not shown", text)
+	testkit.Eventually(t, "it shows "+text, func() bool { return strings.Contains(x.shows(), text) })
 }
 
 // end waits until the screen is left. The terminal must be as it was.
@@ -139,7 +140,7 @@ func (x *showing) end(t *testing.T) error {
 			require.Equal(t, mode == "?1049", on < off, "%s at the end of %q", mode, raw[max(0, len(raw)-200):])
 		}
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("it does not end")
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/headwater/headwater/ebpf"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // fakeSession makes one profile of one sample with each Collect.
@@ -247,14 +248,14 @@ func (l *lab) setStartErr(err error) {
 func (l *lab) session(t testing.TB, n int) *fakeSession {
 	t.Helper()
 	var found *fakeSession
-	require.Eventually(t, func() bool {
+	testkit.Eventually(t, "a session", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if len(l.sessions) > n {
 			found = l.sessions[n]
 		}
 		return found != nil
-	}, 5*time.Second, time.Millisecond)
+	})
 	return found
 }
 
@@ -270,7 +271,7 @@ func (l *lab) run(t testing.TB) (stop func() error) {
 			cancel()
 			select {
 			case err = <-done:
-			case <-time.After(10 * time.Second):
+			case <-time.After(2 * time.Minute):
 				err = errors.New("Run did not return")
 			}
 		})

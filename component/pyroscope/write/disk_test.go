@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,6 +83,7 @@ func (s *server) receiveAll(t *testing.T, n int) []string {
 
 // Profiles wait while the server is away, over a restart too, and arrive in order.
 func TestQueueKeepsOrderOverARestart(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	s.set(answerCode(connect.CodeUnavailable))
 	dir := t.TempDir()
@@ -112,6 +112,7 @@ func TestQueueKeepsOrderOverARestart(t *testing.T) {
 // Retries have no end while the endpoint is away, whatever is configured, and
 // those of a credential that is refused neither.
 func TestQueueOutlastsRetries(t *testing.T) {
+	t.Parallel()
 	for _, code := range []connect.Code{connect.CodeUnavailable, connect.CodeUnauthenticated, connect.CodePermissionDenied,
 		connect.CodeUnknown, connect.CodeResourceExhausted} {
 		t.Run(code.String(), func(t *testing.T) {
@@ -137,6 +138,7 @@ func TestQueueOutlastsRetries(t *testing.T) {
 // A profile that the server refuses, or cannot digest while it takes others, holds
 // up nobody.
 func TestQueuePoison(t *testing.T) {
+	t.Parallel()
 	for code, reason := range map[connect.Code]string{
 		connect.CodeInvalidArgument: "refused", connect.CodeUnknown: "retries_used_up",
 		connect.CodeInternal: "retries_used_up", connect.CodePermissionDenied: "retries_used_up",
@@ -167,6 +169,7 @@ func TestQueuePoison(t *testing.T) {
 
 // One push at a time, unless configured otherwise.
 func TestQueueInFlight(t *testing.T) {
+	t.Parallel()
 	for _, most := range []int{1, 5} {
 		s := newServer(t)
 		var now, peak atomic.Int64
@@ -193,7 +196,7 @@ func TestQueueInFlight(t *testing.T) {
 
 func TestQueueDeadEndpointBesideALiveOne(t *testing.T) {
 	dead, live := newServer(t), newServer(t)
-	dead.wrap(hang)
+	dead.wrap(dead.hang)
 	tune := queueTuning()
 	tune.flush = 200 * time.Millisecond
 	dir := t.TempDir()
@@ -201,6 +204,7 @@ func TestQueueDeadEndpointBesideALiveOne(t *testing.T) {
 	r := newQueueRig(t, dir, args, tune).runNow()
 	r.append(numbers(0, 50)...)
 	require.Equal(t, numbers(0, 50), live.receiveAll(t, 50))
+	r.eventually("pyroscope_write_sent_profiles_total", 50) // the answers have arrived, too
 	require.Zero(t, r.metric("pyroscope_write_dropped_profiles_total"))
 	r.stop()
 	dead.wrap(nil)
@@ -217,6 +221,7 @@ func TestQueueDropsOldProfiles(t *testing.T) {
 	r := newQueueRig(t, t.TempDir(), args, queueTuning()).runNow()
 	r.append(numbers(0, 10)...)
 	r.eventually("pyroscope_write_dropped_profiles_total", 10)
+	require.NoError(t, r.Update(queued(s.URL))) // the new one may take its time
 	s.set(nil)
 	r.append("new")
 	require.Equal(t, "new", s.receive(t).profile)
@@ -224,6 +229,7 @@ func TestQueueDropsOldProfiles(t *testing.T) {
 }
 
 func TestQueueFull(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	s.set(answerCode(connect.CodeUnavailable))
 	args := queued(s.URL)
@@ -249,6 +255,7 @@ func TestQueueFull(t *testing.T) {
 // A disk that cannot be used sends profiles back to memory, counted; when it can,
 // they move to disk.
 func TestQueueWithoutDisk(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	s.set(answerCode(connect.CodeUnavailable))
 	dir := t.TempDir()
@@ -359,6 +366,7 @@ func TestQueueNeedsADirectory(t *testing.T) {
 // While an endpoint is away in memory mode, one attempt every few seconds notices
 // that it is back long before the waits between retries are over, and all follow.
 func TestProbe(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	s.set(answerCode(connect.CodeUnavailable))
 	args := argumentsTo(s.URL)
@@ -367,7 +375,7 @@ func TestProbe(t *testing.T) {
 	args.Endpoints[0].MaxBackoffRetries = 40
 	r := newRig(t, args, queueTuning()).run()
 	r.append(numbers(0, 6)...)
-	require.Eventually(t, func() bool { return s.callCount() > 60 }, 30*time.Second, 5*time.Millisecond,
+	require.Eventually(t, func() bool { return s.callCount() > 60 }, 2*time.Minute, 5*time.Millisecond,
 		"their own retries would be hours apart by now")
 	s.set(nil)
 	require.ElementsMatch(t, numbers(0, 6), s.receiveAll(t, 6))
@@ -377,7 +385,7 @@ func TestProbe(t *testing.T) {
 // An appended profile is on disk when Append returns.
 func TestQueueAppendIsDurable(t *testing.T) {
 	s := newServer(t)
-	s.wrap(func(w http.ResponseWriter, r *http.Request, _ http.Handler) { hang(w, r, nil) })
+	s.wrap(s.hang)
 	dir := t.TempDir()
 	tune := queueTuning()
 	tune.flush = 50 * time.Millisecond

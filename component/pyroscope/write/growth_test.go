@@ -58,6 +58,7 @@ func TestGrowth(t *testing.T) {
 
 // A server that takes its time with each profile, and takes every one.
 func TestQueueGrowthIsTold(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	s.set(func(int, *pushRequest) error {
 		time.Sleep(20 * time.Millisecond)

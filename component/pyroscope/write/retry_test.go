@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -143,7 +144,9 @@ func TestRingOrder(t *testing.T) {
 	}
 }
 
-func TestJournal(t *testing.T) {
+func TestJournal(t *testing.T) { synctest.Test(t, testJournal) }
+
+func testJournal(t *testing.T) {
 	out := &logBuffer{}
 	j := newJournal(log.NewLogfmtLogger(out), 50*time.Millisecond)
 	lines := func() []string { return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n") }
@@ -155,9 +158,11 @@ func TestJournal(t *testing.T) {
 		`level=warn msg=dropped profiles=1 bytes=10 err=why`,
 		`level=warn msg=other profiles=1 bytes=1`,
 	}, lines(), "the first of a kind at once")
-	require.Eventually(t, func() bool { return len(lines()) == 3 }, 5*time.Second, time.Millisecond)
+	time.Sleep(50 * time.Millisecond)
+	synctest.Wait()
+	require.Len(t, lines(), 3)
 	require.Equal(t, `level=warn msg=dropped profiles=999 bytes=9990 err=why`, lines()[2])
-	time.Sleep(120 * time.Millisecond)
+	time.Sleep(time.Hour)
 	require.Len(t, lines(), 3, "silence is not logged")
 
 	j.warn("dropped", 1, 1, nil)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,8 @@ type server struct {
 	answerIngest func(call int) (status int)
 	around       func(w http.ResponseWriter, r *http.Request, next http.Handler)
 	calls        int
+
+	hanging atomic.Int64 // requests that hang holds
 }
 
 // push is one request as the server got it.
@@ -138,7 +141,7 @@ func (s *server) receive(t *testing.T) push {
 	select {
 	case p := <-s.pushed:
 		return p
-	case <-time.After(60 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("no profile arrived")
 		return push{}
 	}
@@ -150,7 +153,7 @@ func endpointTo(url string) *EndpointOptions {
 	o.SetToDefault()
 	o.URL = url
 	o.MinBackoff, o.MaxBackoff = 10*time.Millisecond, 40*time.Millisecond
-	o.RemoteTimeout = 5 * time.Second
+	o.RemoteTimeout = time.Minute
 	return o
 }
 
@@ -164,7 +167,7 @@ func argumentsTo(urls ...string) Arguments {
 
 func testTuning() tuning {
 	t := defaultTuning()
-	t.grace, t.flush, t.logEvery = 0, 20*time.Second, 50*time.Millisecond
+	t.grace, t.flush, t.logEvery = 0, 10*time.Minute, 50*time.Millisecond
 	return t
 }
 
@@ -213,7 +216,7 @@ func (r *rig) stop() {
 		select {
 		case err := <-r.done:
 			require.NoError(r.t, err)
-		case <-time.After(60 * time.Second):
+		case <-time.After(10 * time.Minute):
 			r.t.Error("Run does not return")
 		}
 	})
@@ -251,7 +254,7 @@ func (r *rig) metric(name string) float64 {
 // eventually waits until a metric has a value.
 func (r *rig) eventually(name string, want float64) {
 	r.t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for time.Now().Before(deadline) {
 		if r.metric(name) == want {
 			return

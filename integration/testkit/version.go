@@ -1,0 +1,25 @@
+package testkit
+
+import (
+	"os/exec"
+	"sync"
+	"testing"
+)
+
+// versions are the answers that Version has had, by tool.
+var versions sync.Map
+
+// Version returns what a tool prints for --version, as a part of the key of a [Fixture] that
+// the tool makes. It asks once.
+func Version(t testing.TB, tool string) string {
+	t.Helper()
+	if known, ok := versions.Load(tool); ok {
+		return known.(string)
+	}
+	out, err := exec.Command(tool, "--version").Output()
+	if err != nil {
+		t.Fatalf("%s --version: %v", tool, err)
+	}
+	versions.Store(tool, string(out))
+	return string(out)
+}
