@@ -31,11 +31,11 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 	return binary, nil
 })
 
-// Main runs the tests of a package, its TestMain, then what is to be done at their end, and removes the binary that
-// they have built.
-func Main(m *testing.M, atEnd ...func()) {
+// Main runs the tests of a package, its TestMain, and removes the binary that they have built. After the tests it calls
+// the functions, which end what several tests have shared.
+func Main(m *testing.M, after ...func()) {
 	code := m.Run()
-	for _, end := range atEnd {
+	for _, end := range after {
 		end()
 	}
 	os.RemoveAll(filepath.Join(os.TempDir(), fmt.Sprintf("headwater-test-%d", os.Getpid())))

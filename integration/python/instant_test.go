@@ -7,8 +7,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -37,6 +39,11 @@ func TestSameInstant(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the preloaded library is for amd64")
 	}
+	t.Parallel()
+	seconds := "1.5"
+	if testkit.IsNightly() {
+		seconds = "8"
+	}
 	binary := filepath.Join(t.TempDir(), "instant")
 	if out, err := exec.Command("go", "build", "-o", binary, "../instant").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
@@ -45,11 +52,20 @@ func TestSameInstant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stacks, frames := 0, 0
+	var stacks, frames atomic.Int64
+	t.Cleanup(func() { // all parts have ended
+		t.Logf("%d stacks of %d frames", stacks.Load(), frames.Load())
+		if frames.Load() < 3000 && !t.Failed() {
+			t.Errorf("%d frames were compared, want 3000", frames.Load())
+		}
+	})
 	for _, work := range []string{"compiling", "texts", "server", "loops", "processes", "callbacks", "objects"} {
 		t.Run(work, func(t *testing.T) {
+			t.Parallel()
 			report := filepath.Join(t.TempDir(), "report.json")
-			cmd := exec.Command(binary, "-python", "-rate", "997", "-json", report, "--", "/usr/bin/python3", library, work, "3")
+			// What faulthandler does for a sample takes some of the 5 ms between two: at a higher rate the program hardly goes on.
+			cmd := exec.Command(binary, "-python", "-rate", "199", "-json", report, "--",
+				"/usr/bin/python3", library, work, seconds)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
@@ -68,16 +84,17 @@ func TestSameInstant(t *testing.T) {
 			if r.Wrong > 0 || r.Stacks < 20 {
 				t.Errorf("%d of %d stacks are wrong:\n%s", r.Wrong, r.Stacks, strings.Join(r.Examples, "\n"))
 			}
-			if most := r.Stacks/50 + 2; r.Unshown > most || r.NoLeaf > most || r.NoLine > r.Frames/50+50 ||
+			most := r.Stacks/10 + 5 // a busy machine may be late to read the interpreter, and each function for the first time
+			if testkit.IsNightly() {
+				most = r.Stacks/50 + 2
+			}
+			if r.Unshown > most || r.NoLeaf > most || r.NoLine > r.Frames/50+50 ||
 				r.NoName > r.Frames/1000+5 {
 				t.Errorf("%d of %d stacks are not shown, %d lack the leaf; of %d frames %d have no line, %d no name",
 					r.Unshown, r.Stacks, r.NoLeaf, r.Frames, r.NoLine, r.NoName)
 			}
-			stacks, frames = stacks+r.Stacks, frames+r.Frames
+			stacks.Add(int64(r.Stacks))
+			frames.Add(int64(r.Frames))
 		})
-	}
-	t.Logf("%d stacks of %d frames", stacks, frames)
-	if frames < 3000 {
-		t.Errorf("%d frames were compared, want 3000", frames)
 	}
 }
