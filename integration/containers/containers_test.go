@@ -13,7 +13,6 @@ import (
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // containerShape is how one kind of runtime names its containers, and how a
@@ -69,9 +68,7 @@ var containerShapes = []containerShape{
 // and the names of its own files, although other containers and this host have another
 // program with the same code under the same path. Containers without a target are not in
 // Pyroscope. Headwater runs on the host, and then in a container of its own.
-func TestContainers(t *testing.T) { retry.Run(t, tryContainers) }
-
-func tryContainers(t *retry.T) {
+func TestContainers(t *testing.T) {
 	need.Root(t)
 	boxes := makeBoxes(t, containerShapes)
 	running := make([]*container, len(boxes)) // as containerShapes
@@ -95,7 +92,7 @@ func tryContainers(t *retry.T) {
 		hosts = hosts[:1]
 	}
 	for _, host := range hosts {
-		t.Run(host.name, func(t *retry.T) {
+		t.Run(host.name, func(t *testing.T) {
 			server := lab.StartPyroscope(t)
 			h := lab.LaunchHeadwater(t, containersConfig(server, boxes), host.prepare)
 			h.WaitReady(t)

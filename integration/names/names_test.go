@@ -17,7 +17,6 @@ import (
 	"github.com/headwater/headwater/integration/record"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
-	"github.com/headwater/headwater/integration/testkit/retry"
 )
 
 // TestNames profiles C, C++, Rust, Go stripped and not, node and fio at once. It compares
@@ -28,9 +27,7 @@ func TestNames(t *testing.T) {
 	need.Tools(t, "addr2line", "eu-addr2line", "llvm-addr2line", "readelf", "nm", "objdump", "node", "rustc")
 	save := record.Test(t, "names", "go test -v -run '^TestNames$' ./integration/names")
 	programs := buildNamed(t)
-	var found map[string]int
-	retry.Run(t, func(t *retry.T) { found = tryNames(t, programs) })
-	save(found)
+	save(tryNames(t, programs))
 }
 
 // named are the programs of testdata/names.
@@ -80,7 +77,7 @@ pyroscope.ebpf "host" {
 // nanosPerProgram is how much CPU time of each program the test waits for.
 const nanosPerProgram = 6e8
 
-func tryNames(t *retry.T, programs named) map[string]int {
+func tryNames(t *testing.T, programs named) map[string]int {
 	begin := time.Now()
 	pids := map[string]int{}
 	for name, path := range map[string]string{

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 	"github.com/headwater/headwater/integration/testkit/retry"
 )
@@ -101,6 +102,7 @@ var method = regexp.MustCompile(`^[\w$/]+(\.[\w$/<>]+)+$`)
 // language runs its functions are shown; a request's handler lies below those that lead to it; and the program's
 // functions call each other as its source says.
 func TestServices(t *testing.T) {
+	testkit.Nightly(t, "the tests of Python, Java and Node.js check such chains of programs that do one thing")
 	need.Root(t)
 	for _, s := range services {
 		t.Run(s.name, func(t *testing.T) {

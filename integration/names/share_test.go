@@ -12,6 +12,7 @@ import (
 
 	"github.com/headwater/headwater/integration/lab"
 	"github.com/headwater/headwater/integration/record"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 	"github.com/headwater/headwater/integration/testkit/retry"
 )
@@ -23,6 +24,7 @@ import (
 //
 // make test leaves it out: on a busy machine perf takes minutes for its stacks.
 func TestNamedShare(t *testing.T) {
+	testkit.Nightly(t, "perf takes minutes for its stacks on a busy machine; TestNames judges the same names")
 	if os.Getenv("HEADWATER_PERF") == "" {
 		t.Skip("a comparison with perf; make -C integration named-share runs it")
 	}

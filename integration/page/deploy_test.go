@@ -36,6 +36,7 @@ pyroscope.ebpf "host" {
 // half as much again, page, JSON, metric, debug info and log name the function. When one of another build of the same
 // code comes, they name none.
 func TestDeploy(t *testing.T) {
+	testkit.Nightly(t, "it judges changes by many rounds of real samples; TestBuilds judges them by made ones")
 	need.Root(t)
 	retry.Run(t, func(t *retry.T) {
 		program := filepath.Join(t.TempDir(), "shopd")

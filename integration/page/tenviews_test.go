@@ -24,6 +24,7 @@ import (
 
 	"github.com/headwater/headwater/integration/lab"
 	records "github.com/headwater/headwater/integration/record"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -232,6 +233,7 @@ func residentMB(t *testing.T, pid int) float64 {
 // that nobody looks at: what both take changes with what the host does. With HEADWATER_VIEWS_SECONDS it does so for
 // that long at the usual interval, while many programs run; make test only sees that all views are answered.
 func TestTenViews(t *testing.T) {
+	testkit.Nightly(t, "TestViews and TestFlame ask the same pages, one at a time")
 	need.Root(t)
 	seconds, interval, config, load := 6, time.Second, strings.Replace(hostConfig, "targets_only", `collect_interval = "1s"
 	targets_only`, 1), ""
