@@ -1,0 +1,261 @@
+// Package codeflow follows the machine code of one function: where its instructions begin, where it returns to its
+// caller, and where it jumps to another function. A breakpoint in the middle of an instruction, or in data, changes
+// what a program computes, and the kernel's own way to see a function return replaces a return address, which unwinders
+// read. So the places of probes come from here.
+//
+// It follows every branch from the function's first instruction, from the landing pads of exceptions, and through jump
+// tables in the forms that compilers emit. It says what it could not follow. x86-64 and arm64 are known. No input makes
+// it panic, and its work is bounded by MaxCode.
+package codeflow
+
+import (
+	"cmp"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// MaxCode is the most bytes of code of one function that are followed.
+const MaxCode = 1 << 20
+
+// Image reads the bytes of a program by ELF virtual addresses; *elffile.File does.
+type Image interface {
+	ReadVaddr(p []byte, vaddr uint64) error
+}
+
+// Options say what is known of a function beside its code.
+type Options struct {
+	Machine elf.Machine
+	// Roots are further addresses in the function where its code is entered, such as landing pads of exceptions.
+	Roots []uint64
+	// Part returns the range of a part of the function that lies elsewhere, such as a .cold part, if the address that is
+	// jumped to is in one. Nil: the function has no other parts.
+	Part func(to uint64) (start, end uint64, ok bool)
+}
+
+// Function is the code of a function as far as it was followed. Its slices are sorted by address.
+type Function struct {
+	Instructions []Instruction
+	// Unfollowed is the first jump to an address that is not in the code; 0: there is none, so that Instructions has all
+	// ways out of the function.
+	Unfollowed uint64
+
+	at map[uint64]int // index of Instructions, by address
+}
+
+// Kind is where an instruction goes on.
+type Kind uint8
+
+// The kinds.
+const (
+	Next   Kind = iota // with the next instruction, or with a branch inside the function
+	Return             // to the caller
+	Leave              // to the start of another function, whose caller is then that of this one
+	Slot               // likewise, to a function whose address is in a slot of the file: mostly of another file
+)
+
+// Instruction is an instruction that the function reaches.
+type Instruction struct {
+	Addr     uint64
+	Length   int
+	Kind     Kind
+	To       uint64 // of Leave: the other function. of Slot: the slot, 0 if it is not known
+	Emulated bool   // the kernel emulates it at a breakpoint, which takes a quarter of the time of a single step
+}
+
+// Errors of Follow, each wrapped with the address.
+var (
+	ErrMachine  = errors.New("code of this machine is not known")
+	ErrTooLarge = errors.New("the function is too large")
+	ErrDecode   = errors.New("no valid instruction")
+	ErrOverlap  = errors.New("instructions overlap: data in code, or a jump into an instruction")
+)
+
+// Follow follows the function whose first part is from start to end. An error says that no place in the function is
+// certain.
+func Follow(image Image, start, end uint64, o Options) (*Function, error) {
+	if end <= start || end-start > MaxCode {
+		return nil, fmt.Errorf("%#x to %#x: %w", start, end, ErrTooLarge)
+	}
+	w := &walk{image: image, options: o, function: &Function{at: map[uint64]int{}}, covered: map[uint64]uint64{},
+		met: map[uint64]step{}}
+	switch o.Machine {
+	case elf.EM_X86_64:
+		w.decode = w.decodeX86
+	case elf.EM_AARCH64:
+		w.decode = w.decodeARM64
+	default:
+		return nil, fmt.Errorf("%v: %w", o.Machine, ErrMachine)
+	}
+	if err := w.addPart(start, end); err != nil {
+		return nil, err
+	}
+	w.todo = append(w.todo, start)
+	for _, root := range o.Roots {
+		if w.partOf(root) != nil {
+			w.todo = append(w.todo, root)
+		}
+	}
+	if err := w.run(); err != nil {
+		return nil, err
+	}
+	f := w.function
+	slices.SortFunc(f.Instructions, func(a, b Instruction) int { return cmp.Compare(a.Addr, b.Addr) })
+	for i, in := range f.Instructions {
+		if i > 0 && f.Instructions[i-1].Addr+uint64(f.Instructions[i-1].Length) > in.Addr {
+			return nil, fmt.Errorf("%#x: %w", in.Addr, ErrOverlap)
+		}
+		f.at[in.Addr] = i
+	}
+	return f, nil
+}
+
+// At returns the instruction that begins at an address.
+func (f *Function) At(addr uint64) (in Instruction, ok bool) {
+	i, ok := f.at[addr]
+	if !ok {
+		return Instruction{}, false
+	}
+	return f.Instructions[i], true
+}
+
+// Exits returns the instructions by which the function ends: its returns, and its jumps to other functions.
+func (f *Function) Exits() (out []Instruction) {
+	for _, in := range f.Instructions {
+		if in.Kind != Next {
+			out = append(out, in)
+		}
+	}
+	return out
+}
+
+// part is a range of the function's code.
+type part struct {
+	start, end uint64
+	code       []byte
+}
+
+// walk follows one function.
+type walk struct {
+	image    Image
+	options  Options
+	function *Function
+	parts    []part
+	todo     []uint64          // where code begins that was not followed yet
+	covered  map[uint64]uint64 // instructions that were met, with their ends
+	met      map[uint64]step   // instructions, by address, that say where jump tables are and how long
+	tables   []step            // jumps by a register or by memory, whose tables are to be read
+	decode   func(addr uint64, code []byte) (step, error)
+}
+
+// step is what an instruction does.
+type step struct {
+	Instruction
+	next     bool   // the next instruction may follow
+	branch   bool   // it may go to target
+	target   uint64 // of a branch, or of a jump
+	indirect bool   // it jumps to an address in a register or in memory
+	absolute bool   // the address is in memory, in a table of addresses
+	base     uint64 // an address that it computes, or the table of an indirect jump; 0: none
+	bound    uint64 // a number that it compares with, plus 1: as many entries has a table; 0: none
+}
+
+func (w *walk) addPart(start, end uint64) error {
+	total := end - start
+	for _, p := range w.parts {
+		total += p.end - p.start
+	}
+	if total > MaxCode {
+		return fmt.Errorf("%#x: %w", start, ErrTooLarge)
+	}
+	code := make([]byte, end-start)
+	if err := w.image.ReadVaddr(code, start); err != nil {
+		return fmt.Errorf("read the code at %#x: %w", start, err)
+	}
+	w.parts = append(w.parts, part{start, end, code})
+	return nil
+}
+
+func (w *walk) partOf(addr uint64) *part {
+	for i := range w.parts {
+		if p := &w.parts[i]; addr >= p.start && addr < p.end {
+			return p
+		}
+	}
+	return nil
+}
+
+// run follows all code that is to do, then what jump tables lead to, until nothing is new.
+func (w *walk) run() error {
+	for len(w.todo) > 0 {
+		for len(w.todo) > 0 {
+			addr := w.todo[len(w.todo)-1]
+			w.todo = w.todo[:len(w.todo)-1]
+			if err := w.follow(addr); err != nil {
+				return err
+			}
+		}
+		for _, jump := range w.tables {
+			w.todo = append(w.todo, w.readTable(jump)...)
+		}
+		w.tables = w.tables[:0]
+	}
+	return nil
+}
+
+// follow goes along the code from addr until it meets what it has met before.
+func (w *walk) follow(addr uint64) error {
+	for {
+		p := w.partOf(addr)
+		if p == nil {
+			return nil // beyond the end, after a call that does not return
+		}
+		if _, ok := w.covered[addr]; ok {
+			return nil
+		}
+		s, err := w.decode(addr, p.code[addr-p.start:])
+		if err != nil {
+			return err
+		}
+		w.covered[addr] = addr + uint64(s.Length)
+		if s.base != 0 || s.bound != 0 {
+			w.met[addr] = s
+		}
+		if s.branch {
+			leaves, err := w.jump(s.target)
+			if err != nil {
+				return err
+			}
+			if leaves {
+				s.Kind, s.To = Leave, s.target
+			}
+		}
+		if s.indirect {
+			w.tables = append(w.tables, s)
+		}
+		w.function.Instructions = append(w.function.Instructions, s.Instruction)
+		if !s.next {
+			return nil
+		}
+		addr += uint64(s.Length)
+	}
+}
+
+// jump has the code at an address followed if it is the function's, and reports whether it is another function's.
+func (w *walk) jump(to uint64) (leaves bool, err error) {
+	if w.partOf(to) == nil {
+		if w.options.Part == nil {
+			return true, nil
+		}
+		start, end, ok := w.options.Part(to)
+		if !ok || to < start || to >= end {
+			return true, nil
+		}
+		if err := w.addPart(start, end); err != nil {
+			return false, err
+		}
+	}
+	w.todo = append(w.todo, to)
+	return false, nil
+}

@@ -1,0 +1,131 @@
+package codeflow
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+
+	"github.com/headwater/headwater/ebpf/ehframe"
+	"github.com/headwater/headwater/ebpf/elffile"
+)
+
+// maxFrames is the most bytes of .eh_frame that a Finder reads.
+const maxFrames = 256 << 20
+
+// Finder follows functions of one ELF file, with what its call frame information says about them. One goroutine may use
+// it, as long as the file is open.
+type Finder struct {
+	file    *elffile.File
+	reader  *ehframe.Reader // nil: there is no call frame information
+	index   ehframe.Index
+	frames  uint64 // the address that offsets of the index count from
+	program ehframe.Program
+}
+
+// NewFinder returns a Finder of a file. Call frame information that cannot be read is as good as none.
+func NewFinder(f *elffile.File) (*Finder, error) {
+	out := &Finder{file: f}
+	reader, err := f.OpenEHFrame()
+	if errors.Is(err, elffile.ErrNoSection) || err == nil && (reader == nil || reader.Size > maxFrames) {
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	frames, err := f.EHFrame()
+	if err != nil {
+		return nil, err
+	}
+	header, err := f.EHFrameHdr()
+	if err != nil && !errors.Is(err, elffile.ErrNoSection) {
+		return nil, err
+	}
+	out.frames = frames.Addr
+	section := out.section(frames)
+	out.reader = ehframe.NewReader(section)
+	if header != nil {
+		if parsed, err := ehframe.ParseHeader(out.section(header)); err == nil {
+			out.index = parsed
+			return out, nil
+		}
+	}
+	out.index, _ = ehframe.Scan(section)
+	return out, nil
+}
+
+func (f *Finder) section(s *elffile.Section) *ehframe.Section {
+	size := 8
+	if f.file.Class() == elf.ELFCLASS32 {
+		size = 4
+	}
+	return &ehframe.Section{
+		Source: ehframe.Bytes(s.Data), Size: uint64(len(s.Data)), Addr: s.Addr, Order: f.file.ByteOrder(), AddrSize: size,
+	}
+}
+
+// Function follows the function that begins at addr. size is what its symbol says, 0 if nothing does: then call frame
+// information has to say where the function ends.
+func (f *Finder) Function(addr, size uint64) (*Function, error) {
+	frame, known := f.frame(addr)
+	end := addr + size
+	if size == 0 {
+		if !known || frame.Start != addr {
+			return nil, fmt.Errorf("%#x: neither a symbol nor call frame information says where the function ends", addr)
+		}
+		end = frame.End
+	}
+	o := Options{Machine: f.file.Machine(), Part: f.part}
+	if known && frame.Start == addr {
+		var err error
+		if o.Roots, err = f.landingPads(&frame); err != nil {
+			return nil, err
+		}
+	}
+	return Follow(f.file, addr, end, o)
+}
+
+// frame returns the entry of call frame information about an address.
+func (f *Finder) frame(addr uint64) (ehframe.FDE, bool) {
+	if f.reader == nil {
+		return ehframe.FDE{}, false
+	}
+	i, err := ehframe.Find(f.index, addr)
+	if err != nil || i < 0 {
+		return ehframe.FDE{}, false
+	}
+	_, offset, err := f.index.Entry(i)
+	if err != nil {
+		return ehframe.FDE{}, false
+	}
+	fde, err := f.reader.FDE(offset)
+	return fde, err == nil && fde.Contains(addr)
+}
+
+// part returns the range of code that an address lies in, if the code there has a frame: so it is the rest of the
+// function that jumps there. Another function that is jumped to has none yet.
+func (f *Finder) part(to uint64) (start, end uint64, ok bool) {
+	fde, known := f.frame(to)
+	if !known {
+		return 0, 0, false
+	}
+	_ = f.program.Rows(&fde, func(r *ehframe.Row) bool {
+		if to < r.Start || to >= r.End {
+			return true
+		}
+		ok = !f.isEntered(r)
+		return false
+	})
+	return fde.Start, fde.End, ok
+}
+
+// isEntered reports whether a row is that of a function's first instruction.
+func (f *Finder) isEntered(r *ehframe.Row) bool {
+	const rsp, sp = 7, 31 // DWARF numbers
+	if r.CFA.Kind != ehframe.CFARegister {
+		return false
+	}
+	if f.file.Machine() == elf.EM_AARCH64 {
+		return r.CFA.Reg == sp && r.CFA.Offset == 0
+	}
+	return r.CFA.Reg == rsp && r.CFA.Offset == 8
+}

@@ -1,0 +1,101 @@
+package codeflow
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/headwater/headwater/ebpf/x86"
+)
+
+// decodeX86 decodes one instruction of x86-64.
+func (w *walk) decodeX86(addr uint64, code []byte) (step, error) {
+	in, ok := x86.Decode(code)
+	if !ok {
+		return step{}, fmt.Errorf("%#x: %w", addr, ErrDecode)
+	}
+	after := addr + uint64(in.Length)
+	s := step{Instruction: Instruction{Addr: addr, Length: in.Length, Emulated: isEmulatedX86(&in)}}
+	switch effect := x86.StackEffect(&in); effect.Kind {
+	case x86.Return:
+		s.Kind = Return
+	case x86.Stop, x86.Trap:
+	case x86.Jump:
+		s.branch, s.target = true, after+uint64(effect.N)
+	case x86.Branch:
+		s.next, s.branch, s.target = true, true, after+uint64(effect.N)
+	case x86.JumpBySlot:
+		s.Kind, s.To = Slot, after+uint64(in.Disp)
+	case x86.JumpAnywhere:
+		s.indirect, s.absolute = true, in.Mod != 3
+		if in.Base == x86.NoBase && in.Mod != 3 {
+			s.base = uint64(in.Disp)
+		}
+	default:
+		s.next = true
+		s.base, s.bound = baseX86(&in, after), boundX86(&in)
+	}
+	return s, nil
+}
+
+// baseX86 returns the address that lea computes relative to the instruction, 0 for other instructions.
+func baseX86(in *x86.Instruction, after uint64) uint64 {
+	const lea = 0x8d
+	if in.Table == 0 && !in.Vector && in.Opcode == lea && in.Mod != 3 && in.Base == x86.RIPBase {
+		return after + uint64(in.Disp)
+	}
+	return 0
+}
+
+// boundX86 returns the number that cmp compares with, plus 1; 0 for other instructions.
+func boundX86(in *x86.Instruction) uint64 {
+	const compare = 7
+	isCompare := in.Table == 0 && !in.Vector &&
+		(in.Opcode == 0x3c || in.Opcode == 0x3d || in.Opcode >= 0x80 && in.Opcode <= 0x83 && in.Reg&7 == compare)
+	if !isCompare || in.Imm < 0 {
+		return 0
+	}
+	return uint64(in.Imm) + 1
+}
+
+// isEmulatedX86 reports whether every kernel emulates an instruction at a breakpoint: push of a register, nop of one
+// byte, call, jmp and jcc with a distance (arch/x86/kernel/uprobes.c, branch_setup_xol_ops and push_setup_xol_ops).
+func isEmulatedX86(in *x86.Instruction) bool {
+	switch {
+	case in.Vector || in.Short:
+		return false
+	case in.Table == 1:
+		return in.Opcode&0xf0 == 0x80
+	case in.Table != 0:
+		return false
+	}
+	op := in.Opcode
+	return op >= 0x50 && op <= 0x57 || op == 0x90 && in.RM == x86.RAX || op == 0xe8 || op == 0xe9 || op == 0xeb ||
+		op&0xf0 == 0x70
+}
+
+// decodeARM64 decodes one instruction of arm64, all of which have 4 bytes.
+func (w *walk) decodeARM64(addr uint64, code []byte) (step, error) {
+	const size = 4
+	if len(code) < size || addr%size != 0 {
+		return step{}, fmt.Errorf("%#x: %w", addr, ErrDecode)
+	}
+	in := binary.LittleEndian.Uint32(code)
+	s := step{Instruction: Instruction{Addr: addr, Length: size}}
+	distance := func(bits, low int) uint64 { return uint64(int64(int32(in<<(32-bits-low))>>(32-bits)) * size) }
+	switch {
+	case in>>16 == 0: // udf
+	case in == 0xd65f03c0, in == 0xd65f0bff, in == 0xd65f0fff: // ret, retaa, retab
+		s.Kind = Return
+	case in>>26 == 0x05: // b
+		s.branch, s.target = true, addr+distance(26, 0)
+	case in>>24 == 0x54, in>>25&0x3f == 0x1a: // b.cond, cbz and cbnz
+		s.next, s.branch, s.target = true, true, addr+distance(19, 5)
+	case in>>25&0x3f == 0x1b: // tbz, tbnz
+		s.next, s.branch, s.target = true, true, addr+distance(14, 5)
+	case in>>21 == 0x6b0, in>>21 == 0x6b8: // br, braaz, braa
+		s.indirect = true
+	default:
+		s.next = true
+	}
+	return s, nil
+}
