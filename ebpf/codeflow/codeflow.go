@@ -30,8 +30,8 @@ type Options struct {
 	// Roots are further addresses in the function where its code is entered, such as landing pads of exceptions.
 	Roots []uint64
 	// Part returns the range of a part of the function that lies elsewhere, such as a .cold part, if the address that is
-	// jumped to is in one. Nil: the function has no other parts.
-	Part func(to uint64) (start, end uint64, ok bool)
+	// jumped to, perhaps on a condition, is in one. Nil: the function has no other parts.
+	Part func(to uint64, conditional bool) (start, end uint64, ok bool)
 }
 
 // Function is the code of a function as far as it was followed. Its slices are sorted by address.
@@ -40,6 +40,8 @@ type Function struct {
 	// Unfollowed is the first jump to an address that is not in the code; 0: there is none, so that Instructions has all
 	// ways out of the function.
 	Unfollowed uint64
+	// Addresses are those that the code computes relative to itself: of data, and of functions.
+	Addresses []uint64
 
 	at map[uint64]int // index of Instructions, by address
 }
@@ -57,11 +59,13 @@ const (
 
 // Instruction is an instruction that the function reaches.
 type Instruction struct {
-	Addr     uint64
-	Length   int
-	Kind     Kind
-	To       uint64 // of Leave: the other function. of Slot: the slot, 0 if it is not known
-	Emulated bool   // the kernel emulates it at a breakpoint, which takes a quarter of the time of a single step
+	Addr   uint64
+	Length int
+	Kind   Kind
+	To     uint64 // of Leave: the other function. of Slot: the slot
+	// Conditional says, of Leave, that the next instruction follows if the condition does not hold.
+	Conditional bool
+	Emulated    bool // the kernel emulates it at a breakpoint, which takes a quarter of the time of a single step
 }
 
 // Errors of Follow, each wrapped with the address.
@@ -101,6 +105,13 @@ func Follow(image Image, start, end uint64, o Options) (*Function, error) {
 		return nil, err
 	}
 	f := w.function
+	for _, s := range w.met {
+		if s.base != 0 {
+			f.Addresses = append(f.Addresses, s.base)
+		}
+	}
+	slices.Sort(f.Addresses)
+	f.Addresses = slices.Compact(f.Addresses)
 	slices.SortFunc(f.Instructions, func(a, b Instruction) int { return cmp.Compare(a.Addr, b.Addr) })
 	for i, in := range f.Instructions {
 		if i > 0 && f.Instructions[i-1].Addr+uint64(f.Instructions[i-1].Length) > in.Addr {
@@ -223,12 +234,12 @@ func (w *walk) follow(addr uint64) error {
 			w.met[addr] = s
 		}
 		if s.branch {
-			leaves, err := w.jump(s.target)
+			leaves, err := w.jump(s.target, s.next)
 			if err != nil {
 				return err
 			}
 			if leaves {
-				s.Kind, s.To = Leave, s.target
+				s.Kind, s.To, s.Conditional = Leave, s.target, s.next
 			}
 		}
 		if s.indirect {
@@ -243,12 +254,12 @@ func (w *walk) follow(addr uint64) error {
 }
 
 // jump has the code at an address followed if it is the function's, and reports whether it is another function's.
-func (w *walk) jump(to uint64) (leaves bool, err error) {
+func (w *walk) jump(to uint64, conditional bool) (leaves bool, err error) {
 	if w.partOf(to) == nil {
 		if w.options.Part == nil {
 			return true, nil
 		}
-		start, end, ok := w.options.Part(to)
+		start, end, ok := w.options.Part(to, conditional)
 		if !ok || to < start || to >= end {
 			return true, nil
 		}

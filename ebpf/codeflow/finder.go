@@ -20,6 +20,8 @@ type Finder struct {
 	index   ehframe.Index
 	frames  uint64 // the address that offsets of the index count from
 	program ehframe.Program
+	// IsFunction reports whether a symbol says that a function begins at an address. Nil: no symbol is known.
+	IsFunction func(addr uint64) bool
 }
 
 // NewFinder returns a Finder of a file. Call frame information that cannot be read is as good as none.
@@ -74,7 +76,9 @@ func (f *Finder) Function(addr, size uint64) (*Function, error) {
 		}
 		end = frame.End
 	}
-	o := Options{Machine: f.file.Machine(), Part: f.part}
+	o := Options{Machine: f.file.Machine(), Part: func(to uint64, conditional bool) (uint64, uint64, bool) {
+		return f.part(to, conditional, addr, end)
+	}}
 	if known && frame.Start == addr {
 		var err error
 		if o.Roots, err = f.landingPads(&frame); err != nil {
@@ -82,6 +86,12 @@ func (f *Finder) Function(addr, size uint64) (*Function, error) {
 		}
 	}
 	return Follow(f.file, addr, end, o)
+}
+
+// Begins reports whether call frame information says that code begins at an address.
+func (f *Finder) Begins(addr uint64) bool {
+	frame, known := f.frame(addr)
+	return known && frame.Start == addr
 }
 
 // frame returns the entry of call frame information about an address.
@@ -101,21 +111,35 @@ func (f *Finder) frame(addr uint64) (ehframe.FDE, bool) {
 	return fde, err == nil && fde.Contains(addr)
 }
 
-// part returns the range of code that an address lies in, if the code there has a frame: so it is the rest of the
-// function that jumps there. Another function that is jumped to has none yet.
-func (f *Finder) part(to uint64) (start, end uint64, ok bool) {
+// part returns the range of the code that an address lies in, if it is the rest of the function from start to end, which
+// jumps there, and no other function. Compilers put rarely used code elsewhere, with call frame information of its own.
+func (f *Finder) part(to uint64, conditional bool, start, end uint64) (from, until uint64, ok bool) {
 	fde, known := f.frame(to)
-	if !known {
+	switch {
+	case !known, f.IsFunction != nil && f.IsFunction(to):
 		return 0, 0, false
+	case fde.Start != to, conditional: // functions are entered at their start, and mostly on no condition
+		return fde.Start, fde.End, true
 	}
 	_ = f.program.Rows(&fde, func(r *ehframe.Row) bool {
-		if to < r.Start || to >= r.End {
-			return true
-		}
 		ok = !f.isEntered(r)
 		return false
 	})
-	return fde.Start, fde.End, ok
+	return fde.Start, fde.End, ok || f.goesBack(&fde, start, end)
+}
+
+// goesBack reports whether the code of an entry jumps into the middle of the function from start to end.
+func (f *Finder) goesBack(fde *ehframe.FDE, start, end uint64) bool {
+	rest, err := Follow(f.file, fde.Start, fde.End, Options{Machine: f.file.Machine()})
+	if err != nil {
+		return false
+	}
+	for _, exit := range rest.Exits() {
+		if exit.Kind == Leave && exit.To > start && exit.To < end {
+			return true
+		}
+	}
+	return false
 }
 
 // isEntered reports whether a row is that of a function's first instruction.

@@ -22,6 +22,8 @@ type ProbeEvent struct {
 	Path   string // of uprobe: the file
 	Offset uint64 // of uprobe in the file, of kprobe in the function
 	Entry  bool   // of uprobe: a function begins there
+	// Leaves says, of uprobe, that the instruction there ends the function, with the return address on top of the stack.
+	Leaves bool
 	// Semaphore is, of a USDT probe, where in the file the number is that says whether somebody looks; 0: nowhere.
 	Semaphore uint64
 	Group     string // of tracepoint
@@ -36,7 +38,8 @@ type ProbeHit struct {
 	PerfSnapshot
 	Probe  int    // as Add returned it
 	Hits   uint64 // that it stands for
-	Return bool   // PC is where a function has returned to
+	Return bool   // PC is where a function has returned to, or is about to
+	Leaves bool   // Walk begins with the frame of the function that is about to return, which the registers do not have
 	Kernel []uint64
 	// Walk is the user stack as BPF has walked it, with the frames of the process's language runtime; nil if it has not,
 	// because there is no such runtime that it knows, the probe has a Period, or is a software event.
@@ -72,6 +75,7 @@ type Probes struct {
 type hitOf struct {
 	probe    int
 	returned bool
+	leaves   bool
 	period   uint64
 }
 
@@ -179,7 +183,7 @@ func (p *Probes) addPlace(probe int, place *ProbeEvent) error {
 		if err != nil {
 			return err
 		}
-		p.byID[id] = hitOf{probe, place.Return && place.Type == "uprobe", attr.Sample}
+		p.byID[id] = hitOf{probe, place.Return && place.Type == "uprobe", place.Leaves, attr.Sample}
 		if err := unix.IoctlSetInt(event.fd, unix.PERF_EVENT_IOC_SET_OUTPUT, ring.event.fd); err != nil {
 			return fmt.Errorf("write hits to the buffer of CPU %d: %w", cpu, err)
 		}
@@ -307,13 +311,20 @@ func (p *Probes) parse(b []byte) bool {
 	}
 	h := &p.hit
 	h.PerfSnapshot = PerfSnapshot{PID: u32(b[8:]), TID: u32(b[12:]), Time: u64(b[16:]), CPU: u32(b[24:])}
-	h.Probe, h.Return, h.Hits, h.Kernel = of.probe, of.returned, of.period, h.Kernel[:0]
+	h.Probe, h.Return, h.Leaves, h.Hits, h.Kernel = of.probe, of.returned, of.leaves, of.period, h.Kernel[:0]
 	for i := range frames {
 		if addr := u64(b[fixed+8*i:]); addr < contextMarks {
 			h.Kernel = append(h.Kernel, addr)
 		}
 	}
-	return h.parseUser(b[fixed+8*frames:])
+	if !h.parseUser(b[fixed+8*frames:]) {
+		return false
+	}
+	if h.Leaves && h.InUser {
+		h.Return = h.leaveFunction()
+		h.Leaves = h.Return
+	}
+	return true
 }
 
 // contextMarks and above are no addresses: PERF_CONTEXT_MAX.

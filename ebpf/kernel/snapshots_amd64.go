@@ -1,6 +1,10 @@
 package kernel
 
-import "github.com/headwater/headwater/ebpf/unwind"
+import (
+	"encoding/binary"
+
+	"github.com/headwater/headwater/ebpf/unwind"
+)
 
 // Numbers of registers in a PerfSnapshot.
 const (
@@ -29,3 +33,14 @@ func (s *PerfSnapshot) setMachine(r *unwind.Regs) {
 
 // setRegs sets the registers from a struct registers of bpf/unwinder.h.
 func (s *PerfSnapshot) setRegs(general [generalRegs]uint64, _, _, _ uint64) { s.Regs = general }
+
+// leaveFunction changes the registers from those at an instruction that ends a function to those that its caller then
+// has. It reports whether the stack has the return address.
+func (s *PerfSnapshot) leaveFunction() bool {
+	if len(s.Stack) < 8 {
+		return false
+	}
+	s.PC, s.Stack = binary.LittleEndian.Uint64(s.Stack), s.Stack[8:]
+	s.Regs[7] += 8
+	return true
+}

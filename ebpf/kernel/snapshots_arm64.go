@@ -33,3 +33,11 @@ func (s *PerfSnapshot) setMachine(r *unwind.Regs) {
 func (s *PerfSnapshot) setRegs(_ [16]uint64, sp, fp, lr uint64) {
 	s.Regs[29], s.Regs[30], s.Regs[31] = fp, lr, sp
 }
+
+// leaveFunction changes the registers from those at an instruction that ends a function to those that its caller then
+// has. The return address may be signed, in the bits above those of addresses.
+func (s *PerfSnapshot) leaveFunction() bool {
+	const addressBits = 1<<48 - 1
+	s.PC = s.Regs[30] & addressBits
+	return true
+}

@@ -18,7 +18,7 @@ import (
 func (p *Probe) Events() ([]kernel.ProbeEvent, error) {
 	of := kernel.ProbeEvent{Type: p.Type, Period: p.Period}
 	switch p.Type {
-	case "uretprobe":
+	case "unsafe-uretprobe":
 		of.Type, of.Return = "uprobe", true
 	case "kretprobe":
 		of.Type, of.Return = "kprobe", true
@@ -64,34 +64,61 @@ func (p *Probe) placesInFile(of kernel.ProbeEvent) ([]kernel.ProbeEvent, error) 
 		return nil, fmt.Errorf("read %s: %w", p.Path, err)
 	}
 	defer f.Close()
-	of.Path, of.Entry = p.Path, p.Type != "usdt" && p.Offset == 0
+	of.Path = p.Path
 	if p.Type == "usdt" {
 		return p.usdt(f, of)
 	}
-	vaddr, err := p.function(f)
+	functions, err := p.functions(f)
 	if err != nil {
 		return nil, err
 	}
-	if of.Offset, err = fileOffset(f, vaddr+p.Offset); err != nil {
-		return nil, fmt.Errorf("%s in %s: %w", p.Symbol, p.Path, err)
-	}
-	return []kernel.ProbeEvent{of}, nil
-}
-
-// function returns the address of a function of the file.
-func (p *Probe) function(f *elf.File) (vaddr uint64, err error) {
-	for _, table := range []func() ([]elf.Symbol, error){f.DynamicSymbols, f.Symbols} {
-		symbols, err := table()
-		if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
-			return 0, fmt.Errorf("read the symbols of %s: %w", p.Path, err)
+	var places []kernel.ProbeEvent
+	for _, function := range functions {
+		found, err := p.placesIn(f, function, of)
+		if err != nil {
+			return nil, fmt.Errorf("%s in %s: %w", function.Name, p.Path, err)
 		}
-		for _, s := range symbols {
-			if s.Name == p.Symbol && elf.ST_TYPE(s.Info) == elf.STT_FUNC && s.Section != elf.SHN_UNDEF {
-				return s.Value, nil
+		for _, place := range found {
+			if !slices.Contains(places, place) {
+				places = append(places, place)
 			}
 		}
 	}
-	return 0, fmt.Errorf("%s has no function %q: see nm -D %s, or name a file that has symbols", p.Path, p.Symbol, p.Path)
+	if len(places) > maxPlaces {
+		return nil, fmt.Errorf("%q means %d places in %s, more than %d: name fewer functions", p.Symbol, len(places), p.Path,
+			maxPlaces)
+	}
+	return places, nil
+}
+
+// placesIn returns the places of the probe in one function.
+func (p *Probe) placesIn(f *elf.File, function elf.Symbol, of kernel.ProbeEvent) (places []kernel.ProbeEvent, err error) {
+	addresses := []uint64{function.Value}
+	switch {
+	case p.Type == "unsafe-uretprobe":
+		if f.Section(".gopclntab") != nil || f.Section(".go.buildinfo") != nil {
+			return nil, errors.New("it is a Go program, which ends when the kernel replaces a return address: use uretprobe")
+		}
+	case p.Type == "uretprobe":
+		of.Leaves = true
+		if addresses, err = p.exits(function); err != nil {
+			return nil, err
+		}
+	case p.Offset == 0:
+		of.Entry = true
+	default:
+		addresses[0] += p.Offset
+		if err := p.checkInstruction(function); err != nil {
+			return nil, err
+		}
+	}
+	for _, address := range addresses {
+		if of.Offset, err = fileOffset(f, address); err != nil {
+			return nil, err
+		}
+		places = append(places, of)
+	}
+	return places, nil
 }
 
 // fileOffset returns where in the file an address of code or data lies.

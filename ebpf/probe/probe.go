@@ -46,13 +46,14 @@ const MaxPeriod = 1 << 31
 // Types are the types of probes, and what follows them in a link.
 func Types() map[string]string {
 	return map[string]string{
-		"uprobe":     "uprobe:PATH:FUNCTION[+OFFSET]",
-		"uretprobe":  "uretprobe:PATH:FUNCTION",
-		"usdt":       "usdt:PATH:PROVIDER:NAME",
-		"tracepoint": "tracepoint:GROUP:NAME",
-		"software":   "software:EVENT",
-		"kprobe":     "kprobe:FUNCTION[+OFFSET]",
-		"kretprobe":  "kretprobe:FUNCTION",
+		"uprobe":           "uprobe:PATH:FUNCTION[+OFFSET]",
+		"uretprobe":        "uretprobe:PATH:FUNCTION",
+		"unsafe-uretprobe": "unsafe-uretprobe:PATH:FUNCTION",
+		"usdt":             "usdt:PATH:PROVIDER:NAME",
+		"tracepoint":       "tracepoint:GROUP:NAME",
+		"software":         "software:EVENT",
+		"kprobe":           "kprobe:FUNCTION[+OFFSET]",
+		"kretprobe":        "kretprobe:FUNCTION",
 	}
 }
 
@@ -80,13 +81,13 @@ func (p *Probe) parsePlace(place string) error {
 	p.Type, rest, _ = strings.Cut(place, ":")
 	form, ok := Types()[p.Type]
 	if !ok {
-		return fmt.Errorf("%q is no type of probe: want uprobe, uretprobe, usdt, tracepoint, software, kprobe or kretprobe",
-			p.Type)
+		return fmt.Errorf("%q is no type of probe: want uprobe, uretprobe, unsafe-uretprobe, usdt, tracepoint, software, "+
+			"kprobe or kretprobe", p.Type)
 	}
 	names := strings.Count(form, ":") // after the type
 	parts := []string{}
 	for len(parts) < names-1 { // from the end: a path may have colons
-		at := strings.LastIndexByte(rest, ':')
+		at := lastColon(rest)
 		if at < 0 {
 			return fmt.Errorf("want %s", form)
 		}
@@ -100,7 +101,7 @@ func (p *Probe) parsePlace(place string) error {
 	}
 	p.Symbol = parts[len(parts)-1]
 	switch p.Type {
-	case "uprobe", "uretprobe":
+	case "uprobe", "uretprobe", "unsafe-uretprobe":
 		p.Path = parts[0]
 	case "usdt":
 		p.Path, p.Group = parts[0], parts[1]
@@ -108,6 +109,21 @@ func (p *Probe) parsePlace(place string) error {
 		p.Group = parts[0]
 	}
 	return p.parseOffset(form)
+}
+
+// lastColon returns the position of the last colon that separates two parts, -1 if there is none: two colons in a row
+// are part of a function's name, as in ns::Class::f.
+func lastColon(s string) int {
+	for at := len(s) - 1; at >= 0; at-- {
+		if s[at] != ':' {
+			continue
+		}
+		if at == 0 || s[at-1] != ':' {
+			return at
+		}
+		at--
+	}
+	return -1
 }
 
 // parseOffset takes the offset from the symbol.
@@ -170,7 +186,7 @@ func (p *Probe) parseValue(text string) error {
 // check returns an error for options that do not go together.
 func (p *Probe) check() error {
 	switch {
-	case p.Value == Returned && p.Type != "uretprobe":
+	case p.Value == Returned && p.Type != "uretprobe" && p.Type != "unsafe-uretprobe":
 		return fmt.Errorf("value=ret is for uretprobe, which has what a function returns, not for %s", p.Type)
 	case p.Value > 0 && (p.Type != "uprobe" || p.Offset != 0):
 		return fmt.Errorf("value=arg%d is for uprobe at the begin of a function", p.Value)

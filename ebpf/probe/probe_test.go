@@ -37,7 +37,7 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	for link, want := range map[string]string{
 		"":                                "it is empty: want a link such as uprobe:PATH:FUNCTION[+OFFSET]",
-		"fentry:vfs_read":                 `"fentry" is no type of probe: want uprobe, uretprobe, usdt,`,
+		"fentry:vfs_read":                 `"fentry" is no type of probe: want uprobe, uretprobe, unsafe-uretprobe, usdt,`,
 		"uprobe:/bin/bash":                "want uprobe:PATH:FUNCTION[+OFFSET]",
 		"uprobe::readline":                "want uprobe:PATH:FUNCTION[+OFFSET]",
 		"usdt:/bin/bash:x":                "want usdt:PATH:PROVIDER:NAME",

@@ -110,7 +110,11 @@ func useWalk(s *kernel.Sample, h *kernel.ProbeHit) {
 	if !h.Walk.Outcome.Complete() {
 		return
 	}
-	s.User, s.Outcome, s.FromLeaf = slices.Clone(h.Walk.User), h.Walk.Outcome, false
+	walked := h.Walk.User
+	if h.Leaves && len(walked) > 1 {
+		walked = walked[1:]
+	}
+	s.User, s.Outcome, s.FromLeaf = slices.Clone(walked), h.Walk.Outcome, false
 	if h.Return {
 		s.User[0].Flags |= kernel.ReturnAddress
 	}

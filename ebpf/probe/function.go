@@ -1,0 +1,188 @@
+package probe
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/headwater/headwater/ebpf/codeflow"
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/symbol"
+)
+
+const (
+	// maxPlaces is the most places of one probe.
+	maxPlaces = 256
+	// typeIndirect is the type of functions whose implementation a resolver chooses when a program starts: STT_GNU_IFUNC.
+	typeIndirect = elf.SymType(10)
+)
+
+// functions returns the functions of the file that the probe names: all of that name, those of the default version, and
+// instead of one with several implementations all of these.
+func (p *Probe) functions(f *elf.File) (found []elf.Symbol, err error) {
+	for _, table := range []func() ([]elf.Symbol, error){f.DynamicSymbols, f.Symbols} {
+		symbols, err := table()
+		if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+			return nil, fmt.Errorf("read the symbols of %s: %w", p.Path, err)
+		}
+		if found = p.named(symbols); len(found) > 0 {
+			break
+		}
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%s has no function %q: see nm -D %s, or name a file that has symbols", p.Path, p.Symbol, p.Path)
+	}
+	if len(found) > maxPlaces {
+		return nil, fmt.Errorf("%q means %d functions of %s, more than %d: name fewer", p.Symbol, len(found), p.Path, maxPlaces)
+	}
+	var functions []elf.Symbol
+	for _, function := range found {
+		if elf.ST_TYPE(function.Info) != typeIndirect {
+			functions = append(functions, function)
+			continue
+		}
+		chosen, err := p.implementations(function)
+		if err != nil {
+			return nil, fmt.Errorf("%s in %s is chosen when a program starts: %w", function.Name, p.Path, err)
+		}
+		functions = append(functions, chosen...)
+	}
+	return functions, nil
+}
+
+// named returns the symbols of functions that the probe names, each address once.
+func (p *Probe) named(symbols []elf.Symbol) (found []elf.Symbol) {
+	matches := p.matcher()
+	var old []elf.Symbol // of versions that programs linked today do not call
+	for _, s := range symbols {
+		kind := elf.ST_TYPE(s.Info)
+		if kind != elf.STT_FUNC && kind != typeIndirect || s.Section == elf.SHN_UNDEF || s.Value == 0 {
+			continue
+		}
+		name, version, _ := strings.Cut(s.Name, "@") // in .symtab a part of the name
+		if !matches(name) {
+			continue
+		}
+		isOld := s.HasVersion && s.VersionIndex.IsHidden() || version != "" && !strings.HasPrefix(version, "@")
+		s.Name = name
+		switch {
+		case isOld:
+			old = append(old, s)
+		case !slices.ContainsFunc(found, func(o elf.Symbol) bool { return o.Value == s.Value }):
+			found = append(found, s)
+		}
+	}
+	if len(found) == 0 {
+		return old
+	}
+	return found
+}
+
+// matcher returns whether a symbol is one that the probe names: by the symbol itself, by its name in the source, as
+// ns::Class::f, or by a pattern with * or ? of either.
+func (p *Probe) matcher() func(name string) bool {
+	isPattern := strings.ContainsAny(p.Symbol, "*?")
+	isSource := strings.Contains(p.Symbol, "::")
+	same := func(name string) bool {
+		if !isPattern {
+			return name == p.Symbol
+		}
+		ok, err := path.Match(strings.ReplaceAll(p.Symbol, "/", "|"), strings.ReplaceAll(name, "/", "|"))
+		return ok && err == nil
+	}
+	return func(name string) bool {
+		if same(name) {
+			return true
+		}
+		if !isSource && !isPattern || !strings.HasPrefix(name, "_") {
+			return false
+		}
+		return same(symbol.DemangleSimplified.Apply(name))
+	}
+}
+
+// follow follows the code of a function of the file.
+func (p *Probe) follow(function elf.Symbol, use func(*codeflow.Finder, *codeflow.Function) error) error {
+	file, err := elffile.Open(p.Path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	finder, err := codeflow.NewFinder(file)
+	if err != nil {
+		return err
+	}
+	flow, err := finder.Function(function.Value, function.Size)
+	if err != nil {
+		return err
+	}
+	return use(finder, flow)
+}
+
+// checkInstruction returns an error unless an instruction of the function begins at the probe's offset.
+func (p *Probe) checkInstruction(function elf.Symbol) error {
+	err := p.follow(function, func(_ *codeflow.Finder, flow *codeflow.Function) error {
+		if _, ok := flow.At(function.Value + p.Offset); ok {
+			return nil
+		}
+		var before uint64
+		for _, in := range flow.Instructions {
+			if in.Addr > function.Value+p.Offset {
+				break
+			}
+			before = in.Addr - function.Value
+		}
+		return fmt.Errorf("no instruction is known to begin at +%d, so a probe there would change what the program computes; "+
+			"one begins at +%d: see objdump -d %s", p.Offset, before, p.Path)
+	})
+	return err
+}
+
+// exits returns the addresses of the instructions by which a function returns to its caller, or jumps to another
+// function that does so in its place.
+func (p *Probe) exits(function elf.Symbol) (addresses []uint64, err error) {
+	const otherwise = "unsafe-uretprobe has the kernel replace the return address instead, which aborts programs that throw " +
+		"through the function, and Go programs"
+	err = p.follow(function, func(_ *codeflow.Finder, flow *codeflow.Function) error {
+		if flow.Unfollowed != 0 {
+			return fmt.Errorf("the jump at +%d goes to an address that the program computes", flow.Unfollowed-function.Value)
+		}
+		for _, exit := range flow.Exits() {
+			switch {
+			case exit.Conditional:
+				return fmt.Errorf("it leaves on a condition, to another function, at +%d", exit.Addr-function.Value)
+			case exit.Kind != codeflow.Return && p.Value == Returned:
+				return fmt.Errorf("at +%d it jumps to another function, which returns in its place: probe that one",
+					exit.Addr-function.Value)
+			}
+			addresses = append(addresses, exit.Addr)
+		}
+		if len(addresses) == 0 {
+			return errors.New("it never returns")
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("where it returns is not certain: %w (%s)", err, otherwise)
+	}
+	return addresses, nil
+}
+
+// implementations returns the functions that a resolver chooses from: those whose address it computes.
+func (p *Probe) implementations(resolver elf.Symbol) (found []elf.Symbol, err error) {
+	err = p.follow(resolver, func(finder *codeflow.Finder, flow *codeflow.Function) error {
+		for _, address := range flow.Addresses {
+			if _, own := flow.At(address); !own && finder.Begins(address) {
+				found = append(found, elf.Symbol{Name: resolver.Name, Value: address, Info: byte(elf.STT_FUNC)})
+			}
+		}
+		if len(found) == 0 {
+			return errors.New("its implementations are not known: name one of them, see nm")
+		}
+		return nil
+	})
+	return found, err
+}
