@@ -24,7 +24,7 @@ type Image interface {
 	ReadVaddr(p []byte, vaddr uint64) error
 }
 
-// Options say what is known of a function beside its code.
+// Options say what is known of a function apart from its code.
 type Options struct {
 	Machine elf.Machine
 	// Roots are further addresses in the function where its code is entered, such as landing pads of exceptions.

@@ -43,7 +43,9 @@ func TestHitOfNewProcess(t *testing.T) {
 	require.NoError(t, err)
 	p.byNumber[1] = attached{Probe: link}
 	p.caught = clock.Monotonic()
-	hit := func(time uint64) { p.use(&kernel.ProbeHit{PerfSnapshot: kernel.PerfSnapshot{PID: 7, Time: time}, Probe: 1, Hits: 1}) }
+	hit := func(time uint64) {
+		p.use(&kernel.ProbeHit{PerfSnapshot: kernel.PerfSnapshot{PID: 7, Time: time}, Probe: 1, Hits: 1})
+	}
 	hit(p.caught)
 	require.Zero(t, used, "of a process that is not wanted")
 	require.Zero(t, completer.times)

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // maxColumns is how many characters a line may have.
@@ -16,6 +18,7 @@ const maxColumns = 120
 // TestLineLengths: documents, outside of tables, links and generated figures, have
 // lines that fit a terminal.
 func TestLineLengths(t *testing.T) {
+	testkit.Lint(t)
 	for _, path := range documentPaths(t) {
 		text, err := os.ReadFile(filepath.Join(root, path))
 		require.NoError(t, err)
@@ -32,6 +35,7 @@ func TestLineLengths(t *testing.T) {
 
 // TestGoLineLengths: so has code. A directive of go generate is one line.
 func TestGoLineLengths(t *testing.T) {
+	testkit.Lint(t)
 	eachGoFile(t, func(path string) {
 		text, err := os.ReadFile(filepath.Join(root, path))
 		require.NoError(t, err)

@@ -172,7 +172,7 @@ func printsOutput(file *ast.File, function *ast.FuncDecl) bool {
 	return false
 }
 
-// scheduleOf tells by a test's calls of testkit.Nightly and testkit.IsNightly which command runs it.
+// scheduleOf finds by a test's calls of testkit.Nightly and testkit.IsNightly which command runs it.
 func scheduleOf(function *ast.FuncDecl) schedule {
 	if len(function.Body.List) > 0 {
 		if statement, ok := function.Body.List[0].(*ast.ExprStmt); ok {

@@ -21,7 +21,7 @@ var ranks = []struct {
 	rank    int
 }{
 	{"ebpf/ehframe", 1}, {"ebpf/elffile", 1}, {"ebpf/gopclntab", 1}, {"ebpf/procfs", 0}, {"ebpf/x86", 0},
-	{"ebpf/stackheight", 1}, {"ebpf/filework", 2},
+	{"ebpf/codeflow", 2}, {"ebpf/stackheight", 1}, {"ebpf/filework", 2},
 	{"ebpf/limit", 0}, {"ebpf/clock", 0}, {"ebpf/footprint", 1}, {"ebpf/counter", 0},
 	{"ebpf/footprint/early", 1},
 	{"ebpf/order", 0}, {"ebpf/kind", 0}, {"ebpf/numa", 0}, {"ebpf/trie", 0},
