@@ -151,6 +151,13 @@ func inHandler(w *walks.Walk) bool {
 	return slices.ContainsFunc(w.Frames, func(f walks.Place) bool { return strings.HasSuffix(f.File, librarySuffix) })
 }
 
+// inProbe reports whether a place is in the page of a process to which the kernel copies the instructions that uprobes are
+// at, of any profiler of the host. The profiler says where an instruction is from; libgcc knows nothing of the page.
+func inProbe(theirs walks.Place) bool {
+	const page, size = 0x7fffffffe000, 0x1000 // the last of the address space of x86-64
+	return theirs.File == "" && theirs.Address-page < size
+}
+
 // thread compares what was taken in one thread, both in order of time.
 func (c *comparison) thread(samples []walks.Walk, list []trace) {
 	m := matcher{samples: samples}
@@ -163,6 +170,8 @@ func (c *comparison) thread(samples []walks.Walk, list []trace) {
 			c.report.Replaced++
 		case len(of.Frames) == 0 || len(t.frames) == 0:
 			c.report.NoFrames[of.Outcome.String()]++
+		case inProbe(t.frames[0]):
+			c.report.NoFrames["instruction copied for a uprobe"]++
 		case !c.files.same(of.Frames[0], t.frames[0]):
 			c.report.OtherInstant++
 			c.example("other_instant", of, t, verdict{})

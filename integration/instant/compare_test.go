@@ -79,6 +79,17 @@ func TestThread(t *testing.T) {
 	}
 }
 
+// TestThreadInProbe: a signal at the copy of an instruction that a uprobe is at is not compared.
+func TestThreadInProbe(t *testing.T) {
+	r := compare(
+		[]walks.Walk{{Time: 10, TID: 7, Comm: "x", Outcome: unwind.NoRow, Frames: at(1)}},
+		&traces{byThread: map[uint32][]trace{7: {{tid: 7, entered: 11, left: 12,
+			frames: []walks.Place{{Address: 0x7fffffffe000}}}}}}, 1)
+	if r.OtherInstant != 0 || r.Stacks != 0 || r.NoFrames["instruction copied for a uprobe"] != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestSame: paths of one file, or of equal ones, are the same place, and code of a Java VM is the same as
 // long as it is as far from all other code of it.
 func TestSame(t *testing.T) {
