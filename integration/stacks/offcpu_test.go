@@ -24,10 +24,16 @@ func recordOffCPU(t testing.TB, pid int, flags ...string) (*profile.Profile, int
 	need.Root(t)
 	path := filepath.Join(t.TempDir(), "off.pb.gz")
 	args := append([]string{"record", "-e", "off-cpu", "-p", strconv.Itoa(pid), "-o", path}, flags...)
-	out, err := exec.Command(lab.Binary(t), args...).CombinedOutput()
-	require.NoError(t, err, string(out))
-	t.Logf("%s", out)
-	number, _, _ := strings.Cut(string(out), " samples in ")
+	out := ""
+	testkit.Eventually(t, "threads were looked at", func() bool {
+		var err error
+		out, err = urgent(t, exec.Command(lab.Binary(t), args...))
+		late := err != nil && strings.Contains(out, "no samples: ") // it got no CPU in that time
+		require.True(t, late || err == nil, out)
+		return !late
+	})
+	t.Log(out)
+	number, _, _ := strings.Cut(out, " samples in ")
 	samples, err := strconv.Atoi(strings.ReplaceAll(number, ",", ""))
 	require.NoError(t, err)
 	data, err := os.ReadFile(path)
