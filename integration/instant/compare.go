@@ -151,8 +151,8 @@ func inHandler(w *walks.Walk) bool {
 	return slices.ContainsFunc(w.Frames, func(f walks.Place) bool { return strings.HasSuffix(f.File, librarySuffix) })
 }
 
-// inProbe reports whether a place is in the page of a process to which the kernel copies the instructions that uprobes are
-// at, of any profiler of the host. The profiler says where an instruction is from; libgcc knows nothing of the page.
+// inProbe reports whether a place is in the page of a process to which the kernel copies the instructions that uprobes
+// are at, of any profiler of the host. The profiler says where an instruction is from; libgcc knows no such page.
 func inProbe(theirs walks.Place) bool {
 	const page, size = 0x7fffffffe000, 0x1000 // the last of the address space of x86-64
 	return theirs.File == "" && theirs.Address-page < size

@@ -42,7 +42,8 @@ func TestDepthInPyroscope(t *testing.T) {
 	testkit.Nightly(t, "TestDepth looks at what is sent, this at what a server keeps")
 	need.Root(t)
 	server := lab.StartPyroscope(t)
-	h := lab.StartHeadwater(t, lab.HostConfig(server.URL, "depth", "kernel_frames = false\n\tcollect_kernel_profile = false"))
+	h := lab.StartHeadwater(t, lab.HostConfig(server.URL, "depth",
+		"kernel_frames = false\n\tcollect_kernel_profile = false"))
 	prioritize(t, h.PID())
 	lab.Start(t, deepProgram().forSeconds(endless)(t, t.TempDir()))
 	var kept []lab.Stack

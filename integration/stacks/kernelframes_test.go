@@ -73,7 +73,8 @@ func kernelAboveUser(t testing.TB, s lab.Stack, first int) {
 	}
 	// Names of a file that takes long to read come some rounds later.
 	unnamed := strings.HasPrefix(s.Frames[first-1].Name, "libc.so.6+0x")
-	if s.Has("vfs_read") && (!hasRead(s) && !unnamed || !s.Has("_start") && !strings.HasPrefix(s.Frames[1].Name, "dd+0x")) {
+	if s.Has("vfs_read") && (!hasRead(s) && !unnamed ||
+		!s.Has("_start") && !strings.HasPrefix(s.Frames[1].Name, "dd+0x")) {
 		t.Errorf("the user part below vfs_read is not whole: %v", s)
 	}
 }

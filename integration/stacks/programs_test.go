@@ -51,7 +51,8 @@ func (p program) build(t testing.TB) string {
 		flags = append(flags, "-s")
 	}
 	source := filepath.Join("testdata/programs", p.source)
-	return compiled(t, filepath.Join(t.TempDir(), p.name), []string{source}, compiler, append(flags, "-o", output, source)...)
+	path := filepath.Join(t.TempDir(), p.name)
+	return compiled(t, path, []string{source}, compiler, append(flags, "-o", output, source)...)
 }
 
 // without returns the programs but for those of some names.

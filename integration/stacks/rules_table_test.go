@@ -56,7 +56,8 @@ func fileRules() []rule {
 			shell(`(`+running("$$")+`; rm "$1") & exec "$@"`)).beforeProfiler(fileIsGone),
 		// Another file has taken its name, and both run at once.
 		{name: "hwreplaced",
-			start: replacedProgram("hwreplaced").forSeconds("1").shell(`"$@" & ` + running("$!") + `; sleep 0.2; mv "$1.other" "$1"; "$@"; wait`),
+			start: replacedProgram("hwreplaced").forSeconds("1").
+				shell(`"$@" & ` + running("$!") + `; sleep 0.2; mv "$1.other" "$1"; "$@"; wait`),
 			want: []stacksOf{{
 				comm:   "hwreplaced",
 				form:   plain + `|_start LIBC LIBC main(?: other1(?: other2(?: other3(?: other4)?)?)?| LIBC| VDSO| PLT)?`,

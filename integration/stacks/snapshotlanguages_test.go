@@ -113,7 +113,8 @@ func TestSnapshotOfJava(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	classes := testkit.Fixture(t, "waits.java", []string{string(version), lab.ReadFile(t, source)}, func(dir string) error {
+	key := []string{string(version), lab.ReadFile(t, source)}
+	classes := testkit.Fixture(t, "waits.java", key, func(dir string) error {
 		return exec.Command("javac", "-d", dir, source).Run()
 	})
 	java := startReady(t, "java", "-cp", classes, "Waits")

@@ -96,8 +96,8 @@ var hardlyCompared = regexp.MustCompile(`no frame could be compared` +
 func refuses(t *testing.T, args ...string) {
 	t.Helper()
 	out, err := urgent(t, exec.Command(lab.Binary(t), append([]string{"verify"}, args...)...))
-	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 || !hardlyCompared.MatchString(out) ||
-		!strings.Contains(out, "at the leaf: no_cfi") {
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 ||
+		!hardlyCompared.MatchString(out) || !strings.Contains(out, "at the leaf: no_cfi") {
 		t.Errorf("%v, want exit code 1: nothing to compare with\n%s", err, out)
 	}
 }
