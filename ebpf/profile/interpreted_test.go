@@ -167,7 +167,7 @@ func profileToy(t *testing.T, x *toy, o Options, runs func(c *counted)) *profile
 	var builder *Builder
 	s, err := sampler.Open(sampler.Options{
 		TableBytes: 64 << 20, Files: files, Languages: []runtime.Language{x},
-		Interval: 50 * time.Millisecond, Patience: time.Minute,
+		Interval: 50 * time.Millisecond,
 		Target: func(pid uint32) (*target.Target, bool) { // other programs take no time of this one
 			comm, err := procfs.Default.Comm(pid)
 			return finder.Find(1), err != nil || comm == "toy"

@@ -18,7 +18,7 @@ import (
 // open returns a Sampler at 997 Hz, or skips where this process may not.
 func open(t testing.TB, o Options) *Sampler {
 	t.Helper()
-	o.TableBytes, o.Patience = 16<<20, time.Minute // other programs may have the CPUs
+	o.TableBytes = 16 << 20
 	s, err := Open(o)
 	need.Opened[*kernel.PermissionError](t, s, err)
 	config := Config{SampleRate: 997, UserStacks: true, KernelStacks: true, TableBytes: o.TableBytes}
