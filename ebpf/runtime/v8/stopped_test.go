@@ -37,12 +37,13 @@ func nodes(t testing.TB) []string {
 
 // process is a program that runs.
 type process struct {
-	pid    int
-	out    *bufio.Reader
-	v      Version
-	blobs  []span // code that is in a file
-	made   []span // code that is not
-	memory procfs.Memory
+	pid     int
+	out     *bufio.Reader
+	library *Library // nil: it was not looked for yet
+	v       Version
+	blobs   []span // code that is in a file
+	made    []span // code that is not
+	memory  procfs.Memory
 
 	inlined int // the most functions that one frame stood for
 }
@@ -84,7 +85,6 @@ func (p *process) find(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var library *Library
 	p.blobs, p.made = nil, nil
 	for line := range strings.Lines(string(maps)) {
 		w := strings.Fields(line)
@@ -96,25 +96,25 @@ func (p *process) find(t *testing.T) {
 		case executable && strings.HasPrefix(w[len(w)-1], "/"):
 			p.blobs = append(p.blobs, s)
 		}
-		if library != nil || len(w) < 6 || !strings.HasPrefix(w[5], "/") || w[1][2] != 'x' {
+		if p.library != nil || len(w) < 6 || !strings.HasPrefix(w[5], "/") || w[1][2] != 'x' {
 			continue
 		}
 		file, err := elffile.Open(w[5])
 		if err != nil {
 			t.Fatal(err)
 		}
-		if library = Detect(file); library != nil {
+		if p.library = Detect(file); p.library != nil {
 			bias, ok := file.Bias(s.low, s.high, hex(t, w[2]))
 			if !ok {
 				t.Fatalf("bias of %s", w[5])
 			}
-			if p.v, err = library.Version(p.memory, bias); err != nil {
+			if p.v, err = p.library.Version(p.memory, bias); err != nil {
 				t.Fatal(err)
 			}
 		}
 		file.Close()
 	}
-	if library == nil {
+	if p.library == nil {
 		t.Fatal("no V8 found")
 	}
 }
