@@ -15,8 +15,8 @@ import (
 // faultBytes is how much memory touchMemory touches.
 const faultBytes = 32 << 20
 
-// faultsAtOnce is how much of it is touched before a pause. The kernel takes perf_event_max_sample_rate samples a second
-// of an event, counted by its ticks, and leaves out the others; without a pause there would be more.
+// faultsAtOnce is how much of it is touched before a pause. The kernel takes perf_event_max_sample_rate samples a
+// second of an event, counted by its ticks, and leaves out the others; without a pause there would be more.
 const faultsAtOnce = 1 << 20
 
 // touchMemory touches memory page by page, and returns how many page faults the kernel counts for this thread.

@@ -23,8 +23,8 @@ import (
 )
 
 // interpretedBy starts a program, which prints a line when it is deep in its functions, and samples it as one that
-// the interpreter of a Spec runs. It returns the names of the first code objects of a chain, leaf first, of a sample that has them as
-// wanted, or else of the last one. What calls those has no name, or one that is elsewhere.
+// the interpreter of a Spec runs. It returns the names of the first code objects of a chain, leaf first, of a sample
+// that has them as wanted, or else of the last one. What calls those has no name, or one that is elsewhere.
 func interpretedBy(
 	t *testing.T, spec func(*exec.Cmd) []*runtime.Spec, want []string, command ...string,
 ) (got []string) {

@@ -115,6 +115,12 @@ func TestKernelEvents(t *testing.T) {
 // runProbed runs the program below probes, and returns what each has seen by the name and unit of its kind.
 func runProbed(t *testing.T, program string, links []string) (map[string]*seen, Stats) {
 	t.Helper()
+	return runProbedTo(t, program, links, nil)
+}
+
+// runProbedTo is runProbed of a program that prints to out.
+func runProbedTo(t *testing.T, program string, links []string, out io.Writer) (map[string]*seen, Stats) {
+	t.Helper()
 	s, err := sampler.Open(sampler.Options{TableBytes: 4 << 20, Patience: time.Minute})
 	s = need.Opened[*kernel.PermissionError](t, s, err)
 	ctx, stop := context.WithCancel(context.Background())
@@ -126,6 +132,7 @@ func runProbed(t *testing.T, program string, links []string) (map[string]*seen, 
 	}()
 
 	cmd := exec.Command(program, strconv.Itoa(calls))
+	cmd.Stdout = out
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

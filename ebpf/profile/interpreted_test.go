@@ -250,10 +250,10 @@ func functionsOf(s *profile.Sample) (out []string) {
 var whole = regexp.MustCompile(`^(?:now |clock_gettime |\S*clock_gettime\S* |\[vdso\]\S* )*` +
 	`leaf_(\d) toy_evaluate native_callback middle outer_(\d) toy_evaluate run `)
 
-// shareOfWhole returns which part of the samples in the evaluation has the whole stack, and of
-// how many. Those are not whole that are just before or behind the loop of leaf_N. Those whose native stack is said to be
-// incomplete, as rows of a file are missing that is being read or a process is not known yet, are not counted, but they
-// must be fewer than half: how many they are depends on how long the profiler has to wait for a CPU.
+// shareOfWhole returns which part of the samples in the evaluation has the whole stack, and of how many. Those are not
+// whole that are just before or behind the loop of leaf_N. Those whose native stack is said to be incomplete, as rows of
+// a file are missing that is being read or a process is not known yet, are not counted, but they must be fewer than half:
+// how many they are depends on how long the profiler has to wait for a CPU.
 func shareOfWhole(t *testing.T, p *profile.Profile) (share float64, samples int) {
 	t.Helper()
 	good, incomplete := 0, 0

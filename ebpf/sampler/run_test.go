@@ -51,7 +51,7 @@ func TestRunUsesEverySample(t *testing.T) {
 			return nil
 		})
 	}()
-	testkit.Eventually(t, "most of 100 samples of the process are complete, and of the other one some are ignored", func() bool {
+	testkit.Eventually(t, "most of 100 samples of the process are complete, and others are ignored", func() bool {
 		stats, err := s.Stats()
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-/* For each number that it reads, calls malloc and free so often, and says how much CPU time one of each takes, in ns. */
+/* For each number that it reads, calls malloc and free so often, and says how much CPU time both take, in ns. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
