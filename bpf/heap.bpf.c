@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0
 /*
  * Which memory programs have allocated and not freed: loaded only when that is wanted, for each call of an allocator
- * pays for it. Programs run where functions of an allocator begin, and one where those that allocate return.
+ * pays for it. Programs run where functions of an allocator begin, and one at the instructions by which those that
+ * allocate return. No return address is replaced: unwinders of exceptions and of other profilers read these.
  *
  * A block of n bytes is sampled with the chance n / period, or surely from period bytes on, and stands for
  * max(n, period) bytes: so the sum of those in use is right on average, whatever the order of calls. Nothing is kept
@@ -156,18 +157,35 @@ int heap_calloc(sampled_regs *ctx)
 }
 
 /*
- * (block, size, ...). The old block is forgotten at once: when this returns, another thread may have its address. So one
- * that cannot be made larger is missing afterwards.
+ * A call of realloc begins. The old block is forgotten at once: when the call returns, another thread may have its
+ * address. The call keeps it, and a call that fails has it known again.
  */
+ALWAYS_INLINE int begin_realloc(const sampled_regs *regs, __u64 id, __u64 address, __u64 size)
+{
+	struct heap_key key = { .address = address, .pid = id >> 32 };
+	struct heap_block *known = address ? bpf_map_lookup_elem(&heap_blocks, &key) : 0;
+	struct heap_block old = {};
+
+	if (known) {
+		old = *known;
+		bpf_map_delete_elem(&heap_blocks, &key);
+	}
+	begin_call(regs, id, size, 0, OUTER);
+	struct heap_call *call = bpf_map_lookup_elem(&heap_calls, &id);
+	if (known && size && call && call->sp == regs->sp) {
+		call->old_address = address;
+		call->old = old;
+	}
+	return 0;
+}
+
+/* (block, size, ...) */
 SEC("uprobe")
 int heap_realloc(sampled_regs *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 
-	if (is_ignored(id))
-		return 0;
-	forget_block(id, ARGUMENT_1(ctx));
-	return begin_call(ctx, id, ARGUMENT_2(ctx), 0, OUTER);
+	return is_ignored(id) ? 0 : begin_realloc(ctx, id, ARGUMENT_1(ctx), ARGUMENT_2(ctx));
 }
 
 /* (block, count, size) */
@@ -176,10 +194,7 @@ int heap_reallocarray(sampled_regs *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 
-	if (is_ignored(id))
-		return 0;
-	forget_block(id, ARGUMENT_1(ctx));
-	return begin_call(ctx, id, bytes_of(ARGUMENT_2(ctx), ARGUMENT_3(ctx)), 0, OUTER);
+	return is_ignored(id) ? 0 : begin_realloc(ctx, id, ARGUMENT_1(ctx), bytes_of(ARGUMENT_2(ctx), ARGUMENT_3(ctx)));
 }
 
 /* (block, ...) */
@@ -205,6 +220,19 @@ ALWAYS_INLINE void copy_heap_stack(struct heap_sample *s)
 	}
 }
 
+/* Changes the registers from those at an instruction that returns to those of the caller afterwards. */
+ALWAYS_INLINE void leave_function(struct heap_sample *s)
+{
+	if (!CALL_PUSHES_RETURN_ADDRESS) {
+		s->regs.pc = STRIP_PAC(s->regs.lr);
+		return;
+	}
+	if (bpf_probe_read_user(&s->regs.pc, sizeof(s->regs.pc), (const void *)s->regs.sp))
+		s->regs.pc = 0;
+	s->regs.sp += sizeof(__u64);
+	s->regs.general[7] = s->regs.sp; /* DWARF number of rsp */
+}
+
 /* Has the block known and its sample written, or neither. */
 ALWAYS_INLINE void take_sample(sampled_regs *ctx, __u64 id, __u64 address, __u64 weight)
 {
@@ -227,30 +255,54 @@ ALWAYS_INLINE void take_sample(sampled_regs *ctx, __u64 id, __u64 address, __u64
 	s->cpu = bpf_get_smp_processor_id();
 	s->unused = 0;
 	SET_REGISTERS(s, ctx);
+	leave_function(s);
 	copy_heap_stack(s);
 	take_walk(ctx, OF_USER, block.time);
 	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP); /* user space looks from time to time */
 }
 
-/* A function has returned that allocates. */
+/* Has the block known again that a call of realloc was given and has not changed. */
+ALWAYS_INLINE void keep_block(__u64 id, const struct heap_call *call)
+{
+	struct heap_key key = { .address = call->old_address, .pid = id >> 32 };
+
+	if (key.address && bpf_map_update_elem(&heap_blocks, &key, &call->old, BPF_ANY))
+		__sync_fetch_and_add(&heap_count.full, 1);
+}
+
+/*
+ * An instruction returns from a function that allocates, or from one that such a function has jumped to: the stack pointer
+ * is then what it was where the function began.
+ */
+ALWAYS_INLINE int end_call(sampled_regs *ctx, __u64 address)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct heap_call *noted = bpf_map_lookup_elem(&heap_calls, &id);
+
+	if (!noted || ctx->sp < noted->sp) /* from a call within it */
+		return 0;
+	struct heap_call call = *noted;
+	bpf_map_delete_elem(&heap_calls, &id);
+	if (ctx->sp != call.sp)
+		return 0;
+	if (call.result && (address || bpf_probe_read_user(&address, sizeof(address), (const void *)call.result)))
+		return 0;
+	if (!address)
+		keep_block(id, &call);
+	else if (call.weight)
+		take_sample(ctx, id, address, call.weight);
+	return 0;
+}
+
 SEC("uprobe")
 int heap_return(sampled_regs *ctx)
 {
-	__u64 id = bpf_get_current_pid_tgid();
-	struct heap_call *call = bpf_map_lookup_elem(&heap_calls, &id);
+	return end_call(ctx, RETURNED(ctx));
+}
 
-	if (!call)
-		return 0;
-	__u64 sp = call->sp + (CALL_PUSHES_RETURN_ADDRESS ? 8 : 0);
-	__u64 weight = call->weight, result = call->result, address = RETURNED(ctx);
-	if (ctx->sp < sp)
-		return 0; /* from a call within it */
-	bpf_map_delete_elem(&heap_calls, &id);
-	if (ctx->sp != sp || !weight)
-		return 0;
-	if (result && (address || bpf_probe_read_user(&address, sizeof(address), (const void *)result)))
-		return 0;
-	if (address)
-		take_sample(ctx, id, address, weight);
-	return 0;
+/* A function jumps to another one that returns its first argument, as memset does. */
+SEC("uprobe")
+int heap_return_argument(sampled_regs *ctx)
+{
+	return end_call(ctx, ARGUMENT_1(ctx));
 }

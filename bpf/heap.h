@@ -35,13 +35,15 @@ struct heap_call {
 	__u64 result; /* where the function writes the address; 0: it returns it */
 	__u32 nested; /* calls that came before it has returned */
 	__u32 unused;
+	__u64 old_address; /* of the sampled block that realloc was given; 0: none */
+	struct heap_block old; /* that block */
 };
 
 /* A sample: the stack where a block was allocated. */
 struct heap_sample {
 	struct heap_key key;
 	struct heap_block block;
-	struct registers regs; /* where the allocator has returned to */
+	struct registers regs; /* where the allocator returns to */
 	__u32 tid;
 	__u32 cpu;
 	__u32 stack_pages; /* that could be read, from that of regs.sp on */

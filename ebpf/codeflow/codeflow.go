@@ -42,6 +42,10 @@ type Function struct {
 	Unfollowed uint64
 	// Addresses are those that the code computes relative to itself: of data, and of functions.
 	Addresses []uint64
+	// Calls are the functions that the code calls by their distance.
+	Calls []uint64
+	// CallsBySlot says that the code calls functions whose address is in memory or in a register.
+	CallsBySlot bool
 
 	at map[uint64]int // index of Instructions, by address
 }
@@ -112,6 +116,8 @@ func Follow(image Image, start, end uint64, o Options) (*Function, error) {
 	}
 	slices.Sort(f.Addresses)
 	f.Addresses = slices.Compact(f.Addresses)
+	slices.Sort(f.Calls)
+	f.Calls = slices.Compact(f.Calls)
 	slices.SortFunc(f.Instructions, func(a, b Instruction) int { return cmp.Compare(a.Addr, b.Addr) })
 	for i, in := range f.Instructions {
 		if i > 0 && f.Instructions[i-1].Addr+uint64(f.Instructions[i-1].Length) > in.Addr {
@@ -167,9 +173,12 @@ type step struct {
 	branch   bool   // it may go to target
 	target   uint64 // of a branch, or of a jump
 	indirect bool   // it jumps to an address in a register or in memory
-	absolute bool   // the address is in memory, in a table of addresses
-	base     uint64 // an address that it computes, or the table of an indirect jump; 0: none
-	bound    uint64 // a number that it compares with, plus 1: as many entries has a table; 0: none
+	calls    uint64 // the function that it calls; 0: none
+	// callsBySlot says that it calls a function whose address is in memory or in a register.
+	callsBySlot bool
+	absolute    bool   // the address is in memory, in a table of addresses
+	base        uint64 // an address that it computes, or the table of an indirect jump; 0: none
+	bound       uint64 // a number that it compares with, plus 1: as many entries has a table; 0: none
 }
 
 func (w *walk) addPart(start, end uint64) error {
@@ -233,6 +242,10 @@ func (w *walk) follow(addr uint64) error {
 		if s.base != 0 || s.bound != 0 {
 			w.met[addr] = s
 		}
+		if s.calls != 0 {
+			w.function.Calls = append(w.function.Calls, s.calls)
+		}
+		w.function.CallsBySlot = w.function.CallsBySlot || s.callsBySlot
 		if s.branch {
 			leaves, err := w.jump(s.target, s.next)
 			if err != nil {

@@ -94,6 +94,17 @@ func (f *Finder) Begins(addr uint64) bool {
 	return known && frame.Start == addr
 }
 
+// IsStub reports whether the code at an address is a stub of the procedure linkage table, which jumps by a slot.
+func (f *Finder) IsStub(addr uint64) bool {
+	const longest = 16
+	stub, err := Follow(f.file, addr, addr+longest, Options{Machine: f.file.Machine()})
+	if err != nil {
+		return false
+	}
+	exits := stub.Exits()
+	return len(exits) == 1 && exits[0].Kind == Slot && len(stub.Instructions) <= 3
+}
+
 // frame returns the entry of call frame information about an address.
 func (f *Finder) frame(addr uint64) (ehframe.FDE, bool) {
 	if f.reader == nil {
@@ -116,7 +127,7 @@ func (f *Finder) frame(addr uint64) (ehframe.FDE, bool) {
 func (f *Finder) part(to uint64, conditional bool, start, end uint64) (from, until uint64, ok bool) {
 	fde, known := f.frame(to)
 	switch {
-	case !known, f.IsFunction != nil && f.IsFunction(to):
+	case !known, f.IsFunction != nil && f.IsFunction(to), f.IsStub(to):
 		return 0, 0, false
 	case fde.Start != to, conditional: // functions are entered at their start, and mostly on no condition
 		return fde.Start, fde.End, true

@@ -30,6 +30,11 @@ func (w *walk) decodeX86(addr uint64, code []byte) (step, error) {
 		if in.Base == x86.NoBase && in.Mod != 3 {
 			s.base = uint64(in.Disp)
 		}
+	case x86.Call:
+		s.next = true
+		if s.callsBySlot = in.Opcode == 0xff; !s.callsBySlot {
+			s.calls = after + uint64(in.Imm)
+		}
 	default:
 		s.next = true
 		s.base, s.bound = baseX86(&in, after), boundX86(&in)
@@ -92,6 +97,10 @@ func (w *walk) decodeARM64(addr uint64, code []byte) (step, error) {
 		s.next, s.branch, s.target = true, true, addr+distance(19, 5)
 	case in>>25&0x3f == 0x1b: // tbz, tbnz
 		s.next, s.branch, s.target = true, true, addr+distance(14, 5)
+	case in>>26 == 0x25: // bl
+		s.next, s.calls = true, addr+distance(26, 0)
+	case in>>21 == 0x6b1, in>>21 == 0x6b9: // blr, blraaz, blraa
+		s.next, s.callsBySlot = true, true
 	case in>>21 == 0x6b0, in>>21 == 0x6b8: // br, braaz, braa
 		s.indirect = true
 	default:

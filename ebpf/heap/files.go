@@ -68,9 +68,12 @@ func (f *files) unknown(s Sampler, wants func(pid uint32) bool) (out []process.F
 // attach has the calls of the allocator in a file seen, if it has one.
 func (f *files) attach(k *kernel.Heap, m process.FileMapping) error {
 	f.seen[m.Exe.ID] = true
-	found, err := allocator(m.Exe)
+	found, leftOut, err := allocator(m.Exe)
 	if err != nil || len(found) == 0 {
-		return err
+		if leftOut != nil {
+			f.failed[m.Exe.ID] = true
+		}
+		return errors.Join(err, leftOut)
 	}
 	path := procfs.Default.MapFilePath(m.PID, m.Start, m.End)
 	err = f.attachAt(k, m.Exe, path, found)
@@ -82,7 +85,7 @@ func (f *files) attach(k *kernel.Heap, m process.FileMapping) error {
 		f.failed[m.Exe.ID] = true
 		return fmt.Errorf("calls of the allocator in %s are not seen: %w", m.Exe.Path, err)
 	}
-	return nil
+	return leftOut
 }
 
 func (f *files) attachAt(k *kernel.Heap, e *process.Executable, path string, found []kernel.HeapFunction) error {
@@ -101,18 +104,21 @@ func (f *files) attachAt(k *kernel.Heap, e *process.Executable, path string, fou
 	return nil
 }
 
-// allocator returns the functions of the allocator that an executable has.
-func allocator(e *process.Executable) ([]kernel.HeapFunction, error) {
+// allocator returns the functions of the allocator that an executable has, and which of them are left out.
+func allocator(e *process.Executable) (found []kernel.HeapFunction, leftOut, err error) {
 	file, err := e.Open()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer file.Close()
-	found, err := functions(file)
+	found, leftOut, err = functions(file)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", e.Path, err)
+		return nil, nil, fmt.Errorf("%s: %w", e.Path, err)
 	}
-	return found, nil
+	if leftOut != nil {
+		leftOut = fmt.Errorf("calls of some functions of the allocator in %s are not seen: %w", e.Path, leftOut)
+	}
+	return found, leftOut, nil
 }
 
 // identify returns the identity of a file. Files of containers that share a layer are one for the kernel, which keeps

@@ -51,31 +51,41 @@ func callOf(name string) (call kernel.HeapCall, ok bool) {
 }
 
 // functions returns the functions of the allocator that a file has, none if it has none: one that both gives blocks and
-// takes them. C++ libraries have operators that call the allocator of another file, and so no functions here.
-func functions(f *elffile.File) ([]kernel.HeapFunction, error) {
+// takes them. C++ libraries have operators that call the allocator of another file, and so no functions here. The error
+// names functions that are left out because it is not certain where they return.
+func functions(f *elffile.File) (found []kernel.HeapFunction, leftOut, err error) {
 	if f.Class() != elf.ELFCLASS64 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	for _, table := range []elf.SectionType{elf.SHT_DYNSYM, elf.SHT_SYMTAB} {
-		found, err := functionsOf(f, table)
-		if err != nil || isAllocator(found) {
-			return found, err
+		candidates, err := functionsOf(f, table)
+		if err != nil {
+			return nil, nil, err
+		}
+		if isAllocator(candidates) {
+			return followAll(f, candidates)
 		}
 	}
-	return nil, nil
+	return nil, nil, nil
 }
 
-func isAllocator(found []kernel.HeapFunction) bool {
+func isAllocator(found []candidate) bool {
 	has := func(call kernel.HeapCall) bool {
-		return slices.ContainsFunc(found, func(f kernel.HeapFunction) bool {
+		return slices.ContainsFunc(found, func(f candidate) bool {
 			return f.Call == call && !strings.HasPrefix(f.Name, "_Z")
 		})
 	}
 	return has(kernel.HeapMalloc) && has(kernel.HeapFree)
 }
 
+// candidate is a function that has the name of an allocator's.
+type candidate struct {
+	kernel.HeapFunction
+	vaddr, size uint64
+}
+
 // functionsOf returns the functions of one symbol table whose names are those of an allocator's, each place once.
-func functionsOf(f *elffile.File, table elf.SectionType) (found []kernel.HeapFunction, err error) {
+func functionsOf(f *elffile.File, table elf.SectionType) (found []candidate, err error) {
 	symbols, err := f.SymbolTable(table)
 	if errors.Is(err, elffile.ErrNoSection) {
 		return nil, nil
@@ -98,7 +108,9 @@ func functionsOf(f *elffile.File, table elf.SectionType) (found []kernel.HeapFun
 		at, loaded := fileOffset(f, s.Value)
 		if ok && loaded && !places[at] {
 			places[at] = true
-			found = append(found, kernel.HeapFunction{Name: string(name), Call: call, Offset: at, Skip: skip(f, at)})
+			found = append(found, candidate{
+				kernel.HeapFunction{Name: string(name), Call: call, Offset: at, Skip: skip(f, at)}, s.Value, s.Size,
+			})
 		}
 		return true
 	})

@@ -70,8 +70,9 @@ func functionsIn(t *testing.T, path string) []kernel.HeapFunction {
 	f, err := elffile.Open(path)
 	require.NoError(t, err)
 	defer f.Close()
-	found, err := functions(f)
+	found, leftOut, err := functions(f)
 	require.NoError(t, err)
+	require.NoError(t, leftOut)
 	return found
 }
 

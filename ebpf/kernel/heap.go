@@ -33,6 +33,12 @@ type HeapFunction struct {
 	Call   HeapCall
 	Offset uint64 // in the file, where it begins
 	Skip   uint64 // bytes of its code before the probe, which change no register but flags
+	// Nested says, of HeapMalloc, that it may call functions of another allocator, whose blocks are then its own.
+	Nested bool
+	// Returns are the instructions in the file by which the function, or one that it jumps to, returns to its caller.
+	Returns []uint64
+	// Arguments are the instructions in the file by which it jumps to a function that returns its first argument: memset.
+	Arguments []uint64
 }
 
 // HeapBlock is a block of memory that was sampled, among those of all processes.
@@ -96,14 +102,17 @@ func (h *Heap) open(p *Profiler, period uint32) error {
 	return err
 }
 
-// program returns what runs where a function begins, and whether it returns a block.
-func (h *Heap) program(c HeapCall) (p *ebpf.Program, returns bool) {
+// program returns what runs where a function begins.
+func (h *Heap) program(f *HeapFunction) *ebpf.Program {
+	if f.Call == HeapMalloc && f.Nested {
+		return h.objects.HeapNew
+	}
 	return []*ebpf.Program{
 		HeapMalloc: h.objects.HeapMalloc, HeapNew: h.objects.HeapNew, HeapAligned: h.objects.HeapAligned,
 		HeapPosixMemalign: h.objects.HeapPosixMemalign, HeapCalloc: h.objects.HeapCalloc,
 		HeapRealloc: h.objects.HeapRealloc, HeapReallocArray: h.objects.HeapReallocarray,
 		HeapFree: h.objects.HeapFree,
-	}[c], c != HeapFree
+	}[f.Call]
 }
 
 // HeapProbes are those of a file.
@@ -133,16 +142,23 @@ func (h *Heap) Attach(path string, functions []HeapFunction) (*HeapProbes, error
 		}
 		return err
 	}
+	ends := map[uint64]*ebpf.Program{}
 	for _, f := range functions {
-		begin, returns := h.program(f.Call)
+		for _, offset := range f.Returns {
+			ends[offset] = h.objects.HeapReturn
+		}
+		for _, offset := range f.Arguments {
+			ends[offset] = h.objects.HeapReturnArgument
+		}
+	}
+	for offset, program := range ends { // before calls are noted whose end would be missed
+		if err := add(file.Uprobe("", program, &link.UprobeOptions{Address: offset})); err != nil {
+			return nil, errors.Join(fmt.Errorf("probe the return at %#x: %w", offset, err), probes.Close())
+		}
+	}
+	for _, f := range functions {
 		at := &link.UprobeOptions{Address: f.Offset + f.Skip}
-		if returns { // before calls are noted that it would miss the end of
-			err = add(file.Uretprobe(f.Name, h.objects.HeapReturn, at))
-		}
-		if err == nil {
-			err = add(file.Uprobe(f.Name, begin, at))
-		}
-		if err != nil {
+		if err := add(file.Uprobe(f.Name, h.program(&f), at)); err != nil {
 			return nil, errors.Join(fmt.Errorf("probe %s: %w", f.Name, err), probes.Close())
 		}
 	}
@@ -186,7 +202,7 @@ func (s *HeapSample) decode(b []byte) error {
 	stack := r.Stack[:pages*uint32(stackPage)]
 	below := min(r.Regs.Sp%stackPage, uint64(len(stack)))
 	s.HeapBlock, s.Weight = HeapBlock{r.Key.Pid, r.Key.Address, r.Block.Time}, r.Block.Weight
-	s.ProbeHit = ProbeHit{Hits: 1, Return: true, PerfSnapshot: PerfSnapshot{
+	s.ProbeHit = ProbeHit{Hits: 1, Return: true, Leaves: true, PerfSnapshot: PerfSnapshot{
 		Time: r.Block.Time, CPU: r.Cpu, PID: r.Key.Pid, TID: r.Tid, InUser: true, PC: r.Regs.Pc,
 		Stack: stack[below:], Full: pages == uint32(heapHeapLimitsHEAP_STACK_PAGES),
 	}}

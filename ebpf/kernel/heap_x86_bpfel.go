@@ -67,12 +67,14 @@ type heapHeapBlock struct {
 }
 
 type heapHeapCall struct {
-	_      structs.HostLayout
-	Sp     uint64
-	Weight uint64
-	Result uint64
-	Nested uint32
-	Unused uint32
+	_          structs.HostLayout
+	Sp         uint64
+	Weight     uint64
+	Result     uint64
+	Nested     uint32
+	Unused     uint32
+	OldAddress uint64
+	Old        heapHeapBlock
 }
 
 type heapHeapCounters struct {
@@ -391,33 +393,34 @@ type heapSampleRing struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	heapMapHeapBlocks         = "heap_blocks"
-	heapMapHeapCalls          = "heap_calls"
-	heapMapHeapIgnored        = "heap_ignored"
-	heapMapHeapSamples        = "heap_samples"
-	heapMapInterpreters       = "interpreters"
-	heapMapKnownCodes         = "known_codes"
-	heapMapProcesses          = "processes"
-	heapMapPrograms           = "programs"
-	heapMapSampleRings        = "sample_rings"
-	heapMapSlabs              = "slabs"
-	heapMapTakers             = "takers"
-	heapMapWakeups            = "wakeups"
-	heapProgHeapAligned       = "heap_aligned"
-	heapProgHeapCalloc        = "heap_calloc"
-	heapProgHeapFree          = "heap_free"
-	heapProgHeapMalloc        = "heap_malloc"
-	heapProgHeapNew           = "heap_new"
-	heapProgHeapPosixMemalign = "heap_posix_memalign"
-	heapProgHeapRealloc       = "heap_realloc"
-	heapProgHeapReallocarray  = "heap_reallocarray"
-	heapProgHeapReturn        = "heap_return"
-	heapVarAbiEnums           = "abi_enums"
-	heapVarConfig             = "config"
-	heapVarHeapCount          = "heap_count"
-	heapVarHeapEnums          = "heap_enums"
-	heapVarHeapPeriod         = "heap_period"
-	heapVarRowChanges         = "row_changes"
+	heapMapHeapBlocks          = "heap_blocks"
+	heapMapHeapCalls           = "heap_calls"
+	heapMapHeapIgnored         = "heap_ignored"
+	heapMapHeapSamples         = "heap_samples"
+	heapMapInterpreters        = "interpreters"
+	heapMapKnownCodes          = "known_codes"
+	heapMapProcesses           = "processes"
+	heapMapPrograms            = "programs"
+	heapMapSampleRings         = "sample_rings"
+	heapMapSlabs               = "slabs"
+	heapMapTakers              = "takers"
+	heapMapWakeups             = "wakeups"
+	heapProgHeapAligned        = "heap_aligned"
+	heapProgHeapCalloc         = "heap_calloc"
+	heapProgHeapFree           = "heap_free"
+	heapProgHeapMalloc         = "heap_malloc"
+	heapProgHeapNew            = "heap_new"
+	heapProgHeapPosixMemalign  = "heap_posix_memalign"
+	heapProgHeapRealloc        = "heap_realloc"
+	heapProgHeapReallocarray   = "heap_reallocarray"
+	heapProgHeapReturn         = "heap_return"
+	heapProgHeapReturnArgument = "heap_return_argument"
+	heapVarAbiEnums            = "abi_enums"
+	heapVarConfig              = "config"
+	heapVarHeapCount           = "heap_count"
+	heapVarHeapEnums           = "heap_enums"
+	heapVarHeapPeriod          = "heap_period"
+	heapVarRowChanges          = "row_changes"
 )
 
 // loadHeap returns the embedded CollectionSpec for heap.
@@ -462,15 +465,16 @@ type heapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type heapProgramSpecs struct {
-	HeapAligned       *ebpf.ProgramSpec `ebpf:"heap_aligned"`
-	HeapCalloc        *ebpf.ProgramSpec `ebpf:"heap_calloc"`
-	HeapFree          *ebpf.ProgramSpec `ebpf:"heap_free"`
-	HeapMalloc        *ebpf.ProgramSpec `ebpf:"heap_malloc"`
-	HeapNew           *ebpf.ProgramSpec `ebpf:"heap_new"`
-	HeapPosixMemalign *ebpf.ProgramSpec `ebpf:"heap_posix_memalign"`
-	HeapRealloc       *ebpf.ProgramSpec `ebpf:"heap_realloc"`
-	HeapReallocarray  *ebpf.ProgramSpec `ebpf:"heap_reallocarray"`
-	HeapReturn        *ebpf.ProgramSpec `ebpf:"heap_return"`
+	HeapAligned        *ebpf.ProgramSpec `ebpf:"heap_aligned"`
+	HeapCalloc         *ebpf.ProgramSpec `ebpf:"heap_calloc"`
+	HeapFree           *ebpf.ProgramSpec `ebpf:"heap_free"`
+	HeapMalloc         *ebpf.ProgramSpec `ebpf:"heap_malloc"`
+	HeapNew            *ebpf.ProgramSpec `ebpf:"heap_new"`
+	HeapPosixMemalign  *ebpf.ProgramSpec `ebpf:"heap_posix_memalign"`
+	HeapRealloc        *ebpf.ProgramSpec `ebpf:"heap_realloc"`
+	HeapReallocarray   *ebpf.ProgramSpec `ebpf:"heap_reallocarray"`
+	HeapReturn         *ebpf.ProgramSpec `ebpf:"heap_return"`
+	HeapReturnArgument *ebpf.ProgramSpec `ebpf:"heap_return_argument"`
 }
 
 // heapMapSpecs contains maps before they are loaded into the kernel.
@@ -570,15 +574,16 @@ type heapVariables struct {
 //
 // It can be passed to loadHeapObjects or ebpf.CollectionSpec.LoadAndAssign.
 type heapPrograms struct {
-	HeapAligned       *ebpf.Program `ebpf:"heap_aligned"`
-	HeapCalloc        *ebpf.Program `ebpf:"heap_calloc"`
-	HeapFree          *ebpf.Program `ebpf:"heap_free"`
-	HeapMalloc        *ebpf.Program `ebpf:"heap_malloc"`
-	HeapNew           *ebpf.Program `ebpf:"heap_new"`
-	HeapPosixMemalign *ebpf.Program `ebpf:"heap_posix_memalign"`
-	HeapRealloc       *ebpf.Program `ebpf:"heap_realloc"`
-	HeapReallocarray  *ebpf.Program `ebpf:"heap_reallocarray"`
-	HeapReturn        *ebpf.Program `ebpf:"heap_return"`
+	HeapAligned        *ebpf.Program `ebpf:"heap_aligned"`
+	HeapCalloc         *ebpf.Program `ebpf:"heap_calloc"`
+	HeapFree           *ebpf.Program `ebpf:"heap_free"`
+	HeapMalloc         *ebpf.Program `ebpf:"heap_malloc"`
+	HeapNew            *ebpf.Program `ebpf:"heap_new"`
+	HeapPosixMemalign  *ebpf.Program `ebpf:"heap_posix_memalign"`
+	HeapRealloc        *ebpf.Program `ebpf:"heap_realloc"`
+	HeapReallocarray   *ebpf.Program `ebpf:"heap_reallocarray"`
+	HeapReturn         *ebpf.Program `ebpf:"heap_return"`
+	HeapReturnArgument *ebpf.Program `ebpf:"heap_return_argument"`
 }
 
 func (p *heapPrograms) Close() error {
@@ -592,6 +597,7 @@ func (p *heapPrograms) Close() error {
 		p.HeapRealloc,
 		p.HeapReallocarray,
 		p.HeapReturn,
+		p.HeapReturnArgument,
 	)
 }
 

@@ -1,0 +1,167 @@
+package heap
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/headwater/headwater/ebpf/codeflow"
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/kernel"
+)
+
+// maxJumps is how many functions jump to another one, in a row, before the last one returns.
+const maxJumps = 4
+
+// errUncertain says that a function is not probed.
+var errUncertain = errors.New("where it returns is not certain")
+
+// follower follows the functions of an allocator in one file.
+type follower struct {
+	file   *elffile.File
+	finder *codeflow.Finder
+	known  map[uint64]bool   // the functions, by address
+	stubs  map[uint64]string // what the stubs of the procedure linkage table jump to, by address
+}
+
+// followAll returns the functions of an allocator that are probed, with the instructions by which they return, and an
+// error that names those that are left out because it is not certain where they return.
+func followAll(file *elffile.File, candidates []candidate) (found []kernel.HeapFunction, leftOut, err error) {
+	finder, err := codeflow.NewFinder(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	f := &follower{file: file, finder: finder, known: map[uint64]bool{}}
+	for _, c := range candidates {
+		f.known[c.vaddr] = true
+	}
+	if f.stubs, err = stubNames(file); err != nil {
+		return nil, nil, err
+	}
+	for _, c := range candidates {
+		probed, err := f.follow(&c)
+		if err != nil {
+			leftOut = errors.Join(leftOut, fmt.Errorf("%s: %w: %w", c.Name, errUncertain, err))
+		} else if probed {
+			found = append(found, c.HeapFunction)
+		}
+	}
+	if !slices.ContainsFunc(found, func(f kernel.HeapFunction) bool { return f.Call == kernel.HeapMalloc }) {
+		return nil, leftOut, nil // most blocks would be missing
+	}
+	return found, leftOut, nil
+}
+
+// stubNames returns the names of the functions that stubs jump to, by the stubs' addresses.
+func stubNames(file *elffile.File) (map[uint64]string, error) {
+	stubs, err := file.Stubs()
+	if err != nil {
+		return nil, err
+	}
+	names, resolved := map[uint64]string{}, map[uint64][]uint64{}
+	for _, s := range stubs {
+		names[s.Value] = s.Name
+		if s.Name == "" {
+			resolved[s.Resolver] = append(resolved[s.Resolver], s.Value)
+		}
+	}
+	for _, table := range []elf.SectionType{elf.SHT_DYNSYM, elf.SHT_SYMTAB} {
+		symbols, err := file.SymbolTable(table)
+		if errors.Is(err, elffile.ErrNoSection) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		texts := symbols.Names()
+		err = symbols.Functions(func(s elffile.Function) bool {
+			for _, stub := range resolved[s.Value] {
+				if name, err := texts.At(s.Name); err == nil && names[stub] == "" {
+					names[stub] = string(name)
+				}
+			}
+			return true
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
+// follow finds where a function returns, and reports whether it is to be probed. An operator that calls another function
+// of the allocator is not: that one is.
+func (f *follower) follow(c *candidate) (probed bool, err error) {
+	flow, err := f.finder.Function(c.vaddr, c.size)
+	if err != nil {
+		return false, err
+	}
+	if strings.HasPrefix(c.Name, "_Z") && f.onlyCalls(flow) {
+		return false, nil
+	}
+	if c.Call == kernel.HeapFree {
+		return true, nil
+	}
+	isStub := func(addr uint64) bool { _, ok := f.stubs[addr]; return ok || f.finder.IsStub(addr) }
+	c.Nested = flow.CallsBySlot || slices.ContainsFunc(flow.Calls, isStub)
+	return true, f.addEnds(c, flow, maxJumps)
+}
+
+// onlyCalls reports whether an operator calls, or jumps to, a function of an allocator: in this file or in another one.
+func (f *follower) onlyCalls(flow *codeflow.Function) bool {
+	isProbed := func(addr uint64) bool { return f.known[addr] || isAllocating(f.stubs[addr]) }
+	return slices.ContainsFunc(flow.Calls, isProbed) || slices.ContainsFunc(flow.Exits(), func(in codeflow.Instruction) bool {
+		return in.Kind == codeflow.Leave && isProbed(in.To)
+	})
+}
+
+func isAllocating(name string) bool {
+	_, ok := callOf(name)
+	return ok
+}
+
+// returnsArgument are functions that return their first argument.
+var returnsArgument = []string{"memset", "__memset_chk", "memcpy", "memmove"}
+
+// addEnds adds the instructions by which a function returns, or one that it jumps to.
+func (f *follower) addEnds(c *candidate, flow *codeflow.Function, jumps int) error {
+	if flow.Unfollowed != 0 {
+		return fmt.Errorf("the jump at %#x goes to an address that the program computes", flow.Unfollowed)
+	}
+	for _, exit := range flow.Exits() {
+		offset, ok := fileOffset(f.file, exit.Addr)
+		if !ok {
+			return fmt.Errorf("%#x is in no segment of code", exit.Addr)
+		}
+		stub, isStub := f.stubs[exit.To]
+		if !isStub && exit.Kind == codeflow.Leave && c.Call == kernel.HeapCalloc && f.finder.IsStub(exit.To) {
+			// Of a static program: only functions that are chosen when it starts have stubs, and calloc ends by memset.
+			stub, isStub = "memset", true
+		}
+		name, _, _ := strings.Cut(stub, "@")
+		switch {
+		case exit.Conditional:
+			return fmt.Errorf("it leaves on a condition at %#x", exit.Addr)
+		case exit.Kind == codeflow.Return:
+			c.Returns = append(c.Returns, offset)
+		case isStub && slices.Contains(returnsArgument, name):
+			c.Arguments = append(c.Arguments, offset)
+		case isStub && isAllocating(name): // its returns are probed, with the same stack pointer
+		case isStub, exit.Kind == codeflow.Slot:
+			return fmt.Errorf("it jumps to the function %q of another file at %#x", name, exit.Addr)
+		case jumps == 0:
+			return fmt.Errorf("more than %d functions jump to each other", maxJumps)
+		default:
+			next, err := f.finder.Function(exit.To, 0)
+			if err != nil {
+				return err
+			}
+			if err := f.addEnds(c, next, jumps-1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
