@@ -120,7 +120,9 @@ func (b *Builder) aggregateOf(s *sampler.Sample) *aggregate {
 		return b.current
 	}
 	if len(b.past) == 0 { // whoever reads samples is behind, and Collect has returned the others
-		b.past = append(b.past, newAggregate(b.replaced, b.epoch, b.nodes))
+		late := newAggregate(b.replaced, b.epoch, b.nodes)
+		late.ended = late.begun.Add(time.Nanosecond) // its time is in the profiles that were returned
+		b.past = append(b.past, late)
 	}
 	return b.past[len(b.past)-1]
 }
