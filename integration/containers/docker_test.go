@@ -19,6 +19,7 @@ import (
 // labels are labels in Pyroscope. One container exists before, one comes, one goes, and a
 // rule leaves one out.
 func TestDocker(t *testing.T) {
+	testkit.Nightly(t, "an engine of its own takes two minutes; TestContainers runs containers by runc")
 	need.Root(t)
 	need.Tools(t, "runc")
 	if trouble := runcTrouble(); trouble != "" {
