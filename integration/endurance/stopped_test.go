@@ -24,6 +24,7 @@ const stopLength = 6 * time.Second
 // stacks of the program that goes on are whole and named, and samples of programs that have
 // ended say that records of them were lost.
 func TestStopped(t *testing.T) {
+	testkit.Nightly(t, "next to hostile programs late names decide; TestUncollectedSamplesAreCounted stops a reader")
 	need.Root(t)
 	t.Parallel()
 	program := lab.ChainProgram(t, "hwliving")
