@@ -80,11 +80,13 @@ const nanosPerProgram = 6e8
 func tryNames(t *testing.T, programs named) map[string]int {
 	begin := time.Now()
 	pids := map[string]int{}
+	var running []*lab.Process
 	for name, path := range map[string]string{
 		"plain": programs.plain, "templates": programs.templates, "generic": programs.generic, "golang": programs.golang,
 		"stripped": programs.stripped,
 	} {
-		pids[name] = lab.Start(t, exec.Command(path, "300")).PID()
+		running = append(running, lab.Start(t, exec.Command(path, "300")))
+		pids[name] = running[len(running)-1].PID()
 	}
 	script, err := filepath.Abs("testdata/names/hot.js")
 	if err != nil {
@@ -92,7 +94,8 @@ func tryNames(t *testing.T, programs named) map[string]int {
 	}
 	command := exec.Command("node", "--perf-basic-prof", script, "300")
 	command.Dir = t.TempDir() // it leaves a log there
-	node := lab.Start(t, command).PID()
+	running = append(running, lab.Start(t, command))
+	node := running[len(running)-1].PID()
 	t.Cleanup(func() { os.Remove(fmt.Sprintf("/tmp/perf-%d.map", node)) })
 	fio := lab.StartFio(t, 300)
 	testkit.Eventually(t, "fio has a worker", func() bool { return len(lab.Children(t, fio.PID())) == 1 })
@@ -117,6 +120,9 @@ func tryNames(t *testing.T, programs named) map[string]int {
 
 	t.Logf("profiled after %v", time.Since(begin))
 	j := newNameJudge(t, programs, readPerfMap(t, node))
+	for _, program := range running { // the tools that judge want the CPUs
+		program.Kill(t)
+	}
 	j.judge(t, p)
 	t.Logf("compared after %v", time.Since(begin))
 	return j.report(t)
