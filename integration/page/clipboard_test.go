@@ -14,7 +14,6 @@ func (b *browser) clipboard(t testing.TB) string {
 	t.Helper()
 	_, err := chromedp.Call(b.ctx, cdpbrowser.SetPermission, cdpbrowser.SetPermissionParams{
 		Permission: &cdpbrowser.PermissionDescriptor{Name: "clipboard-read"}, Setting: cdpbrowser.PermissionSettingGranted,
-		BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID,
 	})
 	require.NoError(t, err)
 	return result(t, b, chromedp.Evaluate[string](`navigator.clipboard.readText()`, chromedp.EvalAwaitPromise))
@@ -25,7 +24,6 @@ func (b *browser) allowDownloads(t testing.TB, dir string) {
 	t.Helper()
 	_, err := chromedp.Call(b.ctx, cdpbrowser.SetDownloadBehavior, cdpbrowser.SetDownloadBehaviorParams{
 		Behavior: cdpbrowser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir,
-		BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID,
 	})
 	require.NoError(t, err)
 }
@@ -35,7 +33,7 @@ func (b *browser) allowDownloads(t testing.TB, dir string) {
 func TestClipboard(t *testing.T) {
 	server := flameServer(t)
 	far := strings.Replace(server.URL, "127.0.0.1", "profiles.test", 1)
-	b := openBrowser(t)
+	b := openBrowser(t, chromedp.Flag("host-resolver-rules", "MAP profiles.test 127.0.0.1"))
 	stack := "service\nmain\n_PyEval_EvalFrameDefault\nhandle\nwrite\ndo_syscall_64"
 	for _, origin := range []struct {
 		address string

@@ -6,4 +6,4 @@ import (
 	"github.com/headwater/headwater/integration/lab"
 )
 
-func TestMain(m *testing.M) { lab.Main(m, func() { closeChromium() }) }
+func TestMain(m *testing.M) { lab.Main(m) }

@@ -97,40 +97,23 @@ type browser struct {
 	requests   []string
 }
 
-// chromium is the one browser of all tests. It makes no connections by itself, and takes profiles.test for this host.
-var chromium = sync.OnceValues(func() (ctx context.Context, err error) {
-	dir, err := os.MkdirTemp("", "headwater-chromium-")
-	if err != nil {
-		return nil, err
-	}
-	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(),
-		chromedp.ExecPath("chromium"), chromedp.UserDataDir(dir), chromedp.WindowSize(1280, 900),
+// openBrowser starts Debian's chromium with a profile of its own. The browser makes no
+// connections by itself.
+func openBrowser(t testing.TB, more ...chromedp.ExecAllocatorOption) *browser {
+	t.Helper()
+	need.Tools(t, "chromium")
+	options := []chromedp.ExecAllocatorOption{
+		chromedp.ExecPath("chromium"), chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 900),
 		chromedp.Headless, chromedp.NoSandbox, chromedp.NoFirstRun, chromedp.Flag("disable-gpu", true),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
-		chromedp.Flag("host-resolver-rules", "MAP profiles.test 127.0.0.1"))
-	ctx, stop := chromedp.NewContext(allocator)
-	closeChromium = func() { stop(); stopAllocator(); os.RemoveAll(dir) }
-	_, err = chromedp.Run(ctx, chromedp.Steps())
-	return ctx, err
-})
-
-// closeChromium ends the browser, if a test has started it.
-var closeChromium = func() {}
-
-// openBrowser opens a window of the browser. It shares no cookies, storage or cache with the windows of other tests.
-func openBrowser(t testing.TB) *browser {
-	t.Helper()
-	need.Tools(t, "chromium")
-	all, err := chromium()
-	if err != nil {
-		t.Fatalf("start chromium: %v", err)
 	}
-	ctx, stop := chromedp.NewContext(all, chromedp.WithNewBrowserContext())
-	t.Cleanup(stop)
+	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), append(options, more...)...)
+	ctx, stop := chromedp.NewContext(allocator)
+	t.Cleanup(func() { stop(); stopAllocator() })
 	b := &browser{ctx: ctx}
 	if err := chromedp.Listen(ctx, b.listen); err != nil {
-		t.Fatalf("open a window: %v", err)
+		t.Fatalf("start chromium: %v", err)
 	}
 	if _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); err != nil {
 		t.Fatal(err)
