@@ -69,7 +69,6 @@ type Instruction struct {
 	To     uint64 // of Leave: the other function. of Slot: the slot
 	// Conditional says, of Leave, that the next instruction follows if the condition does not hold.
 	Conditional bool
-	Emulated    bool // the kernel emulates it at a breakpoint, which takes a quarter of the time of a single step
 }
 
 // Errors of Follow, each wrapped with the address.
@@ -86,7 +85,7 @@ func Follow(image Image, start, end uint64, o Options) (*Function, error) {
 	if end <= start || end-start > MaxCode {
 		return nil, fmt.Errorf("%#x to %#x: %w", start, end, ErrTooLarge)
 	}
-	w := &walk{image: image, options: o, function: &Function{at: map[uint64]int{}}, covered: map[uint64]uint64{},
+	w := &walk{image: image, options: o, function: &Function{at: map[uint64]int{}}, covered: map[uint64]bool{},
 		met: map[uint64]step{}}
 	switch o.Machine {
 	case elf.EM_X86_64:
@@ -159,10 +158,10 @@ type walk struct {
 	options  Options
 	function *Function
 	parts    []part
-	todo     []uint64          // where code begins that was not followed yet
-	covered  map[uint64]uint64 // instructions that were met, with their ends
-	met      map[uint64]step   // instructions, by address, that say where jump tables are and how long
-	tables   []step            // jumps by a register or by memory, whose tables are to be read
+	todo     []uint64        // where code begins that was not followed yet
+	covered  map[uint64]bool // the addresses of the instructions that were followed
+	met      map[uint64]step // instructions, by address, that say where jump tables are and how long
+	tables   []step          // jumps by a register or by memory, whose tables are to be read
 	decode   func(addr uint64, code []byte) (step, error)
 }
 
@@ -231,14 +230,14 @@ func (w *walk) follow(addr uint64) error {
 		if p == nil {
 			return nil // beyond the end, after a call that does not return
 		}
-		if _, ok := w.covered[addr]; ok {
+		if w.covered[addr] {
 			return nil
 		}
 		s, err := w.decode(addr, p.code[addr-p.start:])
 		if err != nil {
 			return err
 		}
-		w.covered[addr] = addr + uint64(s.Length)
+		w.covered[addr] = true
 		if s.base != 0 || s.bound != 0 {
 			w.met[addr] = s
 		}

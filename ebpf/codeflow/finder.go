@@ -20,8 +20,6 @@ type Finder struct {
 	index   ehframe.Index
 	frames  uint64 // the address that offsets of the index count from
 	program ehframe.Program
-	// IsFunction reports whether a symbol says that a function begins at an address. Nil: no symbol is known.
-	IsFunction func(addr uint64) bool
 }
 
 // NewFinder returns a Finder of a file. Call frame information that cannot be read is as good as none.
@@ -127,7 +125,7 @@ func (f *Finder) frame(addr uint64) (ehframe.FDE, bool) {
 func (f *Finder) part(to uint64, conditional bool, start, end uint64) (from, until uint64, ok bool) {
 	fde, known := f.frame(to)
 	switch {
-	case !known, f.IsFunction != nil && f.IsFunction(to), f.IsStub(to):
+	case !known, f.IsStub(to):
 		return 0, 0, false
 	case fde.Start != to, conditional: // functions are entered at their start, and mostly on no condition
 		return fde.Start, fde.End, true

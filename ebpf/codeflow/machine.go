@@ -14,7 +14,7 @@ func (w *walk) decodeX86(addr uint64, code []byte) (step, error) {
 		return step{}, fmt.Errorf("%#x: %w", addr, ErrDecode)
 	}
 	after := addr + uint64(in.Length)
-	s := step{Instruction: Instruction{Addr: addr, Length: in.Length, Emulated: isEmulatedX86(&in)}}
+	s := step{Instruction: Instruction{Addr: addr, Length: in.Length}}
 	switch effect := x86.StackEffect(&in); effect.Kind {
 	case x86.Return:
 		s.Kind = Return
@@ -60,22 +60,6 @@ func boundX86(in *x86.Instruction) uint64 {
 		return 0
 	}
 	return uint64(in.Imm) + 1
-}
-
-// isEmulatedX86 reports whether every kernel emulates an instruction at a breakpoint: push of a register, nop of one
-// byte, call, jmp and jcc with a distance (arch/x86/kernel/uprobes.c, branch_setup_xol_ops and push_setup_xol_ops).
-func isEmulatedX86(in *x86.Instruction) bool {
-	switch {
-	case in.Vector || in.Short:
-		return false
-	case in.Table == 1:
-		return in.Opcode&0xf0 == 0x80
-	case in.Table != 0:
-		return false
-	}
-	op := in.Opcode
-	return op >= 0x50 && op <= 0x57 || op == 0x90 && in.RM == x86.RAX || op == 0xe8 || op == 0xe9 || op == 0xeb ||
-		op&0xf0 == 0x70
 }
 
 // decodeARM64 decodes one instruction of arm64, all of which have 4 bytes.
