@@ -51,9 +51,9 @@ func result(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, code int) {
 	return out.String(), err.String(), cmd.ProcessState.ExitCode()
 }
 
-// call is result of a command that this process runs itself, in an empty folder. It is for
-// commands that only look at what they were given: a process takes a fifth of a second of
-// CPU time to start.
+// call runs a command in this process, in an empty folder, and returns its result. It is for
+// commands that only check their arguments: a process takes a fifth of a second of CPU time
+// to start.
 func call(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -62,7 +62,7 @@ func call(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	cmd.SetIn(strings.NewReader(""))
 	cmd.SetOut(&out)
 	cmd.SetErr(&err)
-	cmd.SetArgs(append([]string{}, args...)) // of nil cobra would make those of this process
+	cmd.SetArgs(append([]string{}, args...)) // cobra takes os.Args in place of nil
 	code = exitCode(cmd.Execute())
 	return out.String(), err.String(), code
 }

@@ -66,8 +66,8 @@ func sessionStats() *ebpf.Stats {
 	return s
 }
 
-// Metrics and debug info are what dashboards and people read: their names and values are
-// those of the golden file. Help texts are not in it.
+// Dashboards and people read metrics and debug info: the golden file has their names and
+// values, without help texts.
 func TestCountersShown(t *testing.T) {
 	args := fastArgs(&fakeReceiver{err: errors.New("no such tenant")})
 	args.Settings.CollectInterval = time.Hour // the last round is the only one
@@ -110,8 +110,7 @@ type riverAttribute struct {
 	Body  []riverAttribute
 }
 
-// writeAttributes writes a line for each attribute: its name after those of the blocks around
-// it, and its value as riverjson writes it.
+// writeAttributes writes a line for each attribute: the names of the blocks around it, its name, and its value as riverjson writes it.
 func writeAttributes(to *strings.Builder, prefix string, attributes []riverAttribute) {
 	for _, a := range attributes {
 		if a.Body != nil {
