@@ -2,8 +2,6 @@ package delivery
 
 import (
 	"flag"
-	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,30 +14,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "32"); err != nil {
 		panic(err)
 	}
-	lab.Main(m, func() {
-		for _, end := range slices.Backward(packageEnds) {
-			end()
-		}
-	})
-}
-
-// packageEnds are called when the tests of the package have ended.
-var packageEnds []func()
-
-// packageT is the test that starts something for all tests of the package, which ends with the last one of them.
-type packageT struct{ testing.TB }
-
-// Cleanup has f called when the tests of the package have ended.
-func (packageT) Cleanup(f func()) { packageEnds = append(packageEnds, f) }
-
-// TempDir returns a folder that is removed when the tests of the package have ended.
-func (t packageT) TempDir() string {
-	dir, err := os.MkdirTemp("", "delivery")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
+	lab.Main(m)
 }
 
 var (
@@ -50,7 +25,7 @@ var (
 // sharedPyroscope returns the server that the tests of the package share. Each has services of its own there.
 func sharedPyroscope(t testing.TB) *lab.Pyroscope {
 	t.Helper()
-	sharedOnce.Do(func() { shared = lab.StartPyroscope(packageT{t}) })
+	sharedOnce.Do(func() { shared = lab.StartPyroscope(lab.SharedT{TB: t}) })
 	if shared == nil {
 		t.Fatal("the shared Pyroscope did not start: another test has failed")
 	}

@@ -31,13 +31,11 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 	return binary, nil
 })
 
-// Main runs the tests of a package, its TestMain, and removes the binary that they have built. After the tests it calls
-// the functions, which end what several tests have shared.
-func Main(m *testing.M, after ...func()) {
+// Main runs the tests of a package, its TestMain. Then it calls the cleanups of each [SharedT], and removes the binary
+// that the tests have built.
+func Main(m *testing.M) {
 	code := m.Run()
-	for _, end := range after {
-		end()
-	}
+	endShared()
 	os.RemoveAll(filepath.Join(os.TempDir(), fmt.Sprintf("headwater-test-%d", os.Getpid())))
 	os.Exit(code)
 }

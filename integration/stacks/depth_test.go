@@ -44,7 +44,7 @@ func TestDepthInPyroscope(t *testing.T) {
 	server := lab.StartPyroscope(t)
 	h := lab.StartHeadwater(t, lab.HostConfig(server.URL, "depth",
 		"kernel_frames = false\n\tcollect_kernel_profile = false"))
-	prioritize(t, h.PID())
+	h.Prioritize(t)
 	lab.Start(t, deepProgram().forSeconds(endless)(t, t.TempDir()))
 	var kept []lab.Stack
 	testkit.Eventually(t, "2 s of the program are in Pyroscope", func() bool {

@@ -21,7 +21,7 @@ func TestFio(t *testing.T) {
 	receiver := lab.StartReceiver(t)
 	seed := strings.Replace(lab.ReadFile(t, "testdata/seed.river"), "http://10.0.0.4:4040", receiver.URL, 1)
 	h := lab.LaunchHeadwater(t, seed, nil)
-	prioritize(t, h.PID())
+	h.Prioritize(t)
 	h.WaitReady(t)
 
 	fio := lab.StartFio(t, 600)

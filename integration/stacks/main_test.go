@@ -3,9 +3,7 @@ package stacks
 import (
 	"bytes"
 	"flag"
-	"os"
 	"os/exec"
-	"slices"
 	"syscall"
 	"testing"
 
@@ -17,46 +15,10 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
-	lab.Main(m, func() {
-		for _, end := range slices.Backward(packageEnds) {
-			end()
-		}
-	})
+	lab.Main(m)
 }
 
-// packageEnds are called when the tests of the package have ended.
-var packageEnds []func()
-
-// packageT is the test that starts something for all tests of the package, which ends with the last one of them.
-type packageT struct{ testing.TB }
-
-// Cleanup has f called when the tests of the package have ended.
-func (packageT) Cleanup(f func()) { packageEnds = append(packageEnds, f) }
-
-// Failed is false: what is written at the end has no test that it could belong to.
-func (packageT) Failed() bool { return false }
-
-// TempDir returns a folder that is removed when the tests of the package have ended.
-func (t packageT) TempDir() string {
-	dir, err := os.MkdirTemp("", "stacks")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
-
-// prioritize lets a process that leads its group, and what it starts from now on, run before all else that is
-// busy. A profiler that waits for a CPU learns of new programs late, and then says that their first stacks are not
-// whole; how late it is on a busy machine is no matter of these tests.
-func prioritize(t testing.TB, pid int) {
-	t.Helper()
-	if err := syscall.Setpriority(syscall.PRIO_PGRP, pid, -20); err != nil {
-		t.Fatalf("give process %d priority: %v", pid, err)
-	}
-}
-
-// urgent runs a command to its end, as [prioritize] does, and returns what it prints.
+// urgent runs a command to its end, with the priority of [lab.Process.Prioritize], and returns the text that it prints.
 func urgent(t testing.TB, cmd *exec.Cmd) (text string, err error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -68,7 +30,9 @@ func urgent(t testing.TB, cmd *exec.Cmd) (text string, err error) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	prioritize(t, cmd.Process.Pid)
+	if err := syscall.Setpriority(syscall.PRIO_PGRP, cmd.Process.Pid, -20); err != nil {
+		t.Errorf("give %s priority: %v", cmd.Path, err)
+	}
 	err = cmd.Wait()
 	return out.String(), err
 }

@@ -33,7 +33,7 @@ var built sync.Map // of func() string, by package
 // build builds a package of this module once.
 func build(t testing.TB, pkg string) (path string) {
 	t.Helper()
-	once, _ := built.LoadOrStore(pkg, sync.OnceValue(func() string { return buildWith(packageT{t}, pkg, nil) }))
+	once, _ := built.LoadOrStore(pkg, sync.OnceValue(func() string { return buildWith(lab.SharedT{TB: t}, pkg, nil) }))
 	return once.(func() string)()
 }
 

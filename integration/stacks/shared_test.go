@@ -55,7 +55,7 @@ func sharedHost(t testing.TB) *sharedProfiler {
 	t.Helper()
 	need.Root(t)
 	need.Tools(t, "gcc", "dd")
-	shared.once.Do(func() { shared.profiler = startShared(packageT{t}) })
+	shared.once.Do(func() { shared.profiler = startShared(lab.SharedT{TB: t}) })
 	p := shared.profiler
 	if p == nil {
 		t.Fatal("the shared profiler could not be started: the first test that wanted it says why")
@@ -69,7 +69,7 @@ func sharedHost(t testing.TB) *sharedProfiler {
 }
 
 // startShared starts the shared profiler, with all programs that are to be there before it.
-func startShared(t packageT) *sharedProfiler {
+func startShared(t lab.SharedT) *sharedProfiler {
 	p := newProfiler(t, rules())
 	chain := lab.ChainProgram(t, earlyChain)
 	p.pause(t, earlyChain, earlyProgram{lab.StartChain(t, chain, 3600), filepath.Dir(chain)})
@@ -118,7 +118,7 @@ func (p *sharedProfiler) start(t testing.TB, config string) {
 	host := strings.NewReplacer("= 97", fmt.Sprint("= ", sharedRate), `"2s"`, `"1s"`).Replace(
 		lab.HostConfig(p.receiver.URL, "host", ""))
 	p.Headwater = lab.LaunchHeadwater(t, host+config, nil)
-	prioritize(t, p.Headwater.PID())
+	p.Headwater.Prioritize(t)
 	p.WaitReady(t)
 	testkit.Eventually(t, "the profiler takes samples", func() bool { return len(p.receiver.Profiles("host")) > 0 })
 }

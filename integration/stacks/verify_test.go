@@ -122,7 +122,7 @@ func TestVerifyEnds(t *testing.T) {
 	chain := lab.StartChain(t, lab.ChainProgram(t, "hwverify"), 3600)
 	p := lab.Start(t, exec.Command(lab.Binary(t), "verify", "--duration=1h", "--min-coverage=0",
 		fmt.Sprintf("--pid=%d", chain.PID())))
-	prioritize(t, p.PID())
+	p.Prioritize(t)
 	testkit.Eventually(t, "verify has its BPF programs", func() bool { return hasPrograms(p.PID()) })
 	used := func() time.Duration { return lab.CPUTime(t, fmt.Sprint(chain.PID())) }
 	end := used() + time.Second
