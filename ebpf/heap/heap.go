@@ -35,7 +35,7 @@ const (
 // does.
 type Sampler interface {
 	OpenHeap(period uint32) (*kernel.Heap, error)
-	CatchUp() error
+	CatchUp(until uint64) error
 	CompleteHit(h *kernel.ProbeHit) *sampler.Sample
 	Mapped(want func(*process.Executable) bool, yield func(process.FileMapping))
 	Executable(id unwind.ExeID) *process.Executable
@@ -79,7 +79,6 @@ type Profiler struct {
 	asked   time.Time // when nobody was ignored
 	stopped bool
 	samples uint64
-	caught  uint64            // until when the Sampler has read what programs start, CLOCK_MONOTONIC
 	missed  map[string]uint64 // before the present kernel
 	errors  limit.Texts
 }
@@ -146,24 +145,14 @@ func (p *Profiler) follow(ended chan struct{}) {
 
 // read takes the samples that are there. The caller holds p.mu.
 func (p *Profiler) read() {
-	p.catchUp(clock.Monotonic())
+	p.note(p.options.Sampler.CatchUp(clock.Monotonic()))
 	p.note(p.kernel.Read(p.take))
 	p.news.take(p.inUse.dropBefore)
 }
 
-// catchUp has the Sampler read what programs have started and mapped until a time. A sample may be of after the last
-// time: of a process that has begun since, which nobody would take for one that is wanted.
-func (p *Profiler) catchUp(until uint64) {
-	if until <= p.caught {
-		return
-	}
-	p.caught = clock.Monotonic()
-	p.note(p.options.Sampler.CatchUp())
-}
-
 // take keeps a sample, unless its block was freed meanwhile: most are, and a stack takes longer to walk than to look.
 func (p *Profiler) take(h *kernel.HeapSample) {
-	p.catchUp(h.HeapBlock.Time)
+	p.note(p.options.Sampler.CatchUp(h.HeapBlock.Time)) // the process may have begun since read caught up
 	target, wanted := p.options.Target(h.HeapBlock.PID)
 	if !wanted {
 		p.ignore(h.HeapBlock.PID)
@@ -199,7 +188,7 @@ func (p *Profiler) ignoreNone() {
 
 // search sees the calls of allocators that it has not seen before. The caller holds p.mu.
 func (p *Profiler) search() {
-	p.note(p.options.Sampler.CatchUp())
+	p.note(p.options.Sampler.CatchUp(clock.Monotonic()))
 	if asks := time.Since(p.asked) >= askEvery; asks {
 		p.ignoreNone()
 	} else if !p.mapped.Load() {

@@ -23,7 +23,7 @@ const interval = 200 * time.Millisecond
 // Completer opens probes, and walks stacks; *sampler.Sampler does.
 type Completer interface {
 	OpenProbes() (*kernel.Probes, error)
-	CatchUp() error
+	CatchUp(until uint64) error
 	CompleteHit(h *kernel.ProbeHit) *sampler.Sample
 }
 
@@ -83,7 +83,6 @@ type Prober struct {
 	stats    Stats
 	failure  error  // why probes are not attached; nil: all are
 	lost     uint64 // of the probes before
-	caught   uint64 // until when the Completer has read what programs start, CLOCK_MONOTONIC
 	errors   limit.Texts
 }
 
@@ -227,20 +226,10 @@ func (p *Prober) drain() {
 	if p.probes == nil {
 		return
 	}
-	p.catchUp(clock.Monotonic())
+	p.note(p.options.Completer.CatchUp(clock.Monotonic()))
 	lost, err := p.probes.Read(p.use)
 	p.stats.Lost = p.lost + lost
 	p.note(err)
-}
-
-// catchUp has the Completer read what programs have started and mapped until a time. A hit may be of after the last
-// time: of a process that has begun since, which nobody would take for one that is wanted.
-func (p *Prober) catchUp(until uint64) {
-	if until <= p.caught {
-		return
-	}
-	p.caught = clock.Monotonic()
-	p.note(p.options.Completer.CatchUp())
 }
 
 // use makes a sample of a hit. The caller holds p.mu.
@@ -249,7 +238,7 @@ func (p *Prober) use(h *kernel.ProbeHit) {
 	if !ok || h.PID == 0 { // the idle task
 		return
 	}
-	p.catchUp(h.Time)
+	p.note(p.options.Completer.CatchUp(h.Time)) // the process may have begun since drain caught up
 	target, wanted := p.options.Target(h.PID)
 	if !wanted {
 		return

@@ -14,15 +14,18 @@ import (
 
 // late knows of a process once it has caught up.
 type late struct {
-	known bool
-	times int
+	known  bool
+	times  int
+	caught uint64
 }
 
 func (l *late) OpenProbes() (*kernel.Probes, error) { return nil, nil }
 
-func (l *late) CatchUp() error {
-	l.known = true
-	l.times++
+func (l *late) CatchUp(until uint64) error {
+	if until > l.caught {
+		l.known, l.caught = true, clock.Monotonic()
+		l.times++
+	}
 	return nil
 }
 
@@ -42,14 +45,14 @@ func TestHitOfNewProcess(t *testing.T) {
 	link, err := probe.Parse("uprobe:/bin/true:main")
 	require.NoError(t, err)
 	p.byNumber[1] = attached{Probe: link}
-	p.caught = clock.Monotonic()
+	completer.caught = clock.Monotonic()
 	hit := func(time uint64) {
 		p.use(&kernel.ProbeHit{PerfSnapshot: kernel.PerfSnapshot{PID: 7, Time: time}, Probe: 1, Hits: 1})
 	}
-	hit(p.caught)
+	hit(completer.caught)
 	require.Zero(t, used, "of a process that is not wanted")
 	require.Zero(t, completer.times)
-	after := p.caught + 1
+	after := completer.caught + 1
 	hit(after)
 	hit(after)
 	require.Equal(t, 2, used)

@@ -154,3 +154,28 @@ func TestFlush(t *testing.T) {
 		}
 	}
 }
+
+// CatchUp reads the side-band once for all samples of before that.
+func TestCatchUp(t *testing.T) {
+	s := open(t, Options{})
+	now := clock.Monotonic()
+	if err := s.CatchUp(now); err != nil {
+		t.Fatal(err)
+	}
+	read := s.sideBand.upTo.Load()
+	if read < now {
+		t.Fatalf("the side-band was read until %d, want %d", read, now)
+	}
+	if err := s.CatchUp(read); err != nil {
+		t.Fatal(err)
+	}
+	if again := s.sideBand.upTo.Load(); again != read {
+		t.Errorf("the side-band was read again, until %d", again)
+	}
+	if err := s.CatchUp(read + 1); err != nil {
+		t.Fatal(err)
+	}
+	if again := s.sideBand.upTo.Load(); again <= read {
+		t.Errorf("the side-band was not read for a later sample")
+	}
+}

@@ -218,8 +218,10 @@ func (s *Sampler) OpenProbes() (*kernel.Probes, error) { return s.kernel.OpenPro
 // OpenHeap begins to sample the memory that programs allocate, see kernel.Heap. Close it before the Sampler.
 func (s *Sampler) OpenHeap(period uint32) (*kernel.Heap, error) { return s.kernel.OpenHeap(period) }
 
-// CatchUp reads what programs have started and mapped until now: before samples are completed that Run does not see.
-func (s *Sampler) CatchUp() error { return s.sideBand.drain() }
+// CatchUp reads what programs have started and mapped until a time, CLOCK_MONOTONIC in ns, unless it has read that
+// before. Call it with the time of a sample that Run does not see, before the sample's process is looked up. Safe for
+// concurrent use.
+func (s *Sampler) CatchUp(until uint64) error { return s.sideBand.drainUntil(until) }
 
 // Replaced reports whether the process of a sample runs another program by now, or has put
 // another file where there was one.

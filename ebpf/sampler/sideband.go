@@ -3,6 +3,7 @@ package sampler
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
@@ -17,8 +18,8 @@ type sideBand struct {
 	observe func(*kernel.Record) // nil: nobody
 	gaps
 
-	draining sync.Mutex // one reader at a time
-	upTo     uint64     // it was drained up to this time because of a miss; for Run alone
+	draining sync.Mutex    // one reader at a time
+	upTo     atomic.Uint64 // drainUntil has drained it up to this time, CLOCK_MONOTONIC
 }
 
 // openSideBand opens the side-band of every CPU.
@@ -55,13 +56,15 @@ func (s *sideBand) follow() error {
 	}
 }
 
-// drainUntil drains the side-band if that was last done for samples of before a time.
+// drainUntil drains the side-band unless it has done so since a time. It may be called concurrently.
 func (s *sideBand) drainUntil(time uint64) error {
-	if time <= s.upTo {
+	if time <= s.upTo.Load() {
 		return nil
 	}
-	s.upTo = clock.Monotonic()
-	return s.drain()
+	now := clock.Monotonic()
+	err := s.drain()
+	s.upTo.Store(now) // only now: others then rely on the records
+	return err
 }
 
 // drain reports to the tracker what the side-band holds.
