@@ -54,7 +54,7 @@ func built(t testing.TB, source, compiler string, flags ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := append([]string{testkit.Version(t, compiler), compiler, source}, flags...)
+	key := append([]string{testkit.Version(t, compiler), compiler, path}, flags...) // debug data has the path
 	made := testkit.Fixture(t, "dwarfline", append(key, sources(t)...), func(dir string) error {
 		cmd := exec.Command(compiler, append(slices.Clone(flags), "-o", "program", path)...)
 		cmd.Dir = dir
