@@ -19,7 +19,7 @@ import (
 type files struct {
 	seen     map[unwind.ExeID]bool // need not be looked at again
 	attached map[unwind.ExeID]*attached
-	failed   map[unwind.ExeID]bool
+	failed   map[unwind.ExeID]error // why no calls of a file are seen
 	byFile   map[identity]bool // those that are attached
 }
 
@@ -37,7 +37,7 @@ type identity struct {
 
 func newFiles() files {
 	return files{
-		seen: map[unwind.ExeID]bool{}, attached: map[unwind.ExeID]*attached{}, failed: map[unwind.ExeID]bool{},
+		seen: map[unwind.ExeID]bool{}, attached: map[unwind.ExeID]*attached{}, failed: map[unwind.ExeID]error{},
 		byFile: map[identity]bool{},
 	}
 }
@@ -71,7 +71,7 @@ func (f *files) attach(k *kernel.Heap, m process.FileMapping) error {
 	found, leftOut, err := allocator(m.Exe)
 	if err != nil || len(found) == 0 {
 		if leftOut != nil {
-			f.failed[m.Exe.ID] = true
+			f.failed[m.Exe.ID] = leftOut
 		}
 		return errors.Join(err, leftOut)
 	}
@@ -82,8 +82,9 @@ func (f *files) attach(k *kernel.Heap, m process.FileMapping) error {
 		return nil
 	}
 	if err != nil {
-		f.failed[m.Exe.ID] = true
-		return fmt.Errorf("calls of the allocator in %s are not seen: %w", m.Exe.Path, err)
+		err = fmt.Errorf("calls of the allocator in %s are not seen: %w", m.Exe.Path, err)
+		f.failed[m.Exe.ID] = err
+		return err
 	}
 	return leftOut
 }
@@ -161,6 +162,16 @@ func (f *files) forget(s Sampler) error {
 		f.seen[id] = true
 	}
 	return errors.Join(errs...)
+}
+
+// failure returns why calls of a file are not seen, one reason of several; nil if all are.
+func (f *files) failure() (first error) {
+	for _, err := range f.failed {
+		if first == nil || err.Error() < first.Error() {
+			first = err
+		}
+	}
+	return first
 }
 
 // close takes all probes away.

@@ -329,6 +329,6 @@ func (p *Profiler) Stats() Stats {
 	return Stats{
 		Files: uint64(len(p.files.attached)), Failed: uint64(len(p.files.failed)),
 		Blocks: p.inUse.blocks, Bytes: p.inUse.bytes, Samples: p.samples,
-		Missed: p.allMissed(), Errors: p.errors.Counts(),
+		Missed: p.allMissed(), Failure: p.files.failure(), Errors: p.errors.Counts(),
 	}
 }

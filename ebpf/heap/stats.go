@@ -14,6 +14,8 @@ type Stats struct {
 	Samples uint64 // blocks of processes that are wanted, those that were freed before anybody looked among them
 	// Missed are blocks that were not sampled, by reason.
 	Missed map[string]uint64
+	// Failure is why the calls of a failed file are not seen; nil if no file has failed.
+	Failure error
 	// Errors are why calls of allocators are not seen, and how often that came.
 	Errors map[string]uint64
 }

@@ -23,6 +23,7 @@ type Probe struct {
 
 	Name   string // of the profile type; "" for that of Series
 	Value  Value  // what is added up; Calls if it is not said
+	Int    bool   // the value is an int of 32 bits: the upper half of its register means nothing
 	Unit   string // of the value: count, bytes or nanoseconds
 	Period uint64 // after how many hits one is sampled
 }
@@ -170,6 +171,7 @@ func (p *Probe) parseOption(option string) error {
 }
 
 func (p *Probe) parseValue(text string) error {
+	text, p.Int = strings.CutSuffix(text, ":int")
 	if text == "ret" {
 		p.Value = Returned
 		return nil
@@ -177,7 +179,7 @@ func (p *Probe) parseValue(text string) error {
 	number, ok := strings.CutPrefix(text, "arg")
 	n, err := strconv.Atoi(number)
 	if !ok || err != nil || n < 1 || n > MaxArgument {
-		return fmt.Errorf("value must be ret or arg1 to arg%d, got %q", MaxArgument, text)
+		return fmt.Errorf("value must be ret or arg1 to arg%d, with :int after it for an int, got %q", MaxArgument, text)
 	}
 	p.Value = Value(n)
 	return nil

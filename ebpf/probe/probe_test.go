@@ -45,7 +45,7 @@ func TestParseRefuses(t *testing.T) {
 		"uprobe:/bin/bash:f+x":            `"f+x" is no function and offset`,
 		"software:naps":                   `"naps" is no software event: want page-faults,`,
 		"uprobe:/b:f size=1":              `"size=1" is no option: want value=, unit=, period= or name=`,
-		"uprobe:/b:f value=arg7":          `value must be ret or arg1 to arg6, got "arg7"`,
+		"uprobe:/b:f value=arg7":          `value must be ret or arg1 to arg6, with :int after it for an int, got "arg7"`,
 		"uprobe:/b:f value=ret":           "value=ret is for uretprobe",
 		"uprobe:/b:f+1 value=arg1":        "value=arg1 is for uprobe at the begin of a function",
 		"uprobe:/b:f unit=bytes":          "unit=bytes is for a value: add value=arg1, say",

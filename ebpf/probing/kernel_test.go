@@ -1,12 +1,16 @@
 package probing
 
 import (
+	"bytes"
 	"context"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -69,10 +73,70 @@ func TestCalls(t *testing.T) {
 
 func compileProbed(t *testing.T) string {
 	need.Tools(t, "gcc", "/usr/include/x86_64-linux-gnu/sys/sdt.h")
-	program := filepath.Join(t.TempDir(), "hwprobed")
-	out, err := exec.Command("gcc", "-O1", "-g", "-o", program, "testdata/probed.c").CombinedOutput()
+	return compileC(t, "testdata/probed.c", "hwprobed")
+}
+
+func compileC(t *testing.T, source, name string) string {
+	program := filepath.Join(t.TempDir(), name)
+	out, err := exec.Command("gcc", "-O1", "-g", "-o", program, source).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return program
+}
+
+// TestInts: an int is the lower half of its register, -1 says that the function has failed, and a value whose upper
+// half is taken for a part of it is dropped and counted.
+func TestInts(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "gcc")
+	if runtime.GOARCH != "amd64" {
+		need.Missing(t, "the function is written in instructions of amd64")
+	}
+	program := compileC(t, "testdata/ints.c", "ints")
+	var printed bytes.Buffer
+	found, stats := runProbedTo(t, program, []string{"uretprobe:" + program + ":half value=ret:int unit=bytes"}, &printed)
+	sum, err := strconv.ParseUint(strings.TrimSpace(printed.String()), 10, 64)
+	require.NoError(t, err)
+	require.Equal(t, sum, found["uretprobe_half/bytes"].sum)
+	require.Zero(t, stats.Dropped)
+
+	found, stats = runProbed(t, program, []string{"uretprobe:" + program + ":half value=ret unit=bytes"})
+	require.Empty(t, found)
+	require.EqualValues(t, calls, stats.Dropped)
+}
+
+// TestReplacedFile: after another file has taken the place of a probe's file, calls of both are seen.
+func TestReplacedFile(t *testing.T) {
+	need.Root(t)
+	program, update := compileProbed(t), compileProbed(t)
+	s := openSampler(t)
+	p, found := New(Options{}), map[string]*seen{}
+	wanted := map[uint32]bool{}
+	p.options = Options{
+		Completer: s,
+		Target:    func(pid uint32) (*target.Target, bool) { return nil, wanted[pid] },
+		Use:       func(s *sampler.Sample) { add(found, s) },
+	}
+	defer p.Stop()
+	link, err := probe.Parse("uprobe:" + program + ":work")
+	require.NoError(t, err)
+	before := startProbed(t, program, nil)
+	p.Update(Config{Probes: []probe.Probe{link}, UserStacks: true})
+	require.NoError(t, os.Rename(update, program))
+	p.Retry()
+	after := startProbed(t, program, nil)
+	p.mu.Lock()
+	wanted[before.pid], wanted[after.pid] = true, true
+	p.mu.Unlock()
+	before.finish(t)
+	after.finish(t)
+	p.Flush()
+	require.EqualValues(t, 2*calls, found["uprobe_work/count"].sum)
+	require.EqualValues(t, 1, p.Stats().Attached)
+	require.Zero(t, p.Stats().Failed)
+
+	require.NoError(t, os.Remove(program))
+	p.Retry()
+	require.EqualValues(t, 1, p.Stats().Attached, "processes may still run the file that was removed")
 }
 
 // requireWhole: all stacks of a probe are whole, and as deep.
@@ -121,26 +185,12 @@ func runProbed(t *testing.T, program string, links []string) (map[string]*seen, 
 // runProbedTo is runProbed of a program that prints to out.
 func runProbedTo(t *testing.T, program string, links []string, out io.Writer) (map[string]*seen, Stats) {
 	t.Helper()
-	s, err := sampler.Open(sampler.Options{TableBytes: 4 << 20, Patience: time.Minute})
-	s = need.Opened[*kernel.PermissionError](t, s, err)
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = s.Run(ctx, func(*sampler.Sample) error { return nil }) })
-	defer func() {
-		stop()
-		running.Wait()
-	}()
-
-	cmd := exec.Command(program, strconv.Itoa(calls))
-	cmd.Stdout = out
-	stdin, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	pid := uint32(cmd.Process.Pid)
+	s := openSampler(t)
+	running := startProbed(t, program, out)
 	found := map[string]*seen{}
 	p := New(Options{
 		Completer: s,
-		Target:    func(of uint32) (*target.Target, bool) { return nil, of == pid },
+		Target:    func(of uint32) (*target.Target, bool) { return nil, of == running.pid },
 		Use:       func(s *sampler.Sample) { add(found, s) },
 	})
 	defer p.Stop()
@@ -151,14 +201,52 @@ func runProbedTo(t *testing.T, program string, links []string, out io.Writer) (m
 		c.Probes = append(c.Probes, parsed)
 	}
 	p.Update(c)
-	_, err = io.WriteString(stdin, "x")
-	require.NoError(t, err)
-	require.NoError(t, cmd.Wait())
+	running.finish(t)
 	p.Flush()
 	stats := p.Stats()
 	p.Update(Config{})
 	require.Zero(t, p.Stats().Attached)
 	return found, stats
+}
+
+// openSampler returns a Sampler that runs until the test ends.
+func openSampler(t *testing.T) *sampler.Sampler {
+	t.Helper()
+	s, err := sampler.Open(sampler.Options{TableBytes: 4 << 20, Patience: time.Minute})
+	s = need.Opened[*kernel.PermissionError](t, s, err)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.Run(ctx, func(*sampler.Sample) error { return nil }) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	return s
+}
+
+// process waits for a byte before it makes its calls.
+type process struct {
+	*exec.Cmd
+	pid   uint32
+	stdin io.Writer
+}
+
+func startProbed(t *testing.T, program string, out io.Writer) *process {
+	t.Helper()
+	cmd := exec.Command(program, strconv.Itoa(calls))
+	cmd.Stdout = out
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	return &process{cmd, uint32(cmd.Process.Pid), stdin}
+}
+
+// finish lets the process make its calls, and end.
+func (p *process) finish(t *testing.T) {
+	t.Helper()
+	_, err := io.WriteString(p.stdin, "x")
+	require.NoError(t, err)
+	require.NoError(t, p.Wait())
 }
 
 func add(found map[string]*seen, s *sampler.Sample) {

@@ -3,6 +3,7 @@ package probing
 
 import (
 	"errors"
+	"os"
 	"sync"
 	"time"
 
@@ -47,7 +48,10 @@ type Stats struct {
 	Attached uint64 // probes that are attached now
 	Failed   uint64 // probes that could not be attached
 	Hits     uint64 // samples of processes that are wanted
+	Dropped  uint64 // values above maxValue, which add nothing: the argument may be an int
 	Lost     uint64 // samples that were not taken because the kernel's buffer was full
+	// Failure is why probes of the configuration are not attached; nil if all are.
+	Failure error
 	// Errors are why probes are not attached, or their hits not read, and how often that came.
 	Errors map[string]uint64
 }
@@ -62,6 +66,9 @@ func Counters() []counter.Row[Stats] {
 			func(s *Stats) *uint64 { return &s.Failed }),
 		counter.One(counter.Total, "pyroscope_ebpf_probe_samples_total", "probe_samples",
 			"Samples that probes have taken, of processes with a target.", func(s *Stats) *uint64 { return &s.Hits }),
+		counter.One(counter.Total, "pyroscope_ebpf_probe_values_dropped_total", "probe_values_dropped",
+			"Values at probes that were too large to be sizes or durations, and add nothing.",
+			func(s *Stats) *uint64 { return &s.Dropped }),
 		counter.One(counter.Total, "pyroscope_ebpf_probe_samples_lost_total", "probe_samples_lost",
 			"Samples that probes have not taken because the kernel's buffer was full, of any process.",
 			func(s *Stats) *uint64 { return &s.Lost }),
@@ -77,14 +84,23 @@ type Prober struct {
 	stopped bool
 	probes  *kernel.Probes // nil: there are none
 	// attached are the probes that are, by how they were asked for; byNumber by how the kernel calls them.
-	attached map[probe.Probe]int
+	attached map[probe.Probe]*places
 	byNumber map[int]attached
 	reading  sync.WaitGroup
 	stats    Stats
-	failure  error  // why probes are not attached; nil: all are
 	lost     uint64 // of the probes before
 	errors   limit.Texts
 }
+
+// places are where a probe is attached: in its file, and in the files that were at its path before, which processes may
+// still run.
+type places struct {
+	file    os.FileInfo // the newest file; nil: the probe is in no file
+	numbers []int       // of the kernel's probes, the newest last
+}
+
+// maxFiles is the number of files of one path that a probe stays attached in.
+const maxFiles = 4
 
 // attached is a probe that is.
 type attached struct {
@@ -95,7 +111,7 @@ type attached struct {
 // New returns a Prober without probes.
 func New(o Options) *Prober {
 	return &Prober{
-		options: o, attached: map[probe.Probe]int{}, byNumber: map[int]attached{}, errors: limit.Texts{Most: 64},
+		options: o, attached: map[probe.Probe]*places{}, byNumber: map[int]attached{}, errors: limit.Texts{Most: 64},
 	}
 }
 
@@ -109,11 +125,10 @@ func (p *Prober) Update(c Config) {
 	for _, link := range c.Probes {
 		wanted[link] = true
 	}
-	for link, number := range p.attached {
+	for link, at := range p.attached {
 		if !wanted[link] {
-			p.note(p.probes.Remove(number))
+			p.detach(at, len(at.numbers))
 			delete(p.attached, link)
-			delete(p.byNumber, number)
 		}
 	}
 	p.attach()
@@ -122,34 +137,48 @@ func (p *Prober) Update(c Config) {
 	p.close(idle)
 }
 
-// Retry attaches the probes that could not be attached before.
+// Retry attaches the probes that could not be attached before, and those whose file was replaced by another one.
 func (p *Prober) Retry() {
 	p.mu.Lock()
-	if len(p.attached) < len(p.config.Probes) {
-		p.attach()
-	}
+	p.attach()
 	idle := p.release()
 	p.mu.Unlock()
 	p.close(idle)
 }
 
+// detach takes the first count places of a probe away. The caller holds p.mu.
+func (p *Prober) detach(at *places, count int) {
+	for _, number := range at.numbers[:count] {
+		p.note(p.probes.Remove(number))
+		delete(p.byNumber, number)
+	}
+	at.numbers = at.numbers[count:]
+}
+
 // attach attaches the probes that are not. The caller holds p.mu.
 func (p *Prober) attach() {
-	p.stats.Failed, p.failure = 0, nil
+	p.stats.Failed, p.stats.Failure = 0, nil
 	for _, link := range p.config.Probes {
-		if _, ok := p.attached[link]; ok || p.stopped {
+		if at, ok := p.attached[link]; ok && !at.replaced(link) || p.stopped {
 			continue
 		}
 		if err := p.attachOne(link); err != nil {
 			p.stats.Failed++
-			p.failure = errors.Join(p.failure, err)
+			p.stats.Failure = errors.Join(p.stats.Failure, err)
 			p.errors.Add("no samples of probe_links \""+link.Link+"\": "+err.Error(), 1)
 		}
 	}
 }
 
 func (p *Prober) attachOne(link probe.Probe) error {
-	places, err := link.Events()
+	var file os.FileInfo
+	if link.Path != "" {
+		var err error
+		if file, err = os.Stat(link.Path); err != nil {
+			return err
+		}
+	}
+	events, err := link.Events()
 	if err != nil {
 		return err
 	}
@@ -164,12 +193,29 @@ func (p *Prober) attachOne(link probe.Probe) error {
 		probes := p.probes
 		p.reading.Go(func() { p.read(probes) })
 	}
-	number, err := p.probes.Add(places)
+	number, err := p.probes.Add(events)
 	if err != nil {
 		return err
 	}
-	p.attached[link], p.byNumber[number] = number, attached{link, k}
+	at := p.attached[link]
+	if at == nil {
+		at = &places{}
+		p.attached[link] = at
+	}
+	at.file, at.numbers = file, append(at.numbers, number)
+	p.byNumber[number] = attached{link, k}
+	p.detach(at, max(0, len(at.numbers)-maxFiles))
 	return nil
+}
+
+// replaced reports whether another file is at the probe's path now. A missing file is no other file: it may be written
+// at this moment.
+func (at *places) replaced(link probe.Probe) bool {
+	if at.file == nil {
+		return false
+	}
+	now, err := os.Stat(link.Path)
+	return err == nil && !os.SameFile(at.file, now)
 }
 
 // release gives up the buffers when nothing is attached. The caller holds p.mu, and closes what this returns.
@@ -243,7 +289,10 @@ func (p *Prober) use(h *kernel.ProbeHit) {
 	if !wanted {
 		return
 	}
-	value := of.value(h)
+	value, sensible := of.value(h)
+	if !sensible {
+		p.stats.Dropped++
+	}
 	if value == 0 { // nothing to add up
 		return
 	}
@@ -263,30 +312,28 @@ func (p *Prober) use(h *kernel.ProbeHit) {
 const maxValue = 1 << 40
 
 // value returns what a hit adds. The numbers from -4096 to -1, of 32 and of 64 bits, add nothing: by them functions say
-// that they failed.
-func (a *attached) value(h *kernel.ProbeHit) uint64 {
-	var value uint64
+// that they failed. A value above maxValue is not sensible.
+func (a *attached) value(h *kernel.ProbeHit) (value uint64, sensible bool) {
 	switch {
 	case a.Value == probe.Calls:
-		return h.Hits
+		return h.Hits, true
 	case !h.InUser:
-		return 0
+		return 0, true
 	case a.Value == probe.Returned:
 		value = h.Returned()
 	default:
 		value = h.Argument(int(a.Value))
 	}
-	if failed := value>>12 == 1<<20-1; failed || value > maxValue {
-		return 0
+	if a.Int {
+		value = uint64(int64(int32(value)))
 	}
-	return value * h.Hits
-}
-
-// Failure returns why probes of the configuration are not attached, nil if all are.
-func (p *Prober) Failure() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.failure
+	switch failed := value>>12 == 1<<20-1 || value>>12 == 1<<52-1; {
+	case failed:
+		return 0, true
+	case value > maxValue:
+		return 0, false
+	}
+	return value * h.Hits, true
 }
 
 // Stop detaches all probes for good. Use has got all hits when it returns.

@@ -36,7 +36,7 @@ func (r *Recorder) startProbe() error {
 	r.probing.Update(probing.Config{
 		Probes: []probe.Probe{r.options.Probe}, UserStacks: r.options.UserStacks, KernelStacks: r.options.KernelStacks,
 	})
-	if err := r.probing.Failure(); err != nil {
+	if err := r.probing.Stats().Failure; err != nil {
 		return fmt.Errorf("%s: %w", r.options.Probe.Link, err)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/integration/testkit"
 )
 
@@ -189,6 +190,37 @@ func TestFailedUpdateIsTriedAgain(t *testing.T) {
 	s.mu.Unlock()
 	testkit.Eventually(t, "healthy again", func() bool { return l.CurrentHealth().Health == component.HealthTypeHealthy })
 	require.Equal(t, 11, s.newest().SampleRate)
+}
+
+// TestUnattachedIsUnhealthy: samples that are configured and not taken make the component unhealthy, and it says why.
+func TestUnattachedIsUnhealthy(t *testing.T) {
+	args := fastArgs()
+	args.Settings.ProbeLinks = []string{"uprobe:/bin/shop:buy", "uprobe:/bin/shop:sell"}
+	l := newLab(t, args)
+	l.run(t)
+	s := l.session(t, 0)
+	set := func(stats ebpf.Stats) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.stats = &stats
+	}
+	unhealthy := func(message string) {
+		t.Helper()
+		testkit.Eventually(t, message, func() bool {
+			health := l.CurrentHealth()
+			return health.Health == component.HealthTypeUnhealthy && health.Message == message
+		})
+	}
+	var stats ebpf.Stats
+	stats.Probes.Attached, stats.Probes.Failed, stats.Probes.Failure = 1, 1, errors.New("no function buy")
+	set(stats)
+	unhealthy("1 of the 2 probe_links are not attached: no function buy")
+	stats.Heap.Failed, stats.Heap.Failure = 2, errors.New("permission denied")
+	set(stats)
+	unhealthy("1 of the 2 probe_links are not attached: no function buy; memory in use is not sampled: permission denied")
+	stats.Probes.Failed, stats.Heap.Files = 0, 1
+	set(stats)
+	testkit.Eventually(t, "healthy", func() bool { return l.CurrentHealth().Health == component.HealthTypeHealthy })
 }
 
 func TestUpdateRefusesOtherTypes(t *testing.T) {

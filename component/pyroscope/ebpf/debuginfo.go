@@ -56,6 +56,7 @@ type DebugSession struct {
 	ProbesAttached   uint64            `river:"probes_attached,attr,optional"`
 	ProbesFailed     uint64            `river:"probes_failed,attr,optional"`
 	ProbeSamples     uint64            `river:"probe_samples,attr,optional"`
+	ProbeDropped     uint64            `river:"probe_values_dropped,attr,optional"`
 	ProbeSamplesLost uint64            `river:"probe_samples_lost,attr,optional"`
 	HeapFiles        uint64            `river:"heap_files,attr,optional"` // with an allocator
 	HeapFilesFailed  uint64            `river:"heap_files_failed,attr,optional"`

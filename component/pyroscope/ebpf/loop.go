@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/go-kit/log/level"
@@ -376,6 +377,10 @@ func (l *loop) reportHealth(withUser, complete uint64) {
 			return
 		}
 	}
+	if message := l.unattached(); message != "" {
+		l.c.SetHealth(component.HealthTypeUnhealthy, message)
+		return
+	}
 	message := profiled(l.args)
 	if waits := l.waits(); waits != "" {
 		message += "; names are missing: " + waits
@@ -393,6 +398,24 @@ func (l *loop) reportHealth(withUser, complete uint64) {
 		message += fmt.Sprintf("; %d of %d user stacks of the last interval are complete", complete, withUser)
 	}
 	l.c.SetHealth(component.HealthTypeHealthy, message)
+}
+
+// unattached says which samples are configured and not taken because no probe is attached for them, and why; "" if all
+// configured samples are taken.
+func (l *loop) unattached() string {
+	if l.session == nil {
+		return ""
+	}
+	var missing []string
+	stats := l.session.Stats()
+	if p := stats.Probes; p.Failed > 0 {
+		missing = append(missing, fmt.Sprintf("%d of the %d probe_links are not attached: %v",
+			p.Failed, len(l.args.probes()), p.Failure))
+	}
+	if h := stats.Heap; h.Failed > 0 && h.Files == 0 {
+		missing = append(missing, fmt.Sprintf("memory in use is not sampled: %v", h.Failure))
+	}
+	return strings.Join(missing, "; ")
 }
 
 // waits says which files are waited for.
