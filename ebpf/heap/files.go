@@ -20,7 +20,7 @@ type files struct {
 	seen     map[unwind.ExeID]bool // need not be looked at again
 	attached map[unwind.ExeID]*attached
 	failed   map[unwind.ExeID]error // why no calls of a file are seen
-	byFile   map[identity]bool // those that are attached
+	byFile   map[identity]bool      // those that are attached
 }
 
 // attached is a file with probes.
