@@ -266,7 +266,7 @@ func TestDebugFileOfAContainerNamesNobodyElse(t *testing.T) {
 // TestDebugFileOfAnotherUser: who cannot write a program cannot say what its functions
 // are called.
 func TestDebugFileOfAnotherUser(t *testing.T) {
-	need.Root(t) // to give files to others
+	need.OtherUsers(t)
 	const user, other = 1234, 1235
 	for _, c := range []struct {
 		program, debug int

@@ -145,15 +145,26 @@ func (b *browser) listen(event any) {
 // do does something in the page.
 func (b *browser) do(t testing.TB, steps ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
-	result(t, b, chromedp.Steps(steps...))
+	ctx, cancel := context.WithTimeout(b.ctx, browserPatience)
+	defer cancel()
+	if _, err := chromedp.Run(ctx, chromedp.Steps(steps...)); err != nil {
+		t.Fatalf("browser: %v", err)
+	}
 }
 
-// result does something in the page, within a time limit, and returns its answer.
+// browserPatience is how long the browser may take for a step.
+const browserPatience = 40 * time.Second
+
+// result asks the page for something, and returns its answer. A question that comes while the browser changes from one
+// page to the next is asked again.
 func result[T any](t testing.TB, b *browser, action chromedp.Action[T]) T {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 40*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, browserPatience)
 	defer cancel()
 	answer, err := chromedp.Run(ctx, action)
+	for err != nil && strings.Contains(err.Error(), "Inspected target navigated or closed") {
+		answer, err = chromedp.Run(ctx, action)
+	}
 	if err != nil {
 		t.Fatalf("browser: %v", err)
 	}

@@ -84,13 +84,14 @@ func ruleSource(t testing.TB, dir, name, source string, flags ...string) string 
 	}
 	return compiled(t, filepath.Join(dir, name), []string{source, "testdata/rules/work.h"}, compiler,
 		slices.Concat(lab.WithoutFramePointers, []string{"-pthread", "-o", output, source, "-Wl,-rpath,$ORIGIN",
-			"-Wl,-z,now", ownBuildID(name, flags...)}, flags)...)
+			"-Wl,-z,now", ownBuildID(dir, name, flags...)}, flags)...)
 }
 
-// ownBuildID is a linker flag: programs of one source are different programs
-// here, or the profiler would take them for copies of one.
-func ownBuildID(name string, flags ...string) string {
-	return fmt.Sprintf("-Wl,--build-id=0x%x", sha1.Sum([]byte(fmt.Sprint(name, flags))))
+// ownBuildID is a linker flag: programs of one source are different programs here, or the profiler would take them for
+// copies of one. The ID is the same for each folder dir that flags name.
+func ownBuildID(dir, name string, flags ...string) string {
+	text := strings.ReplaceAll(fmt.Sprint(name, flags), dir, "DIR")
+	return fmt.Sprintf("-Wl,--build-id=0x%x", sha1.Sum([]byte(text)))
 }
 
 // slot is the CPU time that a program gives to each kind of its work.
@@ -241,7 +242,7 @@ func musl(name string, flags ...string) starter {
 	return func(t testing.TB, dir string) *exec.Cmd {
 		const source = "testdata/programs/plain.c"
 		path := compiled(t, filepath.Join(dir, name), []string{source}, "musl-gcc", slices.Concat(lab.WithoutFramePointers,
-			[]string{"-fasynchronous-unwind-tables", "-o", output, source, ownBuildID(name)}, flags)...)
+			[]string{"-fasynchronous-unwind-tables", "-o", output, source, ownBuildID(dir, name)}, flags)...)
 		return exec.Command(path, slotSeconds)
 	}
 }
