@@ -45,7 +45,8 @@ type process struct {
 	made    []span // code that is not
 	memory  procfs.Memory
 
-	inlined int // the most functions that one frame stood for
+	inlined int      // the most functions that one frame stood for
+	wrong   []string // what was wrong with the frames of the stack that was read last
 }
 
 type span struct{ low, high uint64 }
@@ -156,8 +157,10 @@ type frame struct {
 	Line       int
 }
 
-// stack returns the frames of JavaScript on the stack of a process that stands still.
+// stack returns the frames of JavaScript on the stack of a process that stands still. Where V8 itself is at work, none
+// need be right: p.wrong has what is wrong with them.
 func (p *process) stack(t *testing.T, i *interpreter, pc, fp uint64) (frames []frame) {
+	p.wrong = nil
 	for n := range 200 {
 		made := slices.ContainsFunc(p.made, func(s span) bool { return s.has(pc) })
 		frames = append(frames, p.frame(t, i, made, n == 0, pc, fp)...)
@@ -179,6 +182,9 @@ func (p *process) spinning(t *testing.T) (frames []frame) {
 		p.stop(t, func(pc, fp uint64) { frames = p.stack(t, newInterpreter(&p.v, hw.Range{}, &lines{}), pc, fp) })
 		return len(frames) > 1 && frames[0].Name == "leaf" && frames[1].Name != "leaf" // twice while V8 makes a frame
 	})
+	for _, wrong := range p.wrong {
+		t.Error(wrong)
+	}
 	return frames
 }
 
@@ -208,9 +214,10 @@ func (p *process) frame(t *testing.T, i *interpreter, made, leaf bool, pc, fp ui
 	}
 	if made {
 		if c, err := i.MachineCode(p.memory, pc, f.Code); err != nil {
-			t.Errorf("code at 0x%x: %v", pc, err)
+			p.wrong = append(p.wrong, fmt.Sprintf("code at 0x%x: %v", pc, err))
 		} else if stamp := i.Stamp(p.memory, c.Low); stamp != c.Stamp || pc < c.Low || pc >= c.High {
-			t.Errorf("code at 0x%x: %#x to %#x, stamp %x and then %x", pc, c.Low, c.High, c.Stamp, stamp)
+			p.wrong = append(p.wrong,
+				fmt.Sprintf("code at 0x%x: %#x to %#x, stamp %x and then %x", pc, c.Low, c.High, c.Stamp, stamp))
 		} else {
 			for _, l := range i.Lines(&c.Function, pc-c.Low, !leaf) {
 				frames = append(frames, frame{l.Function, l.File, l.Line})
@@ -222,7 +229,7 @@ func (p *process) frame(t *testing.T, i *interpreter, made, leaf bool, pc, fp ui
 	}
 	function, err := i.Function(p.memory, &hw.CodeObject{Address: f.Code})
 	if err != nil {
-		t.Errorf("function at 0x%x: %v", f.Code, err)
+		p.wrong = append(p.wrong, fmt.Sprintf("function at 0x%x: %v", f.Code, err))
 	}
 	return []frame{{function.Name, function.File, i.Line(&function, f.IP)}}
 }
