@@ -2,6 +2,7 @@
 package probing
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"sync"
@@ -171,15 +172,13 @@ func (p *Prober) attach() {
 }
 
 func (p *Prober) attachOne(link probe.Probe) error {
-	var file os.FileInfo
+	var file os.FileInfo // of before its functions are looked for: another file may come meanwhile
+	var noFile error
 	if link.Path != "" {
-		var err error
-		if file, err = os.Stat(link.Path); err != nil {
-			return err
-		}
+		file, noFile = os.Stat(link.Path)
 	}
 	events, err := link.Events()
-	if err != nil {
+	if err = cmp.Or(err, noFile); err != nil {
 		return err
 	}
 	k, err := kind.OfProbe(link.Info())
