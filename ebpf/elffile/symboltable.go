@@ -5,6 +5,8 @@ import (
 	"debug/elf"
 	"fmt"
 	"os"
+
+	"github.com/headwater/headwater/ebpf/limit"
 )
 
 // Function is a Symbol whose name stays in the file.
@@ -51,14 +53,24 @@ func (t *SymbolTable) Functions(yield func(Function) bool) error {
 	return nil
 }
 
-// Names returns a reader of the table's names.
+// Names returns a reader of the table's names. To go through the whole table use AllNames.
 func (t *SymbolTable) Names() *Names { return &Names{table: t} }
+
+// MaxNameBytes bounds how much of a table's names an AllNames reader reads. The names of the largest programs have
+// some 100 MB; a table whose symbols overlap in one long name has no bound of its own.
+const MaxNameBytes = 512 << 20
+
+// AllNames returns a reader of names for going through the whole table once. Its At returns a *limit.Error after
+// MaxNameBytes.
+func (t *SymbolTable) AllNames() *Names { return &Names{table: t, bounded: true, left: MaxNameBytes} }
 
 // Names reads names of symbols from the file. One goroutine may use it.
 type Names struct {
-	table *SymbolTable
-	start uint64 // offset in the strings of buf[0]
-	buf   []byte
+	table   *SymbolTable
+	bounded bool
+	left    int    // bytes that may still be read, of a bounded one
+	start   uint64 // offset in the strings of buf[0]
+	buf     []byte
 }
 
 // nameChunk is how much Names reads at once: most names are short, and
@@ -72,6 +84,24 @@ func (n *Names) At(place uint32) ([]byte, error) {
 	if at >= n.table.strings.Size {
 		return nil, nil
 	}
+	if err := n.Beyond(); err != nil {
+		return nil, err
+	}
+	name, err := n.read(at)
+	n.left -= len(name)
+	return name, err
+}
+
+// Beyond returns a *limit.Error if the names have more bytes than the reader reads, else nil.
+func (n *Names) Beyond() error {
+	if n.bounded && n.left <= 0 {
+		return limit.Hit(limit.ELF, fmt.Errorf("names of symbols have more than %d MiB", MaxNameBytes>>20))
+	}
+	return nil
+}
+
+// read returns the name at that offset.
+func (n *Names) read(at uint64) ([]byte, error) {
 	if name, ok := n.held(at); ok {
 		return name, nil
 	}
@@ -108,6 +138,7 @@ func (n *Names) fill(at, length uint64) error {
 		n.buf = make([]byte, length)
 	}
 	n.start, n.buf = at-before, n.buf[:length]
+	n.left -= int(length)
 	if err := readFullAt(n.table.file.r, n.buf, n.table.strings.Offset+n.start); err != nil {
 		n.buf = n.buf[:0]
 		return fmt.Errorf("read names: %w", err)

@@ -75,7 +75,7 @@ func stubNames(file *elffile.File) (map[uint64]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		texts := symbols.Names()
+		texts := symbols.AllNames()
 		err = symbols.Functions(func(s elffile.Function) bool {
 			for _, stub := range resolved[s.Value] {
 				if name, err := texts.At(s.Name); err == nil && names[stub] == "" {

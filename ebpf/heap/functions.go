@@ -93,7 +93,7 @@ func functionsOf(f *elffile.File, table elf.SectionType) (found []candidate, err
 	if err != nil {
 		return nil, err
 	}
-	names, places := symbols.Names(), map[uint64]bool{}
+	names, places := symbols.AllNames(), map[uint64]bool{}
 	var failed error
 	err = symbols.Functions(func(s elffile.Function) bool {
 		if s.Type != elf.STT_FUNC {

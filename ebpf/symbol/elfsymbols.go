@@ -26,7 +26,9 @@ func readSymbols(file *elffile.File, typ elf.SectionType) (symbolTables, error) 
 	if err != nil {
 		return nil, err
 	}
-	pool := &fileNames{names: symbols.Names(), golang: file.IsGo()}
+	all := symbols.AllNames()
+	pool := &fileNames{names: all, golang: file.IsGo()}
+	defer func() { pool.names = symbols.Names() }() // for lookups
 	var tables symbolTables
 	for from, more := uint64(0), true; more && len(tables) < maxTables; {
 		w, err := survey(symbols, from)
@@ -42,7 +44,7 @@ func readSymbols(file *elffile.File, typ elf.SectionType) (symbolTables, error) 
 		}
 		from, more = w.base+window, w.more
 	}
-	return tables, nil
+	return tables, all.Beyond()
 }
 
 // stretch is the addresses that one table covers.

@@ -1,9 +1,14 @@
 package symbol
 
 import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,4 +98,86 @@ func TestCheckSums(t *testing.T) {
 	if _, err := sum(c); !errors.Is(err, errStopped) {
 		t.Errorf("at the end: %v", err)
 	}
+}
+
+// countedReader counts the bytes that are read.
+type countedReader struct {
+	*bytes.Reader
+	read atomic.Int64
+}
+
+func (c *countedReader) ReadAt(b []byte, off int64) (int, error) {
+	c.read.Add(int64(len(b)))
+	return c.Reader.ReadAt(b, off)
+}
+
+// TestLongAliases: a million symbols of few addresses, whose names overlap in one string of 8 MB, cost a bounded number
+// of bytes read; what is beyond is counted, and functions have names all the same.
+func TestLongAliases(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		addresses uint64
+		typ       elf.SymType
+	}{{"one address", 1, elf.STT_FUNC}, {"many addresses", 50_000, elf.STT_FUNC}, {"labels", 50_000, elf.STT_NOTYPE}} {
+		t.Run(tt.name, func(t *testing.T) {
+			program := compile(t, "long.c", "int main(void) { return 0; }")
+			image, text := withAliases(t, program, 1_000_000, tt.addresses, tt.typ)
+			r := &countedReader{Reader: bytes.NewReader(image)}
+			o := object(t, 1, program)
+			o.Open = func() (*elffile.File, error) { return elffile.New(r) }
+			s := New(Options{DebugDirs: []string{t.TempDir()}})
+			named := s.Frames(o, text, false)[0]
+			if read := r.read.Load(); read > 1<<30 {
+				t.Errorf("%d MiB were read", read>>20)
+			}
+			if tt.addresses > 1 && s.LimitHits()[limit.ELF] == 0 {
+				t.Error("the limit was not counted")
+			}
+			if tt.typ == elf.STT_FUNC && named.Kind != Native {
+				t.Errorf("%+v", named)
+			}
+		})
+	}
+}
+
+// withAliases returns the image of a program whose symbol table has count symbols for the first addresses of .text, and
+// the first of these. Their names are tails of one string.
+func withAliases(t *testing.T, path string, count int, addresses uint64, typ elf.SymType) (image []byte, text uint64) {
+	t.Helper()
+	image, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := elf.NewFile(bytes.NewReader(image))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const long = 8 << 20
+	strings := append(append([]byte{0}, bytes.Repeat([]byte("A"), long)...), 0)
+	index := slices.IndexFunc(parsed.Sections, func(s *elf.Section) bool { return s.Name == ".text" })
+	code := parsed.Sections[index]
+	var symbols bytes.Buffer
+	for i := range count {
+		_ = binary.Write(&symbols, binary.LittleEndian, elf.Sym64{
+			Name: uint32(1 + i*7919%(long/2)), Info: elf.ST_INFO(elf.STB_GLOBAL, typ), Shndx: uint16(index),
+			Value: code.Addr + uint64(i)%addresses, Size: 1,
+		})
+	}
+	headers := int(binary.LittleEndian.Uint64(image[40:]))
+	for i, section := range parsed.Sections {
+		var body []byte
+		switch section.Name {
+		case ".symtab":
+			body = symbols.Bytes()
+		case ".strtab":
+			body = strings
+		default:
+			continue
+		}
+		header := image[headers+i*64:]
+		binary.LittleEndian.PutUint64(header[24:], uint64(len(image)))
+		binary.LittleEndian.PutUint64(header[32:], uint64(len(body)))
+		image = append(image, body...)
+	}
+	return image, code.Addr
 }

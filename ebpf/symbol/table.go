@@ -130,16 +130,21 @@ func compareEntries(a, b entry) int {
 	return cmp.Compare(a.name, b.name)
 }
 
+// maxAliases bounds the names of one range that are compared: C++ constructors have 3, glibc's functions up to 6.
+const maxAliases = 64
+
 // bestNames leaves one of the entries that name the same range, in place.
 func bestNames(entries []entry, pool namePool) []entry {
 	out := entries[:0]
 	best, have := "", false // name of the last one in out, if it was needed yet
+	aliases := 0            // of the last one in out that were compared
 	for _, e := range entries {
 		if n := len(out); n > 0 && sameRange(out[n-1], e) {
 			last := &out[n-1]
-			if e.rank > last.rank || e.name == last.name {
+			if e.rank > last.rank || e.name == last.name || aliases == maxAliases {
 				continue
 			}
+			aliases++
 			if !have {
 				best, _ = pool.name(last.name)
 				have = true
@@ -149,7 +154,7 @@ func bestNames(entries []entry, pool namePool) []entry {
 			}
 			continue
 		}
-		out, have = append(out, e), false
+		out, have, aliases = append(out, e), false, 0
 	}
 	return out
 }
