@@ -27,19 +27,30 @@ const maxCIEs = 64
 
 // Reader reads FDEs and remembers their CIEs. One goroutine may use it.
 type Reader struct {
-	sec  *Section
-	cies map[uint64]*CIE
+	sec     *Section
+	cieSec  *Section // the same, which reads from CIEs
+	cies    map[uint64]*CIE
+	cieRead int // CIEs that were read, again and again if there are more than maxCIEs
 }
 
 // NewReader returns a reader of s, which must not change.
-func NewReader(s *Section) *Reader { return &Reader{sec: s, cies: make(map[uint64]*CIE)} }
+func NewReader(s *Section) *Reader {
+	r := &Reader{sec: s, cieSec: s, cies: make(map[uint64]*CIE)}
+	if s.CIEs != nil {
+		other := *s
+		other.Source = s.CIEs
+		r.cieSec = &other
+	}
+	return r
+}
 
 // cie returns the CIE at off.
 func (r *Reader) cie(off uint64) (*CIE, error) {
 	if c := r.cies[off]; c != nil {
 		return c, nil
 	}
-	c, err := r.sec.CIE(off)
+	r.cieRead++
+	c, err := r.cieSec.CIE(off)
 	if err != nil {
 		return nil, err
 	}
@@ -124,6 +135,7 @@ func (f *FDE) augment(data *reader) {
 const (
 	MaxScan        = 512 << 20 // bytes of the section
 	MaxScanEntries = 4 << 20   // entries of all kinds, terminators too
+	MaxScanCIEs    = 256 << 10 // CIEs, each as often as it is read: most are read once, just before their FDEs
 )
 
 // errScan says that a walk ended before the section did.
@@ -133,12 +145,12 @@ var errScan = errors.New("too many or too large entries to read them all")
 // until yield returns false. An entry that cannot be read is passed with its
 // Offset and an error; the walk goes on behind it if its length makes sense.
 // A terminator ends .eh_frame, which may be followed by something else where
-// the file has no section headers. The walk ends with an error at MaxScan and
-// MaxScanEntries.
+// the file has no section headers. The walk ends with an error at MaxScan,
+// MaxScanEntries and MaxScanCIEs.
 func (r *Reader) FDEs(yield func(FDE, error) bool) {
-	entries := 0
+	entries, before := 0, r.cieRead
 	for off := uint64(0); off < r.sec.Size; entries++ {
-		if off >= MaxScan || entries >= MaxScanEntries {
+		if off >= MaxScan || entries >= MaxScanEntries || r.cieRead-before > MaxScanCIEs {
 			yield(FDE{Offset: off}, fmt.Errorf("entry at offset %#x: %w", off, limit.Hit(limit.CFI, errScan)))
 			return
 		}

@@ -36,6 +36,7 @@ func (b Bytes) Slice(off uint64, n int) ([]byte, error) {
 // Section is one section of call frame information.
 type Section struct {
 	Source   Source
+	CIEs     Source           // of the same bytes, for CIEs far from their FDEs; nil: Source
 	Size     uint64           // bytes in the section
 	Addr     uint64           // ELF virtual address of its first byte; 0 for .debug_frame
 	TextAddr uint64           // base of text-relative pointers

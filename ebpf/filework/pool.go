@@ -31,6 +31,8 @@ const (
 	hangsOfRoot   = 64
 	latePerMount  = 4 // that do not hang: they use CPU time
 	latePerUser   = 16
+	cpuAtOnce     = 5 * time.Second // CPU time that work of a user but root takes, ...
+	cpuShare      = 10              // ... and in the long run 1/cpuShare of the time
 	firstLook     = 500 * time.Millisecond
 	unattended    = time.Second // after which work is late that nobody waits for
 )
@@ -43,6 +45,7 @@ type Pool struct {
 	tasks    map[*Task]struct{} // that run
 	watching bool
 	refused  uint64
+	cpu      map[uint32]*rate.Limiter // CPU time that is left in milliseconds, by owner, of those that spent some lately
 
 	// Of Quick.
 	quick      int                      // tasks that are late
@@ -149,9 +152,12 @@ func (p *Pool) run(t *Task, work func()) {
 	p.mu.Lock()
 	t.thread = thread
 	p.mu.Unlock()
+	before := threadCPU()
 	defer func() {
+		spent := threadCPU() - before
 		p.mu.Lock()
 		delete(p.tasks, t)
+		p.spend(t.origin.Owner, spent, time.Now())
 		p.mu.Unlock()
 		close(t.done)
 	}()
@@ -205,8 +211,41 @@ func (p *Pool) full(o Origin) (why string, hangs bool) {
 		return "too many files of that mount are being read", false
 	case lateOfUser >= latePerUser:
 		return "too many files of that user are being read", false
+	case p.overspent(o.Owner, time.Now()):
+		return "files of that user take too much CPU time", false
 	}
 	return "", false
+}
+
+// spend notes CPU time that work of a user has taken. The pool's mutex is held.
+func (p *Pool) spend(owner uint32, spent time.Duration, now time.Time) {
+	if owner == 0 || spent < time.Millisecond {
+		return
+	}
+	for owner, left := range p.cpu {
+		if left.TokensAt(now) >= float64(left.Burst()) {
+			delete(p.cpu, owner)
+		}
+	}
+	left := p.cpu[owner]
+	if left == nil {
+		left = rate.NewLimiter(rate.Limit(time.Second.Milliseconds()/cpuShare), int(cpuAtOnce.Milliseconds()))
+		if p.cpu == nil {
+			p.cpu = map[uint32]*rate.Limiter{}
+		}
+		p.cpu[owner] = left
+	}
+	for spent > 0 { // no more at once than the Limiter takes
+		part := min(spent, cpuAtOnce)
+		left.ReserveN(now, int(part.Milliseconds()))
+		spent -= part
+	}
+}
+
+// overspent reports whether work of a user has taken more CPU time than it may. The pool's mutex is held.
+func (p *Pool) overspent(owner uint32, now time.Time) bool {
+	left := p.cpu[owner]
+	return left != nil && left.TokensAt(now) < 1
 }
 
 func count(yes bool) int {

@@ -167,3 +167,57 @@ func TestBusyWork(t *testing.T) {
 	stop.Store(true)
 	testkit.Eventually(t, "all end", func() bool { late, _, _ := p.Counts(); return late == 0 })
 }
+
+// TestCPUShare: work of a user that has taken much CPU time is refused until the user's share has come up for it; that of
+// others, and of root, is not.
+func TestCPUShare(t *testing.T) {
+	var p Pool
+	const greedy, other = 1000, 1001
+	now := time.Now()
+	overspent := func(owner uint32, now time.Time) bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.overspent(owner, now)
+	}
+	spend := func(owner uint32, spent time.Duration) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.spend(owner, spent, now)
+	}
+	spend(greedy, cpuAtOnce-time.Second)
+	if overspent(greedy, now) {
+		t.Error("refused before the time was used up")
+	}
+	spend(greedy, 3*cpuAtOnce)
+	spend(0, 100*cpuAtOnce)
+	for _, after := range []time.Duration{0, cpuShare * 2 * cpuAtOnce} {
+		if !overspent(greedy, now.Add(after)) {
+			t.Errorf("%v later more work of the user may run", after)
+		}
+	}
+	if overspent(greedy, now.Add(cpuShare*3*cpuAtOnce)) {
+		t.Error("no more work of the user may run when its share has come up")
+	}
+	if overspent(other, now) || overspent(0, now) {
+		t.Error("work of others is refused")
+	}
+}
+
+// TestCPUIsCounted: the CPU time of work is that of its thread.
+func TestCPUIsCounted(t *testing.T) {
+	var p Pool
+	const owner = 1000
+	var spent time.Duration
+	err := p.Do(Origin{Mount: "x", Owner: owner}, "spinning", time.Minute, func() {
+		for before := threadCPU(); spent < 50*time.Millisecond; spent = threadCPU() - before {
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if left := p.cpu[owner]; left == nil || left.TokensAt(time.Now()) > float64((cpuAtOnce-spent/2).Milliseconds()) {
+		t.Errorf("%v were spent and not counted", spent)
+	}
+}

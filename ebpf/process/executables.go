@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/filework"
@@ -34,14 +35,16 @@ type executables struct {
 	work         *filework.Pool
 	slow         slow
 	patience     time.Duration  // with which files are opened that are not known yet
+	indexWaits   *rate.Limiter  // milliseconds that indexes are waited for
 	copies       elffile.Copies // of files that may hang
 }
 
 func newExecutables(store Store, fs procfs.FS, work *filework.Pool, languages []runtime.Language) *executables {
 	return &executables{
 		store: store, fs: fs, languages: languages, work: work, patience: openPatience,
-		vdsos32: map[[sha256.Size]byte]*Executable{},
-		byID:    map[unwind.ExeID]*Executable{}, code: map[unwind.ExeID]*JITCode{},
+		indexWaits: rate.NewLimiter(rate.Limit(time.Second.Milliseconds()/indexWaitShare), int(openPatience.Milliseconds())),
+		vdsos32:    map[[sha256.Size]byte]*Executable{},
+		byID:       map[unwind.ExeID]*Executable{}, code: map[unwind.ExeID]*JITCode{},
 		byFile: map[fileKey]*Executable{}, byMapped: map[mappedFile]*knownFile{},
 		slow:    slow{byMapped: map[mappedFile]*Executable{}, tried: map[uint32]time.Time{}},
 		sharing: sharing{byShape: map[string][]*image{}},
@@ -216,6 +219,7 @@ func (x *executables) open(pid uint32, m *procfs.Mapping, c candidate, st *unix.
 		e.BuildID = file.BuildID()
 		i.describe(st, remote)
 		e.library = x.detect(m.Path, file)
+		i.rows = &fileRows{elf: file, index: x.indexing(x.origin(pid, m), m.Path)}
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/ebpf/unwindtable"
 )
@@ -14,6 +15,25 @@ type fileRows struct {
 	elf   *elffile.File
 	table *unwindtable.Table // nil: not in use
 	used  time.Time          // when the table was last used
+
+	// index runs work that takes long: it reads all entries of a file that has no index of them.
+	index   indexing
+	indexed *indexedTable // under way; nil: none
+}
+
+// indexing begins work, or refuses to, and returns what waits for its end. The errors are those of filework.
+type indexing func(work func()) (wait func() error, err error)
+
+// runIndexing runs the work at once, for files that are small.
+func runIndexing(work func()) (wait func() error, err error) {
+	work()
+	return func() error { return nil }, nil
+}
+
+// indexedTable is a table whose index is being made.
+type indexedTable struct {
+	*unwindtable.Table
+	wait func() error
 }
 
 // open returns what pages are built of; nil without unwind information.
@@ -22,6 +42,9 @@ func (f *fileRows) open() (*unwindtable.Table, error) {
 	if f.table != nil {
 		return f.table, nil
 	}
+	if f.indexed != nil {
+		return f.openIndexed(nil)
+	}
 	table, err := unwindtable.New(f.elf)
 	if errors.Is(err, unwindtable.ErrNoUnwindInfo) {
 		return nil, nil
@@ -29,8 +52,28 @@ func (f *fileRows) open() (*unwindtable.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.table = table
-	return table, nil
+	if table.HasIndex() {
+		f.table = table
+		return table, nil
+	}
+	return f.openIndexed(table)
+}
+
+// openIndexed has the index of a table made. An error for which filework.Later is true says that it is not made yet: the
+// next call waits for the same work.
+func (f *fileRows) openIndexed(table *unwindtable.Table) (*unwindtable.Table, error) {
+	if f.indexed == nil {
+		wait, err := f.index(table.MakeIndex)
+		if err != nil {
+			return nil, err
+		}
+		f.indexed = &indexedTable{table, wait}
+	}
+	if err := f.indexed.wait(); err != nil {
+		return nil, err
+	}
+	f.table, f.indexed = f.indexed.Table, nil
+	return f.table, nil
 }
 
 // Page implements runtime.RowSource. Without unwind information a page has no rows.
@@ -41,6 +84,9 @@ func (f *fileRows) Page(n uint64, shift uint8) (*unwind.Page, error) {
 		return unreadable, elffile.ErrChanged
 	}
 	table, err := f.open()
+	if filework.Later(err) {
+		return nil, err
+	}
 	if err != nil {
 		return unreadable, err
 	}

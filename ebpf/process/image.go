@@ -46,7 +46,7 @@ type image struct {
 
 // newImage returns the image of an executable's own file, which is nil if it cannot be read.
 func newImage(e *Executable, file *elffile.File) *image {
-	return &image{first: e, elf: file, rows: &fileRows{elf: file}, trust: trust{private: true}}
+	return &image{first: e, elf: file, rows: &fileRows{elf: file, index: runIndexing}, trust: trust{private: true}}
 }
 
 // describe sets what is known of the file once it is open. st is about it. A copy is

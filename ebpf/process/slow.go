@@ -21,6 +21,9 @@ const (
 	// openPatience is how long a file that is not known yet is waited for. Nothing else
 	// happens meanwhile.
 	openPatience = 200 * time.Millisecond
+	// indexWaitShare bounds how long indexes of files that have none are waited for, in the long run 1/indexWaitShare of
+	// the time: nothing else happens meanwhile, and any user can make such files.
+	indexWaitShare = 20
 	// retrySlow is how often the processes are read again whose files were slow.
 	retrySlow = 2 * time.Second
 	// maxRetry bounds how many of them at once.
@@ -74,6 +77,27 @@ func (x *executables) openSlowly(pid uint32, m procfs.Mapping) (*Executable, boo
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.standIn(pid, &m, err)
+}
+
+// indexing returns what makes the index of a file. It is waited for as long as for opening a file, but where others have
+// been waited for lately.
+func (x *executables) indexing(o filework.Origin, path string) indexing {
+	return func(work func()) (wait func() error, err error) {
+		task, err := x.work.Start(o, "reading the call frame information of "+path, work)
+		if err != nil {
+			return nil, err
+		}
+		return func() error {
+			began, patience := time.Now(), x.patience
+			if patience <= openPatience {
+				patience = min(patience, time.Duration(max(0, x.indexWaits.TokensAt(began)))*time.Millisecond)
+			}
+			err := x.work.Wait(task, patience)
+			now := time.Now()
+			x.indexWaits.ReserveN(now, min(x.indexWaits.Burst(), int(now.Sub(began).Milliseconds())))
+			return err
+		}, nil
+	}
 }
 
 // retry has a process read again in a while.

@@ -113,6 +113,20 @@ func FromSections(s Sections) (*Table, error) {
 	return t, nil
 }
 
+// HasIndex reports whether entries can be found without reading all of them first.
+func (t *Table) HasIndex() bool {
+	return (t.searchable || t.sections.EHFrame == nil) && (t.sections.DebugFrame == nil || t.golang != nil && t.sections.Functions != nil)
+}
+
+// MakeIndex reads all entries of a file that has no index of them, which takes up to a second for each 100 MB. Page,
+// CallFrame and FDEs do so otherwise.
+func (t *Table) MakeIndex() {
+	if !t.searchable {
+		t.scanEH()
+	}
+	t.scanDebug()
+}
+
 // ruleOf translates a row.
 func (t *Table) ruleOf(row *ehframe.Row, signal bool) (unwind.WideRule, unwind.Reason) {
 	w, reason := t.translate(row, signal)
@@ -127,7 +141,10 @@ func (t *Table) scan(s *Section, debug bool) *ehframe.Scanned {
 	if s == nil {
 		return new(ehframe.Scanned)
 	}
-	index, _ := ehframe.Scan(t.section(s, debug))
+	section := t.section(s, debug)
+	section.CIEs = section.Source
+	section.Source = &window{r: s.Data, size: s.Size, chunk: scanChunk}
+	index, _ := ehframe.Scan(section)
 	return index
 }
 

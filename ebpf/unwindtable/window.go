@@ -12,6 +12,7 @@ const (
 	frameChunk  = 4 << 10
 	headerChunk = 1 << 10
 	codeChunk   = 4 << 10
+	scanChunk   = 64 << 10 // of a section that is read from its beginning to its end
 )
 
 // window is an ehframe.Source over an io.ReaderAt that keeps the bytes read
