@@ -12,10 +12,15 @@ struct mm_struct {
 	unsigned long start_code;
 	struct file *exe_file;
 } __attribute__((preserve_access_index));
+struct uprobe_task {
+	unsigned long vaddr;
+	unsigned long xol_vaddr;
+} __attribute__((preserve_access_index));
 struct task_struct {
 	void *stack;
 	unsigned int flags;
 	struct mm_struct *mm;
+	struct uprobe_task *utask;
 	unsigned in_execve : 1;
 	struct thread_struct thread;
 } __attribute__((preserve_access_index));
@@ -28,6 +33,7 @@ enum {
 	START_CODE_FRAME = 256, /* bytes that a program's start code uses of the stack, at most */
 	/* bytes that a C library has between a thread's first frame and its descriptor, mostly for variables */
 	THREAD_DESCRIPTOR = 4096,
+	STEPPED_BYTES = 16, /* of the copy of an instruction at a uprobe */
 	KERNEL_STACK_SIZE = 16384, /* without KASAN; only used where bpf_task_pt_regs is missing */
 };
 
@@ -44,6 +50,24 @@ ALWAYS_INLINE int task_registers(struct task_struct *task, sampled_regs *regs)
 		at = stack + KERNEL_STACK_SIZE - bpf_core_type_size(struct pt_regs___kernel);
 	}
 	return bpf_probe_read_kernel(regs, sizeof(*regs), at) ? -1 : 0;
+}
+
+/*
+ * At a uprobe the CPU steps over a copy of the instruction, in a page of the process that is nobody's code. The walk begins
+ * where the instruction is.
+ */
+ALWAYS_INLINE void leave_copied_instruction(struct unwinder *u)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+
+	if (!bpf_core_field_exists(task->utask))
+		return;
+	struct uprobe_task *probed = BPF_CORE_READ(task, utask);
+	if (!probed)
+		return;
+	__u64 copy = BPF_CORE_READ(probed, xol_vaddr);
+	if (copy && u->regs.pc - copy < STEPPED_BYTES)
+		u->regs.pc += BPF_CORE_READ(probed, vaddr) - copy;
 }
 
 ALWAYS_INLINE void begin_walk(struct unwinder *u)
@@ -74,6 +98,7 @@ ALWAYS_INLINE int find_entry_registers(struct unwinder *u)
 		return OUTCOME_TASK_32BIT;
 	}
 	SET_REGISTERS(u, &regs);
+	leave_copied_instruction(u);
 	return OUTCOME_UNSET;
 }
 
@@ -89,6 +114,7 @@ ALWAYS_INLINE int begin_user_walk(sampled_regs *regs, struct unwinder *u, struct
 	SET_REGISTERS(u, regs);
 	/* Keeps clang from joining this with the other copy: one is context memory, one is stack. */
 	asm volatile("" ::"r"(u) : "memory");
+	leave_copied_instruction(u);
 	return OUTCOME_UNSET;
 }
 

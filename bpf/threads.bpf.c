@@ -50,6 +50,7 @@ struct task_struct {
 	void *stack;
 	unsigned int flags;
 	unsigned int __state; /* from 5.14 on */
+	unsigned frozen : 1; /* with its cgroup, of version 2 */
 	int exit_state;
 	int pid;
 	int tgid;
@@ -71,6 +72,7 @@ struct task_struct___old {
 
 enum {
 	PF_KTHREAD = 0x00200000,
+	TASK_FROZEN = 0x8000, /* from 6.1 on; others are those of sched.h */
 	KERNEL_STACK_SIZE = 16384, /* without KASAN; only used where bpf_task_pt_regs is missing */
 };
 
@@ -119,9 +121,11 @@ const volatile struct thread_enums thread_enums = {};
 
 ALWAYS_INLINE __u32 state_of(struct task_struct *task)
 {
-	if (bpf_core_field_exists(task->__state))
-		return task->__state;
-	return (__u32)((struct task_struct___old *)task)->state;
+	__u32 state = bpf_core_field_exists(task->__state) ? task->__state : (__u32)((struct task_struct___old *)task)->state;
+
+	if (bpf_core_field_exists(task->frozen) && BPF_CORE_READ_BITFIELD(task, frozen))
+		state |= TASK_FROZEN;
+	return state;
 }
 
 ALWAYS_INLINE int is_on_cpu(struct task_struct *task)

@@ -68,6 +68,7 @@ func (p *pairs) measure(t *testing.T, calls int) float64 {
 // TestCost shows what calls of malloc and free cost a program whose memory is sampled, and one that only runs the same
 // C library. HEADWATER_HEAP_COSTS is how often each is measured.
 func TestCost(t *testing.T) {
+	testkit.Nightly(t, "it measures; TestMemoryInUse samples")
 	need.Root(t)
 	rounds, calls := 2, 20_000 // of each function
 	if n, err := strconv.Atoi(os.Getenv("HEADWATER_HEAP_COSTS")); err == nil {

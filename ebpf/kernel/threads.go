@@ -25,6 +25,7 @@ const (
 	Uninterruptible                    // waits, and signals do not wake it: mostly for a disk
 	Stopped                            // by a signal
 	Traced                             // stopped by a debugger
+	Frozen                             // with its cgroup, or while the host goes to sleep
 	Idle                               // a thread of the kernel that has nothing to do
 	Ended                              // it has ended, but is still listed
 )
@@ -44,6 +45,8 @@ func (s ThreadState) String() string {
 		return "stopped"
 	case Traced:
 		return "traced"
+	case Frozen:
+		return "frozen"
 	case Idle:
 		return "idle"
 	case Ended:
@@ -73,7 +76,9 @@ const (
 	taskTraced          = 0x8
 	taskParked          = 0x40
 	taskDead            = 0x80
-	taskNoLoad          = 0x400 // with taskUninterruptible: idle
+	taskNoLoad          = 0x400  // with taskUninterruptible: idle
+	taskRTLockWait      = 0x1000 // for a lock of the kernel, with PREEMPT_RT
+	taskFrozen          = 0x8000 // since Linux 6.1; set in the program for a frozen cgroup of version 2, too
 )
 
 func threadState(state, exit uint32, onCPU bool) ThreadState {
@@ -86,9 +91,11 @@ func threadState(state, exit uint32, onCPU bool) ThreadState {
 		return Traced
 	case state&taskStopped != 0:
 		return Stopped
+	case state&taskFrozen != 0: // which the kernel notes of stopped and traced threads of a cgroup of version 2, too
+		return Frozen
 	case state&taskParked != 0, state&taskUninterruptible != 0 && state&taskNoLoad != 0:
 		return Idle
-	case state&taskUninterruptible != 0:
+	case state&(taskUninterruptible|taskRTLockWait) != 0: // as /proc says of the latter
 		return Uninterruptible
 	case state&taskInterruptible != 0:
 		return Sleeping

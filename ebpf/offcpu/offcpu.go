@@ -45,6 +45,8 @@ const askAgain = 2 * time.Second
 type Completer interface {
 	CompleteThread(t *kernel.Thread, m sampler.ThreadMemory) *sampler.Sample
 	Memory(pid uint32) runtime.Memory
+	// CatchUp takes note of the processes that have begun until a time, CLOCK_MONOTONIC.
+	CatchUp(until uint64) error
 }
 
 // Options say whose threads are looked at, and who gets what is seen.
@@ -114,7 +116,7 @@ func New(o Options) *Clock {
 
 // Run makes passes, rate() of them a second if they do not take too long, until the context is done. The time between
 // two of them is random: a program that does something as regularly would else be met in the same place each time.
-// Those that fail are counted.
+// The last one is made when the context is done. Those that fail are counted.
 func (c *Clock) Run(ctx context.Context, rate func() float64) {
 	defer c.Flush()
 	for {
@@ -126,6 +128,9 @@ func (c *Clock) Run(ctx context.Context, rate func() float64) {
 		}
 		select {
 		case <-ctx.Done():
+			if err := c.Pass(); err != nil {
+				c.failed(err)
+			}
 			return
 		case <-time.After(time.Duration(period)):
 		}

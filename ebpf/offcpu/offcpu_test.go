@@ -1,6 +1,7 @@
 package offcpu
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -29,6 +30,7 @@ type host struct {
 	wakers  []kernel.Waker // not read yet
 	watched bool           // somebody wants them
 	lost    uint64
+	caught  uint64 // until when CatchUp was asked to
 	got     []credit
 }
 
@@ -152,6 +154,11 @@ func (h *host) CompleteThread(t *kernel.Thread, _ sampler.ThreadMemory) *sampler
 
 func (h *host) Memory(uint32) runtime.Memory { return nil }
 
+func (h *host) CatchUp(until uint64) error {
+	h.caught = max(h.caught, until)
+	return nil
+}
+
 func (h *host) use(s *sampler.Sample) {
 	c := credit{tid: s.TID, state: s.Thread.State, outcome: s.Outcome, d: time.Duration(s.Value)}
 	if s.Waker != nil {
@@ -223,6 +230,37 @@ func TestThreadThatStays(t *testing.T) {
 	}
 	if s := c.Stats(); s.Passes != 4 || s.Threads != 1 || s.Kept != 1 || s.Read != 1 || s.Time["sleeping"] != 320 {
 		t.Errorf("stats %+v", s)
+	}
+}
+
+// TestNewProcess: a process that has begun since the host was last told of processes is asked about when it is known.
+func TestNewProcess(t *testing.T) {
+	h := &host{}
+	c := newClock(h)
+	const child, began = 9, 50
+	c.options.Target = func(p uint32) (*target.Target, bool) { return nil, p == child && h.caught >= began }
+	h.threads = append(h.threads, kernel.Thread{PID: child, TID: child, State: kernel.Sleeping, Time: began})
+	for range 3 {
+		h.pass(t, c, 100)
+	}
+	c.Flush()
+	if d := h.sum(); d != 200 {
+		t.Errorf("%d ns of 200 are credited", d)
+	}
+}
+
+// TestLastPass: the time until the end of Run is credited.
+func TestLastPass(t *testing.T) {
+	h := &host{}
+	h.set(1, kernel.Sleeping, 5)
+	c := newClock(h)
+	h.pass(t, c, 0)
+	h.now += 100
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c.Run(ctx, func() float64 { h.now += 1000; return 1 }) // after its first pass
+	if d := h.sum(); d != 1100 {
+		t.Errorf("%d ns of 1100 are credited", d)
 	}
 }
 

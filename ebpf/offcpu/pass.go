@@ -111,6 +111,9 @@ func (p *pass) look(t *kernel.Thread) {
 	if t.State == kernel.Ended || t.Outcome == unwind.KernelThread {
 		return
 	}
+	if _, known := p.owners[t.PID]; !known { // it may have begun just now, as a child of one that is wanted
+		p.note(p.options.Completer.CatchUp(t.Time))
+	}
 	if !p.owner(t.PID).wanted {
 		p.note(p.options.Passes.MarkUnwanted(t.PID))
 		return

@@ -267,8 +267,8 @@ func (r *Recorder) startWaiting() (err error) {
 	return err
 }
 
-// shows reports whether threads in a state are recorded: those that somebody has stopped wait for nothing.
-func (o *Options) shows(s kernel.ThreadState) bool { return s == kernel.Runnable || s.Waits() }
+// shows reports whether threads in a state are recorded by a pass: the CPU clock has those that run.
+func (o *Options) shows(s kernel.ThreadState) bool { return s != kernel.Running && s != kernel.Idle }
 
 // observe passes a side-band record on.
 func (r *Recorder) observe(record *kernel.Record) {

@@ -48,7 +48,8 @@ var byFunction = invert(map[string]string{
 	Frozen:  "do_freezer_trap __refrigerator cgroup_enter_frozen",
 	IOUring: "io_cqring_wait io_wq_worker io_sq_thread",
 	KernelLock: "__mutex_lock __mutex_lock_slowpath rwsem_down_read_slowpath rwsem_down_write_slowpath " +
-		"percpu_rwsem_wait __down __down_common __rt_mutex_slowlock rt_mutex_slowlock",
+		"percpu_rwsem_wait __down __down_common __rt_mutex_slowlock rt_mutex_slowlock rtlock_slowlock_locked " +
+		"rt_spin_lock",
 	Lock: "futex_wait_queue futex_wait_queue_me futex_do_wait futex_wait __futex_wait futex_wait_multiple " +
 		"futex_lock_pi futex_wait_requeue_pi do_futex",
 	Memory: "mem_cgroup_handle_over_high __mem_cgroup_handle_over_high throttle_direct_reclaim " +
@@ -87,6 +88,8 @@ func Of(t *kernel.Thread, functions []string) string {
 	switch {
 	case t.State == kernel.Runnable:
 		return RunQueue
+	case t.State == kernel.Frozen:
+		return Frozen
 	case !t.State.Waits():
 		return ""
 	}

@@ -6,8 +6,10 @@ type example struct {
 	refused  []string // what the error says; none: it loads
 	services []string // whose profiles have to arrive
 	warns    string   // part of a warning that it has to give; "" for any
-	pages    []page   // that show this example; none: no page does
-	nightly  bool     // make test runs another file that differs little
+	// unhealthy is part of what a component says that is unhealthy on a kernel without what the example asks of it.
+	unhealthy string
+	pages     []page // that show this example; none: no page does
+	nightly   bool   // make test runs another file that differs little
 }
 
 // page is a place in the public documentation or the examples of a project, in all
@@ -62,9 +64,10 @@ var gallery = []example{
 		{"alloy", "v1.0.0", "v1.2.0", alloyOldPage, 3},
 		{"alloy", "v1.2.1", "newest", alloyPage, 3},
 	}},
-	{file: "probes.alloy", services: []string{"till"}, warns: "no samples of probe_links", pages: []page{
-		{"alloy", "v1.19.0-rc.3", "newest", alloyPage, 4},
-	}},
+	{file: "probes.alloy", services: []string{"till"}, warns: "no samples of probe_links",
+		unhealthy: "this kernel has no kprobes", pages: []page{
+			{"alloy", "v1.19.0-rc.3", "newest", alloyPage, 4},
+		}},
 	{file: "beyla.alloy", refused: []string{`cannot retrieve the definition of component name "beyla.ebpf"`},
 		pages: []page{
 			{"alloy", "v1.19.0-rc.3", "newest", alloyPage, 5},

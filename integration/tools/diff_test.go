@@ -128,7 +128,7 @@ func diff(t testing.TB, args ...string) (r compare.Report, code int) {
 // the program's own clock says is.
 //
 // In make test the function takes three fifths longer, so that its part of the time grows by more than a third. Each
-// side has 2,800 samples of it: these tell growth by 2 % from that by a third with an error of seven standard deviations,
+// side has 1,400 samples of it: these tell growth by 2 % from that by a third with an error of five standard deviations,
 // also if a tenth of the samples are lost. In make nightly it takes a fifth longer.
 func TestDiff(t *testing.T) {
 	t.Parallel()
@@ -139,10 +139,10 @@ func TestDiff(t *testing.T) {
 	old, slower := build(t, "shop", 100), build(t, "shop.new", 160)
 	var base, after side
 	for range 3 { // in turns: what the machine does meanwhile is done to both
-		base = append(base, recorded(t, old, 2000))
-		after = append(after, recorded(t, slower, 2000))
+		base = append(base, recorded(t, old, 1000))
+		after = append(after, recorded(t, slower, 1000))
 	}
-	base = append(base, recorded(t, old, 2000))
+	base = append(base, recorded(t, old, 1000))
 	requirePrice(t, base[:3], after)
 
 	one, other := base[:2], base[2:]

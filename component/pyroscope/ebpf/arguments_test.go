@@ -199,7 +199,7 @@ func TestArgumentErrors(t *testing.T) {
 		"off_cpu {\n labels = [\"x\"]\n }": {"off_cpu", `off_cpu is invalid: labels must be some of state, wait, waker, ` +
 			`got "x"`},
 		"off_cpu {\n states = [\"running\"]\n }": {"off_cpu", `off_cpu is invalid: states must be some of runnable, ` +
-			`sleeping, uninterruptible, stopped, traced, idle, got "running"`},
+			`sleeping, uninterruptible, stopped, traced, frozen, idle, got "running"`},
 		"heap {\n sample_bytes = \"3GiB\"\n }": {"heap",
 			`heap is invalid: sample_bytes must be between 0B and 2GiB, got 3GiB`},
 		"page_faults {\n period = -1\n }": {"page_faults",
