@@ -147,7 +147,7 @@ func (o Options) processes() map[uint32]bool {
 
 // heap are the options of memory in use.
 func (o Options) heap() heap.Config {
-	return heap.Config{SampleBytes: o.HeapBytes, UserStacks: o.UserStacks}
+	return heap.Config{SampleBytes: o.HeapBytes, UserStacks: o.UserStacks, Each: o.TargetsOnly}
 }
 
 // probing are the options of probes.

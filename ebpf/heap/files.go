@@ -15,15 +15,28 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
-// files are those whose allocators are seen, and those that have none.
+// files are the executables that were looked at, and where calls of their allocators are seen.
 type files struct {
-	seen     map[unwind.ExeID]bool // need not be looked at again
-	attached map[unwind.ExeID]*attached
+	// each has probes put into each wanted process that maps a file, and into no other process.
+	each     bool
+	seen     map[unwind.ExeID]*allocator // nil: no allocator, or none whose calls can be seen
+	attached map[place]*attached
 	failed   map[unwind.ExeID]error // why no calls of a file are seen
-	byFile   map[identity]bool      // those that are attached
+	byFile   map[identity]bool      // those in which probes are, unless they are put into each process
 }
 
-// attached is a file with probes.
+// place is where probes are: in a file of one process, or, with the PID 0, of all that map it.
+type place struct {
+	exe unwind.ExeID
+	pid uint32
+}
+
+// allocator is that of a file.
+type allocator struct {
+	functions []kernel.HeapFunction
+}
+
+// attached are the probes at a place.
 type attached struct {
 	probes *kernel.HeapProbes
 	file   identity
@@ -35,21 +48,33 @@ type identity struct {
 	size, written int64 // of files whose device says nothing
 }
 
-func newFiles() files {
+func newFiles(each bool) files {
 	return files{
-		seen: map[unwind.ExeID]bool{}, attached: map[unwind.ExeID]*attached{}, failed: map[unwind.ExeID]error{},
-		byFile: map[identity]bool{},
+		each: each, seen: map[unwind.ExeID]*allocator{}, attached: map[place]*attached{},
+		failed: map[unwind.ExeID]error{}, byFile: map[identity]bool{},
 	}
 }
 
-// unknown returns a mapping of each file that a process has mapped which is wanted, and that nobody has looked at.
+// place returns where the probes for a mapping are.
+func (f *files) place(m process.FileMapping) place {
+	if f.each {
+		return place{m.Exe.ID, m.PID}
+	}
+	return place{exe: m.Exe.ID}
+}
+
+// unknown returns mappings of wanted processes: one of each file that nobody has looked at, and one for each place
+// where probes of an allocator are missing.
 func (f *files) unknown(s Sampler, wants func(pid uint32) bool) (out []process.FileMapping) {
 	var all []process.FileMapping
-	s.Mapped(func(e *process.Executable) bool { return !f.seen[e.ID] },
-		func(m process.FileMapping) { all = append(all, m) })
-	wanted, found := map[uint32]bool{}, map[unwind.ExeID]bool{}
+	s.Mapped(func(e *process.Executable) bool {
+		allocator, seen := f.seen[e.ID]
+		return !seen || f.each && allocator != nil
+	}, func(m process.FileMapping) { all = append(all, m) })
+	wanted, found := map[uint32]bool{}, map[place]bool{}
 	for _, m := range all {
-		if found[m.Exe.ID] {
+		at := f.place(m)
+		if _, is := f.attached[at]; is || found[at] {
 			continue
 		}
 		is, asked := wanted[m.PID]
@@ -58,7 +83,7 @@ func (f *files) unknown(s Sampler, wants func(pid uint32) bool) (out []process.F
 			wanted[m.PID] = is
 		}
 		if is {
-			found[m.Exe.ID] = true
+			found[at] = true
 			out = append(out, m)
 		}
 	}
@@ -67,46 +92,60 @@ func (f *files) unknown(s Sampler, wants func(pid uint32) bool) (out []process.F
 
 // attach has the calls of the allocator in a file seen, if it has one.
 func (f *files) attach(k *kernel.Heap, m process.FileMapping) error {
-	f.seen[m.Exe.ID] = true
-	found, leftOut, err := allocator(m.Exe)
-	if err != nil || len(found) == 0 {
-		if leftOut != nil {
-			f.failed[m.Exe.ID] = leftOut
+	a, seen := f.seen[m.Exe.ID]
+	var leftOut error
+	if !seen {
+		f.seen[m.Exe.ID] = nil
+		var functions []kernel.HeapFunction
+		var err error
+		functions, leftOut, err = allocatorOf(m.Exe)
+		if err != nil || len(functions) == 0 {
+			if leftOut != nil {
+				f.failed[m.Exe.ID] = leftOut
+			}
+			return errors.Join(err, leftOut)
 		}
-		return errors.Join(err, leftOut)
+		a = &allocator{functions}
+		f.seen[m.Exe.ID] = a
 	}
 	path := procfs.Default.MapFilePath(m.PID, m.Start, m.End)
-	err = f.attachAt(k, m.Exe, path, found)
+	err := f.attachAt(k, m, path, a.functions)
 	if _, gone := os.Stat(path); err != nil && errors.Is(gone, fs.ErrNotExist) {
-		delete(f.seen, m.Exe.ID) // the process or its mapping has ended: another one may have the file
-		return nil
+		if !f.each {
+			delete(f.seen, m.Exe.ID)
+		}
+		return nil // the process or its mapping has ended: another one may have the file
 	}
 	if err != nil {
 		err = fmt.Errorf("calls of the allocator in %s are not seen: %w", m.Exe.Path, err)
-		f.failed[m.Exe.ID] = err
+		f.failed[m.Exe.ID], f.seen[m.Exe.ID] = err, nil
 		return err
 	}
 	return leftOut
 }
 
-func (f *files) attachAt(k *kernel.Heap, e *process.Executable, path string, found []kernel.HeapFunction) error {
-	if e.MayHang() {
+func (f *files) attachAt(k *kernel.Heap, m process.FileMapping, path string, functions []kernel.HeapFunction) error {
+	if m.Exe.MayHang() {
 		return errors.New("it is on a file system that may hang; a copy on a local one is seen")
 	}
 	id, err := identify(path)
 	if err != nil || f.byFile[id] {
 		return err
 	}
-	probes, err := k.Attach(path, found)
+	at := f.place(m)
+	probes, err := k.Attach(path, functions, at.pid)
 	if err != nil {
 		return err
 	}
-	f.attached[e.ID], f.byFile[id] = &attached{probes, id}, true
+	f.attached[at] = &attached{probes, id}
+	if !f.each {
+		f.byFile[id] = true
+	}
 	return nil
 }
 
-// allocator returns the functions of the allocator that an executable has, and which of them are left out.
-func allocator(e *process.Executable) (found []kernel.HeapFunction, leftOut, err error) {
+// allocatorOf returns the functions of the allocator that an executable has, and which of them are left out.
+func allocatorOf(e *process.Executable) (found []kernel.HeapFunction, leftOut, err error) {
 	file, err := e.Open()
 	if err != nil {
 		return nil, nil, err
@@ -136,16 +175,17 @@ func identify(path string) (identity, error) {
 	return identity{device: st.Dev, inode: st.Ino}, nil
 }
 
-// forget takes the probes of files away that nobody has mapped for a while. Then all files are looked at again: one
-// that was taken for the same may have to have probes.
-func (f *files) forget(s Sampler) error {
+// forget takes the probes of files away that nobody has mapped for a while, and of processes that have ended or are not
+// wanted. Then all files are looked at again: one that was taken for the same may have to have probes.
+func (f *files) forget(s Sampler, wants func(pid uint32) bool) error {
 	var errs []error
-	for id, a := range f.attached {
-		if s.Executable(id) == nil {
+	closed := false
+	for at, a := range f.attached {
+		if s.Executable(at.exe) == nil || at.pid != 0 && !(procfs.Default.Lives(at.pid) && wants(at.pid)) {
 			errs = append(errs, a.probes.Close())
-			delete(f.attached, id)
+			delete(f.attached, at)
 			delete(f.byFile, a.file)
-			clear(f.seen)
+			closed = true
 		}
 	}
 	for id := range f.failed {
@@ -153,13 +193,11 @@ func (f *files) forget(s Sampler) error {
 			delete(f.failed, id)
 		}
 	}
-	for id := range f.seen {
-		if s.Executable(id) == nil {
+	for id, allocator := range f.seen {
+		_, is := f.attached[place{exe: id}]
+		if s.Executable(id) == nil || closed && !f.each && !is && allocator != nil {
 			delete(f.seen, id)
 		}
-	}
-	for id := range f.attached {
-		f.seen[id] = true
 	}
 	return errors.Join(errs...)
 }
@@ -174,12 +212,21 @@ func (f *files) failure() (first error) {
 	return first
 }
 
+// count returns the number of files whose calls are seen.
+func (f *files) count() int {
+	executables := map[unwind.ExeID]bool{}
+	for at := range f.attached {
+		executables[at.exe] = true
+	}
+	return len(executables)
+}
+
 // close takes all probes away.
 func (f *files) close() error {
 	var errs []error
 	for _, a := range f.attached {
 		errs = append(errs, a.probes.Close())
 	}
-	*f = newFiles()
+	*f = newFiles(f.each)
 	return errors.Join(errs...)
 }

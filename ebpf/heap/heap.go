@@ -59,6 +59,9 @@ type Options struct {
 type Config struct {
 	SampleBytes int // how many are allocated for one sample, at most MaxSampleBytes; 0: none are taken
 	UserStacks  bool
+	// Each has the kernel put probes into wanted processes only: others, which map the same C library, pay nothing. A
+	// process that begins later is not seen in its first tenth of a second. Not with Options.Early.
+	Each bool
 }
 
 // Profiler knows which memory is in use. The zero Config wants nothing, and costs nothing. Safe for concurrent use.
@@ -90,12 +93,12 @@ func New(o Options) *Profiler {
 	}
 }
 
-// Update makes a configuration current. With other SampleBytes than before it begins with no memory in use. After an
-// error, which Stats has too, nothing is sampled.
+// Update makes a configuration current. With other SampleBytes, or another Each, than before it begins with no memory
+// in use. After an error, which Stats has too, nothing is sampled.
 func (p *Profiler) Update(c Config) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	same := c.SampleBytes == p.config.SampleBytes && (p.kernel != nil || c.SampleBytes == 0)
+	same := c.SampleBytes == p.config.SampleBytes && c.Each == p.config.Each && (p.kernel != nil || c.SampleBytes == 0)
 	p.config = c
 	if same || p.stopped {
 		return nil
@@ -110,7 +113,7 @@ func (p *Profiler) Update(c Config) error {
 		p.note(err)
 		return err
 	}
-	p.kernel, p.files, p.inUse = k, newFiles(), newInUse()
+	p.kernel, p.files, p.inUse = k, newFiles(c.Each), newInUse()
 	p.news.start()
 	p.search()
 	ended := make(chan struct{})
@@ -183,7 +186,7 @@ func (p *Profiler) ignoreNone() {
 	}
 	clear(p.ignored)
 	p.asked = time.Now()
-	p.note(p.files.forget(p.options.Sampler))
+	p.note(p.files.forget(p.options.Sampler, p.wants))
 }
 
 // search sees the calls of allocators that it has not seen before. The caller holds p.mu.
@@ -214,6 +217,7 @@ func (p *Profiler) Observe(r *kernel.Record) {
 	case kernel.RecordMap, kernel.RecordLost:
 		p.mapped.Store(true)
 	case kernel.RecordExec, kernel.RecordFork:
+		p.mapped.Store(true) // a child has what its parent has mapped
 		p.news.add(r.PID, r.Time)
 	case kernel.RecordExit:
 		if !p.options.KeepEnded {
@@ -296,7 +300,7 @@ func (p *Profiler) close() {
 		defer p.mu.Unlock()
 		p.note(err)
 	})
-	p.kernel, p.ended, p.files = nil, nil, newFiles()
+	p.kernel, p.ended, p.files = nil, nil, newFiles(false)
 	p.news.stop()
 	clear(p.ignored)
 }
@@ -327,7 +331,7 @@ func (p *Profiler) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Stats{
-		Files: uint64(len(p.files.attached)), Failed: uint64(len(p.files.failed)),
+		Files: uint64(p.files.count()), Failed: uint64(len(p.files.failed)),
 		Blocks: p.inUse.blocks, Bytes: p.inUse.bytes, Samples: p.samples,
 		Missed: p.allMissed(), Failure: p.files.failure(), Errors: p.errors.Counts(),
 	}

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 )
@@ -67,6 +70,7 @@ type HeapMissed struct {
 type Heap struct {
 	objects heapObjects
 	reader  *ringbuf.Reader
+	many    bool // probes are attached many at a time
 	walks   *walks
 	record  ringbuf.Record
 	keys    []heapHeapKey // scratch of InUse
@@ -91,6 +95,16 @@ func (h *Heap) open(p *Profiler, period uint32) error {
 	}
 	if err := spec.Variables[heapVarHeapPeriod].Set(period); err != nil {
 		return err
+	}
+	if h.many, err = attachesMany(); err != nil {
+		return err
+	}
+	if h.many {
+		for name, program := range spec.Programs {
+			if strings.HasPrefix(name, "heap_") {
+				program.AttachType = ebpf.AttachTraceUprobeMulti
+			}
+		}
 	}
 	if err := p.loadWalking(spec, &h.objects); err != nil {
 		return err
@@ -128,41 +142,71 @@ func (p *HeapProbes) Close() error {
 	return errors.Join(errs...)
 }
 
-// Attach has the calls of functions of a file seen, of all processes that have it mapped or will. Nothing is left of it
-// if it fails.
-func (h *Heap) Attach(path string, functions []HeapFunction) (*HeapProbes, error) {
+// probesOneProcess is the first kernel whose links of many uprobes tell the threads of one process from others: 6.10,
+// as KERNEL_VERSION has it.
+const probesOneProcess = 6<<16 | 10<<8
+
+// attachesMany reports whether the kernel attaches many uprobes at a time.
+func attachesMany() (bool, error) {
+	version, err := features.LinuxVersionCode()
+	if err != nil || version < probesOneProcess {
+		return false, err
+	}
+	err = features.HaveBPFLinkUprobeMulti()
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Attach has the calls of functions of a file seen, of one process, or with the PID 0 of all that have it mapped or
+// will. Nothing is left of it if it fails.
+func (h *Heap) Attach(path string, functions []HeapFunction, pid uint32) (*HeapProbes, error) {
 	file, err := link.OpenExecutable(path)
 	if err != nil {
 		return nil, err
 	}
+	begins, ends := map[*ebpf.Program][]uint64{}, map[*ebpf.Program][]uint64{}
+	for _, f := range functions {
+		program := h.program(&f)
+		begins[program] = append(begins[program], f.Offset+f.Skip)
+		ends[h.objects.HeapReturn] = append(ends[h.objects.HeapReturn], f.Returns...)
+		ends[h.objects.HeapReturnArgument] = append(ends[h.objects.HeapReturnArgument], f.Arguments...)
+	}
 	probes := &HeapProbes{}
-	add := func(l link.Link, err error) error {
+	for _, places := range []map[*ebpf.Program][]uint64{ends, begins} { // no call may be noted whose end would be missed
+		for program, offsets := range places {
+			slices.Sort(offsets)
+			if err := h.attach(probes, file, program, slices.Compact(offsets), pid); err != nil {
+				return nil, errors.Join(fmt.Errorf("attach uprobes: %w", err), probes.Close())
+			}
+		}
+	}
+	return probes, nil
+}
+
+// attach has a program run at instructions of a file.
+func (h *Heap) attach(
+	probes *HeapProbes, file *link.Executable, program *ebpf.Program, offsets []uint64, pid uint32,
+) error {
+	if len(offsets) == 0 {
+		return nil
+	}
+	if h.many {
+		l, err := file.UprobeMulti(nil, program, &link.UprobeMultiOptions{Addresses: offsets, PID: pid})
 		if err == nil {
 			probes.links = append(probes.links, l)
 		}
 		return err
 	}
-	ends := map[uint64]*ebpf.Program{}
-	for _, f := range functions {
-		for _, offset := range f.Returns {
-			ends[offset] = h.objects.HeapReturn
+	for _, offset := range offsets {
+		l, err := file.Uprobe("", program, &link.UprobeOptions{Address: offset, PID: int(pid)})
+		if err != nil {
+			return fmt.Errorf("at %#x: %w", offset, err)
 		}
-		for _, offset := range f.Arguments {
-			ends[offset] = h.objects.HeapReturnArgument
-		}
+		probes.links = append(probes.links, l)
 	}
-	for offset, program := range ends { // before calls are noted whose end would be missed
-		if err := add(file.Uprobe("", program, &link.UprobeOptions{Address: offset})); err != nil {
-			return nil, errors.Join(fmt.Errorf("probe the return at %#x: %w", offset, err), probes.Close())
-		}
-	}
-	for _, f := range functions {
-		at := &link.UprobeOptions{Address: f.Offset + f.Skip}
-		if err := add(file.Uprobe(f.Name, h.program(&f), at)); err != nil {
-			return nil, errors.Join(fmt.Errorf("probe %s: %w", f.Name, err), probes.Close())
-		}
-	}
-	return probes, nil
+	return nil
 }
 
 // Read hands to use the samples that are there, in order of time but for those of the same instant.

@@ -114,7 +114,7 @@ func TestHeapPrograms(t *testing.T) {
 	defer h.Close()
 	_, offset := probedOffset(t)
 	for call := HeapMalloc; call <= HeapFree; call++ {
-		probes, err := h.Attach(program, []HeapFunction{{Name: "probed", Call: call, Offset: offset}})
+		probes, err := h.Attach(program, []HeapFunction{{Name: "probed", Call: call, Offset: offset}}, 0)
 		if err != nil {
 			t.Fatalf("call %d: %v", call, err)
 		}

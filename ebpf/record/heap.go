@@ -20,5 +20,8 @@ func (r *Recorder) startHeap() error {
 		KeepEnded: r.options.Command || len(r.options.PIDs) > 0,
 		Early:     r.options.Command,
 	})
-	return r.heap.Update(heap.Config{SampleBytes: int(r.options.Period), UserStacks: r.options.UserStacks})
+	return r.heap.Update(heap.Config{
+		SampleBytes: int(r.options.Period), UserStacks: r.options.UserStacks,
+		Each: !r.options.Command && !r.options.everything(),
+	})
 }
