@@ -95,6 +95,11 @@ volatile __u32 unwanted = 0; /* what those of unwanted_processes have that are u
 volatile __u64 interval = 0; /* ns */
 volatile __u32 stayed = 0;
 
+/* When the reader of a pass, and of the checks after it, came to its CPU, by the clock of that CPU's queue. */
+volatile __u64 arrived = 0;
+volatile __u32 arrived_cpu = 0;
+volatile __u32 arrived_pass = 0; /* that pass; 0: none */
+
 /* By process ID. Those that have ended make room for others. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -233,16 +238,34 @@ ALWAYS_INLINE void take_switches(struct task_struct *task, struct thread *t)
 }
 
 /*
+ * When the reader took this CPU, by the clock of the CPU's queue. Others may have interrupted it since, and it has come
+ * back: what it displaced first waits all the while.
+ */
+ALWAYS_INLINE __u64 reader_came(__u32 cpu)
+{
+	struct task_struct *reader = (struct task_struct *)bpf_get_current_task();
+	__u64 came = BPF_CORE_READ(reader, sched_info.last_arrival);
+
+	if (pass && arrived_pass != pass) {
+		arrived_pass = pass;
+		arrived_cpu = cpu;
+		arrived = came;
+	}
+	return (pass || only_check) && arrived_pass && arrived_cpu == cpu && arrived < came ? arrived : came;
+}
+
+/*
  * Whether a thread is queued for the CPU that the reader took: it would run if nobody looked. Both times are of the
  * clock of that CPU's queue.
  */
 ALWAYS_INLINE int displaced(struct task_struct *task)
 {
-	struct task_struct *reader = (struct task_struct *)bpf_get_current_task();
+	__u32 cpu = bpf_get_smp_processor_id();
 
-	if (!bpf_core_field_exists(task->sched_info.last_queued) || cpu_of(task) != bpf_get_smp_processor_id())
+	if (!bpf_core_field_exists(task->sched_info.last_queued))
 		return 0;
-	return task->sched_info.last_queued >= BPF_CORE_READ(reader, sched_info.last_arrival);
+	__u64 came = reader_came(cpu);
+	return cpu_of(task) == cpu && task->sched_info.last_queued >= came;
 }
 
 /* Whether a thread is where its mark has it; in this order, see take_switches. */

@@ -125,6 +125,9 @@ const (
 	threadsMapRecord            = "record"
 	threadsMapUnwantedProcesses = "unwanted_processes"
 	threadsProgReadThreads      = "read_threads"
+	threadsVarArrived           = "arrived"
+	threadsVarArrivedCpu        = "arrived_cpu"
+	threadsVarArrivedPass       = "arrived_pass"
 	threadsVarInterval          = "interval"
 	threadsVarOnlyCheck         = "only_check"
 	threadsVarOnlyPid           = "only_pid"
@@ -193,6 +196,9 @@ type threadsMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type threadsVariableSpecs struct {
+	Arrived     *ebpf.VariableSpec `ebpf:"arrived"`
+	ArrivedCpu  *ebpf.VariableSpec `ebpf:"arrived_cpu"`
+	ArrivedPass *ebpf.VariableSpec `ebpf:"arrived_pass"`
 	Interval    *ebpf.VariableSpec `ebpf:"interval"`
 	OnlyCheck   *ebpf.VariableSpec `ebpf:"only_check"`
 	OnlyPid     *ebpf.VariableSpec `ebpf:"only_pid"`
@@ -240,6 +246,9 @@ func (m *threadsMaps) Close() error {
 //
 // It can be passed to loadThreadsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type threadsVariables struct {
+	Arrived     *ebpf.Variable `ebpf:"arrived"`
+	ArrivedCpu  *ebpf.Variable `ebpf:"arrived_cpu"`
+	ArrivedPass *ebpf.Variable `ebpf:"arrived_pass"`
 	Interval    *ebpf.Variable `ebpf:"interval"`
 	OnlyCheck   *ebpf.Variable `ebpf:"only_check"`
 	OnlyPid     *ebpf.Variable `ebpf:"only_pid"`
