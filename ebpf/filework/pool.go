@@ -31,8 +31,8 @@ const (
 	hangsOfRoot   = 64
 	latePerMount  = 4 // that do not hang: they use CPU time
 	latePerUser   = 16
-	cpuAtOnce     = 5 * time.Second // CPU time that work of a user but root takes, ...
-	cpuShare      = 10              // ... and in the long run 1/cpuShare of the time
+	CPUAtOnce     = 5 * time.Second // CPU time that work of a user but root takes, ...
+	CPUShare      = 10              // ... and in the long run 1/CPUShare of the time
 	firstLook     = 500 * time.Millisecond
 	unattended    = time.Second // after which work is late that nobody waits for
 )
@@ -229,14 +229,14 @@ func (p *Pool) spend(owner uint32, spent time.Duration, now time.Time) {
 	}
 	left := p.cpu[owner]
 	if left == nil {
-		left = rate.NewLimiter(rate.Limit(time.Second.Milliseconds()/cpuShare), int(cpuAtOnce.Milliseconds()))
+		left = rate.NewLimiter(rate.Limit(time.Second.Milliseconds()/CPUShare), int(CPUAtOnce.Milliseconds()))
 		if p.cpu == nil {
 			p.cpu = map[uint32]*rate.Limiter{}
 		}
 		p.cpu[owner] = left
 	}
 	for spent > 0 { // no more at once than the Limiter takes
-		part := min(spent, cpuAtOnce)
+		part := min(spent, CPUAtOnce)
 		left.ReserveN(now, int(part.Milliseconds()))
 		spent -= part
 	}

@@ -168,8 +168,8 @@ func TestBusyWork(t *testing.T) {
 	testkit.Eventually(t, "all end", func() bool { late, _, _ := p.Counts(); return late == 0 })
 }
 
-// TestCPUShare: work of a user that has taken much CPU time is refused until the user's share has come up for it; that of
-// others, and of root, is not.
+// TestCPUShare: work of a user that has taken much CPU time is refused until the user's share has come up for it. Work
+// of others, and of root, is not.
 func TestCPUShare(t *testing.T) {
 	var p Pool
 	const greedy, other = 1000, 1001
@@ -184,18 +184,18 @@ func TestCPUShare(t *testing.T) {
 		defer p.mu.Unlock()
 		p.spend(owner, spent, now)
 	}
-	spend(greedy, cpuAtOnce-time.Second)
+	spend(greedy, CPUAtOnce-time.Second)
 	if overspent(greedy, now) {
 		t.Error("refused before the time was used up")
 	}
-	spend(greedy, 3*cpuAtOnce)
-	spend(0, 100*cpuAtOnce)
-	for _, after := range []time.Duration{0, cpuShare * 2 * cpuAtOnce} {
+	spend(greedy, 3*CPUAtOnce)
+	spend(0, 100*CPUAtOnce)
+	for _, after := range []time.Duration{0, CPUShare * 2 * CPUAtOnce} {
 		if !overspent(greedy, now.Add(after)) {
 			t.Errorf("%v later more work of the user may run", after)
 		}
 	}
-	if overspent(greedy, now.Add(cpuShare*3*cpuAtOnce)) {
+	if overspent(greedy, now.Add(CPUShare*3*CPUAtOnce)) {
 		t.Error("no more work of the user may run when its share has come up")
 	}
 	if overspent(other, now) || overspent(0, now) {
@@ -217,7 +217,7 @@ func TestCPUIsCounted(t *testing.T) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if left := p.cpu[owner]; left == nil || left.TokensAt(time.Now()) > float64((cpuAtOnce-spent/2).Milliseconds()) {
+	if left := p.cpu[owner]; left == nil || left.TokensAt(time.Now()) > float64((CPUAtOnce-spent/2).Milliseconds()) {
 		t.Errorf("%v were spent and not counted", spent)
 	}
 }
