@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/cli/internal/doctor"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -20,14 +21,13 @@ func examine(t *testing.T, uid uint32) (found map[string]doctor.Finding, report 
 	t.Helper()
 	cmd := headwater(t, "doctor", "--json")
 	if uid != 0 {
-		text, err := os.ReadFile(cmd.Path)
-		require.NoError(t, err)
+		program := cmd.Path
 		dir, err := os.MkdirTemp("", "doctor")
 		require.NoError(t, err)
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		require.NoError(t, os.Chmod(dir, 0o755))
 		cmd.Path, cmd.Dir = dir+"/headwater", dir
-		require.NoError(t, os.WriteFile(cmd.Path, text, 0o755))
+		testkit.CopyProgram(t, program, cmd.Path)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	}
 	stdout, stderr, code := result(t, cmd)

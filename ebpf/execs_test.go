@@ -2,7 +2,6 @@ package ebpf
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -21,13 +20,7 @@ func TestExecLoops(t *testing.T) {
 	const name = "hwexec" // of the shell and of what it runs, but for a letter
 	dir := t.TempDir()
 	for suffix, path := range map[string]string{"s": "/bin/sh", "t": "/bin/true"} {
-		program, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name+suffix), program, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.CopyProgram(t, path, filepath.Join(dir, name+suffix))
 	}
 	for range 2 {
 		testkit.Run(t, exec.Command(filepath.Join(dir, name+"s"), "-c", "while :; do "+filepath.Join(dir, name+"t")+"; done"))

@@ -168,14 +168,8 @@ func TestDeletedProgramWithLineFeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(sleep)
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), "a\nb (c) d")
-	if err := os.WriteFile(path, content, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.CopyProgram(t, sleep, path)
 	cmd := exec.Command(path, "60")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

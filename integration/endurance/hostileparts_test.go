@@ -177,13 +177,7 @@ func copyProgram(t testing.TB, path, compiler string, args []string, source stri
 		}
 		return nil
 	})
-	program, err := os.ReadFile(filepath.Join(dir, "program"))
-	if err == nil {
-		err = os.WriteFile(path, program, 0o755)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.CopyProgram(t, filepath.Join(dir, "program"), path)
 }
 
 // startAsNobody runs a command without privileges in a root directory.

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -107,7 +106,7 @@ func TestNotRoot(t *testing.T) {
 	t.Parallel()
 	dir := lab.PublicDir(t)
 	binary := filepath.Join(dir, "headwater")
-	copyFile(t, lab.Binary(t), binary)
+	testkit.CopyProgram(t, lab.Binary(t), binary)
 	config := filepath.Join(dir, "config.river")
 	lab.WriteFile(t, config, "pyroscope.ebpf \"host\" {\n\tforward_to = []\n}\n")
 
@@ -140,13 +139,6 @@ func TestNotRoot(t *testing.T) {
 	}
 	if strings.Contains(p.Output.String(), "goroutine ") {
 		t.Errorf("it panics:\n%s", p.Output.Tail(40))
-	}
-}
-
-func copyFile(t testing.TB, from, to string) {
-	t.Helper()
-	if err := os.WriteFile(to, []byte(lab.ReadFile(t, from)), 0o755); err != nil {
-		t.Fatal(err)
 	}
 }
 

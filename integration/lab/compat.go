@@ -5,11 +5,12 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // Need32Bit leaves a test out where the kernel runs no 32-bit programs. Guests of PVM do not, whatever they were built
@@ -17,9 +18,7 @@ import (
 func Need32Bit(t testing.TB) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "exit386")
-	if err := os.WriteFile(path, exit386(), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteProgram(t, path, exit386())
 	switch err := exec.Command(path).Run(); {
 	case errors.Is(err, syscall.ENOEXEC):
 		t.Skip("the kernel of this machine runs no 32-bit programs")

@@ -370,9 +370,7 @@ func TestTopWithoutPrivileges(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	binary := filepath.Join(t.TempDir(), "headwater")
-	data, err := os.ReadFile(lab.Binary(t))
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(binary, data, 0o755))
+	testkit.CopyProgram(t, lab.Binary(t), binary)
 	for folder := filepath.Dir(binary); strings.HasPrefix(folder, os.TempDir()+"/"); folder = filepath.Dir(folder) {
 		require.NoError(t, os.Chmod(folder, 0o755))
 	}

@@ -37,8 +37,8 @@ func Missing(t testing.TB, format string, args ...any) {
 // Everything reports whether a test may miss nothing.
 func Everything() bool { return os.Getenv("REQUIRE_KERNEL") == "1" }
 
-// OtherUsers is for tests that give files to other users, and depend on nothing else outside the tree: make test may use
-// the result that go test has cached.
+// OtherUsers is for tests that give files to other users, and depend on nothing else outside the tree: make test may
+// use the result that go test has cached.
 func OtherUsers(t testing.TB) {
 	t.Helper()
 	Root(t)

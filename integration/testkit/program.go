@@ -1,0 +1,34 @@
+package testkit
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// CopyProgram copies a program to a place from where it will be executed.
+//
+// Another process writes the file: a child that a parallel test starts meanwhile would inherit it open for writing, and
+// the kernel executes no such file ("text file busy").
+func CopyProgram(t testing.TB, from, to string) {
+	t.Helper()
+	if out, err := exec.Command("cp", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("cp %s %s: %v\n%s", from, to, err, out)
+	}
+	if err := os.Chmod(to, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// WriteProgram is [CopyProgram] of a file with that content.
+func WriteProgram(t testing.TB, path string, content []byte) {
+	t.Helper()
+	written := path + ".written"
+	if err := os.WriteFile(written, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	CopyProgram(t, written, path)
+	if err := os.Remove(written); err != nil {
+		t.Fatal(err)
+	}
+}
