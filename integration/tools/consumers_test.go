@@ -124,8 +124,8 @@ func TestClang(t *testing.T) {
 	require.Contains(t, with, "ProfileSummary")
 }
 
-// TestGoBuild: the Go compiler inlines by a recording what it does not inline without. make nightly has go build compile
-// with the recording all packages of the program, those of the Go runtime too; make test the program's own.
+// TestGoBuild: the Go compiler inlines by a recording what it does not inline without. make nightly has go build
+// compile with the recording all packages of the program, those of the Go runtime too; make test the program's own.
 func TestGoBuild(t *testing.T) {
 	t.Parallel()
 	const source = "../../ebpf/testdata/golang/pgo"

@@ -32,7 +32,7 @@ func build(t testing.TB, name string, work int) string {
 	return compiled(t, name, "gcc", "-O1", fmt.Sprint("-DWORK=", work), "testdata/slower.c")
 }
 
-// recorded records one run of a program, of so many rounds.
+// recorded records one run of a program, of a number of rounds.
 func recorded(t testing.TB, program string, rounds int) recording {
 	folder, out, _, code := record(t, "-q", "-F", "2999", "--", program, fmt.Sprint(rounds))
 	require.Equal(t, 0, code)
@@ -128,8 +128,8 @@ func diff(t testing.TB, args ...string) (r compare.Report, code int) {
 // the program's own clock says is.
 //
 // In make test the function takes three fifths longer, so that its part of the time grows by more than a third. Each
-// side has 1,400 samples of it: these tell growth by 2 % from that by a third with an error of five standard deviations,
-// also if a tenth of the samples are lost. In make nightly it takes a fifth longer.
+// side has 1,400 samples of it: these tell growth by 2 % from that by a third with an error of five standard
+// deviations, also if a tenth of the samples are lost. In make nightly it takes a fifth longer.
 func TestDiff(t *testing.T) {
 	t.Parallel()
 	if testkit.IsNightly() {

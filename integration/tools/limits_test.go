@@ -69,8 +69,8 @@ func TestOutOfMemory(t *testing.T) {
 	require.InEpsilon(t, limit, got, 0.1)
 }
 
-// TestThrottled: a busy thread in a control group that may use a twentieth of a CPU is queued, where it was when its CPU
-// was taken away, for as long as it had none by its own clocks: at least for as long as the kernel says that it was
+// TestThrottled: a busy thread in a control group that may use a twentieth of a CPU is queued, where it was when its
+// CPU was taken away, for as long as it had none by its own clocks: at least for as long as the kernel says that it was
 // throttled, and longer if others use the CPUs.
 func TestThrottled(t *testing.T) {
 	makesGroups(t)

@@ -59,8 +59,8 @@ func compiledJava(t testing.TB, source string) string {
 	})
 }
 
-// compiledGo returns the program that the Go of this test makes of a package without other packages of this module, with
-// a flag and a variable of the environment.
+// compiledGo returns the program that the Go of this test makes of a package without other packages of this module,
+// with a flag and a variable of the environment.
 func compiledGo(t testing.TB, program, source, variable, flag string) string {
 	t.Helper()
 	key := []string{runtime.Version(), variable, flag}
@@ -81,7 +81,8 @@ func compiledGo(t testing.TB, program, source, variable, flag string) string {
 func chain(t testing.TB, name string) string {
 	t.Helper()
 	need.Tools(t, "gcc")
-	key := append([]string{version(t, "gcc", "--version"), lab.ReadFile(t, "../lab/chain.go")}, lab.WithoutFramePointers...)
+	key := append([]string{version(t, "gcc", "--version"), lab.ReadFile(t, "../lab/chain.go")},
+		lab.WithoutFramePointers...)
 	sources, err := filepath.Glob("../lab/testdata/chain/*")
 	require.NoError(t, err)
 	for _, source := range sources {

@@ -34,8 +34,8 @@ func TestWaits(t *testing.T) {
 	checkWaits(t, program, dir, allowance{missing: 0.25, ofWay: 0.4, moved: 0.9})
 }
 
-// allowance is what may be missing of a recording where others keep the CPUs busy: there are fewer looks at threads, and
-// more time passes between a look and the reading of a stack.
+// allowance is what may be missing of a recording where others keep the CPUs busy: there are fewer looks at threads,
+// and more time passes between a look and the reading of a stack.
 type allowance struct {
 	missing float64 // of all time: before the first look and after the last
 	ofWay   float64 // of the time of a way

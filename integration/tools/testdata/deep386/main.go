@@ -1,5 +1,5 @@
-// Spends CPU time, as much as the argument says, in a function below 20 calls of another one, which a sort calls through
-// a closure.
+// Spends CPU time, as much as the argument says, in a function below 20 calls of another one, which a sort calls
+// through a closure.
 package main
 
 import (
