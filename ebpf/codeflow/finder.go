@@ -120,8 +120,9 @@ func (f *Finder) frame(addr uint64) (ehframe.FDE, bool) {
 	return fde, err == nil && fde.Contains(addr)
 }
 
-// part returns the range of the code that an address lies in, if it is the rest of the function from start to end, which
-// jumps there, and no other function. Compilers put rarely used code elsewhere, with call frame information of its own.
+// part returns the range of the code that an address lies in, if it is the rest of the function from start to end,
+// which jumps there, and no other function. Compilers put rarely used code elsewhere, with call frame information of
+// its own.
 func (f *Finder) part(to uint64, conditional bool, start, end uint64) (from, until uint64, ok bool) {
 	fde, known := f.frame(to)
 	switch {

@@ -91,8 +91,8 @@ func stubNames(file *elffile.File) (map[uint64]string, error) {
 	return names, nil
 }
 
-// follow finds where a function returns, and reports whether it is to be probed. An operator that calls another function
-// of the allocator is not: that one is.
+// follow finds where a function returns, and reports whether it is to be probed. An operator that calls another
+// function of the allocator is not: that one is.
 func (f *follower) follow(c *candidate) (probed bool, err error) {
 	flow, err := f.finder.Function(c.vaddr, c.size)
 	if err != nil {
@@ -112,9 +112,8 @@ func (f *follower) follow(c *candidate) (probed bool, err error) {
 // onlyCalls reports whether an operator calls, or jumps to, a function of an allocator: in this file or in another one.
 func (f *follower) onlyCalls(flow *codeflow.Function) bool {
 	isProbed := func(addr uint64) bool { return f.known[addr] || isAllocating(f.stubs[addr]) }
-	return slices.ContainsFunc(flow.Calls, isProbed) || slices.ContainsFunc(flow.Exits(), func(in codeflow.Instruction) bool {
-		return in.Kind == codeflow.Leave && isProbed(in.To)
-	})
+	leavesTo := func(in codeflow.Instruction) bool { return in.Kind == codeflow.Leave && isProbed(in.To) }
+	return slices.ContainsFunc(flow.Calls, isProbed) || slices.ContainsFunc(flow.Exits(), leavesTo)
 }
 
 func isAllocating(name string) bool {

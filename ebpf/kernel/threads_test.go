@@ -112,7 +112,8 @@ func TestThreadState(t *testing.T) {
 		{1, 0, true, Running}, {1, 0, false, Sleeping}, {0x2001, 0, false, Sleeping},
 		{2, 0, false, Uninterruptible}, {0x102, 0, false, Uninterruptible}, {0x402, 0, false, Idle},
 		{0x104, 0, false, Stopped}, {0x108, 0, false, Traced},
-		{0x8000, 0, false, Frozen}, {0x8001, 0, false, Frozen}, {0x8104, 0, false, Stopped}, {0x8108, 0, false, Traced}, {0x1000, 0, false, Uninterruptible}, {0, 0x20, false, Ended}, {0x80, 0, true, Ended},
+		{0x8000, 0, false, Frozen}, {0x8001, 0, false, Frozen}, {0x8104, 0, false, Stopped}, {0x8108, 0, false, Traced},
+		{0x1000, 0, false, Uninterruptible}, {0, 0x20, false, Ended}, {0x80, 0, true, Ended},
 	} {
 		if got := threadState(test.state, test.exit, test.onCPU); got != test.want {
 			t.Errorf("state 0x%x, exit state 0x%x, on a CPU: %v: %s, want %s", test.state, test.exit, test.onCPU, got, test.want)

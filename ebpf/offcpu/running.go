@@ -19,8 +19,8 @@ type Running struct {
 	loop    sync.WaitGroup
 }
 
-// Start begins to make passes, rate of them a second. The first one credits the time since Start. Options.Passes need not
-// be set. It returns a *kernel.PermissionError when this process lacks capabilities. Close it after use.
+// Start begins to make passes, rate of them a second. The first one credits the time since Start. Options.Passes need
+// not be set. It returns a *kernel.PermissionError when this process lacks capabilities. Close it after use.
 func Start(o Options, rate float64) (*Running, error) {
 	threads, err := kernel.OpenThreads()
 	if err != nil {

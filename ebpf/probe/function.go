@@ -33,10 +33,12 @@ func (p *Probe) functions(f *elf.File) (found []elf.Symbol, err error) {
 		}
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("%s has no function %q: see nm -D %s, or name a file that has symbols", p.Path, p.Symbol, p.Path)
+		return nil, fmt.Errorf("%s has no function %q: see nm -D %s, or name a file that has symbols",
+			p.Path, p.Symbol, p.Path)
 	}
 	if len(found) > maxPlaces {
-		return nil, fmt.Errorf("%q means %d functions of %s, more than %d: name fewer", p.Symbol, len(found), p.Path, maxPlaces)
+		return nil, fmt.Errorf("%q means %d functions of %s, more than %d: name fewer",
+			p.Symbol, len(found), p.Path, maxPlaces)
 	}
 	var functions []elf.Symbol
 	for _, function := range found {
@@ -135,7 +137,8 @@ func (p *Probe) checkInstruction(function elf.Symbol) error {
 			}
 			before = in.Addr - function.Value
 		}
-		return fmt.Errorf("no instruction is known to begin at +%d, so a probe there would change what the program computes; "+
+		return fmt.Errorf("no instruction is known to begin at +%d, so a probe there would change what the program "+
+			"computes; "+
 			"one begins at +%d: see objdump -d %s", p.Offset, before, p.Path)
 	})
 	return err
@@ -144,7 +147,8 @@ func (p *Probe) checkInstruction(function elf.Symbol) error {
 // exits returns the addresses of the instructions by which a function returns to its caller, or jumps to another
 // function that does so in its place.
 func (p *Probe) exits(function elf.Symbol) (addresses []uint64, err error) {
-	const otherwise = "unsafe-uretprobe has the kernel replace the return address instead, which aborts programs that throw " +
+	const otherwise = "unsafe-uretprobe has the kernel replace the return address instead, which aborts programs " +
+		"that throw " +
 		"through the function, and Go programs"
 	err = p.follow(function, func(_ *codeflow.Finder, flow *codeflow.Function) error {
 		if flow.Unfollowed != 0 {

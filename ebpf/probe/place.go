@@ -92,7 +92,9 @@ func (p *Probe) placesInFile(of kernel.ProbeEvent) ([]kernel.ProbeEvent, error) 
 }
 
 // placesIn returns the places of the probe in one function.
-func (p *Probe) placesIn(f *elf.File, function elf.Symbol, of kernel.ProbeEvent) (places []kernel.ProbeEvent, err error) {
+func (p *Probe) placesIn(
+	f *elf.File, function elf.Symbol, of kernel.ProbeEvent,
+) (places []kernel.ProbeEvent, err error) {
 	addresses := []uint64{function.Value}
 	switch {
 	case p.Type == "unsafe-uretprobe":

@@ -263,3 +263,60 @@ func add(found map[string]*seen, s *sampler.Sample) {
 	}
 	of.depth = append(of.depth, len(s.User))
 }
+
+// TestSteppedInstruction: where the CPU steps over a copy of a probed instruction, the function is the leaf, and not
+// the page of copies, which is nobody's code.
+func TestSteppedInstruction(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "gcc")
+	if runtime.GOARCH != "amd64" {
+		need.Missing(t, "the function is written in instructions of amd64")
+	}
+	program := compileC(t, "testdata/stepped.c", "stepped")
+	s, err := sampler.Open(sampler.Options{TableBytes: 4 << 20, Patience: time.Minute})
+	s = need.Opened[*kernel.PermissionError](t, s, err)
+	require.NoError(t, s.Configure(sampler.Config{SampleRate: 997, UserStacks: true, TableBytes: 4 << 20}))
+	cmd := exec.Command(program)
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	var mu sync.Mutex
+	var samples, inStep, elsewhere int
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		_ = s.Run(ctx, func(sample *sampler.Sample) error {
+			if sample.PID != uint32(cmd.Process.Pid) || len(sample.User) == 0 {
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			samples++
+			if sample.User[0].Exe == 0 {
+				elsewhere++
+			} else if sample.Outcome.Complete() && len(sample.User) > 3 {
+				inStep++
+			}
+			return nil
+		})
+	})
+	p := New(Options{
+		Completer: s, Use: func(*sampler.Sample) {},
+		Target: func(uint32) (*target.Target, bool) { return nil, false },
+	})
+	link, err := probe.Parse("uprobe:" + program + ":step period=1000000")
+	require.NoError(t, err)
+	p.Update(Config{Probes: []probe.Probe{link}, UserStacks: true})
+	require.Empty(t, p.Stats().Errors)
+	testkit.Eventually(t, "300 samples are taken in the function", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return inStep >= 300
+	})
+	require.NoError(t, stdin.Close())
+	require.NoError(t, cmd.Wait())
+	p.Stop()
+	stop()
+	running.Wait()
+	require.LessOrEqual(t, elsewhere, samples/100, "of %d samples: those of before the program was known", samples)
+}

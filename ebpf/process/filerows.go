@@ -59,8 +59,8 @@ func (f *fileRows) open() (*unwindtable.Table, error) {
 	return f.openIndexed(table)
 }
 
-// openIndexed has the index of a table made. An error for which filework.Later is true says that it is not made yet: the
-// next call waits for the same work.
+// openIndexed has the index of a table made. An error for which filework.Later is true says that it is not made yet:
+// the next call waits for the same work.
 func (f *fileRows) openIndexed(table *unwindtable.Table) (*unwindtable.Table, error) {
 	if f.indexed == nil {
 		wait, err := f.index(table.MakeIndex)

@@ -79,8 +79,8 @@ func (x *executables) openSlowly(pid uint32, m procfs.Mapping) (*Executable, boo
 	return x.standIn(pid, &m, err)
 }
 
-// indexing returns what makes the index of a file. It is waited for as long as for opening a file, but where others have
-// been waited for lately.
+// indexing returns what makes the index of a file. It is waited for as long as for opening a file, but where others
+// have been waited for lately.
 func (x *executables) indexing(o filework.Origin, path string) indexing {
 	return func(work func()) (wait func() error, err error) {
 		task, err := x.work.Start(o, "reading the call frame information of "+path, work)

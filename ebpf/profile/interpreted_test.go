@@ -229,7 +229,7 @@ func (x *toy) run(t *testing.T, c *counted) {
 	_ = cmd.Process.Kill()
 }
 
-// runFor lets each thread of the interpreter use so many seconds of CPU time.
+// runFor lets each thread of the interpreter use that CPU time, in seconds.
 func (x *toy) runFor(t *testing.T, seconds string) {
 	if out, err := exec.Command(x.program, seconds).CombinedOutput(); err != nil {
 		t.Errorf("toy: %v\n%s", err, out)
@@ -251,9 +251,9 @@ var whole = regexp.MustCompile(`^(?:now |clock_gettime |\S*clock_gettime\S* |\[v
 	`leaf_(\d) toy_evaluate native_callback middle outer_(\d) toy_evaluate run `)
 
 // shareOfWhole returns which part of the samples in the evaluation has the whole stack, and of how many. Those are not
-// whole that are just before or behind the loop of leaf_N. Those whose native stack is said to be incomplete, as rows of
-// a file are missing that is being read or a process is not known yet, are not counted, but they must be fewer than half:
-// how many they are depends on how long the profiler has to wait for a CPU.
+// whole that are just before or behind the loop of leaf_N. Those whose native stack is said to be incomplete, as rows
+// of a file are missing that is being read or a process is not known yet, are not counted, but they must be fewer than
+// half: how many they are depends on how long the profiler has to wait for a CPU.
 func shareOfWhole(t *testing.T, p *profile.Profile) (share float64, samples int) {
 	t.Helper()
 	good, incomplete := 0, 0

@@ -115,7 +115,8 @@ func FromSections(s Sections) (*Table, error) {
 
 // HasIndex reports whether entries can be found without reading all of them first.
 func (t *Table) HasIndex() bool {
-	return (t.searchable || t.sections.EHFrame == nil) && (t.sections.DebugFrame == nil || t.golang != nil && t.sections.Functions != nil)
+	byFunctions := t.golang != nil && t.sections.Functions != nil // which say what .debug_frame says
+	return (t.searchable || t.sections.EHFrame == nil) && (t.sections.DebugFrame == nil || byFunctions)
 }
 
 // MakeIndex reads all entries of a file that has no index of them, which takes up to a second for each 100 MB. Page,

@@ -32,8 +32,8 @@ func sharedPyroscope(t testing.TB) *lab.Pyroscope {
 	return shared
 }
 
-// refused returns what the server has refused, but for the old profiles that TestPushMatrix pushes to be refused, and for
-// what all tests together push at a higher rate than the server takes, which is pushed again.
+// refused returns what the server has refused, but for the old profiles that TestPushMatrix pushes to be refused, and
+// for what all tests together push at a higher rate than the server takes, which is pushed again.
 func refused(t testing.TB, server *lab.Pyroscope) (lines []string) {
 	t.Helper()
 	for line := range strings.Lines(server.Discarded(t)) {

@@ -63,7 +63,8 @@ func TestSameInstant(t *testing.T) {
 		t.Run(work, func(t *testing.T) {
 			t.Parallel()
 			report := filepath.Join(t.TempDir(), "report.json")
-			// What faulthandler does for a sample takes some of the 5 ms between two: at a higher rate the program hardly goes on.
+			// What faulthandler does for a sample takes some of the 5 ms between two: at a higher rate the program
+			// hardly goes on.
 			cmd := exec.Command(binary, "-python", "-rate", "199", "-json", report, "--",
 				"/usr/bin/python3", library, work, seconds)
 			if out, err := cmd.CombinedOutput(); err != nil {

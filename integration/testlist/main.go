@@ -53,7 +53,8 @@ func main() {
 	write := flag.Bool("write", false, "write "+listFile+" from the source")
 	packages := flag.Bool("packages", false, "print the packages that have tests of make nightly")
 	run := flag.Bool("run", false, "print the pattern for go test -run that selects the tests of make nightly")
-	ran := flag.String("ran", "", "compare the events in the file that follows with what make `COMMAND` runs: test or nightly")
+	ran := flag.String("ran", "",
+		"compare the events in the file that follows with what make `COMMAND` runs: test or nightly")
 	flag.Parse()
 	if err := list(*write, *packages, *run, *ran, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "testlist:", err)
@@ -158,7 +159,7 @@ func testsOf(file, folder string) (tests []test, err error) {
 // isTestName reports whether go test takes a function for a test or a fuzz target.
 func isTestName(name, prefix string) bool {
 	rest, ok := strings.CutPrefix(name, prefix)
-	return ok && (rest == "" || strings.ToLower(rest[:1]) != rest[:1] || rest[0] == '_' || rest[0] >= '0' && rest[0] <= '9')
+	return ok && (rest == "" || strings.ToLower(rest[:1]) != rest[:1] || strings.Contains("_0123456789", rest[:1]))
 }
 
 func printsOutput(file *ast.File, function *ast.FuncDecl) bool {

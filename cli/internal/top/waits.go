@@ -58,7 +58,8 @@ func joinWaits(threads []Row) []Row {
 // urgency is the order of states: what ought not to last comes first.
 func urgency(s kernel.ThreadState) int {
 	order := []kernel.ThreadState{
-		kernel.Uninterruptible, kernel.Runnable, kernel.Running, kernel.Frozen, kernel.Traced, kernel.Stopped, kernel.Sleeping, kernel.Idle,
+		kernel.Uninterruptible, kernel.Runnable, kernel.Running, kernel.Frozen, kernel.Traced, kernel.Stopped,
+		kernel.Sleeping, kernel.Idle,
 	}
 	return slices.Index(order, s)
 }

@@ -110,7 +110,8 @@ type riverAttribute struct {
 	Body  []riverAttribute
 }
 
-// writeAttributes writes a line for each attribute: the names of the blocks around it, its name, and its value as riverjson writes it.
+// writeAttributes writes a line for each attribute: the names of the blocks around it, its name, and its value as
+// riverjson writes it.
 func writeAttributes(to *strings.Builder, prefix string, attributes []riverAttribute) {
 	for _, a := range attributes {
 		if a.Body != nil {
