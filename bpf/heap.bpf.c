@@ -49,6 +49,14 @@ struct {
 	__type(value, __u8);
 } heap_ignored SEC(".maps");
 
+/* Traps of processes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, HEAP_IGNORED);
+	__type(key, __u32);
+	__type(value, struct heap_traps);
+} heap_traps SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, HEAP_RING_BYTES);
@@ -59,10 +67,32 @@ enum called {
 	OUTER,
 };
 
-ALWAYS_INLINE int is_ignored(__u64 id)
+ALWAYS_INLINE struct heap_traps *traps_of(__u64 id)
 {
 	__u32 pid = id >> 32;
+	struct heap_traps *traps = bpf_map_lookup_elem(&heap_traps, &pid), none = {};
 
+	if (traps)
+		return traps;
+	bpf_map_update_elem(&heap_traps, &pid, &none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&heap_traps, &pid);
+}
+
+ALWAYS_INLINE void count_trap(__u64 id, int stepped)
+{
+	struct heap_traps *traps = traps_of(id);
+
+	if (traps)
+		__sync_fetch_and_add(stepped ? &traps->stepped : &traps->emulated, 1);
+}
+
+/* Counts a trap where a function begins, and returns whether its process is ignored. */
+ALWAYS_INLINE int enters_ignored(sampled_regs *ctx, __u64 id)
+{
+	__u32 pid = id >> 32;
+	int stepped = bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_attach_cookie) && bpf_get_attach_cookie(ctx);
+
+	count_trap(id, stepped);
 	return bpf_map_lookup_elem(&heap_ignored, &pid) != 0;
 }
 
@@ -111,7 +141,7 @@ int heap_malloc(sampled_regs *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 
-	return is_ignored(id) ? 0 : begin_call(ctx, id, ARGUMENT_1(ctx), 0, INNERMOST);
+	return enters_ignored(ctx, id) ? 0 : begin_call(ctx, id, ARGUMENT_1(ctx), 0, INNERMOST);
 }
 
 /* (size, ...) */
@@ -120,7 +150,7 @@ int heap_new(sampled_regs *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 
-	return is_ignored(id) ? 0 : begin_call(ctx, id, ARGUMENT_1(ctx), 0, OUTER);
+	return enters_ignored(ctx, id) ? 0 : begin_call(ctx, id, ARGUMENT_1(ctx), 0, OUTER);
 }
 
 /* (alignment, size) */
@@ -129,7 +159,7 @@ int heap_aligned(sampled_regs *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 
-	return is_ignored(id) ? 0 : begin_call(ctx, id, ARGUMENT_2(ctx), 0, OUTER);
+	return enters_ignored(ctx, id) ? 0 : begin_call(ctx, id, ARGUMENT_2(ctx), 0, OUTER);
 }
 
 /* (result, alignment, size) */
@@ -138,7 +168,7 @@ int heap_posix_memalign(sampled_regs *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 
-	return is_ignored(id) ? 0 : begin_call(ctx, id, ARGUMENT_3(ctx), ARGUMENT_1(ctx), OUTER);
+	return enters_ignored(ctx, id) ? 0 : begin_call(ctx, id, ARGUMENT_3(ctx), ARGUMENT_1(ctx), OUTER);
 }
 
 /* Bytes of an array; none that no memory could hold. */
@@ -153,7 +183,7 @@ int heap_calloc(sampled_regs *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 
-	return is_ignored(id) ? 0 : begin_call(ctx, id, bytes_of(ARGUMENT_1(ctx), ARGUMENT_2(ctx)), 0, OUTER);
+	return enters_ignored(ctx, id) ? 0 : begin_call(ctx, id, bytes_of(ARGUMENT_1(ctx), ARGUMENT_2(ctx)), 0, OUTER);
 }
 
 /*
@@ -185,7 +215,7 @@ int heap_realloc(sampled_regs *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 
-	return is_ignored(id) ? 0 : begin_realloc(ctx, id, ARGUMENT_1(ctx), ARGUMENT_2(ctx));
+	return enters_ignored(ctx, id) ? 0 : begin_realloc(ctx, id, ARGUMENT_1(ctx), ARGUMENT_2(ctx));
 }
 
 /* (block, count, size) */
@@ -194,7 +224,7 @@ int heap_reallocarray(sampled_regs *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 
-	return is_ignored(id) ? 0 : begin_realloc(ctx, id, ARGUMENT_1(ctx), bytes_of(ARGUMENT_2(ctx), ARGUMENT_3(ctx)));
+	return enters_ignored(ctx, id) ? 0 : begin_realloc(ctx, id, ARGUMENT_1(ctx), bytes_of(ARGUMENT_2(ctx), ARGUMENT_3(ctx)));
 }
 
 /* (block, ...) */
@@ -203,7 +233,7 @@ int heap_free(sampled_regs *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 
-	if (!is_ignored(id))
+	if (!enters_ignored(ctx, id))
 		forget_block(id, ARGUMENT_1(ctx));
 	return 0;
 }
@@ -279,6 +309,7 @@ ALWAYS_INLINE int end_call(sampled_regs *ctx, __u64 address)
 	__u64 id = bpf_get_current_pid_tgid();
 	struct heap_call *noted = bpf_map_lookup_elem(&heap_calls, &id);
 
+	count_trap(id, 1);
 	if (!noted || ctx->sp < noted->sp) /* from a call within it */
 		return 0;
 	struct heap_call call = *noted;

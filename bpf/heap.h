@@ -54,6 +54,12 @@ struct heap_sample {
 };
 _Static_assert(sizeof(struct heap_sample) % 8 == 0, "records follow one another");
 
+/* Traps of a process, since it was first seen or came back after a while. */
+struct heap_traps {
+	__u64 emulated; /* at instructions that the kernel does itself */
+	__u64 stepped; /* at instructions that it has the CPU step over */
+};
+
 /* What was not sampled, since the program was loaded. */
 struct heap_counters {
 	__u64 full; /* blocks: as many as HEAP_BLOCKS are in use */

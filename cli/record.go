@@ -210,13 +210,17 @@ func (r *recording) noteAccepted() {
 var errNoSamples = errors.New("no samples: nothing of what was selected used a CPU meanwhile, so no file was written")
 
 // noSamples returns what to say if there are none.
-func (r *recording) noSamples() error {
+func (r *recording) noSamples(recorded *record.Recording) error {
 	switch r.flags.event.kind {
 	case kind.CPU, kind.Wall:
 		return errNoSamples
 	case kind.OffCPU:
 		return fmt.Errorf("%w threads of what was selected waited, so no file was written", errNoEvents)
 	case kind.Heap:
+		if len(recorded.Paused) > 0 {
+			return fmt.Errorf("%w memory in use was recorded, so no file was written: %s, more than --heap-limit allows; 0 "+
+				"records it all the same", errNoEvents, recorded.Paused[0])
+		}
 		return fmt.Errorf("%w memory in use of what was selected was allocated meanwhile, so no file was written: what was "+
 			"before is not seen, nor what no malloc has allocated; a lower --period samples more", errNoEvents)
 	}
@@ -230,7 +234,7 @@ var errNoEvents = errors.New("no samples: none of the")
 // write writes the file and the summary.
 func (r *recording) write(recorded *record.Recording) error {
 	if recorded.Profile == nil {
-		return exitError{r.noSamples(), 1}
+		return exitError{r.noSamples(recorded), 1}
 	}
 	var out io.Writer = r.stdout
 	if r.file != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/headwater/headwater/cli/internal/containers"
 	"github.com/headwater/headwater/ebpf"
 	"github.com/headwater/headwater/ebpf/export"
+	"github.com/headwater/headwater/ebpf/heap"
 	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/numa"
 	"github.com/headwater/headwater/ebpf/record"
@@ -79,6 +80,7 @@ func (f *samplingFlags) options() (o record.Options, err error) {
 	return record.Options{
 		Selection: selection, SampleRate: f.rate, UserStacks: !f.kernelOnly, KernelStacks: !f.userOnly,
 		InlineFrames: bool(f.inline), Demangle: demangle, TableBytes: ebpf.DefaultOptions().TableBytes,
+		HeapLimit: heap.DefaultLimit,
 	}, nil
 }
 
@@ -118,11 +120,12 @@ const maxPasses = 20
 type recordFlags struct {
 	samplingFlags
 
-	period   uint64
-	duration time.Duration
-	output   string
-	format   string
-	push     pushFlags
+	period    uint64
+	heapLimit float64
+	duration  time.Duration
+	output    string
+	format    string
+	push      pushFlags
 
 	threads    bool
 	labels     []string
@@ -137,6 +140,8 @@ func (f *recordFlags) register(flags *pflag.FlagSet) {
 	f.samplingFlags.register(flags)
 	flags.Uint64VarP(&f.period, "period", "c", 0, "with -e page-faults, major-faults or a probe: after how many of "+
 		"them one is sampled (default 256, 1 and 1); with -e heap: of how many bytes (default 524288)")
+	flags.Float64Var(&f.heapLimit, "heap-limit", 100*heap.DefaultLimit, "with -e heap: how much of its CPU time a "+
+		"program may spend on probes, in percent; beyond it, its memory is not recorded for a while; 0: any")
 	flags.VarP((*duration)(&f.duration), "duration", "d", "how long to record, such as 10, 10s or 5m; 0s: until Ctrl-C")
 	flags.StringVarP(&f.output, "output", "o", "headwater.pb.gz", "file to write, - for standard output")
 	flags.StringVarP(&f.format, "format", "f", "",
@@ -164,6 +169,7 @@ func (f *recordFlags) options(args []string) (o record.Options, err error) {
 	o.Threads, o.Timestamps = f.threads, f.timestamps
 	o.OffCPURate = min(o.SampleRate, maxPasses)
 	o.Kind, o.Period = f.event.kind, cmp.Or(f.period, kind.Of(f.event.kind).Period)
+	o.HeapLimit = f.heapLimit / 100
 	o.Probe = f.event.sampled(f.period)
 	if err := parseLabels(f.labels, &o); err != nil {
 		return o, err
@@ -180,6 +186,8 @@ func (f *recordFlags) check() error {
 			&f.event)
 	case f.period > ebpf.MaxPeriod:
 		return fmt.Errorf("--period must be at most %d, got %d", ebpf.MaxPeriod, f.period)
+	case !(f.heapLimit >= 0 && f.heapLimit <= 100):
+		return fmt.Errorf("--heap-limit must be between 0, for any, and 100 percent, got %g", f.heapLimit)
 	case f.timestamps && f.event.kind != kind.CPU:
 		return fmt.Errorf("--timestamps is for CPU time, not for %s", &f.event)
 	case f.duration < 0:

@@ -65,6 +65,9 @@ type Options struct {
 	// HeapBytes is how many bytes of memory are allocated for one block that is sampled, to profile the memory in use; 0:
 	// it is not. It costs each call of an allocator about a trap.
 	HeapBytes int
+	// HeapLimit is which part of its CPU time a process may spend on these traps, 0.1 say. Beyond it its memory is not
+	// sampled for a while. 0: any.
+	HeapLimit float64
 
 	UserStacks   bool // collect the user part of stacks
 	KernelStacks bool // collect the kernel part of stacks
@@ -147,7 +150,9 @@ func (o Options) processes() map[uint32]bool {
 
 // heap are the options of memory in use.
 func (o Options) heap() heap.Config {
-	return heap.Config{SampleBytes: o.HeapBytes, UserStacks: o.UserStacks, Each: o.TargetsOnly}
+	return heap.Config{
+		SampleBytes: o.HeapBytes, UserStacks: o.UserStacks, Each: o.TargetsOnly, Limit: o.HeapLimit,
+	}
 }
 
 // probing are the options of probes.

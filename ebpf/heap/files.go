@@ -221,6 +221,29 @@ func (f *files) count() int {
 	return len(executables)
 }
 
+// leave returns the probes in a process, which are its own, to be closed.
+func (f *files) leave(pid uint32) (probes []*kernel.HeapProbes) {
+	for at, a := range f.attached {
+		if at.pid == pid {
+			probes = append(probes, a.probes)
+			delete(f.attached, at)
+		}
+	}
+	return probes
+}
+
+// releaseAll returns all probes, to be closed. From then on each process has its own, or all processes of a file have
+// the same.
+func (f *files) releaseAll(each bool) (probes []*kernel.HeapProbes) {
+	for _, a := range f.attached {
+		probes = append(probes, a.probes)
+	}
+	seen, failed := f.seen, f.failed
+	*f = newFiles(each)
+	f.seen, f.failed = seen, failed
+	return probes
+}
+
 // close takes all probes away.
 func (f *files) close() error {
 	var errs []error

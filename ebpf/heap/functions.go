@@ -108,9 +108,9 @@ func functionsOf(f *elffile.File, table elf.SectionType) (found []candidate, err
 		at, loaded := fileOffset(f, s.Value)
 		if ok && loaded && !places[at] {
 			places[at] = true
-			found = append(found, candidate{
-				kernel.HeapFunction{Name: string(name), Call: call, Offset: at, Skip: skip(f, at)}, s.Value, s.Size,
-			})
+			function := kernel.HeapFunction{Name: string(name), Call: call, Offset: at, Skip: skip(f, at)}
+			function.Stepped = isStepped(f, at+function.Skip)
+			found = append(found, candidate{function, s.Value, s.Size})
 		}
 		return true
 	})

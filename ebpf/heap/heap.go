@@ -4,7 +4,9 @@ package heap
 
 import (
 	"errors"
+	"fmt"
 	"maps"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,6 +64,9 @@ type Config struct {
 	// Each has the kernel put probes into wanted processes only: others, which map the same C library, pay nothing. A
 	// process that begins later is not seen in its first tenth of a second. Not with Options.Early.
 	Each bool
+	// Limit is which part of a process's CPU time the traps of its probes may take, 0.1 say. Beyond it the process is not
+	// sampled for a while. 0: any.
+	Limit float64
 }
 
 // Profiler knows which memory is in use. The zero Config wants nothing, and costs nothing. Safe for concurrent use.
@@ -75,6 +80,7 @@ type Profiler struct {
 	ended  chan struct{}
 	files  files
 	inUse  inUse
+	brake  brake
 	news   news        // has its own lock
 	mapped atomic.Bool // something, since allocators were looked for
 	// ignored are the processes whose calls the kernel passes over.
@@ -100,6 +106,7 @@ func (p *Profiler) Update(c Config) error {
 	defer p.mu.Unlock()
 	same := c.SampleBytes == p.config.SampleBytes && c.Each == p.config.Each && (p.kernel != nil || c.SampleBytes == 0)
 	p.config = c
+	p.brake.limit = c.Limit
 	if same || p.stopped {
 		return nil
 	}
@@ -113,7 +120,13 @@ func (p *Profiler) Update(c Config) error {
 		p.note(err)
 		return err
 	}
-	p.kernel, p.files, p.inUse = k, newFiles(c.Each), newInUse()
+	p.kernel, p.files, p.inUse, p.brake = k, newFiles(c.Each), newInUse(), newBrake(c.Limit)
+	if c.Limit > 0 {
+		if p.brake.stepped, err = measureTrap(k, uint32(os.Getpid())); err != nil {
+			p.note(fmt.Errorf("measure what a trap takes: %w", err))
+			p.brake.stepped = usualTrap
+		}
+	}
 	p.news.start()
 	p.search()
 	ended := make(chan struct{})
@@ -125,9 +138,10 @@ func (p *Profiler) Update(c Config) error {
 // follow reads samples, and looks for allocators, until ended is closed.
 func (p *Profiler) follow(ended chan struct{}) {
 	footprint.RaisePriority() // samples that nobody reads are lost
-	reads, searches := time.NewTicker(readEvery), time.NewTicker(searchEvery)
+	reads, searches, costs := time.NewTicker(readEvery), time.NewTicker(searchEvery), time.NewTicker(brakeEvery)
 	defer reads.Stop()
 	defer searches.Stop()
+	defer costs.Stop()
 	for {
 		var do func()
 		select {
@@ -137,6 +151,8 @@ func (p *Profiler) follow(ended chan struct{}) {
 			do = p.read
 		case <-searches.C:
 			do = p.search
+		case <-costs.C:
+			do = p.slow
 		}
 		p.mu.Lock()
 		if p.ended == ended {
@@ -203,8 +219,54 @@ func (p *Profiler) search() {
 	}
 }
 
+// slow pauses the processes that traps slow down too much, and has those sampled again whose pause is over. The caller
+// holds p.mu.
+func (p *Profiler) slow() {
+	if p.brake.limit == 0 {
+		return
+	}
+	traps := map[uint32]kernel.HeapTraps{}
+	p.note(p.kernel.Traps(func(pid uint32, t kernel.HeapTraps) { traps[pid] = t }))
+	now := time.Now()
+	if p.brake.ends(now) {
+		p.mapped.Store(true) // they are attached again
+	}
+	slowed := p.brake.look(now, traps, procfs.Default.CPUTime)
+	if len(slowed) > 0 && !p.files.each {
+		// Probes in the file are in all processes that map it: from now on each wanted one has its own.
+		p.release(p.files.releaseAll(true))
+		p.mapped.Store(true)
+	}
+	for _, pid := range slowed {
+		p.release(p.files.leave(pid))
+		p.inUse.dropBefore(pid, ^uint64(0)) // what it frees is not seen
+	}
+	if !p.options.KeepEnded {
+		p.brake.forget(now, procfs.Default.Lives)
+	}
+}
+
+// release takes probes away, which takes a while: nobody waits for it. The caller holds p.mu.
+func (p *Profiler) release(all []*kernel.HeapProbes) {
+	if len(all) == 0 {
+		return
+	}
+	p.loops.Go(func() {
+		var errs []error
+		for _, probes := range all {
+			errs = append(errs, probes.Close())
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.note(errors.Join(errs...))
+	})
+}
+
 func (p *Profiler) wants(pid uint32) bool {
-	if p.options.Early {
+	if p.brake.holds(pid, time.Now()) {
+		return false
+	}
+	if p.options.Early && !p.files.each {
 		return true
 	}
 	_, wanted := p.options.Target(pid)
@@ -330,7 +392,9 @@ func (p *Profiler) note(err error) {
 func (p *Profiler) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	paused := p.brake.all(time.Now())
 	return Stats{
+		Paused: paused, Slowed: uint64(len(paused)),
 		Files: uint64(p.files.count()), Failed: uint64(len(p.files.failed)),
 		Blocks: p.inUse.blocks, Bytes: p.inUse.bytes, Samples: p.samples,
 		Missed: p.allMissed(), Failure: p.files.failure(), Errors: p.errors.Counts(),

@@ -146,3 +146,37 @@ func openSampler(t *testing.T) *running {
 	})
 	return out
 }
+
+// TestSlowedProgramIsPaused: a program that does little but allocate is not slowed down for long, and it is said why
+// its memory is missing; whether all programs of the C library have probes at first or it alone.
+func TestSlowedProgramIsPaused(t *testing.T) {
+	need.Root(t)
+	for name, each := range map[string]bool{"each process": true, "all processes": false} {
+		t.Run(name, func(t *testing.T) {
+			const calls = 20_000
+			program := startPairs(t)
+			free := program.measure(t, calls)
+			s := openSampler(t)
+			p := New(Options{
+				Sampler: s, Use: func(*sampler.Sample) {},
+				Target: func(of uint32) (*target.Target, bool) { return nil, of == program.pid },
+			})
+			defer p.Close()
+			require.NoError(t, p.Update(Config{SampleBytes: 64 << 10, UserStacks: true, Each: each, Limit: DefaultLimit}))
+			require.Positive(t, p.brake.stepped)
+			require.Less(t, p.brake.stepped, time.Millisecond)
+			testkit.Eventually(t, "the program is paused", func() bool {
+				program.measure(t, calls)
+				return len(p.Stats().Paused) == 1
+			})
+			paused := p.Stats().Paused[0]
+			require.Equal(t, program.pid, paused.PID)
+			require.Greater(t, paused.Share, DefaultLimit)
+			testkit.Eventually(t, "the program is as fast as without probes", func() bool {
+				return program.measure(t, calls) < 20*free // a trap takes some hundred times as long
+			})
+			require.Zero(t, p.Stats().Blocks, "what it frees is not seen")
+			require.Empty(t, p.Stats().Errors)
+		})
+	}
+}

@@ -25,6 +25,13 @@ func skip(f *elffile.File, offset uint64) uint64 {
 	return uint64(skipped(code[:]))
 }
 
+// isStepped reports whether kernels have the CPU step over the instruction at an offset.
+func isStepped(f *elffile.File, offset uint64) bool {
+	var code [16]byte
+	n, _ := f.ReadAt(code[:], int64(offset)) // what cannot be read costs more
+	return f.Machine() != elf.EM_X86_64 || !emulated(code[:n])
+}
+
 // skipped returns how many bytes of code to pass over, 0 if that is of no use.
 func skipped(code []byte) (n int) {
 	for {

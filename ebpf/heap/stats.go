@@ -7,11 +7,13 @@ import (
 
 // Stats are counted since New.
 type Stats struct {
-	Files   uint64 // files with an allocator whose calls are seen
-	Failed  uint64 // files with an allocator whose calls cannot be seen
-	Blocks  uint64 // blocks in use that are known now
-	Bytes   uint64 // bytes that they stand for
-	Samples uint64 // blocks of processes that are wanted, those that were freed before anybody looked among them
+	Files   uint64   // files with an allocator whose calls are seen
+	Failed  uint64   // files with an allocator whose calls cannot be seen
+	Blocks  uint64   // blocks in use that are known now
+	Bytes   uint64   // bytes that they stand for
+	Paused  []Paused // processes that are not sampled for a while, because probes slow them down too much, by PID
+	Slowed  uint64   // how many these are
+	Samples uint64   // blocks of processes that are wanted, those that were freed before anybody looked among them
 	// Missed are blocks that were not sampled, by reason.
 	Missed map[string]uint64
 	// Failure is why the calls of a failed file are not seen; nil if no file has failed.
@@ -35,6 +37,9 @@ func Counters() []counter.Row[Stats] {
 		counter.One(counter.Gauge, "pyroscope_ebpf_heap_files_failed", "heap_files_failed",
 			"Files with an allocator whose calls cannot be seen: the errors say why.",
 			func(s *Stats) *uint64 { return &s.Failed }),
+		counter.One(counter.Gauge, "pyroscope_ebpf_heap_processes_paused", "heap_processes_paused",
+			"Processes whose memory is not sampled for a while, because probes would slow them down more than heap's "+
+				"overhead_limit.", func(s *Stats) *uint64 { return &s.Slowed }),
 		counter.One(counter.Gauge, "pyroscope_ebpf_heap_blocks", "heap_blocks",
 			"Sampled blocks of memory in use.", func(s *Stats) *uint64 { return &s.Blocks }),
 		counter.One(counter.Gauge, "pyroscope_ebpf_heap_bytes", "heap_bytes",

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -36,6 +37,8 @@ type HeapFunction struct {
 	Call   HeapCall
 	Offset uint64 // in the file, where it begins
 	Skip   uint64 // bytes of its code before the probe, which change no register but flags
+	// Stepped says that the kernel has the CPU step over the probed instruction, and does not do it itself.
+	Stepped bool
 	// Nested says, of HeapMalloc, that it may call functions of another allocator, whose blocks are then its own.
 	Nested bool
 	// Returns are the instructions in the file by which the function, or one that it jumps to, returns to its caller.
@@ -166,18 +169,22 @@ func (h *Heap) Attach(path string, functions []HeapFunction, pid uint32) (*HeapP
 	if err != nil {
 		return nil, err
 	}
-	begins, ends := map[*ebpf.Program][]uint64{}, map[*ebpf.Program][]uint64{}
+	begins, ends := map[*ebpf.Program][]heapPlace{}, map[*ebpf.Program][]heapPlace{}
 	for _, f := range functions {
 		program := h.program(&f)
-		begins[program] = append(begins[program], f.Offset+f.Skip)
-		ends[h.objects.HeapReturn] = append(ends[h.objects.HeapReturn], f.Returns...)
-		ends[h.objects.HeapReturnArgument] = append(ends[h.objects.HeapReturnArgument], f.Arguments...)
+		begins[program] = append(begins[program], heapPlace{f.Offset + f.Skip, f.Stepped})
+		for _, offset := range f.Returns {
+			ends[h.objects.HeapReturn] = append(ends[h.objects.HeapReturn], heapPlace{offset, true})
+		}
+		for _, offset := range f.Arguments {
+			ends[h.objects.HeapReturnArgument] = append(ends[h.objects.HeapReturnArgument], heapPlace{offset, true})
+		}
 	}
 	probes := &HeapProbes{}
-	for _, places := range []map[*ebpf.Program][]uint64{ends, begins} { // no call may be noted whose end would be missed
-		for program, offsets := range places {
-			slices.Sort(offsets)
-			if err := h.attach(probes, file, program, slices.Compact(offsets), pid); err != nil {
+	for _, where := range []map[*ebpf.Program][]heapPlace{ends, begins} { // no call may be noted whose end would be missed
+		for program, places := range where {
+			slices.SortFunc(places, func(a, b heapPlace) int { return cmp.Compare(a.offset, b.offset) })
+			if err := h.attach(probes, file, program, slices.Compact(places), pid); err != nil {
 				return nil, errors.Join(fmt.Errorf("attach uprobes: %w", err), probes.Close())
 			}
 		}
@@ -185,24 +192,35 @@ func (h *Heap) Attach(path string, functions []HeapFunction, pid uint32) (*HeapP
 	return probes, nil
 }
 
+// heapPlace is an instruction of a file that is probed.
+type heapPlace struct {
+	offset  uint64
+	stepped bool
+}
+
 // attach has a program run at instructions of a file.
 func (h *Heap) attach(
-	probes *HeapProbes, file *link.Executable, program *ebpf.Program, offsets []uint64, pid uint32,
+	probes *HeapProbes, file *link.Executable, program *ebpf.Program, places []heapPlace, pid uint32,
 ) error {
-	if len(offsets) == 0 {
-		return nil
-	}
 	if h.many {
-		l, err := file.UprobeMulti(nil, program, &link.UprobeMultiOptions{Addresses: offsets, PID: pid})
+		o := &link.UprobeMultiOptions{PID: pid}
+		for _, p := range places {
+			cookie := uint64(0)
+			if p.stepped {
+				cookie = 1
+			}
+			o.Addresses, o.Cookies = append(o.Addresses, p.offset), append(o.Cookies, cookie)
+		}
+		l, err := file.UprobeMulti(nil, program, o)
 		if err == nil {
 			probes.links = append(probes.links, l)
 		}
 		return err
 	}
-	for _, offset := range offsets {
-		l, err := file.Uprobe("", program, &link.UprobeOptions{Address: offset, PID: int(pid)})
+	for _, p := range places {
+		l, err := file.Uprobe("", program, &link.UprobeOptions{Address: p.offset, PID: int(pid)})
 		if err != nil {
-			return fmt.Errorf("at %#x: %w", offset, err)
+			return fmt.Errorf("at %#x: %w", p.offset, err)
 		}
 		probes.links = append(probes.links, l)
 	}
@@ -285,6 +303,26 @@ func (h *Heap) Forget(b HeapBlock) error {
 	key := b.key()
 	if err := h.objects.HeapBlocks.Delete(&key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("forget memory in use: %w", err)
+	}
+	return nil
+}
+
+// HeapTraps are the traps of a process: what its calls of an allocator cost it.
+type HeapTraps struct {
+	Emulated uint64 // at instructions that the kernel does itself
+	Stepped  uint64 // at instructions that it has the CPU step over, which takes a few times as long
+}
+
+// Traps hands to use the traps of each process since it was first seen, or has come back after a while.
+func (h *Heap) Traps(use func(pid uint32, t HeapTraps)) error {
+	var pid uint32
+	var traps heapHeapTraps
+	all := h.objects.HeapTraps.Iterate()
+	for all.Next(&pid, &traps) {
+		use(pid, HeapTraps{traps.Emulated, traps.Stepped})
+	}
+	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) { // it changes meanwhile
+		return fmt.Errorf("read traps at allocators: %w", err)
 	}
 	return nil
 }

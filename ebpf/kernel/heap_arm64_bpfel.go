@@ -176,6 +176,12 @@ type heapHeapSample struct {
 	Stack      [16384]uint8
 }
 
+type heapHeapTraps struct {
+	_        structs.HostLayout
+	Emulated uint64
+	Stepped  uint64
+}
+
 type heapInterpreter struct {
 	_          structs.HostLayout
 	Id         uint32
@@ -397,6 +403,7 @@ const (
 	heapMapHeapCalls           = "heap_calls"
 	heapMapHeapIgnored         = "heap_ignored"
 	heapMapHeapSamples         = "heap_samples"
+	heapMapHeapTraps           = "heap_traps"
 	heapMapInterpreters        = "interpreters"
 	heapMapKnownCodes          = "known_codes"
 	heapMapProcesses           = "processes"
@@ -485,6 +492,7 @@ type heapMapSpecs struct {
 	HeapCalls    *ebpf.MapSpec `ebpf:"heap_calls"`
 	HeapIgnored  *ebpf.MapSpec `ebpf:"heap_ignored"`
 	HeapSamples  *ebpf.MapSpec `ebpf:"heap_samples"`
+	HeapTraps    *ebpf.MapSpec `ebpf:"heap_traps"`
 	Interpreters *ebpf.MapSpec `ebpf:"interpreters"`
 	KnownCodes   *ebpf.MapSpec `ebpf:"known_codes"`
 	Processes    *ebpf.MapSpec `ebpf:"processes"`
@@ -531,6 +539,7 @@ type heapMaps struct {
 	HeapCalls    *ebpf.Map `ebpf:"heap_calls"`
 	HeapIgnored  *ebpf.Map `ebpf:"heap_ignored"`
 	HeapSamples  *ebpf.Map `ebpf:"heap_samples"`
+	HeapTraps    *ebpf.Map `ebpf:"heap_traps"`
 	Interpreters *ebpf.Map `ebpf:"interpreters"`
 	KnownCodes   *ebpf.Map `ebpf:"known_codes"`
 	Processes    *ebpf.Map `ebpf:"processes"`
@@ -547,6 +556,7 @@ func (m *heapMaps) Close() error {
 		m.HeapCalls,
 		m.HeapIgnored,
 		m.HeapSamples,
+		m.HeapTraps,
 		m.Interpreters,
 		m.KnownCodes,
 		m.Processes,

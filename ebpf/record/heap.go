@@ -22,6 +22,6 @@ func (r *Recorder) startHeap() error {
 	})
 	return r.heap.Update(heap.Config{
 		SampleBytes: int(r.options.Period), UserStacks: r.options.UserStacks,
-		Each: !r.options.Command && !r.options.everything(),
+		Limit: r.options.HeapLimit, Each: !r.options.Command && !r.options.everything(),
 	})
 }

@@ -59,6 +59,7 @@ type Options struct {
 	Probe        probe.Probe // samples are taken at this; then Kind and Period are the probe's
 	OffCPURate   int         // of time off CPU: how often a second threads are looked at
 	Period       uint64      // of faults: after how many one is sampled; of memory in use: of how many bytes
+	HeapLimit    float64     // of memory in use: which part of its CPU time a process may spend on probes; 0: any
 	SampleRate   int         // samples per second and CPU
 	UserStacks   bool        // record the user part of stacks
 	KernelStacks bool        // record the kernel part of stacks
@@ -148,6 +149,7 @@ type Recording struct {
 	// reason: sampler.LostToFullLogs and so on.
 	Lost map[string]uint64
 
+	Paused  []heap.Paused          // processes whose memory was not recorded all the time
 	Frames  uint64                 // user frames and kernel frames of distinct stacks
 	Unnamed []builder.UnnamedStats // of these, frames without a name, by binary; most first
 	Errors  map[string]uint64      // what cost names or stacks, and how often
@@ -504,6 +506,9 @@ func (r *Recorder) describe(out *Recording) error {
 		return err
 	}
 	due := r.account(&stats)
+	if r.heap != nil {
+		out.Paused = r.heap.Stats().Paused
+	}
 	if out.Profile != nil {
 		if out.Kind == kind.OffCPU {
 			due = looks(out.Profile)

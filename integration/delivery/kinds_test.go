@@ -37,7 +37,8 @@ func TestKinds(t *testing.T) {
 	require.Equal(t, []string{lab.CPUProfile}, typesOf(kind.CPU))
 	server := sharedPyroscope(t)
 	agent := lab.StartPrioritized(t, lab.HostConfig(server.URL, "kinds",
-		fmt.Sprintf("page_faults { period = %d }\noff_cpu { }\nheap { sample_bytes = \"128KiB\" }", faultPeriod)))
+		fmt.Sprintf("page_faults { period = %d }\noff_cpu { }\nheap {\nsample_bytes = \"128KiB\"\noverhead_limit = 0\n}",
+			faultPeriod)))
 	defer agent.Stop(t)
 	lab.WaitForService(t, server, "kinds")
 	checkFaults(t, server, agent)

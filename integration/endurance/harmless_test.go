@@ -21,8 +21,14 @@ var harmlessKinds = map[string]string{
 		"uprobe:%[2]s:main.target"]`,
 	"uretprobes": `probe_links = ["uretprobe:%[1]s:work", "uretprobe:%[1]s:parse", "uretprobe:%[1]s:jump",
 		"uretprobe:%[1]s:yields", "uretprobe:%[2]s:main.target"]`,
-	"heap": `heap { sample_bytes = "4KiB" }`,
-	"all": `heap { sample_bytes = "4KiB" }
+	"heap": `heap {
+		sample_bytes   = "4KiB"
+		overhead_limit = 0
+	}`,
+	"all": `heap {
+		sample_bytes   = "4KiB"
+		overhead_limit = 0
+	}
 	off_cpu { }
 	page_faults { }
 	probe_links = ["uprobe:%[1]s:work", "uretprobe:%[1]s:work", "uretprobe:%[1]s:parse", "uretprobe:%[1]s:jump",

@@ -19,7 +19,7 @@ import (
 func TestHeap(t *testing.T) {
 	t.Parallel()
 	program := compiled(t, "hwleaks", "gcc", "-O1", "-g", "-pthread", "testdata/leaks.c")
-	folder, stdout, stderr, code := record(t, "-e", "heap", "-c", "65536", "--", program)
+	folder, stdout, stderr, code := record(t, "-e", "heap", "-c", "65536", "--heap-limit", "0", "--", program)
 	require.Equal(t, 0, code, stderr)
 	require.Regexp(t, `samples in .* s, one for each 64 KiB, \d+\.\d MiB in use`, stderr)
 	var want float64
@@ -45,7 +45,7 @@ func TestHeapFlags(t *testing.T) {
 	program := lab.Start(t, exec.Command(compiledGo(t, "hwallocates", "./testdata/allocates", "GOARCH="+runtime.GOARCH,
 		"-ldflags=")))
 	program.WaitBusy(t)
-	folder, _, stderr, code := record(t, "-e", "heap", "-d", "1", "-p", fmt.Sprint(program.PID()))
+	folder, _, stderr, code := record(t, "-e", "heap", "--heap-limit", "0", "-d", "1", "-p", fmt.Sprint(program.PID()))
 	require.NotZero(t, code)
 	require.Contains(t, stderr, "no samples: none of the memory in use")
 	require.NoFileExists(t, filepath.Join(folder, "headwater.pb.gz"))

@@ -87,7 +87,7 @@ func recordWrites(t *testing.T, pid int) *profile.Profile {
 // recordBlocks records for three seconds what a process allocates.
 func recordBlocks(t testing.TB, pid int) *profile.Profile {
 	t.Helper()
-	folder, _, stderr, code := record(t, "-e", "heap", "-c", "4096", "-p", fmt.Sprint(pid), "-d", "3")
+	folder, _, stderr, code := record(t, "-e", "heap", "-c", "4096", "--heap-limit", "0", "-p", fmt.Sprint(pid), "-d", "3")
 	require.Equal(t, 0, code, stderr)
 	return readProfile(t, folder, "headwater.pb.gz")
 }

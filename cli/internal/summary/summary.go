@@ -66,6 +66,9 @@ func (s *Summary) WriteText(w io.Writer) error {
 	s.writeWaits(&b, total)
 	fmt.Fprintf(&b, "%s, %s lost, %s of frames have no name\n",
 		wholeStacks(r.Whole, r.WithUser), were(r.LostSamples()), share(unnamedFrames(r), r.Frames))
+	for _, paused := range r.Paused {
+		fmt.Fprintf(&b, "not all memory was recorded of %s, more than --heap-limit allows\n", paused)
+	}
 	s.writeUnnamed(&b)
 	if s.Verbose {
 		s.writeErrors(&b)

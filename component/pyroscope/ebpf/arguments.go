@@ -191,7 +191,7 @@ func (a *Settings) options() ebpf.Options {
 	o.Periods = a.PageFaults.periods()
 	a.OffCPU.apply(&o, a.OffCPUThreshold)
 	o.Probes = a.probes()
-	o.HeapBytes = a.Heap.bytes()
+	o.HeapBytes, o.HeapLimit = a.Heap.bytes(), a.Heap.limit()
 	o.Targets = slices.Clone(a.Targets)
 	o.DefaultTarget = maps.Clone(a.DefaultTarget)
 	o.TargetsOnly = a.TargetsOnly

@@ -134,7 +134,10 @@ func TestArguments(t *testing.T) {
 			require.Zero(t, o.OffCPU.Rate)
 		}},
 		"no off_cpu": {``, func(t *testing.T, o ebpf.Options) { require.Zero(t, o.OffCPU) }},
-		"heap":       {`heap { }`, func(t *testing.T, o ebpf.Options) { require.Equal(t, 512<<10, o.HeapBytes) }},
+		"heap": {`heap { }`, func(t *testing.T, o ebpf.Options) {
+			require.Equal(t, 512<<10, o.HeapBytes)
+			require.InDelta(t, 0.1, o.HeapLimit, 1e-9)
+		}},
 		"heap with sample_bytes": {"heap {\n sample_bytes = \"1MiB\"\n }", func(t *testing.T, o ebpf.Options) {
 			require.Equal(t, 1<<20, o.HeapBytes)
 		}},
@@ -200,6 +203,8 @@ func TestArgumentErrors(t *testing.T) {
 			`got "x"`},
 		"off_cpu {\n states = [\"running\"]\n }": {"off_cpu", `off_cpu is invalid: states must be some of runnable, ` +
 			`sleeping, uninterruptible, stopped, traced, frozen, idle, got "running"`},
+		"heap {\n overhead_limit = 101\n }": {"heap", `heap is invalid: overhead_limit must be between 0, for none, and ` +
+			`100 percent of a process's CPU time, got 101`},
 		"heap {\n sample_bytes = \"3GiB\"\n }": {"heap",
 			`heap is invalid: sample_bytes must be between 0B and 2GiB, got 3GiB`},
 		"page_faults {\n period = -1\n }": {"page_faults",

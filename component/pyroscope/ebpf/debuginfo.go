@@ -60,6 +60,7 @@ type DebugSession struct {
 	ProbeSamplesLost uint64            `river:"probe_samples_lost,attr,optional"`
 	HeapFiles        uint64            `river:"heap_files,attr,optional"` // with an allocator
 	HeapFilesFailed  uint64            `river:"heap_files_failed,attr,optional"`
+	HeapPaused       uint64            `river:"heap_processes_paused,attr,optional"`
 	HeapBlocks       uint64            `river:"heap_blocks,attr,optional"` // in use, and sampled
 	HeapBytes        uint64            `river:"heap_bytes,attr,optional"`
 	HeapSamples      uint64            `river:"heap_samples,attr,optional"`

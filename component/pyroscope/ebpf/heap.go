@@ -11,11 +11,15 @@ import (
 // HeapArguments switch on profiles of memory in use, of the type memory. Without the block there are none.
 type HeapArguments struct {
 	SampleBytes units.Base2Bytes `river:"sample_bytes,attr,optional"` // allocated for one sample; 0: none are taken
+	// OverheadLimit is how much of its CPU time a process may spend on probes, in percent; 0: any.
+	OverheadLimit float64 `river:"overhead_limit,attr,optional"`
 }
 
 // SetToDefault implements river.Defaulter.
 func (h *HeapArguments) SetToDefault() {
-	*h = HeapArguments{SampleBytes: units.Base2Bytes(kind.Of(kind.Heap).Period)}
+	*h = HeapArguments{
+		SampleBytes: units.Base2Bytes(kind.Of(kind.Heap).Period), OverheadLimit: 100 * heap.DefaultLimit,
+	}
 }
 
 // validate returns an error that names the attribute that is out of range. The block may be missing.
@@ -24,7 +28,19 @@ func (h *HeapArguments) validate() error {
 		return component.Refuse("heap", "is invalid: sample_bytes must be between 0B and %s, got %s",
 			units.Base2Bytes(heap.MaxSampleBytes), h.SampleBytes)
 	}
+	if h != nil && !(h.OverheadLimit >= 0 && h.OverheadLimit <= 100) {
+		return component.Refuse("heap", "is invalid: overhead_limit must be between 0, for none, and 100 percent of a "+
+			"process's CPU time, got %g", h.OverheadLimit)
+	}
 	return nil
+}
+
+// limit returns the part of its CPU time that a process may spend on probes.
+func (h *HeapArguments) limit() float64 {
+	if h == nil {
+		return 0
+	}
+	return h.OverheadLimit / 100
 }
 
 // bytes returns how many are allocated for one sample, 0 for none.

@@ -391,6 +391,9 @@ func (l *loop) reportHealth(withUser, complete uint64) {
 	if kept := l.memory.String(); kept != "" {
 		message += "; " + kept
 	}
+	if paused := l.paused(); paused != "" {
+		message += "; " + paused
+	}
 	if trouble := l.c.historyTrouble(); trouble != "" {
 		message += "; " + trouble
 	}
@@ -416,6 +419,23 @@ func (l *loop) unattached() string {
 		missing = append(missing, fmt.Sprintf("memory in use is not sampled: %v", h.Failure))
 	}
 	return strings.Join(missing, "; ")
+}
+
+// paused says whose memory is not sampled for a while, and why; "" if all wanted memory is.
+func (l *loop) paused() string {
+	if l.session == nil {
+		return ""
+	}
+	paused := l.session.Stats().Heap.Paused
+	if len(paused) == 0 {
+		return ""
+	}
+	of := "1 process"
+	if len(paused) > 1 {
+		of = fmt.Sprintf("%d processes", len(paused))
+	}
+	return fmt.Sprintf("memory of %s is not sampled for a while, to keep heap's overhead_limit of %g %%: %s",
+		of, l.args.Heap.OverheadLimit, paused[0])
 }
 
 // waits says which files are waited for.
