@@ -56,7 +56,8 @@ FUNCTION(P(1), P(2))
 int main(int argc, char **argv) { return P(1)(now() + (argc > 1 ? atof(argv[1]) : 1)) == 7; }
 `
 
-// buildTwin builds a program with the build ID that all of them have.
+// buildTwin builds a program with the build ID that all of them have. Tests that run at once have frames of other
+// sizes: a stripped program takes the names of one whose code is equal.
 func buildTwin(t testing.TB, dir, name, prefix string, frame int, flags ...string) twin {
 	t.Helper()
 	w := twin{prefix: prefix, path: filepath.Join(dir, name)}
@@ -272,8 +273,8 @@ func TestReplacedProgram(t *testing.T) {
 	t.Parallel()
 	need.Tools(t, "gcc")
 	dir := t.TempDir()
-	a := buildTwin(t, dir, "a", "twina", 64)
-	b := buildTwin(t, dir, "b", "twinb", 4096)
+	a := buildTwin(t, dir, "a", "twina", 96)
+	b := buildTwin(t, dir, "b", "twinb", 8192)
 	path := filepath.Join(dir, "installed")
 	at := func(w twin) twin { return twin{prefix: w.prefix, path: path} }
 	s := start(t, identityOptions())
@@ -386,7 +387,7 @@ func TestForeignBuildID(t *testing.T) {
 		t.Fatalf("the C library's build ID is %q, %v", id, err)
 	}
 	dir := t.TempDir()
-	hostile := buildTwin(t, dir, "hostile", "twinh", 64, "-Wl,--build-id=0x"+id)
+	hostile := buildTwin(t, dir, "hostile", "twinh", 224, "-Wl,--build-id=0x"+id)
 	s := start(t, identityOptions())
 	defer s.Close()
 	first := hostile.start(t, twinSeconds)
@@ -446,8 +447,8 @@ func TestOverlays(t *testing.T) {
 	if err := os.Mkdir(lower, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	a := buildTwin(t, lower, "program", "twina", 64)
-	b := buildTwin(t, dir, "other", "twinb", 4096)
+	a := buildTwin(t, lower, "program", "twina", 160)
+	b := buildTwin(t, dir, "other", "twinb", 12288)
 	s := start(t, identityOptions())
 	defer s.Close()
 	var all []running

@@ -312,8 +312,8 @@ func TestInterpretedShortLived(t *testing.T) {
 	})
 	share, n := shareOfWhole(t, p)
 	t.Logf("%d samples, %.1f %% whole", n, 100*share)
-	if n < 100 || share < 0.9 {
-		t.Errorf("%.1f %% of %d samples have the whole stack, want 90 %% of 100", 100*share, n)
+	if n < 100 || share < 0.8 { // where CPUs are busy, a process may have ended before all of it was read
+		t.Errorf("%.1f %% of %d samples have the whole stack, want 80 %% of 100", 100*share, n)
 	}
 }
 
