@@ -21,7 +21,6 @@ import (
 // TestLinksOutliveARestart asks for the same time before and after headwater is started again, once after it was told
 // to end and once after it was killed.
 func TestLinksOutliveARestart(t *testing.T) {
-	t.Parallel()
 	need.Root(t)
 	lab.StartChain(t, lab.ChainProgram(t, "hwrestart"), 120)
 	data := t.TempDir()
