@@ -240,7 +240,7 @@ func (r *Recorder) open() error {
 	if err := r.sampler.Configure(r.options.config()); err != nil {
 		return err
 	}
-	return errors.Join(r.startProbe(), r.startHeap())
+	return errors.Join(r.startProbe(), r.startHeap(), r.startWaiting())
 }
 
 // startWaiting begins to look at threads that are on no CPU, if they are wanted.
@@ -345,9 +345,6 @@ func (r *Recorder) Progress() Progress {
 func (r *Recorder) Run(ctx context.Context) (*Recording, error) {
 	out := &Recording{Kind: r.options.Kind, Begun: time.Now()}
 	r.parted = out.Begun
-	if err := r.startWaiting(); err != nil {
-		return nil, err
-	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	context.AfterFunc(ctx, r.stopSampling) // at once, while names are read too

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // gate is a proxy between headwater and a Pyroscope server. It can be shut, it can answer
@@ -53,10 +54,12 @@ func newGate(t testing.TB, server string) *gate {
 // open lets requests come in.
 func (g *gate) open(t testing.TB) {
 	t.Helper()
-	listener, err := net.Listen("tcp", g.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var listener net.Listener
+	testkit.Eventually(t, "the gate's port is free", func() (free bool) { // a forked child may have the last listener
+		var err error
+		listener, err = net.Listen("tcp", g.addr)
+		return err == nil
+	})
 	g.http = &http.Server{Handler: g}
 	go g.http.Serve(listener)
 }

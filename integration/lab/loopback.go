@@ -1,12 +1,14 @@
 package lab
 
 import (
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -19,13 +21,16 @@ var portsGiven atomic.Int64
 
 func init() { portsGiven.Store(rand.Int64N(ports)) }
 
-// FreePort returns a TCP port of loopback that nobody listens on, and that no connection gets meanwhile.
+// FreePort returns a TCP port of loopback that nobody listens on, and that no connection gets meanwhile. It does not
+// listen itself to find out: a child that is forked at that moment would keep the port for a while.
 func FreePort(t testing.TB) string {
 	t.Helper()
 	for range ports {
 		port := strconv.FormatInt(firstPort+portsGiven.Add(1)%ports, 10)
-		if listener, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
-			listener.Close()
+		connection, err := net.DialTimeout("tcp", "127.0.0.1:"+port, time.Second)
+		if err == nil {
+			connection.Close()
+		} else if errors.Is(err, syscall.ECONNREFUSED) {
 			return port
 		}
 	}
