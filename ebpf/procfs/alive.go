@@ -25,20 +25,14 @@ func (f FS) Process(tid uint32) (uint32, error) {
 // Lives reports whether a process exists and has not ended: one whose parent has not yet asked
 // how it ended does not live.
 func (f FS) Lives(pid uint32) bool {
-	b, err := os.ReadFile(f.path(pid, "/stat"))
-	if err != nil {
-		return false
-	}
-	// PID (comm) state ...; the name may hold anything, ") " included. The first thread may
-	// have ended before the others; then some other one lives.
-	text := string(b)
-	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	if len(fields) == 0 || fields[0] == "X" {
+	fields, err := f.stat(pid)
+	if err != nil || len(fields) == 0 || fields[0] == "X" {
 		return false
 	}
 	if fields[0] != "Z" {
 		return true
 	}
+	// The first thread may have ended before the others; then some other one lives.
 	threads, err := f.Threads(pid)
 	return err == nil && len(threads) > 1
 }
