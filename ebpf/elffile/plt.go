@@ -219,7 +219,7 @@ func (f *File) dynamicNames() (func(uint32) string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := &Names{table: &SymbolTable{file: f, table: table, strings: strings}}
+	names := (&SymbolTable{file: f, table: table, strings: strings}).AllNames()
 	var b [elf.Sym64Size]byte
 	return func(symbol uint32) string {
 		at := uint64(symbol) * elf.Sym64Size

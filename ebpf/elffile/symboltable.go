@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"fmt"
+	"math"
 	"os"
 
 	"github.com/headwater/headwater/ebpf/limit"
@@ -54,7 +55,7 @@ func (t *SymbolTable) Functions(yield func(Function) bool) error {
 }
 
 // Names returns a reader of the table's names. To go through the whole table use AllNames.
-func (t *SymbolTable) Names() *Names { return &Names{table: t} }
+func (t *SymbolTable) Names() *Names { return &Names{table: t, left: math.MaxInt} }
 
 // MaxNameBytes bounds how much of a table's names an AllNames reader reads. The names of the largest programs have
 // some 100 MB; a table whose symbols overlap in one long name has no bound of its own.
@@ -62,15 +63,14 @@ const MaxNameBytes = 512 << 20
 
 // AllNames returns a reader of names for going through the whole table once. Its At returns a *limit.Error after
 // MaxNameBytes.
-func (t *SymbolTable) AllNames() *Names { return &Names{table: t, bounded: true, left: MaxNameBytes} }
+func (t *SymbolTable) AllNames() *Names { return &Names{table: t, left: MaxNameBytes} }
 
 // Names reads names of symbols from the file. One goroutine may use it.
 type Names struct {
-	table   *SymbolTable
-	bounded bool
-	left    int    // bytes that may still be read, of a bounded one
-	start   uint64 // offset in the strings of buf[0]
-	buf     []byte
+	table *SymbolTable
+	left  int    // bytes that may still be read
+	start uint64 // offset in the strings of buf[0]
+	buf   []byte
 }
 
 // nameChunk is how much Names reads at once: most names are short, and
@@ -94,7 +94,7 @@ func (n *Names) At(place uint32) ([]byte, error) {
 
 // Beyond returns a *limit.Error if the names have more bytes than the reader reads, else nil.
 func (n *Names) Beyond() error {
-	if n.bounded && n.left <= 0 {
+	if n.left <= 0 {
 		return limit.Hit(limit.ELF, fmt.Errorf("names of symbols have more than %d MiB", MaxNameBytes>>20))
 	}
 	return nil
