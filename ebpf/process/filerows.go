@@ -36,33 +36,25 @@ type indexedTable struct {
 	wait func() error
 }
 
-// open returns what pages are built of; nil without unwind information.
+// open returns what pages are built of; nil without unwind information. An error for which filework.Later is true says
+// that the index of the table is not made yet: the next call waits for the same work.
 func (f *fileRows) open() (*unwindtable.Table, error) {
 	f.used = time.Now()
 	if f.table != nil {
 		return f.table, nil
 	}
-	if f.indexed != nil {
-		return f.openIndexed(nil)
-	}
-	table, err := unwindtable.New(f.elf)
-	if errors.Is(err, unwindtable.ErrNoUnwindInfo) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if table.HasIndex() {
-		f.table = table
-		return table, nil
-	}
-	return f.openIndexed(table)
-}
-
-// openIndexed has the index of a table made. An error for which filework.Later is true says that it is not made yet:
-// the next call waits for the same work.
-func (f *fileRows) openIndexed(table *unwindtable.Table) (*unwindtable.Table, error) {
 	if f.indexed == nil {
+		table, err := unwindtable.New(f.elf)
+		if errors.Is(err, unwindtable.ErrNoUnwindInfo) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if table.HasIndex() {
+			f.table = table
+			return table, nil
+		}
 		wait, err := f.index(table.MakeIndex)
 		if err != nil {
 			return nil, err
