@@ -48,8 +48,8 @@ type pause struct {
 	share  float64 // of the process's CPU time that traps took
 }
 
-func newBrake(limit float64) brake {
-	return brake{limit: limit, last: map[uint32]spent{}, paused: map[uint32]*pause{}}
+func newBrake() brake {
+	return brake{last: map[uint32]spent{}, paused: map[uint32]*pause{}}
 }
 
 // holds reports whether a process is paused.

@@ -14,8 +14,8 @@ import (
 // others, and what costs little of a CPU, are not.
 func TestBrake(t *testing.T) {
 	const slow, light, idle, ended = 1, 2, 3, 4
-	b := newBrake(0.1)
-	b.stepped = 20 * time.Microsecond
+	b := newBrake()
+	b.limit, b.stepped = 0.1, 20*time.Microsecond
 	now := time.Unix(1000, 0)
 	traps := map[uint32]kernel.HeapTraps{}
 	cpu := map[uint32]time.Duration{}

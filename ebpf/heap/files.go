@@ -19,7 +19,7 @@ import (
 type files struct {
 	// each has probes put into each wanted process that maps a file, and into no other process.
 	each     bool
-	seen     map[unwind.ExeID]*allocator // nil: no allocator, or none whose calls can be seen
+	seen     map[unwind.ExeID][]kernel.HeapFunction // of the allocator; none: no allocator, or its calls cannot be seen
 	attached map[place]*attached
 	failed   map[unwind.ExeID]error // why no calls of a file are seen
 	byFile   map[identity]bool      // those in which probes are, unless they are put into each process
@@ -29,11 +29,6 @@ type files struct {
 type place struct {
 	exe unwind.ExeID
 	pid uint32
-}
-
-// allocator is that of a file.
-type allocator struct {
-	functions []kernel.HeapFunction
 }
 
 // attached are the probes at a place.
@@ -50,7 +45,7 @@ type identity struct {
 
 func newFiles(each bool) files {
 	return files{
-		each: each, seen: map[unwind.ExeID]*allocator{}, attached: map[place]*attached{},
+		each: each, seen: map[unwind.ExeID][]kernel.HeapFunction{}, attached: map[place]*attached{},
 		failed: map[unwind.ExeID]error{}, byFile: map[identity]bool{},
 	}
 }
@@ -68,8 +63,8 @@ func (f *files) place(m process.FileMapping) place {
 func (f *files) unknown(s Sampler, wants func(pid uint32) bool) (out []process.FileMapping) {
 	var all []process.FileMapping
 	s.Mapped(func(e *process.Executable) bool {
-		allocator, seen := f.seen[e.ID]
-		return !seen || f.each && allocator != nil
+		functions, seen := f.seen[e.ID]
+		return !seen || f.each && len(functions) > 0
 	}, func(m process.FileMapping) { all = append(all, m) })
 	wanted, found := map[uint32]bool{}, map[place]bool{}
 	for _, m := range all {
@@ -92,11 +87,10 @@ func (f *files) unknown(s Sampler, wants func(pid uint32) bool) (out []process.F
 
 // attach has the calls of the allocator in a file seen, if it has one.
 func (f *files) attach(k *kernel.Heap, m process.FileMapping) error {
-	a, seen := f.seen[m.Exe.ID]
+	functions, seen := f.seen[m.Exe.ID]
 	var leftOut error
 	if !seen {
 		f.seen[m.Exe.ID] = nil
-		var functions []kernel.HeapFunction
 		var err error
 		functions, leftOut, err = allocatorOf(m.Exe)
 		if err != nil || len(functions) == 0 {
@@ -105,11 +99,10 @@ func (f *files) attach(k *kernel.Heap, m process.FileMapping) error {
 			}
 			return errors.Join(err, leftOut)
 		}
-		a = &allocator{functions}
-		f.seen[m.Exe.ID] = a
+		f.seen[m.Exe.ID] = functions
 	}
 	path := procfs.Default.MapFilePath(m.PID, m.Start, m.End)
-	err := f.attachAt(k, m, path, a.functions)
+	err := f.attachAt(k, m, path, functions)
 	if _, gone := os.Stat(path); err != nil && errors.Is(gone, fs.ErrNotExist) {
 		if !f.each {
 			delete(f.seen, m.Exe.ID)
@@ -175,32 +168,40 @@ func identify(path string) (identity, error) {
 	return identity{device: st.Dev, inode: st.Ino}, nil
 }
 
-// forget takes the probes of files away that nobody has mapped for a while, and of processes that have ended or are not
-// wanted. Then all files are looked at again: one that was taken for the same may have to have probes.
-func (f *files) forget(s Sampler, wants func(pid uint32) bool) error {
-	var errs []error
-	closed := false
-	for at, a := range f.attached {
-		if s.Executable(at.exe) == nil || at.pid != 0 && !(procfs.Default.Lives(at.pid) && wants(at.pid)) {
-			errs = append(errs, a.probes.Close())
-			delete(f.attached, at)
-			delete(f.byFile, a.file)
-			closed = true
-		}
-	}
+// forget returns the probes of files that nobody has mapped for a while, and of processes that have ended or are not
+// wanted, to be closed. Then all files are looked at again: one that was taken for the same may have to have probes.
+func (f *files) forget(s Sampler, wants func(pid uint32) bool) (probes []*kernel.HeapProbes) {
+	probes = f.take(func(at place) bool {
+		return s.Executable(at.exe) == nil || at.pid != 0 && !(procfs.Default.Lives(at.pid) && wants(at.pid))
+	})
 	for id := range f.failed {
 		if s.Executable(id) == nil {
 			delete(f.failed, id)
 		}
 	}
-	for id, allocator := range f.seen {
+	for id, functions := range f.seen {
 		_, is := f.attached[place{exe: id}]
-		if s.Executable(id) == nil || closed && !f.each && !is && allocator != nil {
+		if s.Executable(id) == nil || len(probes) > 0 && !f.each && !is && len(functions) > 0 {
 			delete(f.seen, id)
 		}
 	}
-	return errors.Join(errs...)
+	return probes
 }
+
+// take returns the probes at some places, to be closed. None are there from then on.
+func (f *files) take(are func(place) bool) (probes []*kernel.HeapProbes) {
+	for at, a := range f.attached {
+		if are(at) {
+			probes = append(probes, a.probes)
+			delete(f.attached, at)
+			delete(f.byFile, a.file)
+		}
+	}
+	return probes
+}
+
+// all are all places.
+func all(place) bool { return true }
 
 // failure returns why calls of a file are not seen, one reason of several; nil if all are.
 func (f *files) failure() (first error) {
@@ -219,37 +220,4 @@ func (f *files) count() int {
 		executables[at.exe] = true
 	}
 	return len(executables)
-}
-
-// leave returns the probes in a process, which are its own, to be closed.
-func (f *files) leave(pid uint32) (probes []*kernel.HeapProbes) {
-	for at, a := range f.attached {
-		if at.pid == pid {
-			probes = append(probes, a.probes)
-			delete(f.attached, at)
-		}
-	}
-	return probes
-}
-
-// releaseAll returns all probes, to be closed. From then on each process has its own, or all processes of a file have
-// the same.
-func (f *files) releaseAll(each bool) (probes []*kernel.HeapProbes) {
-	for _, a := range f.attached {
-		probes = append(probes, a.probes)
-	}
-	seen, failed := f.seen, f.failed
-	*f = newFiles(each)
-	f.seen, f.failed = seen, failed
-	return probes
-}
-
-// close takes all probes away.
-func (f *files) close() error {
-	var errs []error
-	for _, a := range f.attached {
-		errs = append(errs, a.probes.Close())
-	}
-	*f = newFiles(f.each)
-	return errors.Join(errs...)
 }

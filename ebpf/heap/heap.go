@@ -106,8 +106,8 @@ func (p *Profiler) Update(c Config) error {
 	defer p.mu.Unlock()
 	same := c.SampleBytes == p.config.SampleBytes && c.Each == p.config.Each && (p.kernel != nil || c.SampleBytes == 0)
 	p.config = c
-	p.brake.limit = c.Limit
 	if same || p.stopped {
+		p.limit(c.Limit)
 		return nil
 	}
 	p.close()
@@ -120,13 +120,8 @@ func (p *Profiler) Update(c Config) error {
 		p.note(err)
 		return err
 	}
-	p.kernel, p.files, p.inUse, p.brake = k, newFiles(c.Each), newInUse(), newBrake(c.Limit)
-	if c.Limit > 0 {
-		if p.brake.stepped, err = measureTrap(k, uint32(os.Getpid())); err != nil {
-			p.note(fmt.Errorf("measure what a trap takes: %w", err))
-			p.brake.stepped = usualTrap
-		}
-	}
+	p.kernel, p.files, p.inUse, p.brake = k, newFiles(c.Each), newInUse(), newBrake()
+	p.limit(c.Limit)
 	p.news.start()
 	p.search()
 	ended := make(chan struct{})
@@ -202,7 +197,7 @@ func (p *Profiler) ignoreNone() {
 	}
 	clear(p.ignored)
 	p.asked = time.Now()
-	p.note(p.files.forget(p.options.Sampler, p.wants))
+	p.release(p.files.forget(p.options.Sampler, p.wants))
 }
 
 // search sees the calls of allocators that it has not seen before. The caller holds p.mu.
@@ -216,6 +211,20 @@ func (p *Profiler) search() {
 	p.mapped.Store(false)
 	for _, m := range p.files.unknown(p.options.Sampler, p.wants) {
 		p.note(p.files.attach(p.kernel, m))
+	}
+}
+
+// limit sets which part of a process's CPU time traps may take, and measures what a trap takes, once. The caller holds
+// p.mu.
+func (p *Profiler) limit(limit float64) {
+	p.brake.limit = limit
+	if limit == 0 || p.kernel == nil || p.brake.stepped > 0 {
+		return
+	}
+	var err error
+	if p.brake.stepped, err = measureTrap(p.kernel, uint32(os.Getpid())); err != nil {
+		p.note(fmt.Errorf("measure what a trap takes: %w", err))
+		p.brake.stepped = usualTrap
 	}
 }
 
@@ -234,11 +243,12 @@ func (p *Profiler) slow() {
 	slowed := p.brake.look(now, traps, procfs.Default.CPUTime)
 	if len(slowed) > 0 && !p.files.each {
 		// Probes in the file are in all processes that map it: from now on each wanted one has its own.
-		p.release(p.files.releaseAll(true))
+		p.release(p.files.take(all))
+		p.files.each = true
 		p.mapped.Store(true)
 	}
 	for _, pid := range slowed {
-		p.release(p.files.leave(pid))
+		p.release(p.files.take(func(at place) bool { return at.pid == pid }))
 		p.inUse.dropBefore(pid, ^uint64(0)) // what it frees is not seen
 	}
 	if !p.options.KeepEnded {
@@ -247,19 +257,24 @@ func (p *Profiler) slow() {
 }
 
 // release takes probes away, which takes a while: nobody waits for it. The caller holds p.mu.
-func (p *Profiler) release(all []*kernel.HeapProbes) {
-	if len(all) == 0 {
+func (p *Profiler) release(probes []*kernel.HeapProbes) {
+	if len(probes) == 0 {
 		return
 	}
 	p.loops.Go(func() {
-		var errs []error
-		for _, probes := range all {
-			errs = append(errs, probes.Close())
-		}
+		err := closeAll(probes)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.note(errors.Join(errs...))
+		p.note(err)
 	})
+}
+
+func closeAll(probes []*kernel.HeapProbes) error {
+	var errs []error
+	for _, of := range probes {
+		errs = append(errs, of.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func (p *Profiler) wants(pid uint32) bool {
@@ -355,9 +370,9 @@ func (p *Profiler) close() {
 	}
 	p.missed = p.allMissed()
 	close(p.ended)
-	old, files := p.kernel, p.files
+	old, probes := p.kernel, p.files.take(all)
 	p.loops.Go(func() {
-		err := errors.Join(files.close(), old.Close())
+		err := errors.Join(closeAll(probes), old.Close())
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.note(err)

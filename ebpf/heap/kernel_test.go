@@ -162,7 +162,10 @@ func TestSlowedProgramIsPaused(t *testing.T) {
 				Target: func(of uint32) (*target.Target, bool) { return nil, of == program.pid },
 			})
 			defer p.Close()
-			require.NoError(t, p.Update(Config{SampleBytes: 64 << 10, UserStacks: true, Each: each, Limit: DefaultLimit}))
+			c := Config{SampleBytes: 64 << 10, UserStacks: true, Each: each}
+			require.NoError(t, p.Update(c)) // without a limit at first
+			c.Limit = DefaultLimit
+			require.NoError(t, p.Update(c))
 			require.Positive(t, p.brake.stepped)
 			require.Less(t, p.brake.stepped, time.Millisecond)
 			testkit.Eventually(t, "the program is paused", func() bool {
