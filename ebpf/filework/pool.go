@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/time/rate"
 )
 
 // Origin is where the files come from that a piece of work reads.
@@ -45,13 +44,13 @@ type Pool struct {
 	tasks    map[*Task]struct{} // that run
 	watching bool
 	refused  uint64
-	cpu      map[uint32]*rate.Limiter // CPU time that is left in milliseconds, by owner, of those that spent some lately
+	cpu      allowances // of CPU time, of all users but root
 
 	// Of Quick.
-	quick      int                      // tasks that are late
-	rests      map[string]*rest         // by mount
-	allowances map[uint32]*rate.Limiter // by owner, of those that made us wait
-	turned     func(turn int)           // of tests: called after each turn but the last
+	quick      int              // tasks that are late
+	rests      map[string]*rest // by mount
+	allowances allowances       // of our time that work was waited for in vain
+	turned     func(turn int)   // of tests: called after each turn but the last
 }
 
 // Task is a piece of work.
@@ -219,34 +218,14 @@ func (p *Pool) full(o Origin) (why string, hangs bool) {
 
 // spend notes CPU time that work of a user has taken. The pool's mutex is held.
 func (p *Pool) spend(owner uint32, spent time.Duration, now time.Time) {
-	if owner == 0 || spent < time.Millisecond {
-		return
-	}
-	for owner, left := range p.cpu {
-		if left.TokensAt(now) >= float64(left.Burst()) {
-			delete(p.cpu, owner)
-		}
-	}
-	left := p.cpu[owner]
-	if left == nil {
-		left = rate.NewLimiter(rate.Limit(time.Second.Milliseconds()/CPUShare), int(CPUAtOnce.Milliseconds()))
-		if p.cpu == nil {
-			p.cpu = map[uint32]*rate.Limiter{}
-		}
-		p.cpu[owner] = left
-	}
-	for spent > 0 { // no more at once than the Limiter takes
-		part := min(spent, CPUAtOnce)
-		left.ReserveN(now, int(part.Milliseconds()))
-		spent -= part
+	if owner != 0 && spent >= time.Millisecond {
+		p.cpu.forget(now)
+		p.cpu.spend(owner, spent, now, CPUAtOnce, CPUShare)
 	}
 }
 
 // overspent reports whether work of a user has taken more CPU time than it may. The pool's mutex is held.
-func (p *Pool) overspent(owner uint32, now time.Time) bool {
-	left := p.cpu[owner]
-	return left != nil && left.TokensAt(now) < 1
-}
+func (p *Pool) overspent(owner uint32, now time.Time) bool { return !p.cpu.has(owner, time.Millisecond, now) }
 
 func count(yes bool) int {
 	if yes {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/time/rate"
 )
 
 // Limits of Quick. Work may be late though nothing holds it back: where CPUs are busy, it waits
@@ -107,8 +106,7 @@ func (p *Pool) patience(w *QuickWork) (patience time.Duration, why string) {
 // left returns how long a user's work is waited for: never a little, for then more and more would be late. The pool's
 // mutex is held.
 func (p *Pool) left(owner uint32, now time.Time) time.Duration {
-	a := p.allowances[owner]
-	if a == nil || a.TokensAt(now) >= float64(QuickPatience.Milliseconds()) {
+	if p.allowances.has(owner, QuickPatience, now) {
 		return QuickPatience
 	}
 	return 0
@@ -124,16 +122,8 @@ func (p *Pool) hang(t *Task, now time.Time) {
 		p.tasks = map[*Task]struct{}{}
 	}
 	p.tasks[t] = struct{}{}
-	if p.allowances == nil {
-		p.allowances = map[uint32]*rate.Limiter{}
-	}
-	a := p.allowances[t.origin.Owner]
-	if a == nil { // of milliseconds
-		a = rate.NewLimiter(rate.Limit(time.Second.Milliseconds()/LateShare), int(LateAtOnce.Milliseconds()))
-		p.allowances[t.origin.Owner] = a
-	}
 	t.waited = now.Sub(t.began)
-	a.ReserveN(now, min(a.Burst(), int(t.waited.Milliseconds())+1))
+	p.allowances.spend(t.origin.Owner, min(t.waited+time.Millisecond, LateAtOnce), now, LateAtOnce, LateShare)
 }
 
 // recovered notes that work which was late is done.
@@ -161,11 +151,7 @@ func (p *Pool) forget(now time.Time) {
 			delete(p.rests, mount)
 		}
 	}
-	for owner, a := range p.allowances {
-		if a.TokensAt(now) >= float64(a.Burst()) {
-			delete(p.allowances, owner)
-		}
-	}
+	p.allowances.forget(now)
 }
 
 // rest is how long Quick runs nothing of a mount, after work was late.
