@@ -67,6 +67,10 @@ func (p *pass) owner(pid uint32) owner {
 	o, known := p.owners[pid]
 	if !known {
 		o.target, o.wanted = p.options.Target(pid)
+		if !o.wanted { // it may have begun just now, as a child of a process that is wanted
+			p.note(p.options.Completer.CatchUp(p.options.now()))
+			o.target, o.wanted = p.options.Target(pid)
+		}
 		p.owners[pid] = o
 	}
 	return o
@@ -110,9 +114,6 @@ func (p *pass) ask(now uint64) error {
 func (p *pass) look(t *kernel.Thread) {
 	if t.State == kernel.Ended || t.Outcome == unwind.KernelThread {
 		return
-	}
-	if _, known := p.owners[t.PID]; !known { // it may have begun just now, as a child of one that is wanted
-		p.note(p.options.Completer.CatchUp(t.Time))
 	}
 	if !p.owner(t.PID).wanted {
 		p.note(p.options.Passes.MarkUnwanted(t.PID))

@@ -377,7 +377,11 @@ func (l *loop) reportHealth(withUser, complete uint64) {
 			return
 		}
 	}
-	if message := l.unattached(); message != "" {
+	var stats ebpf.Stats
+	if l.session != nil {
+		stats = l.session.Stats()
+	}
+	if message := l.unattached(&stats); message != "" {
 		l.c.SetHealth(component.HealthTypeUnhealthy, message)
 		return
 	}
@@ -391,7 +395,7 @@ func (l *loop) reportHealth(withUser, complete uint64) {
 	if kept := l.memory.String(); kept != "" {
 		message += "; " + kept
 	}
-	if paused := l.paused(); paused != "" {
+	if paused := l.paused(&stats); paused != "" {
 		message += "; " + paused
 	}
 	if trouble := l.c.historyTrouble(); trouble != "" {
@@ -405,12 +409,8 @@ func (l *loop) reportHealth(withUser, complete uint64) {
 
 // unattached says which samples are configured and not taken because no probe is attached for them, and why; "" if all
 // configured samples are taken.
-func (l *loop) unattached() string {
-	if l.session == nil {
-		return ""
-	}
+func (l *loop) unattached(stats *ebpf.Stats) string {
 	var missing []string
-	stats := l.session.Stats()
 	if p := stats.Probes; p.Failed > 0 {
 		missing = append(missing, fmt.Sprintf("%d of the %d probe_links are not attached: %v",
 			p.Failed, len(l.args.probes()), p.Failure))
@@ -422,11 +422,8 @@ func (l *loop) unattached() string {
 }
 
 // paused says whose memory is not sampled for a while, and why; "" if all wanted memory is.
-func (l *loop) paused() string {
-	if l.session == nil {
-		return ""
-	}
-	paused := l.session.Stats().Heap.Paused
+func (l *loop) paused(stats *ebpf.Stats) string {
+	paused := stats.Heap.Paused
 	if len(paused) == 0 {
 		return ""
 	}
