@@ -65,8 +65,7 @@ func compiled(t testing.TB, path string, sources []string, compiler string, args
 		}
 		return nil
 	})
-	// A process of its own writes what is executed, so that no other child of this one has it open for writing.
-	lab.Compile(t, "cp", filepath.Join(made, name), path)
+	testkit.CopyProgram(t, filepath.Join(made, name), path)
 	return path
 }
 
@@ -162,10 +161,7 @@ func (s starter) withoutSections() starter {
 		if err := os.Rename(cmd.Path, cmd.Path+".sections"); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(cmd.Path+".cut", image[:end], 0o755); err != nil {
-			t.Fatal(err)
-		}
-		lab.Compile(t, "cp", cmd.Path+".cut", cmd.Path)
+		testkit.WriteProgram(t, cmd.Path, image[:end])
 		return cmd
 	}
 }

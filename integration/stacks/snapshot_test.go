@@ -296,7 +296,7 @@ func TestSnapshotErrors(t *testing.T) {
 	sleeper := lab.Start(t, exec.Command("sleep", "600"))
 	pid := fmt.Sprint(sleeper.PID())
 	unprivileged := lab.PublicDir(t) + "/headwater"
-	lab.Compile(t, "cp", lab.Binary(t), unprivileged)
+	testkit.CopyProgram(t, lab.Binary(t), unprivileged)
 	for _, test := range []struct {
 		arguments []string
 		want      string

@@ -217,7 +217,7 @@ func TestCoreTruncated(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := lab.PublicDir(t)
-	lab.Compile(t, "cp", lab.Binary(t), dir+"/headwater")
+	testkit.CopyProgram(t, lab.Binary(t), dir+"/headwater")
 	for _, test := range []struct {
 		name string
 		part []byte
