@@ -22,7 +22,7 @@ const (
 
 // functions returns the functions of the file that the probe names: all of that name, those of the default version, and
 // instead of one with several implementations all of these.
-func (p *Probe) functions(f *elf.File) (found []elf.Symbol, err error) {
+func (p *Probe) functions(f *elf.File, c *code) (found []elf.Symbol, err error) {
 	for _, table := range []func() ([]elf.Symbol, error){f.DynamicSymbols, f.Symbols} {
 		symbols, err := table()
 		if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
@@ -46,7 +46,7 @@ func (p *Probe) functions(f *elf.File) (found []elf.Symbol, err error) {
 			functions = append(functions, function)
 			continue
 		}
-		chosen, err := p.implementations(function)
+		chosen, err := c.implementations(function)
 		if err != nil {
 			return nil, fmt.Errorf("%s in %s is chosen when a program starts: %w", function.Name, p.Path, err)
 		}
@@ -106,87 +106,103 @@ func (p *Probe) matcher() func(name string) bool {
 	}
 }
 
-// follow follows the code of a function of the file.
-func (p *Probe) follow(function elf.Symbol, use func(*codeflow.Finder, *codeflow.Function) error) error {
-	file, err := elffile.Open(p.Path)
-	if err != nil {
-		return err
+// code is the code of a probe's file, which is read when a function is followed.
+type code struct {
+	path   string
+	file   *elffile.File // nil: not opened yet
+	finder *codeflow.Finder
+}
+
+// follow follows the code of a function.
+func (c *code) follow(function elf.Symbol) (flow *codeflow.Function, err error) {
+	if c.file == nil {
+		if c.file, err = elffile.Open(c.path); err != nil {
+			return nil, err
+		}
 	}
-	defer file.Close()
-	finder, err := codeflow.NewFinder(file)
-	if err != nil {
-		return err
+	if c.finder == nil {
+		if c.finder, err = codeflow.NewFinder(c.file); err != nil {
+			return nil, err
+		}
 	}
-	flow, err := finder.Function(function.Value, function.Size)
-	if err != nil {
-		return err
+	return c.finder.Function(function.Value, function.Size)
+}
+
+func (c *code) close() {
+	if c.file != nil {
+		c.file.Close()
 	}
-	return use(finder, flow)
 }
 
 // checkInstruction returns an error unless an instruction of the function begins at the probe's offset.
-func (p *Probe) checkInstruction(function elf.Symbol) error {
-	err := p.follow(function, func(_ *codeflow.Finder, flow *codeflow.Function) error {
-		if _, ok := flow.At(function.Value + p.Offset); ok {
-			return nil
+func (p *Probe) checkInstruction(c *code, function elf.Symbol) error {
+	flow, err := c.follow(function)
+	if err != nil {
+		return err
+	}
+	if _, ok := flow.At(function.Value + p.Offset); ok {
+		return nil
+	}
+	var before uint64
+	for _, in := range flow.Instructions {
+		if in.Addr > function.Value+p.Offset {
+			break
 		}
-		var before uint64
-		for _, in := range flow.Instructions {
-			if in.Addr > function.Value+p.Offset {
-				break
-			}
-			before = in.Addr - function.Value
-		}
-		return fmt.Errorf("no instruction is known to begin at +%d, so a probe there would change what the program "+
-			"computes; "+
-			"one begins at +%d: see objdump -d %s", p.Offset, before, p.Path)
-	})
-	return err
+		before = in.Addr - function.Value
+	}
+	return fmt.Errorf("no instruction is known to begin at +%d, so a probe there would change what the program "+
+		"computes; one begins at +%d: see objdump -d %s", p.Offset, before, p.Path)
 }
 
 // exits returns the addresses of the instructions by which a function returns to its caller, or jumps to another
 // function that does so in its place.
-func (p *Probe) exits(function elf.Symbol) (addresses []uint64, err error) {
+func (p *Probe) exits(c *code, function elf.Symbol) (addresses []uint64, err error) {
 	const otherwise = "unsafe-uretprobe has the kernel replace the return address instead, which aborts programs " +
-		"that throw " +
-		"through the function, and Go programs"
-	err = p.follow(function, func(_ *codeflow.Finder, flow *codeflow.Function) error {
-		if flow.Unfollowed != 0 {
-			return fmt.Errorf("the jump at +%d goes to an address that the program computes", flow.Unfollowed-function.Value)
-		}
-		for _, exit := range flow.Exits() {
-			switch {
-			case exit.Conditional:
-				return fmt.Errorf("it leaves on a condition, to another function, at +%d", exit.Addr-function.Value)
-			case exit.Kind != codeflow.Return && p.Value == Returned:
-				return fmt.Errorf("at +%d it jumps to another function, which returns in its place: probe that one",
-					exit.Addr-function.Value)
-			}
-			addresses = append(addresses, exit.Addr)
-		}
-		if len(addresses) == 0 {
-			return errors.New("it never returns")
-		}
-		return nil
-	})
-	if err != nil {
+		"that throw through the function, and Go programs"
+	if addresses, err = p.certainExits(c, function); err != nil {
 		return nil, fmt.Errorf("where it returns is not certain: %w (%s)", err, otherwise)
 	}
 	return addresses, nil
 }
 
+func (p *Probe) certainExits(c *code, function elf.Symbol) (addresses []uint64, err error) {
+	flow, err := c.follow(function)
+	if err != nil {
+		return nil, err
+	}
+	if flow.Unfollowed != 0 {
+		return nil, fmt.Errorf("the jump at +%d goes to an address that the program computes",
+			flow.Unfollowed-function.Value)
+	}
+	for _, exit := range flow.Exits() {
+		switch {
+		case exit.Conditional:
+			return nil, fmt.Errorf("it leaves on a condition, to another function, at +%d", exit.Addr-function.Value)
+		case exit.Kind != codeflow.Return && p.Value == Returned:
+			return nil, fmt.Errorf("at +%d it jumps to another function, which returns in its place: probe that one",
+				exit.Addr-function.Value)
+		}
+		addresses = append(addresses, exit.Addr)
+	}
+	if len(addresses) == 0 {
+		return nil, errors.New("it never returns")
+	}
+	return addresses, nil
+}
+
 // implementations returns the functions that a resolver chooses from: those whose address it computes.
-func (p *Probe) implementations(resolver elf.Symbol) (found []elf.Symbol, err error) {
-	err = p.follow(resolver, func(finder *codeflow.Finder, flow *codeflow.Function) error {
-		for _, address := range flow.Addresses {
-			if _, own := flow.At(address); !own && finder.Begins(address) {
-				found = append(found, elf.Symbol{Name: resolver.Name, Value: address, Info: byte(elf.STT_FUNC)})
-			}
+func (c *code) implementations(resolver elf.Symbol) (found []elf.Symbol, err error) {
+	flow, err := c.follow(resolver)
+	if err != nil {
+		return nil, err
+	}
+	for _, address := range flow.Addresses {
+		if _, own := flow.At(address); !own && c.finder.Begins(address) {
+			found = append(found, elf.Symbol{Name: resolver.Name, Value: address, Info: byte(elf.STT_FUNC)})
 		}
-		if len(found) == 0 {
-			return errors.New("its implementations are not known: name one of them, see nm")
-		}
-		return nil
-	})
-	return found, err
+	}
+	if len(found) == 0 {
+		return nil, errors.New("its implementations are not known: name one of them, see nm")
+	}
+	return found, nil
 }

@@ -68,13 +68,15 @@ func (p *Probe) placesInFile(of kernel.ProbeEvent) ([]kernel.ProbeEvent, error) 
 	if p.Type == "usdt" {
 		return p.usdt(f, of)
 	}
-	functions, err := p.functions(f)
+	c := &code{path: p.Path}
+	defer c.close()
+	functions, err := p.functions(f, c)
 	if err != nil {
 		return nil, err
 	}
 	var places []kernel.ProbeEvent
 	for _, function := range functions {
-		found, err := p.placesIn(f, function, of)
+		found, err := p.placesIn(f, c, function, of)
 		if err != nil {
 			return nil, fmt.Errorf("%s in %s: %w", function.Name, p.Path, err)
 		}
@@ -93,7 +95,7 @@ func (p *Probe) placesInFile(of kernel.ProbeEvent) ([]kernel.ProbeEvent, error) 
 
 // placesIn returns the places of the probe in one function.
 func (p *Probe) placesIn(
-	f *elf.File, function elf.Symbol, of kernel.ProbeEvent,
+	f *elf.File, c *code, function elf.Symbol, of kernel.ProbeEvent,
 ) (places []kernel.ProbeEvent, err error) {
 	addresses := []uint64{function.Value}
 	switch {
@@ -103,14 +105,14 @@ func (p *Probe) placesIn(
 		}
 	case p.Type == "uretprobe":
 		of.Leaves = true
-		if addresses, err = p.exits(function); err != nil {
+		if addresses, err = p.exits(c, function); err != nil {
 			return nil, err
 		}
 	case p.Offset == 0:
 		of.Entry = true
 	default:
 		addresses[0] += p.Offset
-		if err := p.checkInstruction(function); err != nil {
+		if err := p.checkInstruction(c, function); err != nil {
 			return nil, err
 		}
 	}
