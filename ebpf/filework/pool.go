@@ -225,7 +225,9 @@ func (p *Pool) spend(owner uint32, spent time.Duration, now time.Time) {
 }
 
 // overspent reports whether work of a user has taken more CPU time than it may. The pool's mutex is held.
-func (p *Pool) overspent(owner uint32, now time.Time) bool { return !p.cpu.has(owner, time.Millisecond, now) }
+func (p *Pool) overspent(owner uint32, now time.Time) bool {
+	return !p.cpu.has(owner, time.Millisecond, now)
+}
 
 func count(yes bool) int {
 	if yes {
