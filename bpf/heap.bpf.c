@@ -90,7 +90,8 @@ ALWAYS_INLINE void count_trap(__u64 id, int stepped)
 ALWAYS_INLINE int enters_ignored(sampled_regs *ctx, __u64 id)
 {
 	__u32 pid = id >> 32;
-	int stepped = bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_attach_cookie) && bpf_get_attach_cookie(ctx);
+	int stepped =
+		bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_get_attach_cookie) && bpf_get_attach_cookie(ctx);
 
 	count_trap(id, stepped);
 	return bpf_map_lookup_elem(&heap_ignored, &pid) != 0;
@@ -224,7 +225,9 @@ int heap_reallocarray(sampled_regs *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 
-	return enters_ignored(ctx, id) ? 0 : begin_realloc(ctx, id, ARGUMENT_1(ctx), bytes_of(ARGUMENT_2(ctx), ARGUMENT_3(ctx)));
+	return enters_ignored(ctx, id)
+		       ? 0
+		       : begin_realloc(ctx, id, ARGUMENT_1(ctx), bytes_of(ARGUMENT_2(ctx), ARGUMENT_3(ctx)));
 }
 
 /* (block, ...) */

@@ -53,8 +53,8 @@ ALWAYS_INLINE int task_registers(struct task_struct *task, sampled_regs *regs)
 }
 
 /*
- * At a uprobe the CPU steps over a copy of the instruction, in a page of the process that is nobody's code. The walk begins
- * where the instruction is.
+ * At a uprobe the CPU steps over a copy of the instruction, in a page of the process that is nobody's code. The walk
+ * begins at the instruction itself.
  */
 ALWAYS_INLINE void leave_copied_instruction(struct unwinder *u)
 {

@@ -72,7 +72,7 @@ struct task_struct___old {
 
 enum {
 	PF_KTHREAD = 0x00200000,
-	TASK_FROZEN = 0x8000, /* from 6.1 on; others are those of sched.h */
+	TASK_FROZEN = 0x8000, /* from 6.1 on, see include/linux/sched.h */
 	KERNEL_STACK_SIZE = 16384, /* without KASAN; only used where bpf_task_pt_regs is missing */
 };
 
@@ -126,7 +126,8 @@ const volatile struct thread_enums thread_enums = {};
 
 ALWAYS_INLINE __u32 state_of(struct task_struct *task)
 {
-	__u32 state = bpf_core_field_exists(task->__state) ? task->__state : (__u32)((struct task_struct___old *)task)->state;
+	__u32 state =
+		bpf_core_field_exists(task->__state) ? task->__state : (__u32)((struct task_struct___old *)task)->state;
 
 	if (bpf_core_field_exists(task->frozen) && BPF_CORE_READ_BITFIELD(task, frozen))
 		state |= TASK_FROZEN;
@@ -238,8 +239,8 @@ ALWAYS_INLINE void take_switches(struct task_struct *task, struct thread *t)
 }
 
 /*
- * When the reader took this CPU, by the clock of the CPU's queue. Others may have interrupted it since, and it has come
- * back: what it displaced first waits all the while.
+ * When the reader took this CPU, by the clock of the CPU's queue. Other threads may have interrupted the reader since: the
+ * thread that it displaced first waits all the while.
  */
 ALWAYS_INLINE __u64 reader_came(__u32 cpu)
 {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// allowances are the time that each user may take, by the user's ID, in milliseconds: some at once, and in the long run a
-// share of the time. Users that took none lately are not there.
+// allowances are the time that each user may take, by the user's ID, in milliseconds: some at once, and in the long run
+// a share of the time. Users that took none lately are not there.
 type allowances map[uint32]*rate.Limiter
 
 // has reports whether a user may take that much time now.

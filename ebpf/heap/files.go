@@ -22,7 +22,7 @@ type files struct {
 	seen     map[unwind.ExeID][]kernel.HeapFunction // of the allocator; none: no allocator, or its calls cannot be seen
 	attached map[place]*attached
 	failed   map[unwind.ExeID]error // why no calls of a file are seen
-	byFile   map[identity]bool      // those in which probes are, unless they are put into each process
+	byFile   map[identity]bool      // files with probes for all processes
 }
 
 // place is where probes are: in a file of one process, or, with the PID 0, of all that map it.
