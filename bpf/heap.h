@@ -12,7 +12,7 @@ enum heap_limits {
 	HEAP_STACK_PAGES = 4, /* of the stack of a sample */
 	HEAP_STACK_BYTES = HEAP_STACK_PAGES * STACK_PAGE,
 	HEAP_RING_BYTES = 16 << 20, /* of the buffer: 1000 samples */
-	HEAP_NESTED_CALLS = 16, /* of an allocator within a call of it; with more, that one has not returned to its caller */
+	HEAP_NESTED_CALLS = 16, /* within a call of an allocator; after more, that call has left by an exception, say */
 };
 
 /* Where a block is. */
