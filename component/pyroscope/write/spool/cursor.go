@@ -11,10 +11,10 @@ import (
 
 // cursor says which records are done with: all up to low, and those in above. Its file
 // holds two copies that are written in turn, so that one is always whole. A copy has a
-// generation, low, the number of places in above, these places, appended, counted, clean,
-// and a CRC-32C, each a number of 64 bits. It never crosses a page, so that even a
-// process that is killed writes it as a whole or not at all. Files of earlier versions
-// end with above.
+// generation, low, the number of places in above, these places, appended, counted, zero (a
+// flag in earlier versions), and a CRC-32C, each a number of 64 bits. It never crosses a page,
+// so that even a process that is killed writes it as a whole or not at all. Files of the
+// earliest versions end with above.
 type cursor struct {
 	file *os.File
 	lost bool // the file had neither copy whole
@@ -23,9 +23,8 @@ type cursor struct {
 	low        uint64
 	above      []uint64 // sorted, at most Window
 	begun      []uint64 // handed out and not done with
-	appended   uint64   // the highest place that is in the log, as of the last change
+	appended   uint64   // the highest place that was written to the log
 	counted    uint64   // losses up to here are counted
-	clean      bool     // no process has used it since Close: appended is right
 }
 
 const (
@@ -85,10 +84,9 @@ func (c *cursor) load(slot []byte) bool {
 	for i := range int(count) {
 		c.above = append(c.above, binary.BigEndian.Uint64(slot[slotHeader+8*i:]))
 	}
-	c.appended, c.counted, c.clean = 0, 0, false
+	c.appended, c.counted = 0, 0
 	if more {
-		c.appended, c.counted, c.clean = binary.BigEndian.Uint64(slot[end:]), binary.BigEndian.Uint64(slot[end+8:]),
-			slot[end+23] != 0
+		c.appended, c.counted = binary.BigEndian.Uint64(slot[end:]), binary.BigEndian.Uint64(slot[end+8:])
 	}
 	return true
 }
@@ -106,9 +104,6 @@ func (c *cursor) store() error {
 	}
 	binary.BigEndian.PutUint64(slot[end:], c.appended)
 	binary.BigEndian.PutUint64(slot[end+8:], c.counted)
-	if c.clean {
-		slot[end+23] = 1
-	}
 	end += slotMore
 	binary.BigEndian.PutUint32(slot[end:], crc32.Checksum(slot[:end], castagnoli))
 	_, err := c.file.WriteAt(slot[:], int64(c.generation%2)*slotBytes)

@@ -41,8 +41,8 @@ func (s *Spool) recover() error {
 		s.segments = append(s.segments, segment)
 	}
 	end := max(s.cursor.appended, found.seen)
-	if found.damaged && end == found.seen && !s.cursor.clean {
-		end++ // of a process that was killed nothing says how many: at least one
+	if found.damaged && s.cursor.appended == 0 {
+		end++ // without a cursor nothing says how many there were: at least one
 	}
 	s.count(&found, end+1)
 	if s.lost.Records > 0 {
@@ -52,7 +52,7 @@ func (s *Spool) recover() error {
 	}
 	s.next = max(s.next, end+1)
 	s.handed = s.cursor.low
-	s.cursor.appended, s.cursor.counted, s.cursor.clean = s.next-1, s.next-1, false
+	s.cursor.appended, s.cursor.counted = s.next-1, s.next-1
 	return s.cursor.store()
 }
 
@@ -65,10 +65,10 @@ type survey struct {
 }
 
 // count counts the places between the last record and the next one as lost: those that are
-// not done with, and were not counted by an earlier Open. Before the first record there may
-// have been some that made room, and were counted then.
+// not done with, and were not counted before. Without a cursor nothing says which places
+// before the first record were done with.
 func (s *Spool) count(found *survey, next uint64) {
-	if !found.any && !found.damaged && next <= s.cursor.appended {
+	if s.cursor.appended == 0 && !found.any && !found.damaged {
 		return
 	}
 	from := max(found.seen, s.cursor.low, s.cursor.counted) + 1

@@ -181,9 +181,12 @@ func (s *Spool) Append(r Record) (Lost, error) {
 	current := s.current()
 	current.size = s.writer.size
 	current.last = r.Seq
-	s.cursor.appended = max(s.cursor.appended, r.Seq)
 	current.records++
 	current.bytes += r.Size
+	s.cursor.appended = max(s.cursor.appended, r.Seq)
+	if err := s.cursor.store(); err != nil { // Open counts by it what is damaged
+		return lost, err
+	}
 	s.written()
 	return lost, nil
 }
@@ -237,12 +240,19 @@ func (s *Spool) makeRoom(size int64) Lost {
 		oldest := s.segments[0]
 		lost.Records += oldest.records
 		lost.Bytes += oldest.bytes
-		s.handed = max(s.handed, oldest.last)
-		s.closeReader(oldest)
+		s.giveUp(oldest)
 		s.removeFiles(s.segments[1].index)
 		s.segments = s.segments[1:]
 	}
 	return lost
+}
+
+// giveUp forgets the records of a segment that are not handed out yet. The caller counts them, so Open must not.
+func (s *Spool) giveUp(segment *segment) {
+	segment.records, segment.bytes = 0, 0
+	s.handed = max(s.handed, segment.last)
+	s.cursor.counted = max(s.cursor.counted, segment.last)
+	s.closeReader(segment)
 }
 
 func (s *Spool) diskBytes() int64 {
@@ -270,9 +280,10 @@ func (s *Spool) Next() (Record, Lost, bool) {
 				"file", segmentName(s.dir, s.segments[i].index), "err", err)
 			lost.Records += s.segments[i].records
 			lost.Bytes += s.segments[i].bytes
-			s.handed = max(s.handed, s.segments[i].last)
-			s.segments[i].records, s.segments[i].bytes = 0, 0
-			s.closeReader(s.segments[i])
+			s.giveUp(s.segments[i])
+			if err := s.cursor.store(); err != nil {
+				level.Warn(s.opts.Logger).Log("msg", "cannot write the queue's file cursor", "err", err)
+			}
 			continue
 		}
 		s.handed = r.Seq
@@ -440,7 +451,6 @@ func (s *Spool) Close() error {
 	s.closeReader(nil)
 	err := errors.Join(s.writer.fillPage(), s.writer.close())
 	s.closing.Wait()
-	s.cursor.clean = err == nil
 	err = errors.Join(err, s.cursor.store())
 	return errors.Join(err, s.release())
 }
