@@ -97,13 +97,16 @@ type browser struct {
 	requests   []string
 }
 
-// openBrowser starts Debian's chromium with a profile of its own. The browser makes no
-// connections by itself.
+// chromium is Debian's chromium without the parts that draw windows: it starts twenty times as fast. Its command in
+// /usr/bin is a script, whose end would not end the browser.
+const chromium = "/usr/lib/chromium/chromium-headless-shell"
+
+// openBrowser starts chromium with a profile of its own. The browser makes no connections by itself.
 func openBrowser(t testing.TB, more ...chromedp.ExecAllocatorOption) *browser {
 	t.Helper()
-	need.Tools(t, "chromium")
+	need.Tools(t, chromium)
 	options := []chromedp.ExecAllocatorOption{
-		chromedp.ExecPath("chromium"), chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 900),
+		chromedp.ExecPath(chromium), chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 900),
 		chromedp.Headless, chromedp.NoSandbox, chromedp.NoFirstRun, chromedp.Flag("disable-gpu", true),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
