@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,12 +20,14 @@ import (
 
 // held is a program that is busy in code of no file, and whose memory is held back from who
 // reads it: the pages behind that code by userfaultfd(2), or, with a library and a file as
-// arguments, the library's description of itself by that file.
+// arguments, the library's description of itself by that file, which the program puts there once it
+// gets SIGUSR1.
 const held = `
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,14 +54,29 @@ static void hold(char *at, size_t size)
 		exit(1);
 }
 
+static void say_ready(void)
+{
+	if (write(1, "x", 1) != 1)
+		exit(1);
+}
+
 static void cover(const char *library, const char *file)
 {
+	int fd = open(file, O_RDONLY), number;
+	void *description = fd < 0 ? MAP_FAILED : mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
+	sigset_t signals;
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGUSR1);
+	if (description == MAP_FAILED || sigprocmask(SIG_BLOCK, &signals, NULL))
+		exit(1);
+	close(fd); /* later that would wait for an answer, too */
+	say_ready();
+	if (sigwait(&signals, &number))
+		exit(1);
 	void *handle = dlopen(library, RTLD_NOW);
 	char *at = handle ? dlsym(handle, "gHotSpotVMStructEntryTypeNameOffset") : NULL;
-	int fd = open(file, O_RDONLY);
-	if (!at || fd < 0 || mmap(at, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == MAP_FAILED)
+	if (!at || mremap(description, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, at) == MAP_FAILED)
 		exit(1);
-	close(fd); /* at the end that would wait for an answer, too */
 }
 
 int main(int argc, char **argv)
@@ -68,12 +86,12 @@ int main(int argc, char **argv)
 		return 1;
 	memcpy(at + PAGE - 64, code, sizeof code);
 	__builtin___clear_cache(at + PAGE - 64, at + PAGE);
-	if (argc > 2)
+	if (argc > 2) {
 		cover(argv[1], argv[2]);
-	else
+	} else {
 		hold(at, 4 * PAGE); /* the first page is there */
-	if (write(1, "x", 1) != 1)
-		return 1;
+		say_ready();
+	}
 	for (;;)
 		((void (*)(unsigned long))(at + PAGE - 64))(1000000);
 }
@@ -117,7 +135,10 @@ func TestHangingMemory(t *testing.T) {
 			}
 		})
 		pid := runBurner(t, program, "", library, filepath.Join(server.Dir, "description"))
-		tell(t, server.Hang)
+		tell(t, server.Hang) // before the sessions of other tests can read what the file maps
+		if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
 		checkHeld(t, pid)
 	})
 }

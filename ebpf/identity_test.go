@@ -359,7 +359,10 @@ func TestRewrittenLibrary(t *testing.T) {
 		}
 		return counts
 	}
-	collectUntil(t, s, "the library's functions have names", func(more []Profile) bool { return named(more)["twina"] > 0 })
+	collectUntil(t, s, "the library is known: all stacks are whole, with its names", func(more []Profile) bool {
+		e := endsOf(more, pid)
+		return named(more)["twina"] > 0 && e.broken+e.unready == 0
+	})
 	profiles := collectWhole(t, s, twinSamples, pid)
 	checkWhole(t, "caller", profiles, pid)
 	if counts := named(profiles); counts["twina"] == 0 || counts["twinb"] != 0 {

@@ -66,7 +66,7 @@ func (k *knownFile) wasStill(at uint64) bool {
 	return true
 }
 
-// couldBe reports whether a mapping that cannot be opened any more is of the file. That
+// couldBe reports whether a mapping that cannot be opened any more, or not now, is of the file. That
 // is certain if the file is held open and was not written to; else all that was
 // reported must be the same, and no other file ever have been reported so.
 func (k *knownFile) couldBe(m *procfs.Mapping) bool {
@@ -76,7 +76,7 @@ func (k *knownFile) couldBe(m *procfs.Mapping) bool {
 	if now, before, held := k.exe.now(); k.exact && held {
 		return !now.writtenSince(before)
 	}
-	return m.Path == k.path && m.Generation == k.generation
+	return m.Path == k.path && (m.Generation == k.generation || m.Generation == 0) // /proc does not say it
 }
 
 // candidate is a path under which a mapped file may be found.

@@ -76,6 +76,10 @@ func (x *executables) openSlowly(pid uint32, m procfs.Mapping) (*Executable, boo
 	x.retry(pid)
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if k := x.byMapped[mappedFileOf(&m)]; k != nil && k.couldBe(&m) {
+		k.exe.refs++ // it hangs now; what is known of it was read before
+		return k.exe, false
+	}
 	return x.standIn(pid, &m, err)
 }
 
