@@ -50,11 +50,15 @@ func TestHarmless(t *testing.T) {
 	}
 	commands = append(commands,
 		[]string{grows, "100"},
-		[]string{"gdb", "-batch", "-nx", "-ex", "run throws", "-ex", "print $_exitcode", harmless},
 		[]string{"python3", "-c", "print(sum(len(str(n)) for n in range(3000)))"},
-		[]string{"node", "-e", "let s = 0; for (let i = 0; i < 3000; i++) s += String(i).length; console.log(s)"},
 		[]string{"java", "-version"},
 	)
+	if testkit.IsNightly() { // all probes of the heap make their start last for 20 s
+		commands = append(commands,
+			[]string{"gdb", "-batch", "-nx", "-ex", "run throws", "-ex", "print $_exitcode", harmless},
+			[]string{"node", "-e", "let s = 0; for (let i = 0; i < 3000; i++) s += String(i).length; console.log(s)"},
+		)
+	}
 	want := make([]string, len(commands))
 	for i, command := range commands {
 		want[i] = ran(t, command)

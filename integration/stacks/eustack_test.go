@@ -39,8 +39,8 @@ func nativeStack(t testing.TB, tid int) []nativeFrame {
 	t.Helper()
 	need.Tools(t, "eu-stack")
 	// Exit code 1 says that not all was well, such as the vdso having no file.
-	out, _ := exec.Command("eu-stack", "-1", "--raw", "--module", "--build-id", "-n", "0", "-p", fmt.Sprint(tid)).Output()
-	return parseNative(t, string(out))
+	out, _ := urgent(t, exec.Command("eu-stack", "-1", "--raw", "--module", "--build-id", "-n", "0", "-p", fmt.Sprint(tid)))
+	return parseNative(t, out)
 }
 
 // nativeThreads returns the stack of each thread of a process (-p PID) or core (--core FILE).
@@ -48,9 +48,9 @@ func nativeThreads(t testing.TB, of ...string) map[int][]nativeFrame {
 	t.Helper()
 	need.Tools(t, "eu-stack")
 	// Exit code 1 says that not all was well, such as the vdso having no file.
-	out, _ := exec.Command("eu-stack", append([]string{"--raw", "--module", "--build-id", "-n", "0"}, of...)...).Output()
+	out, _ := urgent(t, exec.Command("eu-stack", append([]string{"--raw", "--module", "--build-id", "-n", "0"}, of...)...))
 	stacks := map[int][]nativeFrame{}
-	for _, part := range strings.Split("\n"+string(out), "\nTID ")[1:] {
+	for _, part := range strings.Split("\n"+out, "\nTID ")[1:] {
 		id, stack, _ := strings.Cut(part, ":\n")
 		tid, err := strconv.Atoi(id)
 		if err != nil {

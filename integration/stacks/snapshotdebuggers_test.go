@@ -68,9 +68,9 @@ func compareDebuggers(t testing.TB, pid int) {
 // rawAddresses returns the addresses in memory of the frames of each thread, as eu-stack has them.
 func rawAddresses(t testing.TB, pid int) map[int][]string {
 	t.Helper()
-	out, _ := exec.Command("eu-stack", "--raw", "-n", "0", "-p", fmt.Sprint(pid)).Output() // 1: not all was well
+	out, _ := urgent(t, exec.Command("eu-stack", "--raw", "-n", "0", "-p", fmt.Sprint(pid))) // 1: not all was well
 	stacks, tid := map[int][]string{}, 0
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(out) {
 		fields := strings.Fields(line)
 		switch {
 		case len(fields) == 2 && fields[0] == "TID":
@@ -126,14 +126,14 @@ func stop(t testing.TB, pid int) {
 // call. It is "" for what is mapped from no file.
 func gdbAddresses(t testing.TB, pid int) map[int][]string {
 	t.Helper()
-	out, err := exec.Command("gdb", "-batch", "-nx", "-p", fmt.Sprint(pid), "-ex", "set backtrace past-main on",
-		"-x", "testdata/snapshot/frames.py").Output()
+	out, err := urgent(t, exec.Command("gdb", "-batch", "-nx", "-p", fmt.Sprint(pid), "-ex", "set backtrace past-main on",
+		"-x", "testdata/snapshot/frames.py"))
 	if err != nil {
-		t.Fatalf("gdb: %v", err)
+		t.Fatalf("gdb: %v\n%s", err, out)
 	}
 	files := mappedFiles(t, pid)
 	stacks, tid := map[int][]string{}, 0
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(out) {
 		var pc uint64
 		switch line = strings.TrimSpace(line); {
 		case strings.HasPrefix(line, "thread "):
