@@ -2,6 +2,9 @@
 package clock
 
 import (
+	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,12 +17,34 @@ var started = sync.OnceValues(func() (time.Time, uint64) {
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
 		return time.Now(), 0 // cannot be: the clock exists
 	}
-	return time.Now(), uint64(ts.Nano())
+	return time.Now(), uint64(ts.Nano() - namespaceOffset())
 })
 
 // Monotonic is the time on the clock that samples and side-band records have, in
-// ns. That is Go's own monotonic clock, which is read without a system call.
+// ns: CLOCK_MONOTONIC of the host. That is Go's own monotonic clock, which is read without a
+// system call, less what the time namespace of this process adds to it.
 func Monotonic() uint64 {
 	when, ns := started()
 	return ns + uint64(time.Since(when))
+}
+
+// namespaceOffset is what the time namespace of this process adds to CLOCK_MONOTONIC, in ns (time_namespaces(7)): 0 in
+// that of the host, and on kernels without such namespaces.
+func namespaceOffset() int64 {
+	text, err := os.ReadFile("/proc/self/timens_offsets")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) { // "monotonic 1000 0": the clock, seconds, nanoseconds
+		fields := strings.Fields(line)
+		if len(fields) != 3 || fields[0] != "monotonic" {
+			continue
+		}
+		seconds, err1 := strconv.ParseInt(fields[1], 10, 64)
+		ns, err2 := strconv.ParseInt(fields[2], 10, 64)
+		if err1 == nil && err2 == nil {
+			return seconds*int64(time.Second) + ns
+		}
+	}
+	return 0
 }
