@@ -298,8 +298,8 @@ func foreignRules() []rule {
 func muslRule(name string, flags ...string) rule {
 	return rule{name: name, start: musl(name, flags...), want: []stacksOf{{
 		comm: name,
-		form: `\[incomplete: no_row in [^]]*\] (?:\S+ )*main(?: first(?: second(?: third(?: burn)?)?)?| \S+)?` +
-			`|\[incomplete: no_row in [^]]*\] \S+`,
+		form: `\[incomplete: no_row in [^]]*\] (?:\S+ )*main(?: first(?: second(?: third(?: burn)?)?)?)?(?: \S+(?: VDSO)?)?` +
+			`|\[incomplete: no_row in [^]]*\] \S+(?: VDSO)?`,
 		ofSlot: map[string]int{"main first second third burn$": 60},
 	}}}
 }
