@@ -13,6 +13,7 @@ import (
 	"github.com/headwater/headwater/component/pyroscope/write"
 	"github.com/headwater/headwater/ebpf/export"
 	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/pprof"
 )
 
 const serviceName = "service_name"
@@ -61,7 +62,7 @@ func (f *pushFlags) push(ctx context.Context, p *profile.Profile, of kind.Kind) 
 	}
 	all := f.of(export.Title(p), of)
 	var data bytes.Buffer
-	if err := export.Pprof(&data, p); err != nil {
+	if err := export.Pprof(&data, pprof.WithoutCount(p)); err != nil {
 		return "", err
 	}
 	if err := write.Once(ctx, f.url, all, data.Bytes()); err != nil {

@@ -28,28 +28,30 @@ func NewRun(p *profile.Profile, total bool) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	scale, period := 1.0, 1.0
+	scale := 1.0
 	r := &Run{samples: map[key]float64{}, unit: p.SampleType[index].Unit, seconds: float64(p.DurationNanos) * 1e-9}
-	if p.Period > 0 && p.PeriodType != nil && p.PeriodType.Unit == r.unit {
-		period = float64(p.Period)
-	}
 	if r.unit == "nanoseconds" {
 		r.unit, scale = "seconds", 1e-9
 	}
-	functions, all, err := export.Functions(withoutInterrupts(p))
+	counted := withoutInterrupts(p)
+	functions, all, err := export.Functions(counted)
 	if err != nil {
 		return nil, err
 	}
+	if r.counted, err = export.Samples(counted); err != nil {
+		return nil, err
+	}
+	worth := float64(all) / max(r.counted, 1) // of a sample
 	for _, f := range functions {
 		value := f.Self
 		if total {
 			value = f.Total
 		}
 		if value > 0 {
-			r.samples[keyOf(&f)] += float64(value) / period
+			r.samples[keyOf(&f)] += float64(value) / worth
 		}
 	}
-	r.counted, r.value = float64(all)/period, float64(all)*scale
+	r.value = float64(all) * scale
 	r.due, r.lost = pprof.LostOf(p)
 	return r, nil
 }
@@ -99,7 +101,9 @@ func withoutInterrupts(p *profile.Profile) *profile.Profile {
 	if len(in) == 0 {
 		return p
 	}
-	out := &profile.Profile{SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType}
+	out := &profile.Profile{
+		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, PeriodType: p.PeriodType, Period: p.Period,
+	}
 	for _, s := range p.Sample {
 		interrupted := false
 		for _, l := range s.Location {

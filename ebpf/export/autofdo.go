@@ -34,7 +34,7 @@ func AutoFDO(w io.Writer, p *profile.Profile) error {
 	functions := map[string]*sampledFunction{}
 	for _, sample := range p.Sample {
 		if len(sample.Location) > 0 {
-			addSampled(functions, sample.Location[0], s.count(sample))
+			addSampled(functions, sample.Location[0], s.weight(sample))
 		}
 	}
 	all := slices.SortedFunc(maps.Values(functions), func(a, b *sampledFunction) int {

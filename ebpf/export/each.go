@@ -28,10 +28,11 @@ type Stack struct {
 	Missing string  // why outer frames are missing; "" if none are, or that is not known
 	Frames  []Frame // of code, root first, never empty
 	Value   int64
+	Samples int64 // that were taken of it; 0 if that is not known
 }
 
-// Stacks returns the stacks of a profile, with what their values are and the value of one sample
-// that was taken, 0 if that is not known.
+// Stacks returns the stacks of a profile, with what their values are and the value of each sample
+// that was taken, 0 if that is not known or if each has its own.
 func Stacks(p *profile.Profile) (all []Stack, of profile.ValueType, period int64, err error) {
 	s, err := newStacks(p)
 	if err != nil {
@@ -42,12 +43,13 @@ func Stacks(p *profile.Profile) (all []Stack, of profile.ValueType, period int64
 			all = append(all, s.parts(sample))
 		}
 	}
-	return all, *p.SampleType[s.value], s.period(), nil
+	return all, *p.SampleType[s.value], s.period, nil
 }
 
 // parts divides the frames of a sample into code and what stands before it.
 func (s *stacks) parts(sample *profile.Sample) Stack {
 	out := Stack{Value: s.valueOf(sample)}
+	out.Samples, _ = s.count(sample)
 	if t, ok := threadOf(sample); ok && t.pid != 0 {
 		out.Process = "(" + strconv.FormatInt(t.pid, 10) + ")"
 	}

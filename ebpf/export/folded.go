@@ -12,8 +12,8 @@ import (
 )
 
 // Folded writes a line for each stack: its functions, root first, with semicolons between
-// them, a space, and how many samples had it. That is what Brendan Gregg's stackcollapse
-// scripts write. Lines are sorted. Semicolons and line ends in names become colons and spaces.
+// them, a space, and how many samples had it, or its value where samples stand for different ones: the nanoseconds of
+// waits, the bytes of memory. That is what Brendan Gregg's stackcollapse scripts write. Lines are sorted. Semicolons and line ends in names become colons and spaces.
 func Folded(w io.Writer, p *profile.Profile) error {
 	lines, err := foldedLines(p)
 	if err != nil {
@@ -26,7 +26,7 @@ func Folded(w io.Writer, p *profile.Profile) error {
 	return out.Flush()
 }
 
-// foldedLines returns how many samples had each stack.
+// foldedLines returns the number that each stack has.
 func foldedLines(p *profile.Profile) (map[string]int64, error) {
 	s, err := newStacks(p)
 	if err != nil {
@@ -43,7 +43,7 @@ func foldedLines(p *profile.Profile) (map[string]int64, error) {
 			}
 			clean.WriteString(&line, f.name)
 		}
-		lines[line.String()] += s.count(sample)
+		lines[line.String()] += s.weight(sample)
 	}
 	return lines, nil
 }

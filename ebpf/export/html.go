@@ -8,6 +8,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/ebpf/flameview"
+	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
@@ -29,12 +30,12 @@ func HTML(w io.Writer, p *profile.Profile) error {
 	if p.DurationNanos > 0 {
 		about.Notes = append(about.Notes, fmt.Sprintf("%.1f s", time.Duration(p.DurationNanos).Seconds()))
 	}
-	var samples int64
-	for _, sample := range p.Sample {
-		samples += s.count(sample)
-	}
-	if s.unit() == "nanoseconds" && p.Period > 0 {
-		about.Notes = append(about.Notes, fmt.Sprintf("%d samples, %.0f a second and CPU", samples, 1e9/float64(p.Period)))
+	if n, ok := s.samples(); ok && s.unit() == "nanoseconds" {
+		note := fmt.Sprintf("%d samples", n)
+		if s.period > 0 {
+			note += fmt.Sprintf(", %.0f a second and CPU", 1e9/float64(s.period))
+		}
+		about.Notes = append(about.Notes, note)
 	}
 	if by := p.PeriodType; by != nil && by.Unit == "count" && p.Period > 0 {
 		of := p.SampleType[s.value]
@@ -54,7 +55,7 @@ const maxFileNodes = 100_000
 // withThreads returns a profile whose stacks have their thread as a frame below the process.
 // What is in it belongs to p.
 func withThreads(p *profile.Profile) *profile.Profile {
-	out := withoutSamples(p)
+	out := pprof.WithoutSamples(p)
 	frames := map[thread]*profile.Location{}
 	processes := rootsAreProcesses(p)
 	for _, sample := range p.Sample {
@@ -78,15 +79,6 @@ func withThreads(p *profile.Profile) *profile.Profile {
 		out.Sample = append(out.Sample, &with)
 	}
 	return out
-}
-
-// withoutSamples returns a profile that has all of p but samples.
-func withoutSamples(p *profile.Profile) *profile.Profile {
-	return &profile.Profile{
-		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, PeriodType: p.PeriodType, Period: p.Period,
-		TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos, Comments: p.Comments,
-		Mapping: p.Mapping, Location: p.Location, Function: p.Function,
-	}
 }
 
 // isNoCode reports whether a location is only a name, such as that of a process.

@@ -3,11 +3,13 @@ package export
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/google/pprof/profile"
 
+	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/trie"
 )
@@ -45,7 +47,9 @@ type frame struct {
 // stacks reads the samples of a profile.
 type stacks struct {
 	profile *profile.Profile
-	value   int // which of the samples' values counts
+	value   int   // which of the samples' values is shown
+	taken   int   // which of them says how many samples were taken; -1: none
+	period  int64 // the value of each sample that was taken; 0 if that is not known or if each has its own
 	known   map[*profile.Location][]frame
 
 	processes bool // root frames are names of processes
@@ -56,9 +60,12 @@ func newStacks(p *profile.Profile) (*stacks, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stacks{
-		profile: p, value: value, known: map[*profile.Location][]frame{}, processes: rootsAreProcesses(p),
-	}, nil
+	s := &stacks{
+		profile: p, value: value, taken: slices.IndexFunc(p.SampleType, pprof.IsCount),
+		known: map[*profile.Location][]frame{}, processes: rootsAreProcesses(p),
+	}
+	s.period = s.findPeriod()
+	return s, nil
 }
 
 // unit is what values are counted in.
@@ -67,13 +74,25 @@ func (s *stacks) unit() string { return s.profile.SampleType[s.value].Unit }
 // valueOf returns how much a sample counts.
 func (s *stacks) valueOf(sample *profile.Sample) int64 { return sample.Value[s.value] }
 
-// period is the value of one sample that was taken, 0 if that is not known.
-func (s *stacks) period() int64 {
+// findPeriod finds the period.
+func (s *stacks) findPeriod() int64 {
 	of, by := s.profile.SampleType[s.value], s.profile.PeriodType
 	if by == nil || of.Type != by.Type || of.Unit != by.Unit {
 		return 0
 	}
-	return max(s.profile.Period, 0)
+	if k, ok := kind.ByValue(of.Type); ok && !kind.Of(k).IsPeriodic() {
+		return 0
+	}
+	each := max(s.profile.Period, 0)
+	if s.taken < 0 {
+		return each
+	}
+	for _, sample := range s.profile.Sample { // those of a probe may have a value of its arguments
+		if s.valueOf(sample) != each*sample.Value[s.taken] {
+			return 0
+		}
+	}
+	return each
 }
 
 // total is the value of all samples.
@@ -84,14 +103,35 @@ func (s *stacks) total() (sum int64) {
 	return sum
 }
 
-// count returns how many samples were taken for one of the profile: its value, where that is
-// not known.
-func (s *stacks) count(sample *profile.Sample) int64 {
-	period := s.period()
-	if period == 0 {
-		return s.valueOf(sample)
+// count returns how many samples were taken for one of the profile, false where that is not known. A profile of before
+// Headwater wrote the number, or of another tool, has it where each sample stands for the same value.
+func (s *stacks) count(sample *profile.Sample) (n int64, known bool) {
+	if s.taken >= 0 {
+		return sample.Value[s.taken], true
 	}
-	return (s.valueOf(sample) + period/2) / period
+	if s.period > 0 {
+		return (s.valueOf(sample) + s.period/2) / s.period, true
+	}
+	return 0, false
+}
+
+// samples is how many samples were taken, false if that is not known.
+func (s *stacks) samples() (sum int64, known bool) {
+	known = len(s.profile.Sample) > 0
+	for _, sample := range s.profile.Sample {
+		n, ok := s.count(sample)
+		sum, known = sum+n, known && ok
+	}
+	return sum, known
+}
+
+// weight is how much a sample counts in formats that count samples: how many were taken, if each stands for the same;
+// else its value.
+func (s *stacks) weight(sample *profile.Sample) int64 {
+	if n, ok := s.count(sample); ok && s.period > 0 {
+		return n
+	}
+	return s.valueOf(sample)
 }
 
 // stack returns the frames of a sample, root first. Its thread, if it is known, is a frame

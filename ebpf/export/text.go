@@ -88,8 +88,8 @@ func writeHead(out io.Writer, p *profile.Profile) error {
 		return err
 	}
 	fmt.Fprintf(out, "%s: %s", Title(p), amount(s.total(), s.unit()))
-	if period := s.period(); period > 0 {
-		fmt.Fprintf(out, ", %d samples", (s.total()+period/2)/period)
+	if n, ok := s.samples(); ok {
+		fmt.Fprintf(out, ", %d samples", n)
 	}
 	if p.DurationNanos > 0 {
 		fmt.Fprintf(out, " in %.1f s", time.Duration(p.DurationNanos).Seconds())

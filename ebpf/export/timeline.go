@@ -32,10 +32,11 @@ type track struct {
 
 // tracks returns the threads of a profile in order of process and number. Stacks are root
 // first, without the process. The moments of samples without times have the time 0; they are as
-// many as samples were taken, or one where that is not known or too many.
+// many as samples were taken, or one where that is not known or too many. Those of one sample share its value.
 func (s *stacks) tracks() []*track {
 	byThread := map[thread]*track{}
-	each := s.period() > 0 && s.total()/max(s.period(), 1) <= maxMoments
+	all, known := s.samples()
+	each := known && all <= maxMoments
 	for _, sample := range s.profile.Sample {
 		id, ok := threadOf(sample)
 		stack := s.code(sample)
@@ -51,15 +52,11 @@ func (s *stacks) tracks() []*track {
 			t = &track{thread: id, process: process}
 			byThread[id] = t
 		}
-		m := moment{value: s.valueOf(sample), stack: stack, of: sample}
 		count := int64(1)
-		if each && len(times(sample)) == 0 {
-			count = max(1, s.count(sample))
-		}
 		if each {
-			m.value = s.period()
+			count, _ = s.count(sample)
 		}
-		t.add(m, count)
+		t.add(moment{value: s.valueOf(sample), stack: stack, of: sample}, max(1, count))
 	}
 	var out []*track
 	for _, t := range byThread {
@@ -75,12 +72,14 @@ func (s *stacks) tracks() []*track {
 // add adds a moment for each of its sample's times, or as many as count says without a time.
 func (t *track) add(m moment, count int64) {
 	all := times(m.of)
-	for _, m.time = range all {
-		t.moments = append(t.moments, m)
+	if len(all) == 0 {
+		all = make([]int64, count)
 	}
-	for range count {
-		if len(all) > 0 {
-			break
+	each, left := m.value/int64(len(all)), m.value%int64(len(all))
+	for i, at := range all {
+		m.time, m.value = at, each
+		if int64(i) < left {
+			m.value++
 		}
 		t.moments = append(t.moments, m)
 	}

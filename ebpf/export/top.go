@@ -35,6 +35,19 @@ func Functions(p *profile.Profile) (functions []Function, total int64, err error
 	return functions, total, nil
 }
 
+// Samples returns how many samples were taken for a profile. Of one that does not say it, whose samples may each stand
+// for another value, it is the value of all.
+func Samples(p *profile.Profile) (float64, error) {
+	s, err := newStacks(p)
+	if err != nil {
+		return 0, err
+	}
+	if n, known := s.samples(); known {
+		return float64(n), nil
+	}
+	return float64(s.total()), nil
+}
+
 // functionKey is what distinguishes functions.
 type functionKey struct{ name, binary string }
 

@@ -13,12 +13,39 @@ import (
 // Options say what a Builder's profile has besides stacks.
 type Options struct {
 	Kind     kind.Kind     // says which values samples have
+	Count    bool          // the first value of a sample, Samples, is how many were taken of it
 	Period   int64         // between two samples, in the unit of the first value
 	Time     time.Time     // of the collection
 	Duration time.Duration // that was collected; 0 if not known
 	Series   string        // distinguishes profiles of other labels, which may have equal times
 	Clock    *Clock        // makes the times of profiles unique; nil: not
 	Stacks   int           // as many as that will come, as far as is known
+}
+
+// Samples is the type of the value, in CountUnit, that says how many samples were taken of a stack, as in the profiles
+// of Go.
+const (
+	Samples   = "samples"
+	CountUnit = "count"
+)
+
+// IsCount reports whether values of a type say how many samples were taken.
+func IsCount(t *profile.ValueType) bool { return t.Type == Samples && t.Unit == CountUnit }
+
+// WithoutCount returns a profile without the number of samples that a Builder with Options.Count has written. What is
+// in it belongs to p.
+func WithoutCount(p *profile.Profile) *profile.Profile {
+	if len(p.SampleType) < 2 || !IsCount(p.SampleType[0]) {
+		return p
+	}
+	out := WithoutSamples(p)
+	out.SampleType, out.Sample = p.SampleType[1:], make([]*profile.Sample, len(p.Sample))
+	for i, s := range p.Sample {
+		without := *s
+		without.Value = s.Value[1:]
+		out.Sample[i] = &without
+	}
+	return out
 }
 
 // Builder collects the stacks of one target into a profile, all of them whole. It is not safe for
@@ -63,11 +90,11 @@ func NewBuilder(opts Options) *Builder {
 //
 // Neither stack nor labels are kept, but the Locations are.
 func (b *Builder) Add(stack []*Location, value int64, labels []Label) {
-	b.AddAt(nil, stack, value, labels)
+	b.AddAt(nil, stack, value, 1, labels)
 }
 
-// AddAt is Add for samples taken at known times, ns since 1970, see Timestamp.
-func (b *Builder) AddAt(times []int64, stack []*Location, value int64, labels []Label) {
+// AddAt is Add for a number of samples that make up the value, taken at known times, ns since 1970, see Timestamp.
+func (b *Builder) AddAt(times []int64, stack []*Location, value, samples int64, labels []Label) {
 	if value < 1 {
 		return
 	}
@@ -78,12 +105,17 @@ func (b *Builder) AddAt(times []int64, stack []*Location, value int64, labels []
 	key := sampleKey(sha256.Sum256(b.key))
 	s := b.samples[key]
 	if s == nil {
-		s = b.out.add(b.stack, len(b.values), labels)
+		s = b.out.add(b.stack, labels)
 		b.samples[key] = s
 		b.frames += len(b.stack)
 	}
+	values := s.Value
+	if b.opts.Count {
+		values[0] += samples
+		values = values[1:]
+	}
 	for i, v := range b.values {
-		s.Value[i] += value * v.Per
+		values[i] += value * v.Per
 	}
 	if len(times) > 0 {
 		if s.NumLabel == nil {

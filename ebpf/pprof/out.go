@@ -21,6 +21,9 @@ type function struct {
 
 func newOut(opts Options) *out {
 	var types []*profile.ValueType
+	if opts.Count {
+		types = append(types, &profile.ValueType{Type: Samples, Unit: CountUnit})
+	}
 	for _, v := range kind.Of(opts.Kind).Values {
 		types = append(types, &profile.ValueType{Type: v.Type, Unit: v.Unit})
 	}
@@ -37,9 +40,9 @@ func newOut(opts Options) *out {
 	}
 }
 
-// add adds a new sample with a number of values, all zero.
-func (o *out) add(stack []*profile.Location, values int, labels []Label) *profile.Sample {
-	s := &profile.Sample{Location: make([]*profile.Location, len(stack)), Value: make([]int64, values)}
+// add adds a new sample, whose values are zero.
+func (o *out) add(stack []*profile.Location, labels []Label) *profile.Sample {
+	s := &profile.Sample{Location: make([]*profile.Location, len(stack)), Value: make([]int64, len(o.profile.SampleType))}
 	copy(s.Location, stack)
 	for _, l := range labels {
 		o.label(s, l)

@@ -30,12 +30,7 @@ const (
 // Write writes a profile as p.Write does, in memory that does not grow with the samples: that one takes up to 20 bytes
 // for each frame of each sample. What a profile has besides samples is encoded by p itself.
 func Write(w io.Writer, p *profile.Profile) error {
-	rest := profile.Profile{
-		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType,
-		Mapping: p.Mapping, Location: p.Location, Function: p.Function,
-		Comments: p.Comments, DocURL: p.DocURL, DropFrames: p.DropFrames, KeepFrames: p.KeepFrames,
-		TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos, PeriodType: p.PeriodType, Period: p.Period,
-	}
+	rest := WithoutSamples(p)
 	var head bytes.Buffer
 	if err := rest.WriteUncompressed(&head); err != nil {
 		return fmt.Errorf("encode profile: %w", err)
@@ -55,6 +50,16 @@ func Write(w io.Writer, p *profile.Profile) error {
 		}
 	}
 	return zip.Close()
+}
+
+// WithoutSamples returns a profile that has all of p but samples. What is in it belongs to p.
+func WithoutSamples(p *profile.Profile) *profile.Profile {
+	return &profile.Profile{
+		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType,
+		Mapping: p.Mapping, Location: p.Location, Function: p.Function,
+		Comments: p.Comments, DocURL: p.DocURL, DropFrames: p.DropFrames, KeepFrames: p.KeepFrames,
+		TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos, PeriodType: p.PeriodType, Period: p.Period,
+	}
 }
 
 // countStrings returns how many strings the table of an encoded profile has. Those of fields that follow are numbered

@@ -40,9 +40,15 @@ type countsKey struct {
 type targetCounts struct {
 	target    *target.Target
 	kind      kind.Kind
-	stacks    map[string]*uint64 // the value of each, by key, see stack.appendKey
+	stacks    map[string]*weight // by key, see stack.appendKey
 	times     map[string][]int64 // when, ns since 1970, if that is wanted
 	processes map[uint32]*countedProcess
+}
+
+// weight is what a stack has.
+type weight struct {
+	value   uint64 // in the unit of the first value of the kind
+	samples uint64
 }
 
 // countedProcess is what one process did.
@@ -85,7 +91,7 @@ func (a *aggregate) add(s *sampler.Sample, waker string) {
 	counts := a.targets[of]
 	if counts == nil {
 		counts = &targetCounts{
-			target: t, kind: s.Kind, stacks: map[string]*uint64{}, times: map[string][]int64{},
+			target: t, kind: s.Kind, stacks: map[string]*weight{}, times: map[string][]int64{},
 			processes: map[uint32]*countedProcess{},
 		}
 		a.targets[of] = counts
@@ -114,13 +120,14 @@ func (a *aggregate) add(s *sampler.Sample, waker string) {
 		st.node = a.nodes.Of(s.CPU)
 	}
 	a.key = st.appendKey(a.key[:0])
-	value := counts.stacks[string(a.key)]
-	if value == nil {
-		value = new(uint64)
-		counts.stacks[string(a.key)] = value
+	w := counts.stacks[string(a.key)]
+	if w == nil {
+		w = &weight{}
+		counts.stacks[string(a.key)] = w
 		a.bytes += len(a.key)
 	}
-	*value += cmp.Or(s.Value, uint64(a.options.period(s.Kind)))
+	w.value += cmp.Or(s.Value, uint64(a.options.period(s.Kind)))
+	w.samples++
 	if a.options.Timestamps {
 		counts.times[string(a.key)] = append(counts.times[string(a.key)], a.epoch+int64(s.Time))
 	}
@@ -153,13 +160,13 @@ func (c *targetCounts) samples() (sum uint64) {
 	return sum
 }
 
-// all yields every stack and its value, in the unit of the first value of the kind. The stack is valid until the next.
-func (c *targetCounts) all(yield func(*stack, uint64) bool) {
+// all yields every stack and what it has. The stack is valid until the next.
+func (c *targetCounts) all(yield func(*stack, weight) bool) {
 	var s stack
-	for key, value := range c.stacks {
+	for key, w := range c.stacks {
 		s.decode(key)
 		s.times = c.times[key]
-		if !yield(&s, *value) {
+		if !yield(&s, *w) {
 			return
 		}
 	}

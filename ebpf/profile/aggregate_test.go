@@ -27,16 +27,16 @@ func TestKeysHoldStacks(t *testing.T) {
 		{comm: "b", thread: "c", outcome: unwind.NoRow, kernel: []uint64{1}},
 		{comm: "b", thread: "c", tid: 1, outcome: unwind.NoRow, kernel: []uint64{1}},
 	}
-	c := targetCounts{stacks: map[string]*uint64{}}
+	c := targetCounts{stacks: map[string]*weight{}}
 	for i := range stacks {
 		number := uint64(i) + 1
-		c.stacks[string(stacks[i].appendKey(nil))] = &number
+		c.stacks[string(stacks[i].appendKey(nil))] = &weight{value: number}
 	}
 	if len(c.stacks) != len(stacks) {
 		t.Errorf("%d keys of %d stacks", len(c.stacks), len(stacks))
 	}
-	for s, number := range c.all {
-		want := stacks[number-1]
+	for s, w := range c.all {
+		want := stacks[w.value-1]
 		if s.comm != want.comm || s.pid != want.pid || s.outcome != want.outcome ||
 			s.thread != want.thread || s.tid != want.tid ||
 			len(s.kernel)+len(want.kernel) > 0 && !reflect.DeepEqual(s.kernel, want.kernel) ||

@@ -168,10 +168,10 @@ func (n *namer) profiles(c *targetCounts, a *aggregate, clock *pprof.Clock) []Pr
 // addAll names what a target did, and adds it to a profile.
 func (n *namer) addAll(b *pprof.Builder, c *targetCounts, a *aggregate) {
 	var locations []*pprof.Location
-	for s, value := range c.all {
+	for s, w := range c.all {
 		locations = n.stack(locations[:0], s, a.options)
 		does := s.doing.labels(locations[:len(s.kernel)], &a.options)
-		b.AddAt(s.times, locations, int64(value), append(labels(s, a.options), does...))
+		b.AddAt(s.times, locations, int64(w.value), int64(w.samples), append(labels(s, a.options), does...))
 	}
 }
 

@@ -205,7 +205,7 @@ func Open(o Options) (*Recorder, error) {
 	}
 	r := &Recorder{
 		options: o, selected: selected, files: &filework.Pool{},
-		profile: pprof.NewBuilder(pprof.Options{Kind: o.Kind, Period: o.period()}),
+		profile: pprof.NewBuilder(pprof.Options{Kind: o.Kind, Count: true, Period: o.period()}),
 		target:  target.Of(map[string]string{target.LabelServiceName: "headwater record"}),
 	}
 	if err := r.open(); err != nil {
@@ -507,9 +507,6 @@ func (r *Recorder) describe(out *Recording) error {
 		out.Paused = r.heap.Stats().Paused
 	}
 	if out.Profile != nil {
-		if out.Kind == kind.OffCPU {
-			due = looks(out.Profile)
-		}
 		pprof.SetLost(out.Profile, due, (&Recording{Lost: stats.Lost}).LostSamples())
 	}
 	names := r.builder.Stats()
@@ -520,16 +517,6 @@ func (r *Recorder) describe(out *Recording) error {
 		}
 	}
 	return nil
-}
-
-// looks returns how many looks the time in a profile of waits stands for, which readers of it call its samples. One
-// stack stands for all looks at the same wait.
-func looks(p *profile.Profile) uint64 {
-	sum, period := int64(0), max(p.Period, 1)
-	for _, s := range p.Sample {
-		sum += s.Value[len(s.Value)-1]
-	}
-	return uint64((sum + period/2) / period)
 }
 
 // account returns how many samples were due, and makes what was lost that of the kind that is recorded.

@@ -143,7 +143,7 @@ func (b *bench) recordAgent(i int, load costlyWork, dir string) (*profile.Profil
 func secondsOf(recorded *profile.Profile, length time.Duration) map[string]float64 {
 	seconds := map[string]float64{}
 	for _, s := range recorded.Sample {
-		took := float64(s.Value[0]) / 1e9 / length.Minutes()
+		took := float64(s.Value[len(s.Value)-1]) / 1e9 / length.Minutes()
 		seconds[partOf(s)] += took
 		seconds[allParts] += took
 	}

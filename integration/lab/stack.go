@@ -19,14 +19,18 @@ type Frame struct {
 type Stack struct {
 	Frames    []Frame
 	Functions []string // the names of the frames, and of what was inlined there
-	Value     int64    // nanoseconds of CPU
+	Value     int64    // the first one that is no number of samples: nanoseconds of CPU
 }
 
 // Stacks returns the samples of a profile, the most expensive first.
 func Stacks(p *profile.Profile) []Stack {
 	var found []Stack
+	measured := 0
+	if len(p.SampleType) > 1 && p.SampleType[0].Type == "samples" {
+		measured = 1
+	}
 	for _, sample := range p.Sample {
-		s := Stack{Value: sample.Value[0]}
+		s := Stack{Value: sample.Value[measured]}
 		for _, location := range slices.Backward(sample.Location) {
 			f := frameOf(location)
 			s.Frames = append(s.Frames, f)

@@ -74,7 +74,7 @@ func TestOffCPUOfServer(t *testing.T) {
 		require.Len(t, s.Label["thread_id"], 1, "%v", s.Label)
 		tid, err := strconv.Atoi(s.Label["thread_id"][0])
 		require.NoError(t, err)
-		seen[tid] += float64(s.Value[0]) / 1e9
+		seen[tid] += float64(s.Value[len(s.Value)-1]) / 1e9
 		waits[strings.Join(s.Label["wait"], " ")]++
 		addresses, lines := userPart(s)
 		frames += len(addresses)
@@ -116,11 +116,11 @@ func TestOffCPUOfRestlessThreads(t *testing.T) {
 			case len(slices.Compact(slices.Clone(sides))) > 1, len(sides) > 8:
 				t.Fatalf("a stack is of two ways: %v", sides)
 			case hasFrame(s, "[incomplete: moved]"):
-				moved += s.Value[0]
+				moved += s.Value[len(s.Value)-1]
 			case hasFrame(s, "rest") && len(sides) != 8:
 				t.Fatalf("a stack is of half a way: %v", sides)
 			case len(sides) == 8:
-				whole += s.Value[0]
+				whole += s.Value[len(s.Value)-1]
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,8 +36,9 @@ func printedFaults(t testing.TB, text string) map[string][2]float64 {
 	return found
 }
 
-// valueOf adds up a value of the samples that have a function.
-func valueOf(p *profile.Profile, function string, value int) (sum float64) {
+// valueOf adds up the values of a type, of the samples that have a function.
+func valueOf(p *profile.Profile, function, valueType string) (sum float64) {
+	value := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == valueType })
 	for _, s := range p.Sample {
 		if hasFunction(s, function) {
 			sum += float64(s.Value[value])
@@ -78,15 +80,16 @@ func checkGrowth(t testing.TB, command []string) {
 	require.Equal(t, 0, code)
 	require.Regexp(t, `samples in .* s, one for each 16 faults, 1\d\d\.\d MiB in all`, stderr)
 	p := readProfile(t, folder, "headwater.pb.gz")
-	require.Equal(t, []*profile.ValueType{{Type: "faults", Unit: "count"}, {Type: "space", Unit: "bytes"}}, p.SampleType)
+	require.Equal(t, []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "faults", Unit: "count"},
+		{Type: "space", Unit: "bytes"}}, p.SampleType)
 	require.EqualValues(t, 16, p.Period)
 	for function, faults := range printedFaults(t, stdout) {
-		got := valueOf(p, function, 0)
+		got := valueOf(p, function, "faults")
 		t.Logf("%s: %.0f page faults, getrusage says %.0f", function, got, faults[0])
 		if math.Abs(got-faults[0]) > faults[0]/5 {
 			t.Errorf("%s has %.0f page faults, but getrusage says %.0f", function, got, faults[0])
 		}
-		require.Equal(t, got*float64(os.Getpagesize()), valueOf(p, function, 1))
+		require.Equal(t, got*float64(os.Getpagesize()), valueOf(p, function, "space"))
 	}
 	top := run(t, "go", "tool", "pprof", "-top", "-cum", filepath.Join(folder, "headwater.pb.gz"))
 	require.Contains(t, top, "Type: space")
@@ -108,8 +111,8 @@ func TestMajorFaults(t *testing.T) {
 	require.Equal(t, 0, code)
 	require.Regexp(t, `samples in .* s, one for each fault,`, stderr)
 	p := readProfile(t, folder, "headwater.pb.gz")
-	require.Equal(t, []*profile.ValueType{{Type: "faults", Unit: "count"}}, p.SampleType)
-	require.Equal(t, major, valueOf(p, "reading", 0), "getrusage counts so many")
+	require.Equal(t, []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "faults", Unit: "count"}}, p.SampleType)
+	require.Equal(t, major, valueOf(p, "reading", "faults"), "getrusage counts so many")
 }
 
 // TestFaultFlags: flags that do not go together are refused, and a process without page faults makes no file.

@@ -83,7 +83,7 @@ func within(t testing.TB, what string, got, want float64) {
 func bytesOfLine(p *profile.Profile, file string, number int64) (sum float64) {
 	for _, s := range p.Sample {
 		if hasLine(s, file, number) {
-			sum += float64(s.Value[1])
+			sum += float64(s.Value[len(s.Value)-1])
 		}
 	}
 	return sum

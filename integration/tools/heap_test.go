@@ -26,16 +26,16 @@ func TestHeap(t *testing.T) {
 	_, err := fmt.Sscanf(stdout, "%f bytes in use", &want)
 	require.NoError(t, err, stdout)
 	p := readProfile(t, folder, "headwater.pb.gz")
-	require.Equal(t, []*profile.ValueType{{Type: "inuse_space", Unit: "bytes"}}, p.SampleType)
+	require.Equal(t, []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "inuse_space", Unit: "bytes"}}, p.SampleType)
 	require.Equal(t, &profile.ValueType{Type: "space", Unit: "bytes"}, p.PeriodType)
 	require.EqualValues(t, 64<<10, p.Period)
-	leaked, churned := valueOf(p, "leak", 0), valueOf(p, "churn", 0)
+	leaked, churned := valueOf(p, "leak", "inuse_space"), valueOf(p, "churn", "inuse_space")
 	t.Logf("leak has %.0f bytes, churn %.0f, the program says %.0f in all", leaked, churned, want)
 	if math.Abs(leaked-want) > want/4 { // 640 samples: six standard deviations
 		t.Errorf("leak has %.0f bytes in use, the program says %.0f", leaked, want)
 	}
-	if leaked < 0.9*valueOf(p, "main", 0) || churned > want/20 {
-		t.Errorf("leak has %.0f bytes, churn %.0f, main %.0f", leaked, churned, valueOf(p, "main", 0))
+	if leaked < 0.9*valueOf(p, "main", "inuse_space") || churned > want/20 {
+		t.Errorf("leak has %.0f bytes, churn %.0f, main %.0f", leaked, churned, valueOf(p, "main", "inuse_space"))
 	}
 }
 

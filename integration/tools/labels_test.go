@@ -31,7 +31,7 @@ func TestLabels(t *testing.T) {
 	for _, s := range p.Sample {
 		require.Equal(t, []string{node}, s.Label["numa_node"])
 		require.Len(t, s.Label["cpu"], 1)
-		on[s.Label["cpu"][0]] += s.Value[0]
+		on[s.Label["cpu"][0]] += s.Value[len(s.Value)-1]
 	}
 	total := int64(0)
 	for _, value := range on {

@@ -64,7 +64,7 @@ func TestOutOfMemory(t *testing.T) {
 	args := append([]string{"-e", "page-faults", "-c", "16"}, inGroup(group, program, "memory")...)
 	folder, _, stderr, code := record(t, args...)
 	require.Equal(t, 128+9, code, "it is killed\n%s", stderr)
-	got := valueOf(readProfile(t, folder, "headwater.pb.gz"), "hog_memory", 1)
+	got := valueOf(readProfile(t, folder, "headwater.pb.gz"), "hog_memory", "space")
 	t.Logf("%.1f MiB, the limit is %d", got/(1<<20), limit>>20)
 	require.InEpsilon(t, limit, got, 0.1)
 }

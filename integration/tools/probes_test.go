@@ -39,9 +39,9 @@ func TestProbes(t *testing.T) {
 			require.Regexp(t, probe.says, stderr)
 			require.Regexp(t, "100.0 % of stacks are whole, 0 samples were lost", stderr)
 			p := readProfile(t, folder, "headwater.pb.gz")
-			require.Equal(t, probe.typ, p.SampleType[0].Type)
-			require.Equal(t, probe.unit, p.SampleType[0].Unit)
-			require.Equal(t, probe.value, valueOf(p, "outer", 0), "the caller")
+			require.Equal(t, probe.typ, p.SampleType[len(p.SampleType)-1].Type)
+			require.Equal(t, probe.unit, p.SampleType[len(p.SampleType)-1].Unit)
+			require.Equal(t, probe.value, valueOf(p, "outer", probe.typ), "the caller")
 		})
 	}
 	_, _, stderr, code := record(t, append([]string{"-e", "uprobe:" + program + ":worc"}, command...)...)

@@ -46,7 +46,7 @@ func checkWaits(t testing.TB, program, dir string, may allowance) {
 	folder, stdout, stderr, code := record(t, "-e", "wall", "--", program, dir, "5")
 	require.Equal(t, 0, code, stderr)
 	p := readProfile(t, folder, "headwater.pb.gz")
-	require.Equal(t, []*profile.ValueType{{Type: "wall", Unit: "nanoseconds"}}, p.SampleType)
+	require.Equal(t, []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "wall", Unit: "nanoseconds"}}, p.SampleType)
 	printed := printedSeconds(t, stdout)
 	whole := func(s *profile.Sample) bool {
 		return hasFunction(s, "clone3") || hasFunction(s, "__libc_start_main_impl")
@@ -114,7 +114,7 @@ func printedSeconds(t testing.TB, text string) map[string]float64 {
 func secondsOf(p *profile.Profile, wanted func(*profile.Sample) bool) (sum float64) {
 	for _, s := range p.Sample {
 		if wanted(s) {
-			sum += float64(s.Value[0]) / 1e9
+			sum += float64(s.Value[len(s.Value)-1]) / 1e9
 		}
 	}
 	return sum

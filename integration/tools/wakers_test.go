@@ -53,7 +53,7 @@ func recordWakers(t *testing.T, program string) (folder string, p *profile.Profi
 		p = readProfile(t, folder, "headwater.pb.gz")
 		enough := true
 		for _, way := range []string{"way_lock", "way_pipe", "way_sleep"} {
-			enough = enough && valueOf(p, way, 0) >= 1e9
+			enough = enough && valueOf(p, way, "offcpu") >= 1e9
 		}
 		if enough || seconds > 100 {
 			return folder, p
@@ -69,7 +69,7 @@ func checkWaker(t testing.TB, p *profile.Profile, function, wait, waker string) 
 		if !hasFunction(s, function) || !waitsFor(wait)(s) {
 			continue
 		}
-		seconds := float64(s.Value[0]) / 1e9
+		seconds := float64(s.Value[len(s.Value)-1]) / 1e9
 		all += seconds
 		switch by := strings.Join(s.Label["waker"], " "); by {
 		case waker:

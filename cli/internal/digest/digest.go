@@ -64,8 +64,10 @@ func Of(p *profile.Profile) (*Digest, error) {
 	d.Complete = Completeness{Samples: -1, Reasons: map[string]int64{}, Why: reasonsOf(p), Marked: isMarked(p)}
 	d.Complete.Due, d.Complete.Lost = pprof.LostOf(p)
 	functions, binaries, processes, unnamed := table{}, table{}, table{}, table{}
+	var samples int64
 	for _, s := range stacks {
 		d.Total += s.Value
+		samples += s.Samples
 		leaf := s.Frames[len(s.Frames)-1]
 		functions.add(s)
 		binaries.count(Entry{Name: binaryName(leaf.Binary)}, s.Value, s.Value)
@@ -85,8 +87,8 @@ func Of(p *profile.Profile) (*Digest, error) {
 	d.Functions, d.Binaries, d.Processes = functions.sorted(), binaries.sorted(), processes.sorted()
 	d.Complete.Binaries = unnamed.sorted()
 	switch {
-	case period > 0:
-		d.Complete.Samples = (d.Total + period/2) / period
+	case samples > 0:
+		d.Complete.Samples = samples
 	case of.Unit == "count":
 		d.Complete.Samples = d.Total
 	}

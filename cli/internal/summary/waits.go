@@ -24,7 +24,7 @@ func waits(p *profile.Profile) (all []Wait) {
 	sums := map[Wait]int64{}
 	for _, s := range p.Sample {
 		if state := s.Label[builder.LabelState]; len(state) > 0 {
-			sums[Wait{Wait: strings.Join(s.Label[builder.LabelWait], " "), State: state[0]}] += s.Value[0]
+			sums[Wait{Wait: strings.Join(s.Label[builder.LabelWait], " "), State: state[0]}] += s.Value[len(s.Value)-1]
 		}
 	}
 	for w, ns := range sums {
