@@ -102,7 +102,7 @@ func (g *goTable) function(f *gopclntab.Func) error {
 		g.steps++
 		return end < g.span.hi && g.steps < maxGoSteps
 	})
-	if kind == goLoadsSP {
+	if kind == goLoadsSP || kind == goSwitches && !s.saved {
 		s.markLoad()
 	}
 	if s.end < g.span.hi {
@@ -157,7 +157,8 @@ func (s *goFunction) put(addr uint64, w unwind.WideRule) {
 }
 
 // markLoad ends the rows of a function without a frame where it puts another
-// value in the stack pointer.
+// value in the stack pointer. Who called runtime.morestack, and runtime.systemstack before Go 1.21,
+// is in the goroutine's descriptor alone, where rows cannot look: stacks say that they end there.
 func (s *goFunction) markLoad() {
 	const most = 512 // bytes, more than runtime.morestack has
 	text := s.code.at(s.f.Entry, int(min(s.end-s.f.Entry, most)))
@@ -167,7 +168,7 @@ func (s *goFunction) markLoad() {
 	}
 	name, err := s.reader.Name(s.f)
 	w := unwind.WideRule{CFA: unwind.CFAUnsupported, CFAOff: int32(unwind.ReasonSPRule)}
-	if err == nil && (name == "runtime.morestack" || name == "runtime.clone") { // on another stack for good
+	if err == nil && name == "runtime.clone" { // on another stack for good
 		w = unwind.WideRule{CFA: unwind.CFASP, Rules: unwind.Rules(unwind.FPSame, unwind.RAUndefined)}
 	}
 	s.put(s.f.Entry+uint64(n), w)
