@@ -238,7 +238,7 @@ func TestRest(t *testing.T) {
 	check := func(want string) {
 		t.Helper()
 		k.read(procfs.Default, 0)
-		if f, _ := k.table.find(0x1000); f.Function != want {
+		if f, _ := k.find(0x1000); f.Function != want {
 			t.Errorf("%+v, want %q", f, want)
 		}
 	}
@@ -256,9 +256,14 @@ func TestRest(t *testing.T) {
 	}
 	k.rest = time.Now().Add(maxRest)
 	write(t, path, "1000 10 third\n")
-	check("second")
+	check(NotRead)
+	write(t, path, "1000 10 fourth\n")
+	check(NotRead)
 	k.rest = time.Now()
-	check("third")
+	check("fourth")
+	k.rest = time.Now().Add(maxRest)
+	appendTo(t, path, "1000 10 grown\n")
+	check("grown")
 }
 
 // TestRewrittenDump is TestRewrittenMap for a jitdump.

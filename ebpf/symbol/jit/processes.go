@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/procfs"
 )
@@ -52,6 +53,7 @@ type process struct {
 
 	mu     sync.Mutex // guards what follows; held while a chunk is parsed, never while one is read
 	closed bool
+	stale  bool // what the files have now is not read yet
 	table  table
 }
 
@@ -121,8 +123,16 @@ func (p *Processes) Frame(pid uint32, addr uint64) (f Frame, ok bool) {
 	if k == nil {
 		return Frame{}, false
 	}
+	return k.find(addr)
+}
+
+// find names an address.
+func (k *process) find(addr uint64) (f Frame, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.stale {
+		return Frame{Function: NotRead}, true
+	}
 	return k.table.find(addr)
 }
 
@@ -263,12 +273,16 @@ func dumpPath(fs procfs.FS, pid, inner uint32) string {
 }
 
 // What was written over is read from the beginning. A file that is written over all the time
-// takes a restShare-th of the time at most: after it was read it rests, for maxRest at most.
+// takes a restShare-th of a CPU at most: after it was read it rests, for maxRest at most.
 // One that is written over seldom is read at once.
 const (
-	restShare = 500
+	restShare = 100
 	maxRest   = time.Minute
 )
+
+// NotRead names code of a process whose files were written over, until they are read again: what they said may be of
+// code that is gone.
+const NotRead = "[jit code, names are being read]"
 
 // read reads on in both files.
 func (k *process) read(fs procfs.FS, pid uint32) {
@@ -277,17 +291,35 @@ func (k *process) read(fs procfs.FS, pid uint32) {
 	if !k.tried {
 		k.open(fs, pid)
 	}
-	began := time.Now()
-	if began.Before(k.rest) {
-		return
-	}
 	if perf, dumped := k.perf.renew(), k.dump.renew(); perf || dumped {
 		k.startOver()
-		defer func() {
-			now := time.Now()
-			k.rest = now.Add(min(restShare*now.Sub(began), maxRest))
-		}()
 	}
+	if !k.isStale() {
+		k.readOn()
+		return
+	}
+	if time.Now().Before(k.rest) {
+		return
+	}
+	took := clock.CPUTime(k.readOn)
+	k.rest = time.Now().Add(min(restShare*took, maxRest))
+	k.setStale(false)
+}
+
+func (k *process) isStale() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.stale
+}
+
+func (k *process) setStale(stale bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stale = stale
+}
+
+// readOn reads what is new in both files. The caller holds k.reading.
+func (k *process) readOn() {
 	if k.perf != nil {
 		k.perf.read(true, &k.left, k.locked(func(b []byte, _ int64) (int64,
 			error) {
@@ -307,6 +339,7 @@ func (k *process) startOver() {
 	k.reader = dump{}
 	k.mu.Lock()
 	k.table.clear()
+	k.stale = true
 	k.mu.Unlock()
 	for _, g := range []*growing{k.perf, k.dump} {
 		if g != nil {

@@ -1,11 +1,8 @@
 package flamegraph
 
 import (
-	"runtime"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Limits of what live views cost: all together 2 % of a CPU. A third of that is what is not counted, such as to collect
@@ -45,20 +42,4 @@ func (b *budget) pay(now time.Time) {
 		b.debt = max(0, b.debt-time.Duration(liveShare*float64(passed)))
 		b.at = now
 	}
-}
-
-// threadCPU calls do, and returns the CPU time that this took on its thread, without what the garbage collector adds.
-func threadCPU(do func()) time.Duration {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var before, after unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_THREAD, &before) != nil {
-		do()
-		return 0
-	}
-	do()
-	if unix.Getrusage(unix.RUSAGE_THREAD, &after) != nil {
-		return 0
-	}
-	return time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
 }

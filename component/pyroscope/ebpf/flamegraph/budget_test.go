@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/ebpf/clock"
 )
 
 // TestBudget: live views wait until what was made is paid for, and no longer than that.
@@ -57,9 +59,9 @@ func TestBudgetBoundsLiveViews(t *testing.T) {
 
 // TestThreadCPU: waiting costs nothing, and computing does.
 func TestThreadCPU(t *testing.T) {
-	require.Less(t, threadCPU(func() { time.Sleep(300 * time.Millisecond) }), 200*time.Millisecond)
+	require.Less(t, clock.CPUTime(func() { time.Sleep(300 * time.Millisecond) }), 200*time.Millisecond)
 	sum, begun := 0, time.Now()
-	spent := threadCPU(func() {
+	spent := clock.CPUTime(func() {
 		for time.Since(begun) < 2*time.Second {
 			sum++
 		}

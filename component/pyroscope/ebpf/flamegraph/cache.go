@@ -5,6 +5,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/headwater/headwater/ebpf/clock"
 )
 
 // Limits of the views in memory.
@@ -67,7 +69,7 @@ func (c *viewCache[V]) get(ctx context.Context, key string, build func() (V, err
 func (c *viewCache[V]) build(key string, entry *cachedView[V], build func() (V, error)) {
 	defer close(entry.ready)
 	c.building.Lock()
-	spent := threadCPU(func() { entry.view, entry.err = build() })
+	spent := clock.CPUTime(func() { entry.view, entry.err = build() })
 	c.building.Unlock()
 	if c.spend != nil {
 		c.spend(spent, time.Now())
