@@ -29,7 +29,7 @@ run: build ## profile this host and serve its flame graphs; needs root
 unit: ## run the tests that need neither root nor packages nor the network, in two minutes
 	CGO_ENABLED=0 GOFLAGS=-trimpath HEADWATER_UNIT=1 go test -timeout 10m -skip '^TestAdding$$' $(UNIT) # which builds copies of the tree for a minute
 
-test: build ## run the tests of each change, with the real kernel, Pyroscope and a browser, in 17 minutes; needs root
+test: build ## run the tests of each change, with the real kernel, Pyroscope and a browser, in 14 minutes; needs root
 	@$(MAKE) --no-print-directory -C integration pyroscope
 	@integration/packages test
 	@integration/run-tests test

@@ -35,12 +35,17 @@ type diffFlags struct {
 
 func diffCommand() *cobra.Command {
 	o := compare.DefaultOptions()
+	o.Per = compare.PerCPU // what other programs do changes how much a program gets of a second
 	f := diffFlags{}
 	cmd := &cobra.Command{
 		Use:   "diff [flags] BASE[,BASE...] NEW[,NEW...]",
 		Short: "Show which functions became more expensive between two profiles",
 		Long: `Compares two profiles function by function, and says which changed by more than chance
 explains: a profile counts samples, so every figure has an error, which is printed.
+
+What changed is said in two parts: all of it by one factor, which the load of the host or the
+amount of work may be the reason for, and the share of each function, which is what --per cpu
+compares. --per second and --per run are for hosts and runs that are known to be alike.
 
 BASE and NEW are profiles in pprof's format, folded stacks, or URLs of either, such as
 a download of the page of a running headwater. Runs of a program differ by more than the
@@ -82,8 +87,8 @@ The exit code is 0, with --check 1 if a function became more expensive for certa
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.per, "per", string(o.Per), "What values are for: each second, the whole run, or as a part of all "+
-		"CPU time (second, run, cpu)")
+	flags.StringVar(&f.per, "per", string(o.Per), "What values are for: as a part of all that the profile counts, each second, "+
+		"or the whole run (cpu, second, run)")
 	flags.BoolVar(&f.total, "total", false, "Compare functions with all that they call; else themselves alone")
 	flags.Float64Var(&f.confidence, "confidence", o.Confidence, "Probability that all bounds hold, below 1")
 	flags.Float64Var(&f.atLeast, "at-least", o.AtLeast, "Least change that counts, as a part of the base: 0.05 is 5 %")
@@ -190,6 +195,10 @@ func (f *diffFlags) print(w io.Writer, r *compare.Report, names []string) error 
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	if r.Factor != nil {
+		fmt.Fprintf(w, "\nall of it: %s, from %.4g to %.4g %s a second\n", percentBetween(r.Factor), r.Factor.Base,
+			r.Factor.New, r.Unit)
+	}
 	shown := r.Changed
 	if f.all {
 		shown = append(slices.Clone(shown), r.Others...)
@@ -245,13 +254,25 @@ func functionOf(c *compare.Change) string {
 	return c.Name + "  (" + c.Binary + ")"
 }
 
+// percentBetween says how much more a change is, and its bounds.
+func percentBetween(c *compare.Change) string {
+	if c.Base <= 0 {
+		return "new"
+	}
+	text := percentMore(c.New / c.Base)
+	if c.High == nil {
+		return text + " (at least " + percentMore(c.Low) + ")"
+	}
+	return text + " (between " + percentMore(c.Low) + " and " + percentMore(*c.High) + ")"
+}
+
 // percentMore says how much more a ratio is: "+20 %" for 1.2.
 func percentMore(ratio float64) string { return fmt.Sprintf("%+.0f %%", 100*(ratio-1)) }
 
 // conclusion says what the comparison found in a sentence or two.
 func conclusion(r *compare.Report, f *diffFlags) string {
-	of := map[compare.Per]string{
-		compare.PerSecond: " for each second", compare.PerCPU: " as a part of all",
+	values := map[compare.Per]string{
+		compare.PerSecond: r.Unit + " for each second", compare.PerCPU: "parts of all " + r.Unit, compare.PerRun: r.Unit,
 	}[r.Per]
 	what := "of functions themselves alone"
 	switch {
@@ -261,7 +282,11 @@ func conclusion(r *compare.Report, f *diffFlags) string {
 		what = "of functions with all that they call"
 	}
 	one, many := f.things()
-	text := fmt.Sprintf("Values are %s%s, %s. %s\n", r.Unit, of, what, spread(r))
+	text := fmt.Sprintf("Values are %s, %s. %s\n", values, what, spread(r))
+	if n := r.Needed; n != nil && n.Times > 1 && f.by == "" {
+		text += fmt.Sprintf("It takes %d times as many profiles a side to see a change by 5 %% of %s, which has %.0f %%.\n",
+			n.Times, n.Name, 100*n.Share)
+	}
 	if len(r.Changed) == 0 {
 		return text + fmt.Sprintf("None of %s changed for certain by more than %g %%.",
 			plural(len(r.Others), one, many), 100*f.atLeast)

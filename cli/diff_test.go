@@ -106,11 +106,11 @@ func TestDiffByLabel(t *testing.T) {
 	out, _, err := runDiff("--by", "numa_node", base, after)
 	require.NoError(t, err)
 	require.Contains(t, out, `
-base  new  change  between          numa_node
-200   100  -50 %   -56 % and -43 %  0
-200   300  +50 %   +36 % and +66 %  1
+base  new   change  between          numa_node
+0.5   0.25  -50 %   -56 % and -43 %  0
+0.5   0.75  +50 %   +36 % and +66 %  1
 
-Values are count for each second, of all functions.`)
+Values are parts of all count, of all functions.`)
 	require.Contains(t, out, "2 values of numa_node changed for certain by more than 5 %, of 2.")
 	_, code, err := runDiff("--by", "numa_node", "--check", base, after)
 	require.Equal(t, 1, code)

@@ -369,8 +369,10 @@ func TestRewrittenLibrary(t *testing.T) {
 		t.Errorf("before: %v", counts)
 	}
 	run(t, "dd", "conv=notrunc", "if="+after, "of="+before)
-	collect(t, s, pid, twinSamples) // of before and after
-	collect(t, s, pid, twinSamples) // notices it at its end
+	collectUntil(t, s, "the library is known to be another", func(more []Profile) bool {
+		counts := named(more)
+		return counts["twinb"] > 0 && counts["twina"] == 0
+	})
 	profiles = collectWhole(t, s, twinSamples, pid)
 	checkWhole(t, "caller", profiles, pid)
 	if counts := named(profiles); counts["twinb"] == 0 || counts["twina"] != 0 {

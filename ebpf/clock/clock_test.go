@@ -12,7 +12,7 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// inNamespace tells this test, run again in another time namespace, to print the time.
+// inNamespace has this test, run again in another time namespace, print the time.
 const inNamespace = "HEADWATER_TEST_PRINTS_TIME"
 
 // TestTimeNamespace: in a time namespace whose clock is a day ahead the time is that of the host, which samples have.

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/google/pprof/profile"
 	"gonum.org/v1/gonum/mathext"
@@ -32,9 +33,9 @@ type Per string
 
 // What values are divided by.
 const (
-	PerSecond Per = "second" // of wall clock time, as for a service
+	PerSecond Per = "second" // of wall clock time: on a host that has the same load
 	PerRun    Per = "run"    // nothing, as for a program that did the same work twice
-	PerCPU    Per = "cpu"    // second of CPU time of the profile, as for services with unequal load
+	PerCPU    Per = "cpu"    // all that the profile counts: what a function has is its share, whatever the load
 )
 
 // Options say how profiles are compared.
@@ -94,9 +95,23 @@ type Report struct {
 	// All is the change of all functions together.
 	All Change `json:"all"`
 
+	// Factor is the change of all functions together, in Unit a second: what is common to all, such as the load of the
+	// host, and how much work there was. It is nil if the profiles do not say how long they took.
+	Factor *Change `json:"factor,omitempty"`
+
+	// Needed is what it takes to see a change of 5 %; nil where no function has samples on both sides.
+	Needed *Needed `json:"needed,omitempty"`
+
 	// Changed are the functions that changed for certain, Others all others; the largest change of time comes first.
 	Changed []Change `json:"changed"`
 	Others  []Change `json:"others"`
+}
+
+// Needed says how many times as many profiles as there are have bounds of 5 % around the function that has most.
+type Needed struct {
+	Name  string  `json:"name"`
+	Share float64 `json:"share"` // of all in the base
+	Times int     `json:"times"` // 1: these do; maxTimes: or more
 }
 
 // Change is what became of a function.
@@ -153,13 +168,62 @@ func Runs(base, after []*Run, o Options) (*Report, error) {
 	if b.unit != n.unit {
 		return nil, fmt.Errorf("the base profile counts %s and the new one %s", b.unit, n.unit)
 	}
+	if b.of != n.of && b.of != "" && n.of != "" {
+		return nil, fmt.Errorf("the base profile is of %s and the new one of %s, which do not compare", b.of, n.of)
+	}
 	r := &Report{Unit: b.unit, Per: o.Per, Base: b.Side, New: n.Side, Renamed: b.rename(n)}
 	if spread, ok := spreadOf(b, n); ok {
 		r.Spread = &spread
 	}
 	r.All = r.between(sum(b.samples), sum(n.samples), b, n, r.spread(), 1-o.Confidence)
 	r.sort(b, n, o)
+	r.Factor = r.factor(b, n, 1-o.Confidence)
+	r.Needed = r.needed(b, n, 1-o.Confidence)
 	return r, nil
+}
+
+// factor compares what all functions together have of a second.
+func (r *Report) factor(b, n *side, alpha float64) *Change {
+	if b.Seconds <= 0 || n.Seconds <= 0 {
+		return nil
+	}
+	was, is := *b, *n
+	was.per, is.per = b.Seconds, n.Seconds
+	c := r.between(sum(b.samples), sum(n.samples), &was, &is, r.spread(), alpha)
+	return &c
+}
+
+// Bounds of Needed.
+const (
+	shownChange = 0.05
+	maxTimes    = 1000
+)
+
+// needed finds how many times as many profiles a change by shownChange takes to be seen.
+func (r *Report) needed(b, n *side, alpha float64) *Needed {
+	var largest key
+	for k, was := range b.samples {
+		if n.samples[k] > 0 && (was > b.samples[largest] || was == b.samples[largest] && k.name < largest.name) {
+			largest = k
+		}
+	}
+	was, is := b.samples[largest], n.samples[largest]
+	if was == 0 {
+		return nil
+	}
+	alpha /= float64(max(len(r.Changed)+len(r.Others), 1))
+	spread := ownSpread(largest, r.spread(), b, n)
+	was /= 1 + spread*spread*was/float64(len(b.runs))
+	is /= 1 + spread*spread*is/float64(len(n.runs))
+	enough := func(times int) bool {
+		// An equal function has the share k/(k+n), around which the bounds lie.
+		equal := is / (was + is)
+		low, high := shareBounds(is*float64(times), was*float64(times), alpha)
+		odds := equal / (1 - equal)
+		return low/(1-low) >= odds/(1+shownChange) && high < 1 && high/(1-high) <= odds*(1+shownChange)
+	}
+	times := 1 + sort.Search(maxTimes-1, func(i int) bool { return enough(i + 1) })
+	return &Needed{Name: largest.name, Share: b.samples[largest] / sum(b.samples), Times: times}
 }
 
 // sort compares all functions.

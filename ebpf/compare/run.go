@@ -18,6 +18,7 @@ type Run struct {
 	counted   float64 // samples, of all functions
 	value     float64 // of all samples, in unit
 	unit      string
+	of        string // type of values, such as cpu; "" if it is not known
 	seconds   float64
 	due, lost uint64 // samples of the host meanwhile, 0 if not known
 }
@@ -30,6 +31,7 @@ func NewRun(p *profile.Profile, total bool) (*Run, error) {
 	}
 	scale := 1.0
 	r := &Run{samples: map[key]float64{}, unit: p.SampleType[index].Unit, seconds: float64(p.DurationNanos) * 1e-9}
+	r.of = p.SampleType[index].Type
 	if r.unit == "nanoseconds" {
 		r.unit, scale = "seconds", 1e-9
 	}

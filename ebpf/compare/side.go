@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,6 +19,7 @@ type side struct {
 	runs    []run
 	samples map[key]float64 // of all runs
 	unit    string          // of values
+	of      string          // type of values: cpu, offcpu; "" if no profile says
 	per     float64         // what values are divided by
 	lacking float64         // part of its samples that a function may lack, beyond what counts as a change
 }
@@ -58,6 +60,10 @@ func (s *side) add(r *Run, o Options) error {
 	if s.unit != r.unit {
 		return errors.New("it counts " + s.unit + " and " + r.unit)
 	}
+	if s.of != "" && r.of != "" && s.of != r.of {
+		return errors.New("it is of " + s.of + " and of " + r.of)
+	}
+	s.of = cmp.Or(s.of, r.of)
 	for k, n := range r.samples {
 		s.samples[k] += n
 	}

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,7 +107,7 @@ func (s *Server) record(ctx context.Context, in recordInput) (string, error) {
 type diffInput struct {
 	Base  string  `json:"base" jsonschema:"profile of before: name that record returned, or file or URL"`
 	New   string  `json:"new" jsonschema:"profile of after, likewise"`
-	Per   string  `json:"per,omitempty" jsonschema:"values for each second (the default), run, or cpu: part of all"`
+	Per   string  `json:"per,omitempty" jsonschema:"values as parts of all (cpu, the default), for each second, or for the whole run"`
 	Limit float64 `json:"limit,omitempty" jsonschema:"functions at most: 1 to 500, by default 20"`
 }
 
@@ -116,9 +117,7 @@ func (s *Server) diff(ctx context.Context, in diffInput) (string, error) {
 		return "", err
 	}
 	o := compare.DefaultOptions()
-	if in.Per != "" {
-		o.Per = compare.Per(in.Per)
-	}
+	o.Per = cmp.Or(compare.Per(in.Per), compare.PerCPU)
 	if err := o.Validate(); err != nil {
 		return "", err
 	}
