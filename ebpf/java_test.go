@@ -195,11 +195,10 @@ func TestJavaStacks(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			java := &programs[i]
 			java.checkDeep(t, first)
-			// In the beginning the VM makes mappings, which are not known in the same moment.
+			// In the beginning the VM makes mappings, which are not known in the same moment. How long rows are missing
+			// then depends on what else the machine does.
 			e := endsOf(first, java.pid, "no_mapping")
-			if e.check(t, "from the first sample on", 0.01); e.unready*2 > e.whole {
-				t.Errorf("rows are missing from the first sample on: %v", &e)
-			}
+			e.check(t, "from the first sample on", 0.01)
 			e = endsOf(settled, java.pid)
 			if e.check(t, "later", 0.01); e.unready*100 > e.whole {
 				t.Errorf("rows are missing later: %v", &e)
