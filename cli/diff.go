@@ -87,8 +87,8 @@ The exit code is 0, with --check 1 if a function became more expensive for certa
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.per, "per", string(o.Per), "What values are for: as a part of all that the profile counts, each second, "+
-		"or the whole run (cpu, second, run)")
+	flags.StringVar(&f.per, "per", string(o.Per), "What values are for: as a part of all that the profile counts, each "+
+		"second, or the whole run (cpu, second, run)")
 	flags.BoolVar(&f.total, "total", false, "Compare functions with all that they call; else themselves alone")
 	flags.Float64Var(&f.confidence, "confidence", o.Confidence, "Probability that all bounds hold, below 1")
 	flags.Float64Var(&f.atLeast, "at-least", o.AtLeast, "Least change that counts, as a part of the base: 0.05 is 5 %")

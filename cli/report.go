@@ -39,7 +39,8 @@ samples, a tree of who calls whom, folded stacks, or the shares of the values of
 	flags := cmd.Flags()
 	flags.IntVar(&f.top, "top", 20, "show as many functions, most self first")
 	flags.BoolVar(&f.tree, "tree", false, "show functions below their callers, from a two-hundredth of all on")
-	flags.BoolVar(&f.folded, "folded", false, "show a line for each stack, with its number of samples, or their value where each has its own")
+	flags.BoolVar(&f.folded, "folded", false,
+		"show a line for each stack, with its number of samples, or their value where each has its own")
 	flags.StringVar(&f.by, "by", "", "show the shares of the values of this label, such as cpu, numa_node or thread_name")
 	flags.StringVar(&f.focus, "focus", "", "only samples with a function, file or binary that fits this regexp")
 	flags.StringVar(&f.ignore, "ignore", "", "only samples with none that fits this one")

@@ -27,7 +27,8 @@ func TestTimeNamespace(t *testing.T) {
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &before); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("unshare", "--time", "--monotonic", fmt.Sprint(24*60*60), "--fork", os.Args[0], "-test.run", "^TestTimeNamespace$")
+	cmd := exec.Command("unshare", "--time", "--monotonic", fmt.Sprint(24*60*60), "--fork",
+		os.Args[0], "-test.run", "^TestTimeNamespace$")
 	cmd.Env = append(os.Environ(), inNamespace+"=1")
 	out, err := cmd.CombinedOutput()
 	if err != nil {

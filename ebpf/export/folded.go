@@ -11,9 +11,10 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Folded writes a line for each stack: its functions, root first, with semicolons between
-// them, a space, and how many samples had it, or its value where samples stand for different ones: the nanoseconds of
-// waits, the bytes of memory. That is what Brendan Gregg's stackcollapse scripts write. Lines are sorted. Semicolons and line ends in names become colons and spaces.
+// Folded writes a line for each stack: its functions, root first, with semicolons between them, a space, and how many
+// samples had it, or its value where samples stand for different ones: the nanoseconds of waits, the bytes of memory.
+// That is what Brendan Gregg's stackcollapse scripts write. Lines are sorted. Semicolons and line ends in names become
+// colons and spaces.
 func Folded(w io.Writer, p *profile.Profile) error {
 	lines, err := foldedLines(p)
 	if err != nil {

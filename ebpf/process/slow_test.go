@@ -6,7 +6,7 @@ import (
 	"github.com/headwater/headwater/ebpf/clock"
 )
 
-// TestLateFile: a file that was opened before and now is late, as that of a mount that hangs, keeps what is known of it.
+// TestLateFile: what is known of a file that was opened before stays when it is late, as that of a mount that hangs.
 func TestLateFile(t *testing.T) {
 	h := newHosts(t)
 	m := mappedAs(t, builtProgram(t, t.TempDir(), "program", smallProgram), textAt)

@@ -39,7 +39,8 @@ func nativeStack(t testing.TB, tid int) []nativeFrame {
 	t.Helper()
 	need.Tools(t, "eu-stack")
 	// Exit code 1 says that not all was well, such as the vdso having no file.
-	out, _ := urgent(t, exec.Command("eu-stack", "-1", "--raw", "--module", "--build-id", "-n", "0", "-p", fmt.Sprint(tid)))
+	out, _ := urgent(t, exec.Command("eu-stack", "-1", "--raw", "--module", "--build-id", "-n", "0",
+		"-p", fmt.Sprint(tid)))
 	return parseNative(t, out)
 }
 

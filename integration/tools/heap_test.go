@@ -26,7 +26,8 @@ func TestHeap(t *testing.T) {
 	_, err := fmt.Sscanf(stdout, "%f bytes in use", &want)
 	require.NoError(t, err, stdout)
 	p := readProfile(t, folder, "headwater.pb.gz")
-	require.Equal(t, []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "inuse_space", Unit: "bytes"}}, p.SampleType)
+	require.Equal(t, []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "inuse_space", Unit: "bytes"}},
+		p.SampleType)
 	require.Equal(t, &profile.ValueType{Type: "space", Unit: "bytes"}, p.PeriodType)
 	require.EqualValues(t, 64<<10, p.Period)
 	leaked, churned := valueOf(p, "leak", "inuse_space"), valueOf(p, "churn", "inuse_space")

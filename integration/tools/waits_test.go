@@ -46,7 +46,8 @@ func checkWaits(t testing.TB, program, dir string, may allowance) {
 	folder, stdout, stderr, code := record(t, "-e", "wall", "--", program, dir, "5")
 	require.Equal(t, 0, code, stderr)
 	p := readProfile(t, folder, "headwater.pb.gz")
-	require.Equal(t, []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "wall", Unit: "nanoseconds"}}, p.SampleType)
+	require.Equal(t, []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "wall", Unit: "nanoseconds"}},
+		p.SampleType)
 	printed := printedSeconds(t, stdout)
 	whole := func(s *profile.Sample) bool {
 		return hasFunction(s, "clone3") || hasFunction(s, "__libc_start_main_impl")

@@ -107,7 +107,7 @@ func (s *Server) record(ctx context.Context, in recordInput) (string, error) {
 type diffInput struct {
 	Base  string  `json:"base" jsonschema:"profile of before: name that record returned, or file or URL"`
 	New   string  `json:"new" jsonschema:"profile of after, likewise"`
-	Per   string  `json:"per,omitempty" jsonschema:"values as parts of all (cpu, the default), for each second, or for the whole run"`
+	Per   string  `json:"per,omitempty" jsonschema:"cpu: parts of all (the default); second, or run: values of that"`
 	Limit float64 `json:"limit,omitempty" jsonschema:"functions at most: 1 to 500, by default 20"`
 }
 
