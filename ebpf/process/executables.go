@@ -122,11 +122,18 @@ func (x *executables) find(pid uint32, m *procfs.Mapping) (openedFile, error) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if k := x.byMapped[mappedFileOf(m)]; k != nil && k.couldBe(m) {
-		k.exe.refs++
-		return openedFile{e: k.exe}, nil
+	return openedFile{e: x.lastKnown(m)}, nil // without one the process is gone
+}
+
+// lastKnown returns the executable of a mapping that cannot be opened, and takes a reference to it; nil if it may be
+// of another file. The caller holds x.mu.
+func (x *executables) lastKnown(m *procfs.Mapping) *Executable {
+	k := x.byMapped[mappedFileOf(m)]
+	if k == nil || !k.couldBe(m) {
+		return nil
 	}
-	return openedFile{}, nil // the process is gone
+	k.exe.refs++
+	return k.exe
 }
 
 // withKey returns the executable of a file that m maps, and takes a reference to it;

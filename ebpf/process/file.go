@@ -76,7 +76,7 @@ func (k *knownFile) couldBe(m *procfs.Mapping) bool {
 	if now, before, held := k.exe.now(); k.exact && held {
 		return !now.writtenSince(before)
 	}
-	return m.Path == k.path && (m.Generation == k.generation || m.Generation == 0) // /proc does not say it
+	return m.Path == k.path && m.Generation == k.generation
 }
 
 // candidate is a path under which a mapped file may be found.

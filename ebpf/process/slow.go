@@ -76,9 +76,8 @@ func (x *executables) openSlowly(pid uint32, m procfs.Mapping) (*Executable, boo
 	x.retry(pid)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if k := x.byMapped[mappedFileOf(&m)]; k != nil && k.couldBe(&m) {
-		k.exe.refs++ // it hangs now; what is known of it was read before
-		return k.exe, false
+	if e := x.lastKnown(&m); e != nil { // the file hangs now, and was read before
+		return e, false
 	}
 	return x.standIn(pid, &m, err)
 }
