@@ -22,14 +22,14 @@ var started = sync.OnceValues(func() (time.Time, uint64) {
 
 // Monotonic is the time on the clock that samples and side-band records have, in
 // ns: CLOCK_MONOTONIC of the host. That is Go's own monotonic clock, which is read without a
-// system call, less what the time namespace of this process adds to it.
+// system call, less the offset of this process's time namespace.
 func Monotonic() uint64 {
 	when, ns := started()
 	return ns + uint64(time.Since(when))
 }
 
-// namespaceOffset is what the time namespace of this process adds to CLOCK_MONOTONIC, in ns (time_namespaces(7)): 0 in
-// that of the host, and on kernels without such namespaces.
+// namespaceOffset is the number of ns that the time namespace of this process adds to CLOCK_MONOTONIC
+// (time_namespaces(7)): 0 in the host's namespace, and on kernels without time namespaces.
 func namespaceOffset() int64 {
 	text, err := os.ReadFile("/proc/self/timens_offsets")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // inNamespace has this test, run again in another time namespace, print the time.
 const inNamespace = "HEADWATER_TEST_PRINTS_TIME"
 
-// TestTimeNamespace: in a time namespace whose clock is a day ahead the time is that of the host, which samples have.
+// TestTimeNamespace: in a time namespace whose clock is a day ahead, Monotonic returns the time of the host's clock.
 func TestTimeNamespace(t *testing.T) {
 	if os.Getenv(inNamespace) != "" {
 		fmt.Println("time", Monotonic())

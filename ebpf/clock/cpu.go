@@ -7,18 +7,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// ThreadCPU returns the CPU time of the calling thread so far.
+func ThreadCPU() time.Duration {
+	var used unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used) != nil {
+		return 0 // cannot be: the clock exists
+	}
+	return time.Duration(used.Nano())
+}
+
 // CPUTime calls do, and returns the CPU time that this took on its thread, without what the garbage collector adds.
 func CPUTime(do func()) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var before, after unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &before) != nil {
-		do()
-		return 0
-	}
+	before := ThreadCPU()
 	do()
-	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &after) != nil {
-		return 0
-	}
-	return time.Duration(after.Nano() - before.Nano())
+	return ThreadCPU() - before
 }

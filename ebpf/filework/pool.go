@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/clock"
 )
 
 // Origin is where the files come from that a piece of work reads.
@@ -151,9 +153,9 @@ func (p *Pool) run(t *Task, work func()) {
 	p.mu.Lock()
 	t.thread = thread
 	p.mu.Unlock()
-	before := threadCPU()
+	before := clock.ThreadCPU()
 	defer func() {
-		spent := threadCPU() - before
+		spent := clock.ThreadCPU() - before
 		p.mu.Lock()
 		delete(p.tasks, t)
 		p.spend(t.origin.Owner, spent, time.Now())

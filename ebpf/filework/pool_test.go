@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/integration/testkit"
 )
 
@@ -209,7 +210,7 @@ func TestCPUIsCounted(t *testing.T) {
 	const owner = 1000
 	var spent time.Duration
 	err := p.Do(Origin{Mount: "x", Owner: owner}, "spinning", time.Minute, func() {
-		for before := threadCPU(); spent < 50*time.Millisecond; spent = threadCPU() - before {
+		for before := clock.ThreadCPU(); spent < 50*time.Millisecond; spent = clock.ThreadCPU() - before {
 		}
 	})
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,15 +18,6 @@ func threadRan(thread int) string {
 		return ""
 	}
 	return string(counts)
-}
-
-// threadCPU returns the CPU time of the calling thread so far.
-func threadCPU() time.Duration {
-	var used unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_THREAD, &used) != nil {
-		return 0
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // waitsForRuntime is the system call in which Go lets a thread rest.
