@@ -95,11 +95,11 @@ type Report struct {
 	// All is the change of all functions together.
 	All Change `json:"all"`
 
-	// Factor is the change of all functions together, in Unit a second: what is common to all, such as the load of the
-	// host, and how much work there was. It is nil if the profiles do not say how long they took.
+	// Factor is the change of all functions together, in Unit a second: by the load of the host, or the amount of work,
+	// all functions change alike. It is nil if the profiles do not say how long they took.
 	Factor *Change `json:"factor,omitempty"`
 
-	// Needed is what it takes to see a change of 5 %; nil where no function has samples on both sides.
+	// Needed says how many profiles would show a change of 5 %; nil where no function has samples on both sides.
 	Needed *Needed `json:"needed,omitempty"`
 
 	// Changed are the functions that changed for certain, Others all others; the largest change of time comes first.
@@ -213,8 +213,8 @@ func (r *Report) needed(b, n *side, alpha float64) *Needed {
 	}
 	alpha /= float64(max(len(r.Changed)+len(r.Others), 1))
 	spread := ownSpread(largest, r.spread(), b, n)
-	was /= 1 + spread*spread*was/float64(len(b.runs))
-	is /= 1 + spread*spread*is/float64(len(n.runs))
+	was /= b.overdispersion(was, spread)
+	is /= n.overdispersion(is, spread)
 	enough := func(times int) bool {
 		// An equal function has the share k/(k+n), around which the bounds lie.
 		equal := is / (was + is)
@@ -269,9 +269,7 @@ func (r *Report) spread() float64 {
 // between compares two numbers of samples of what differs by that spread between runs.
 func (r *Report) between(was, is float64, b, n *side, spread, alpha float64) Change {
 	c := Change{BaseSamples: round(was), NewSamples: round(is), Base: was * b.worth(), New: is * n.worth()}
-	// samples that know as much as these, of which runs differ by themselves
-	wasScale := 1 + spread*spread*was/float64(len(b.runs))
-	isScale := 1 + spread*spread*is/float64(len(n.runs))
+	wasScale, isScale := b.overdispersion(was, spread), n.overdispersion(is, spread)
 	low, high := shareBounds(is/isScale, was/wasScale, alpha)
 	weight := n.worth() * isScale / (b.worth() * wasScale)
 	c.Low = low / (1 - low) * weight * (1 - b.lacking)

@@ -122,6 +122,12 @@ func (s *side) worth() float64 {
 	return s.Value / float64(s.Samples) / s.per
 }
 
+// overdispersion is how many times as much a number of samples varies as a count does, for a function that differs by
+// that spread between runs: divided by it, the number bounds the function as well as a count does.
+func (s *side) overdispersion(samples, spread float64) float64 {
+	return 1 + spread*spread*samples/float64(len(s.runs))
+}
+
 // rename takes the program that only s has to be the one that only other has: two builds to compare often have two
 // names. It returns both, if there are two.
 func (s *side) rename(other *side) (names [2]string) {

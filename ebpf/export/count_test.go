@@ -11,8 +11,8 @@ import (
 	"github.com/headwater/headwater/ebpf/pprof"
 )
 
-// TestSamplesAreCounted: a profile of waits, each of which stands for as long as it took, says how many there were, and
-// its timeline has all of their time.
+// TestSamplesAreCounted: a profile of waits of different lengths says how many waits it has, and its timeline has all
+// of their time.
 func TestSamplesAreCounted(t *testing.T) {
 	b := pprof.NewBuilder(pprof.Options{Kind: kind.OffCPU, Count: true, Period: int64(10 * time.Millisecond)})
 	frame := func(name string) []*pprof.Location { return []*pprof.Location{{Lines: []pprof.Line{{Function: name}}}} }

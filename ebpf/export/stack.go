@@ -80,7 +80,7 @@ func (s *stacks) findPeriod() int64 {
 	if by == nil || of.Type != by.Type || of.Unit != by.Unit {
 		return 0
 	}
-	if k, ok := kind.ByValue(of.Type); ok && !kind.Of(k).IsPeriodic() {
+	if k, ok := kind.ByValue(of.Type); ok && !k.IsPeriodic() {
 		return 0
 	}
 	each := max(s.profile.Period, 0)

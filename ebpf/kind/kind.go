@@ -102,11 +102,9 @@ func (k Kind) PeriodType() Value {
 // of an interval do not add up.
 func (k Kind) IsSnapshot() bool { return k == Heap }
 
-// IsPeriodic reports whether each sample stands for the same, the period of its profile. One of time off CPU stands for
-// as long as its thread waited, one of memory for what was allocated.
-func (i Info) IsPeriodic() bool {
-	return !slices.ContainsFunc([]Kind{OffCPU, Wall, Heap}, func(k Kind) bool { return Of(k).Name == i.Name })
-}
+// IsPeriodic reports whether each sample stands for the period of its profile. A sample of time off CPU stands for as
+// long as its thread waited, a sample of memory for the bytes that were allocated.
+func (k Kind) IsPeriodic() bool { return k != OffCPU && k != Wall && k != Heap }
 
 // IsTime reports whether the first value is a time, in nanoseconds.
 func (i Info) IsTime() bool { return i.Values[0].Unit == "nanoseconds" }

@@ -294,7 +294,7 @@ func (k *process) read(fs procfs.FS, pid uint32) {
 	if perf, dumped := k.perf.renew(), k.dump.renew(); perf || dumped {
 		k.startOver()
 	}
-	if !k.isStale() {
+	if !k.stale { // which changes with k.reading held only
 		k.readOn()
 		return
 	}
@@ -304,12 +304,6 @@ func (k *process) read(fs procfs.FS, pid uint32) {
 	took := clock.CPUTime(k.readOn)
 	k.rest = time.Now().Add(min(restShare*took, maxRest))
 	k.setStale(false)
-}
-
-func (k *process) isStale() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.stale
 }
 
 func (k *process) setStale(stale bool) {
