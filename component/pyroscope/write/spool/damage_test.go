@@ -75,8 +75,8 @@ var damages = map[string]func(*rand.Rand, []byte) []byte{
 	"gone": func(*rand.Rand, []byte) []byte { return nil },
 }
 
-// Whatever happens to the files, after the process has closed the spool or was killed: what is not
-// hit is handed out, once and in order, and what is not handed out is counted, once.
+// Whatever happens to the files, after the process has closed the spool or was killed: each record that is
+// not hit is handed out, once and in order, and each other record is counted, once.
 func TestDamage(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {

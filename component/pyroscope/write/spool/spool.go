@@ -184,7 +184,7 @@ func (s *Spool) Append(r Record) (Lost, error) {
 	current.records++
 	current.bytes += r.Size
 	s.cursor.appended = max(s.cursor.appended, r.Seq)
-	if err := s.cursor.store(); err != nil { // Open counts by it what is damaged
+	if err := s.cursor.store(); err != nil { // from its places Open counts the damaged records
 		return lost, err
 	}
 	s.written()
