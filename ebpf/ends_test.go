@@ -50,6 +50,13 @@ func (s *shared[T]) get(t testing.TB, make func() T) T {
 // collectUntil collects until enough says that the profiles so far are, and returns these.
 func collectUntil(t testing.TB, s *Session, what string, enough func(more []Profile) bool) (all []Profile) {
 	t.Helper()
+	defer func() {
+		if t.Failed() {
+			stats := s.Stats()
+			stats.Errors = nil // thousands, of all processes
+			t.Logf("statistics of the session: %+v", stats)
+		}
+	}()
 	testkit.Eventually(t, what, func() bool {
 		more, err := s.Collect()
 		if err != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 // burner is a program whose only busy function is called FUNCTION, in which it is a part of the time. It says when it
-// begins.
+// has run all of its code once: no page of its file is missing then, which the file system could be asked for.
 const burner = `
 #include <unistd.h>
 __attribute__((noinline)) unsigned long FUNCTION(volatile unsigned long n) {
@@ -30,6 +30,7 @@ __attribute__((noinline)) unsigned long FUNCTION(volatile unsigned long n) {
 }
 int main(void) {
 	FUNCTION(1000);
+	usleep(1);
 	if (write(1, "x", 1) != 1)
 		return 1;
 	for (;;) {

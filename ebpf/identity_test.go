@@ -194,12 +194,15 @@ func identityOptions() Options {
 	return o
 }
 
-// judgeAll collects until all have enough whole stacks, and judges them.
+// judgeAll has a session profile some programs alone, collects until all have enough whole stacks, and judges them.
 func judgeAll(t testing.TB, s *Session, all ...running) {
 	t.Helper()
 	var pids []uint32
 	for _, r := range all {
 		pids = append(pids, r.pid())
+	}
+	if err := s.Update(only(identityOptions(), pids...)); err != nil {
+		t.Fatal(err)
 	}
 	begun := make([]bool, len(all))
 	early := collectUntil(t, s, "all twins have stacks with names", func(more []Profile) bool {

@@ -115,6 +115,7 @@ func TestCoreOfServer(t *testing.T) {
 
 // TestCoreOfFio compares the threads of Debian's stripped fio with eu-stack.
 func TestCoreOfFio(t *testing.T) {
+	testkit.Nightly(t, "TestCoreOfServer compares a core with eu-stack, and TestSnapshotOfFio fio")
 	t.Parallel()
 	fio := lab.StartFio(t, 600)
 	var workers []int

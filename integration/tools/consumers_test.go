@@ -76,7 +76,7 @@ func TestPerf(t *testing.T) {
 	program := workProgram(t)
 	data := filepath.Join(t.TempDir(), "perf.data")
 	if out, err := exec.Command("perf", "record", "-e", "cpu-clock:u", "-F", "997", "--call-graph", "dwarf,1024",
-		"-o", data, "--", program, "100000").CombinedOutput(); err != nil {
+		"-o", data, "--", program, "40000").CombinedOutput(); err != nil {
 		t.Fatalf("perf record: %v\n%s", err, out)
 	}
 	theirs, their := map[string]float64{}, 0.0
@@ -86,7 +86,7 @@ func TestPerf(t *testing.T) {
 			their++
 		}
 	}
-	folder, _, _, code := record(t, "-U", "-F", "997", "--", program, "100000")
+	folder, _, _, code := record(t, "-U", "-F", "997", "--", program, "40000")
 	require.Equal(t, 0, code)
 	ours, our := map[string]float64{}, 0.0
 	p := readProfile(t, folder, "headwater.pb.gz")

@@ -139,10 +139,10 @@ func TestDiff(t *testing.T) {
 	old, slower := build(t, "shop", 100), build(t, "shop.new", 160)
 	var base, after side
 	for range 3 { // in turns: what the machine does meanwhile is done to both
-		base = append(base, recorded(t, old, 1000))
-		after = append(after, recorded(t, slower, 1000))
+		base = append(base, recorded(t, old, 400))
+		after = append(after, recorded(t, slower, 400))
 	}
-	base = append(base, recorded(t, old, 1000))
+	base = append(base, recorded(t, old, 400))
 	requirePrice(t, base[:3], after)
 
 	one, other := base[:2], base[2:]
