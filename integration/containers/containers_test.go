@@ -109,6 +109,7 @@ func TestContainers(t *testing.T) {
 // TestContainersToCome has targets before their containers exist. The health says that
 // nothing matches, until a container comes and again when it is gone.
 func TestContainersToCome(t *testing.T) {
+	testkit.Nightly(t, "TestContainers starts containers while it profiles")
 	need.Root(t)
 	boxes := makeBoxes(t, containerShapes)
 	server := lab.StartPyroscope(t)
@@ -302,7 +303,8 @@ func (s containerShape) check(t testing.TB, all []lab.Stack, b box) {
 		}
 	}
 	t.Logf("%s: %d ms, %d ms whole", s.name, lab.Total(all)/1e6, whole/1e6)
-	if total := lab.Total(all); total == 0 || float64(whole) < 0.9*float64(total) { // the rest is in main, and going to sleep
+	// The rest is in main, and going to sleep.
+	if total := lab.Total(all); total == 0 || float64(whole) < 0.9*float64(total) {
 		t.Errorf("only %d of %d ns of %s are below %v:\n%s", whole, total, s.name, chain, lab.Show(others, 5))
 	}
 }

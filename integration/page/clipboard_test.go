@@ -7,6 +7,8 @@ import (
 	cdpbrowser "github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // clipboard returns the text that the clipboard has. The page must be one that may read it: of this host, or a file.
@@ -31,6 +33,7 @@ func (b *browser) allowDownloads(t testing.TB, dir string) {
 // TestClipboard copies names, stacks and links: where a page may use the clipboard, and where it may not because it
 // comes from another host without TLS.
 func TestClipboard(t *testing.T) {
+	testkit.Nightly(t, "it checks browsers and addresses one by one, TestViews the menu")
 	server := flameServer(t)
 	far := strings.Replace(server.URL, "127.0.0.1", "profiles.test", 1)
 	b := openBrowser(t, chromedp.Flag("host-resolver-rules", "MAP profiles.test 127.0.0.1"))

@@ -22,6 +22,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/flameview"
 	"github.com/headwater/headwater/ebpf/trie"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // stackProfile returns a profile of n stacks. stack returns the numbers of the functions of one, outermost first.
@@ -88,6 +89,7 @@ func openTree(t testing.TB, b *browser, p *profile.Profile) float64 {
 // TestLarge: what is done does not grow with what is not in sight. A pointer that moves draws no frames again, changes
 // between two pictures are drawn once, and a table of 100,000 functions has the rows that are seen.
 func TestLarge(t *testing.T) {
+	testkit.Nightly(t, "it counts paints of a large graph, TestFlame draws one")
 	b := openBrowser(t)
 	openTree(t, b, visibleNodes())
 	const counted = `(async () => {

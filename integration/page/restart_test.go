@@ -21,6 +21,7 @@ import (
 // TestLinksOutliveARestart asks for the same time before and after headwater is started again, once after it was told
 // to end and once after it was killed.
 func TestLinksOutliveARestart(t *testing.T) {
+	testkit.Nightly(t, "the package flamegraph tests what is read after a restart")
 	need.Root(t)
 	lab.StartChain(t, lab.ChainProgram(t, "hwrestart"), 120)
 	data := t.TempDir()

@@ -171,6 +171,7 @@ func TestSameInstant(t *testing.T) {
 // TestSameInstantOnSmallStack lets the handler begin on a signal stack that the unwinder does
 // not fit on, as those of Rust's threads are on CPUs whose signal frames are large.
 func TestSameInstantOnSmallStack(t *testing.T) {
+	testkit.Nightly(t, "TestSameInstant compares signal frames of many programs")
 	t.Parallel()
 	need.Root(t)
 	need.Tools(t, "gcc")

@@ -241,6 +241,7 @@ func subsequence(part, whole []string) bool {
 
 // TestSnapshotOfFio compares the threads of Debian's stripped fio: those of its parent wait, its worker moves.
 func TestSnapshotOfFio(t *testing.T) {
+	testkit.Nightly(t, "TestSnapshotOfServer has fifty threads, TestSnapshotOfPHP a stripped program")
 	t.Parallel()
 	need.Tools(t, "eu-stack")
 	fio := lab.StartFio(t, 600)
@@ -273,11 +274,7 @@ func TestSnapshotOfFio(t *testing.T) {
 		t.Errorf("of %d stacks only %d are whole, and %d as eu-stack has them", count, whole, known)
 	}
 	compareDebuggers(t, fio.PID())
-	signals := 1
-	if testkit.IsNightly() {
-		signals = 3
-	}
-	for range signals { // where a signal finds the worker
+	for range 3 { // where a signal finds the worker
 		compareDebuggers(t, workers[0])
 	}
 }

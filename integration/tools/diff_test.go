@@ -136,13 +136,13 @@ func TestDiff(t *testing.T) {
 		retry.Run(t, tryDiff)
 		return
 	}
-	old, slower := build(t, "shop", 100), build(t, "shop.new", 160)
+	old, slower := build(t, "shop", 100), build(t, "shop.new", 300)
 	var base, after side
 	for range 3 { // in turns: what the machine does meanwhile is done to both
-		base = append(base, recorded(t, old, 400))
-		after = append(after, recorded(t, slower, 400))
+		base = append(base, recorded(t, old, 500))
+		after = append(after, recorded(t, slower, 500))
 	}
-	base = append(base, recorded(t, old, 400))
+	base = append(base, recorded(t, old, 500))
 	requirePrice(t, base[:3], after)
 
 	one, other := base[:2], base[2:]

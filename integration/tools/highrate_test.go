@@ -17,6 +17,7 @@ import (
 
 	"github.com/headwater/headwater/integration/lab"
 	records "github.com/headwater/headwater/integration/record"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -43,8 +44,9 @@ const (
 
 // TestHighRate: a recording of the whole host at the highest rate ends, says what was lost, and stays within what it
 // promises: memory grows with the frames of distinct stacks alone, and names are waited for half a minute.
-// HEADWATER_RATE_SECONDS is how long it records; if that is more than the 8 s of make test, a compiler runs too.
+// HEADWATER_RATE_SECONDS is how long it records; if that is more than 8 s, a compiler runs too.
 func TestHighRate(t *testing.T) {
+	testkit.Nightly(t, "it records at the highest rate, and other tests at high ones")
 	t.Parallel()
 	need.Root(t)
 	seconds := 8
