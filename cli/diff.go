@@ -46,6 +46,10 @@ explains: a profile counts samples, so every figure has an error, which is print
 What changed is said in two parts: all of it by one factor, which the load of the host or the
 amount of work may be the reason for, and the share of each function, which is what --per cpu
 compares. --per second and --per run are for hosts and runs that are known to be alike.
+--per count=N compares what a unit of work costs, such as a request or a round: N is how many of
+them the program did while it was recorded. count=1000 says so of each file, count=1000,1200 of
+each file of BASE and each of NEW, and with more files there may be one number for each, BASE's
+first. Numbers come from the program: its log, its metrics, or what it was told to do.
 
 BASE and NEW are profiles in pprof's format, folded stacks, or URLs of either, such as
 a download of the page of a running headwater. Runs of a program differ by more than the
@@ -72,6 +76,7 @@ The exit code is 0, with --check 1 if a function became more expensive for certa
   headwater diff before.pb.gz after.pb.gz
   headwater diff before.pb.gz after.pb.gz -o diff.html
   headwater diff --per run one.pb.gz two.pb.gz   # a program that did the same work twice
+  headwater diff --per count=40000,51000 before.pb.gz after.pb.gz   # requests that were served
   headwater diff --by numa_node before.pb.gz after.pb.gz`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -88,7 +93,7 @@ The exit code is 0, with --check 1 if a function became more expensive for certa
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.per, "per", string(o.Per), "What values are for: as a part of all that the profile counts, each "+
-		"second, or the whole run (cpu, second, run)")
+		"second, the whole run, or each of N units of work, which may differ by side (cpu, second, run, count=N[,N])")
 	flags.BoolVar(&f.total, "total", false, "Compare functions with all that they call; else themselves alone")
 	flags.Float64Var(&f.confidence, "confidence", o.Confidence, "Probability that all bounds hold, below 1")
 	flags.Float64Var(&f.atLeast, "at-least", o.AtLeast, "Least change that counts, as a part of the base: 0.05 is 5 %")
@@ -131,7 +136,10 @@ func (f *diffFlags) run(cmd *cobra.Command, args []string) (*compare.Report, err
 // options checks the flags.
 func (f *diffFlags) options(args []string) (compare.Options, error) {
 	o := compare.Options{
-		Per: compare.Per(f.per), Total: f.total, Confidence: f.confidence, AtLeast: f.atLeast, MaxLost: f.maxLost,
+		Total: f.total, Confidence: f.confidence, AtLeast: f.atLeast, MaxLost: f.maxLost,
+	}
+	if err := o.SetPer(f.per); err != nil {
+		return o, err
 	}
 	switch format, err := export.ByFile(f.output); {
 	case f.top < 0:
@@ -190,14 +198,19 @@ func (f *diffFlags) print(w io.Writer, r *compare.Report, names []string) error 
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i, s := range []*compare.Side{&r.Base, &r.New} {
 		fmt.Fprintln(t, strings.TrimRight(fmt.Sprintf("%s\t%s\t%d samples\t%.6g %s\t%s\t%s",
-			[]string{"base", "new"}[i], names[i], s.Samples, s.Value, r.Unit, tookOf(s), lostOf(s)), "\t"))
+			[]string{"base", "new"}[i], names[i], s.Samples, s.Value, r.Unit, didOf(s)+tookOf(s), lostOf(s)), "\t"))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	if r.Factor != nil {
+	scale, unit := shownUnit(r)
+	switch all := &r.All; {
+	case r.Per == compare.PerCount:
+		fmt.Fprintf(w, "\nall of it: %s, from %.4g to %.4g %s a unit of work\n", percentBetween(all), scale*all.Base,
+			scale*all.New, unit)
+	case r.Factor != nil:
 		fmt.Fprintf(w, "\nall of it: %s, from %.4g to %.4g %s a second\n", percentBetween(r.Factor), r.Factor.Base,
-			r.Factor.New, r.Unit)
+			r.Factor.New, unit)
 	}
 	shown := r.Changed
 	if f.all {
@@ -208,7 +221,7 @@ func (f *diffFlags) print(w io.Writer, r *compare.Report, names []string) error 
 		fmt.Fprintf(t, "\nbase\tnew\tchange\tbetween\t%s\n", cmp.Or(f.by, "function"))
 	}
 	for i, c := range shown {
-		fmt.Fprintln(t, row(&c, i < len(r.Changed)))
+		fmt.Fprintln(t, row(&c, i < len(r.Changed), scale))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -225,6 +238,29 @@ func lostOf(s *compare.Side) string {
 	return fmt.Sprintf("%.1f %% of samples lost", 100**s.Lost)
 }
 
+// didOf says how many units of work a side did, if that is known.
+func didOf(s *compare.Side) string {
+	if s.Count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("for %.10g units of work ", s.Count)
+}
+
+// shownUnit returns the unit that values are shown in, and how many of it a value is: a unit of work may take so little
+// that seconds are hard to read.
+func shownUnit(r *compare.Report) (scale float64, unit string) {
+	if r.Per != compare.PerCount || r.Unit != "seconds" {
+		return 1, r.Unit
+	}
+	switch most := max(r.All.Base, r.All.New); {
+	case most < 1e-3:
+		return 1e6, "microseconds"
+	case most < 1:
+		return 1e3, "milliseconds"
+	}
+	return 1, r.Unit
+}
+
 func tookOf(s *compare.Side) string {
 	if s.Seconds <= 0 {
 		return ""
@@ -232,8 +268,8 @@ func tookOf(s *compare.Side) string {
 	return fmt.Sprintf("in %.1f s", s.Seconds)
 }
 
-// row is what is said of a function.
-func row(c *compare.Change, certain bool) string {
+// row is what is said of a function. Its values are scale times as large in the unit that is shown.
+func row(c *compare.Change, certain bool, scale float64) string {
 	change, between := "new", "at least "+percentMore(c.Low)
 	if c.Base > 0 {
 		change = percentMore(c.New / c.Base)
@@ -244,7 +280,7 @@ func row(c *compare.Change, certain bool) string {
 	if !certain {
 		change += " ?"
 	}
-	return fmt.Sprintf("%.4g\t%.4g\t%s\t%s\t%s", c.Base, c.New, change, between, functionOf(c))
+	return fmt.Sprintf("%.4g\t%.4g\t%s\t%s\t%s", scale*c.Base, scale*c.New, change, between, functionOf(c))
 }
 
 func functionOf(c *compare.Change) string {
@@ -271,8 +307,10 @@ func percentMore(ratio float64) string { return fmt.Sprintf("%+.0f %%", 100*(rat
 
 // conclusion says what the comparison found in a sentence or two.
 func conclusion(r *compare.Report, f *diffFlags) string {
+	_, unit := shownUnit(r)
 	values := map[compare.Per]string{
-		compare.PerSecond: r.Unit + " for each second", compare.PerCPU: "parts of all " + r.Unit, compare.PerRun: r.Unit,
+		compare.PerSecond: unit + " for each second", compare.PerCPU: "parts of all " + unit, compare.PerRun: unit,
+		compare.PerCount: unit + " for each unit of work",
 	}[r.Per]
 	what := "of functions themselves alone"
 	switch {

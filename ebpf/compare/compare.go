@@ -28,23 +28,14 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// Per says what a function's time is a part of.
-type Per string
-
-// What values are divided by.
-const (
-	PerSecond Per = "second" // of wall clock time: on a host that has the same load
-	PerRun    Per = "run"    // nothing, as for a program that did the same work twice
-	PerCPU    Per = "cpu"    // all that the profile counts: what a function has is its share, whatever the load
-)
-
 // Options say how profiles are compared.
 type Options struct {
 	Per        Per
-	Total      bool    // compare functions with what they call; else themselves alone
-	Confidence float64 // that all bounds hold, below 1
-	AtLeast    float64 // least change that counts, 0.05 is 5 %
-	MaxLost    float64 // part of the samples of a side that may be lost, up to 1
+	Counts     []float64 // for PerCount, units of work: one for all profiles, one a side, or one a profile, base first
+	Total      bool      // compare functions with what they call; else themselves alone
+	Confidence float64   // that all bounds hold, below 1
+	AtLeast    float64   // least change that counts, 0.05 is 5 %
+	MaxLost    float64   // part of the samples of a side that may be lost, up to 1
 }
 
 // DefaultOptions compares what functions cost per second themselves.
@@ -54,9 +45,10 @@ func DefaultOptions() Options {
 
 // Validate returns an error that names the first option out of range.
 func (o Options) Validate() error {
+	if err := o.checkPer(); err != nil {
+		return err
+	}
 	switch {
-	case o.Per != PerSecond && o.Per != PerRun && o.Per != PerCPU:
-		return fmt.Errorf("per %q is unknown, valid values are: second, run, cpu", o.Per)
 	case !(o.Confidence > 0 && o.Confidence < 1):
 		return fmt.Errorf("confidence must be between 0 and 1, got %v", o.Confidence)
 	case !(o.AtLeast >= 0):
@@ -71,8 +63,9 @@ func (o Options) Validate() error {
 type Side struct {
 	Runs    int     `json:"runs"` // profiles
 	Samples int64   `json:"samples"`
-	Seconds float64 `json:"seconds"` // that the profile took; 0: unknown
-	Value   float64 `json:"value"`   // of all samples, in Report.Unit
+	Seconds float64 `json:"seconds"`         // that the profile took; 0: unknown
+	Value   float64 `json:"value"`           // of all samples, in Report.Unit
+	Count   float64 `json:"count,omitempty"` // units of work, for PerCount
 
 	// Lost is the part of the host's samples that were due and lost meanwhile; nil: the profiles do not say.
 	Lost *float64 `json:"lost,omitempty"`
@@ -157,11 +150,15 @@ func Runs(base, after []*Run, o Options) (*Report, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	b, err := newSide(base, o)
+	ofBase, ofNew, err := o.countsOf(len(base), len(after))
+	if err != nil {
+		return nil, err
+	}
+	b, err := newSide(base, ofBase, o)
 	if err != nil {
 		return nil, fmt.Errorf("base profile: %w", err)
 	}
-	n, err := newSide(after, o)
+	n, err := newSide(after, ofNew, o)
 	if err != nil {
 		return nil, fmt.Errorf("new profile: %w", err)
 	}

@@ -225,9 +225,10 @@ func TestRefused(t *testing.T) {
 		base, after *profile.Profile
 		o           Options
 	}{
-		`per "day" is unknown, valid values are: second, run, cpu`: {good, good, Options{Per: "day"}},
-		"confidence must be between 0 and 1, got 1":                {good, good, Options{Per: PerRun, Confidence: 1}},
-		"new profile: it does not say how long it took":            {good, profileOf(0, nil), DefaultOptions()},
+		`per "day" is unknown, valid values are: second, run, cpu, count=N`: {good, good, Options{Per: "day"}},
+		"confidence must be between 0 and 1, got 1": {good, good,
+			Options{Per: PerRun, Confidence: 1}},
+		"new profile: it does not say how long it took": {good, profileOf(0, nil), DefaultOptions()},
 		"base profile: it has no samples": {profileOf(1, nil), good,
 			Options{Per: PerCPU, Confidence: 0.9}},
 		"the base profile counts seconds and the new one count": {good, other, DefaultOptions()},

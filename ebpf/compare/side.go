@@ -42,21 +42,22 @@ func runsOf(profiles []*profile.Profile, total bool) (runs []*Run, err error) {
 	return runs, nil
 }
 
-func newSide(runs []*Run, o Options) (*side, error) {
+// newSide adds up runs, which did counts units of work.
+func newSide(runs []*Run, counts []float64, o Options) (*side, error) {
 	if len(runs) == 0 {
 		return nil, errors.New("there is none")
 	}
 	s := &side{samples: map[key]float64{}, unit: runs[0].unit}
-	for _, r := range runs {
-		if err := s.add(r, o); err != nil {
+	for i, r := range runs {
+		if err := s.add(r, counts[i], o); err != nil {
 			return nil, err
 		}
 	}
 	return s, s.checkLost(runs, o)
 }
 
-// add counts a run.
-func (s *side) add(r *Run, o Options) error {
+// add counts a run, which did units of work.
+func (s *side) add(r *Run, units float64, o Options) error {
 	if s.unit != r.unit {
 		return errors.New("it counts " + s.unit + " and " + r.unit)
 	}
@@ -71,7 +72,8 @@ func (s *side) add(r *Run, o Options) error {
 	s.Samples += round(r.counted)
 	s.Seconds += r.seconds
 	s.Value += r.value
-	per, err := o.Per.of(r.seconds, r.value)
+	s.Count += units
+	per, err := o.Per.of(r.seconds, r.value, units)
 	s.per += per
 	s.runs = append(s.runs, run{r.samples, per})
 	return err
@@ -97,21 +99,6 @@ func (s *side) checkLost(runs []*Run, o Options) error {
 			"functions is not certain enough to compare", 100*part, 100*o.MaxLost)
 	}
 	return nil
-}
-
-// of is what values are divided by.
-func (p Per) of(seconds, value float64) (float64, error) {
-	switch {
-	case p == PerRun:
-		return 1, nil
-	case p == PerCPU && value <= 0:
-		return 0, errors.New("it has no samples")
-	case p == PerCPU:
-		return value, nil
-	case seconds <= 0:
-		return 0, errors.New("it does not say how long it took; compare per run or per cpu")
-	}
-	return seconds, nil
 }
 
 // worth is the value of a sample for each of what values are for.

@@ -31,6 +31,8 @@ func (p Per) sum(s *Side) float64 {
 		return float64(s.Runs)
 	case PerCPU:
 		return s.Value
+	case PerCount:
+		return s.Count
 	}
 	return s.Seconds
 }

@@ -10,7 +10,7 @@ import (
 // Diff says how two profiles are compared. The values of a Tree that has one are of both together, and its columns of
 // the base say which part is of that.
 type Diff struct {
-	Per string  `json:"per"` // what values are for: second, run, cpu
+	Per string  `json:"per"` // what values are for: second, run, cpu, count
 	By  float64 `json:"by"`  // values divided by it are for each of those
 
 	// What a difference is judged by: the variance of a value v is v * Sample + v * v * Spread.

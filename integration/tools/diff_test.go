@@ -23,9 +23,14 @@ type clocks map[string]float64
 
 // recording is a profile of one run of it.
 type recording struct {
-	file string
-	took clocks
+	file   string
+	took   clocks
+	rounds float64
+	all    float64 // seconds that its functions took
 }
+
+// aRound is how many seconds a function took in a round by the program's own clock.
+func (r *recording) aRound(function string) float64 { return r.took[function] * r.all / r.rounds }
 
 // build compiles testdata/slower.c, and returns the program.
 func build(t testing.TB, name string, work int) string {
@@ -49,7 +54,7 @@ func recorded(t testing.TB, program string, rounds int) recording {
 	for name := range took {
 		took[name] /= all
 	}
-	return recording{filepath.Join(folder, "headwater.pb.gz"), took}
+	return recording{filepath.Join(folder, "headwater.pb.gz"), took, float64(rounds), all}
 }
 
 // side are runs that are compared with others.

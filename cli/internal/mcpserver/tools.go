@@ -107,7 +107,7 @@ func (s *Server) record(ctx context.Context, in recordInput) (string, error) {
 type diffInput struct {
 	Base  string  `json:"base" jsonschema:"profile of before: name that record returned, or file or URL"`
 	New   string  `json:"new" jsonschema:"profile of after, likewise"`
-	Per   string  `json:"per,omitempty" jsonschema:"cpu: parts of all (the default); second, or run: values of that"`
+	Per   string  `json:"per,omitempty" jsonschema:"cpu: parts of all (the default); second; run; count=N: a unit of work"`
 	Limit float64 `json:"limit,omitempty" jsonschema:"functions at most: 1 to 500, by default 20"`
 }
 
@@ -117,8 +117,7 @@ func (s *Server) diff(ctx context.Context, in diffInput) (string, error) {
 		return "", err
 	}
 	o := compare.DefaultOptions()
-	o.Per = cmp.Or(compare.Per(in.Per), compare.PerCPU)
-	if err := o.Validate(); err != nil {
+	if err := o.SetPer(cmp.Or(in.Per, string(compare.PerCPU))); err != nil {
 		return "", err
 	}
 	if in.Base == "" || in.New == "" {
