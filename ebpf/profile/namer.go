@@ -179,14 +179,19 @@ func (n *namer) addAll(b *pprof.Builder, c *targetCounts, a *aggregate) {
 // each executable, and for each process with a just-in-time compiler.
 func (n *namer) prefetch(all iter.Seq[*stack]) (jobs []*work) {
 	addresses := map[unwind.ExeID]map[exeAddress]bool{}
-	compiled := map[uint32]bool{} // by PID
+	compiled := map[uint32]map[uint64]bool{} // addresses by PID
 	for s := range all {
 		for _, f := range s.user {
+			if pid, addr, ok := n.compiledAt(s, f); ok {
+				if compiled[pid] == nil {
+					compiled[pid] = map[uint64]bool{}
+				}
+				compiled[pid][addr] = true
+			}
 			if _, known := n.known(f); known || f.Flags&(kernel.Interpreted|kernel.Made) != 0 {
 				continue
 			}
-			if code, ok := n.codeOf(f); ok {
-				compiled[code.PID] = true
+			if _, ok := n.codeOf(f); ok {
 				continue
 			}
 			if addresses[f.Exe] == nil {
@@ -194,7 +199,6 @@ func (n *namer) prefetch(all iter.Seq[*stack]) (jobs []*work) {
 			}
 			addresses[f.Exe][exeAddressOf(f)] = true
 		}
-		compiled[s.pid] = true // 0 unless some frame is in no file
 	}
 	for _, exe := range slices.Sorted(maps.Keys(addresses)) {
 		if o := n.object(exe); o != nil {
@@ -203,10 +207,20 @@ func (n *namer) prefetch(all iter.Seq[*stack]) (jobs []*work) {
 	}
 	for _, pid := range slices.Sorted(maps.Keys(compiled)) {
 		if n.names.jit.Knows(pid) {
-			jobs = append(jobs, n.compiledNames(pid))
+			jobs = append(jobs, n.compiledNames(pid, slices.Collect(maps.Keys(compiled[pid]))))
 		}
 	}
 	return jobs
+}
+
+// compiledAt returns the process and the address by which a compiler may have written the name of a frame, false for a
+// frame in a file.
+func (n *namer) compiledAt(s *stack, f kernel.Frame) (pid uint32, addr uint64, ok bool) {
+	if code, ok := n.codeOf(f); ok {
+		return code.PID, code.Address(f.Lookup()), true
+	}
+	// The stack has a process if some frame is in no file.
+	return s.pid, f.Lookup(), s.pid != 0 && (f.Exe == 0 || f.Flags&kernel.Made != 0)
 }
 
 // series is what a receiver will know of labels: reserved ones are not sent.

@@ -221,13 +221,13 @@ func (n *namer) named(o *symbol.Object, addresses []exeAddress) *work {
 }
 
 // compiledNames is the work that reads what a process's just-in-time compiler has
-// written since.
-func (n *namer) compiledNames(pid uint32) *work {
+// written since, of addresses above all.
+func (n *namer) compiledNames(pid uint32, addresses []uint64) *work {
 	return &work{
 		job:    job{pid: pid},
 		what:   fmt.Sprintf("reading the JIT names of process %d", pid),
 		origin: n.names.jit.Origin(pid),
-		read:   func() { n.names.jit.Read(pid) },
+		read:   func() { n.names.jit.Read(pid, addresses) },
 		use:    func() {},
 	}
 }

@@ -170,7 +170,7 @@ func newProcesses(t *testing.T, bytes int) (p *Processes, name func(addr uint64)
 		if k := p.known[pid]; k != nil {
 			k.rest = time.Time{} // an interval is longer
 		}
-		p.Read(pid)
+		p.Read(pid, []uint64{addr})
 		f, _ := p.Frame(pid, addr)
 		return f.Function
 	}
@@ -196,8 +196,15 @@ func TestRewrittenMap(t *testing.T) {
 	p, name := newProcesses(t, DefaultBytes)
 	write(t, path, "1000 10 first\n")
 	p.Observe(uint32(os.Getpid()))
+	before := ""
 	check := func(what, want string) {
 		t.Helper()
+		if before != "" && before != want {
+			if got := name(0x1000); got != NotRead {
+				t.Errorf("%s: %q, but code at the address was called %q and is called %q", what, got, before, want)
+			}
+		}
+		before = want
 		if got := name(0x1000); got != want {
 			t.Errorf("%s: %q, want %q", what, got, want)
 		}
@@ -228,6 +235,47 @@ func TestRewrittenMap(t *testing.T) {
 	check("removed", "s")
 }
 
+// TestNamesOfTheTime: code has the name that it had when it ran. At an address that has had two names since the last
+// read, either may be right, and one that a map has which was written over may be of code that came later.
+func TestNamesOfTheTime(t *testing.T) {
+	path := ownMap(t)
+	p := New(procfs.Default, &filework.Pool{}, DefaultBytes)
+	t.Cleanup(p.Close)
+	pid := uint32(os.Getpid())
+	addresses := []uint64{0x1000, 0x2000, 0x3000, 0x4000, 0x5000}
+	check := func(what string, want ...string) {
+		t.Helper()
+		p.known[pid].rest = time.Time{} // an interval is longer
+		p.Read(pid, addresses)
+		for i, addr := range addresses {
+			if f, ok := p.Frame(pid, addr); f.Function != want[i] || ok != (want[i] != "") {
+				t.Errorf("%s: %#x is %q, want %q", what, addr, f.Function, want[i])
+			}
+		}
+	}
+	write(t, path, "1000 10 first\n2000 10 stays\n3000 10 goes\n")
+	p.Observe(pid)
+	for deadline := time.Now().Add(time.Minute); p.Stats().Bytes == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the map is not read when the process is observed")
+		}
+	}
+	// Somebody asks for the first time only after it was written over.
+	write(t, path, "1000 10 second\n2000 10 stays\n4000 10 comes\n")
+	check("written over", NotRead, "stays", NotRead, NotRead, "")
+	check("as it was", "second", "stays", "", "comes", "")
+	appendTo(t, path, "1000 10 third\n5000 10 new\n")
+	check("appended", NotRead, "stays", "", "comes", "new")
+	check("as it was", "third", "stays", "", "comes", "new")
+	write(t, path, "1000 10 fourth\n2000 10 stays\n")
+	check("by less", NotRead, "stays", "", NotRead, NotRead)
+	for i := range 3 {
+		write(t, path, fmt.Sprintf("1000 10 generation %d\n2000 10 stays\n", i))
+		check("all the time", NotRead, "stays", "", "", "")
+	}
+	check("at last", "generation 2", "stays", "", "", "")
+}
+
 // TestRest: a map that is written over once is read at once; one that is so all the time is
 // read now and then.
 func TestRest(t *testing.T) {
@@ -237,23 +285,25 @@ func TestRest(t *testing.T) {
 	defer k.perf.close()
 	check := func(want string) {
 		t.Helper()
-		k.read(procfs.Default, 0)
+		k.read(procfs.Default, 0, []uint64{0x1000})
 		if f, _ := k.find(0x1000); f.Function != want {
 			t.Errorf("%+v, want %q", f, want)
 		}
 	}
 	check("first")
 	appendTo(t, path, "1000 10 appended\n")
+	check(NotRead)
 	check("appended")
 	if !k.rest.IsZero() {
 		t.Error("a map that grows rests")
 	}
 	write(t, path, "1000 10 second\n")
 	began := time.Now()
-	check("second")
+	check(NotRead)
 	if rest := time.Until(k.rest); k.rest.IsZero() || rest > min(restShare*time.Since(began), maxRest) {
 		t.Errorf("it rests for %v", rest)
 	}
+	check("second")
 	k.rest = time.Now().Add(maxRest)
 	write(t, path, "1000 10 third\n")
 	check(NotRead)
@@ -263,6 +313,7 @@ func TestRest(t *testing.T) {
 	check("fourth")
 	k.rest = time.Now().Add(maxRest)
 	appendTo(t, path, "1000 10 grown\n")
+	check(NotRead)
 	check("grown")
 }
 
@@ -283,7 +334,7 @@ func TestRewrittenDump(t *testing.T) {
 	for _, want := range []string{"first", "other", "third"} {
 		write(t, path, string(dumpOf(want)))
 		k.rest = time.Time{}
-		k.read(procfs.Default, 0)
+		k.read(procfs.Default, 0, nil)
 		if f, _ := k.table.find(0x1000); f.Function != want {
 			t.Errorf("%+v, want %q", f, want)
 		}
@@ -306,7 +357,7 @@ func TestHostileDump(t *testing.T) {
 	defer k.dump.close()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	k.read(procfs.Default, 0)
+	k.read(procfs.Default, 0, nil)
 	runtime.ReadMemStats(&after)
 	if f, _ := k.table.find(0x2000); f.Function != "two" {
 		t.Errorf("%+v", f)
@@ -332,7 +383,7 @@ func TestSparseMap(t *testing.T) {
 		}
 		appendTo(t, path, "\n2000 10 last\n")
 		k.rest = time.Time{}
-		k.read(procfs.Default, 0)
+		k.read(procfs.Default, 0, nil)
 		for addr, want := range map[uint64]string{0x1000: "first", 0x2000: "last"} {
 			if f, _ := k.table.find(addr); f.Function != want {
 				t.Errorf("%#x: %+v, want %q", addr, f, want)
@@ -347,7 +398,7 @@ func TestSparseMap(t *testing.T) {
 	}
 	k.left.spent, k.rest = MaxRead+1<<20, time.Time{}
 	write(t, path, "1000 10 later\n")
-	k.read(procfs.Default, 0)
+	k.read(procfs.Default, 0, nil)
 	if f, ok := k.table.find(0x1000); ok {
 		t.Errorf("read although nothing is left to read: %+v", f)
 	}
@@ -451,7 +502,7 @@ func TestLongMap(t *testing.T) {
 	if k.perf == nil {
 		t.Fatal("not opened")
 	}
-	k.read(procfs.Default, 0)
+	k.read(procfs.Default, 0, nil)
 	for _, i := range []int{0, 20_000, 49_999} {
 		if f, _ := k.table.find(uint64(0x1000 + 16*i)); f.Function != fmt.Sprint("function number ", i) {
 			t.Errorf("%d: %+v", i, f)
@@ -460,7 +511,7 @@ func TestLongMap(t *testing.T) {
 	if err := os.WriteFile(path, []byte("1000 10 again\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k.read(procfs.Default, 0)
+	k.read(procfs.Default, 0, nil)
 	if f, _ := k.table.find(0x1000); f.Function != "again" || len(k.table.functions) != 1 {
 		t.Errorf("%+v", f)
 	}
@@ -510,7 +561,7 @@ func TestNode(t *testing.T) {
 	}
 	p, _ := newProcesses(t, DefaultBytes)
 	p.Observe(pid)
-	p.Read(pid)
+	p.Read(pid, nil)
 	if k := p.known[pid]; k.perf == nil || k.dump == nil {
 		t.Fatalf("map %v, dump %v", k.perf, k.dump)
 	}
@@ -523,7 +574,7 @@ func TestNode(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	p.Read(pid)
+	p.Read(pid, nil)
 	if f, ok := p.Frame(pid, start+1); !ok || !hot(f.Function) {
 		t.Errorf("after its end: %#x is %+v", start, f)
 	}
@@ -533,7 +584,7 @@ func TestNode(t *testing.T) {
 		t.Fatal("no dump")
 	}
 	defer k.dump.file.Close()
-	k.read(procfs.Default, 0)
+	k.read(procfs.Default, 0, nil)
 	if f, ok := k.table.find(start + 1); !ok || !hot(f.Function) {
 		t.Errorf("by the dump %#x is %+v; it has %d functions", start, f, len(k.table.functions))
 	}

@@ -60,7 +60,7 @@ func TestMemory(t *testing.T) {
 	most := before
 	for _, pid := range pids {
 		p.Observe(pid)
-		p.Read(pid)
+		p.Read(pid, nil)
 		if f, ok := p.Frame(pid, 0x1000); !ok {
 			t.Errorf("process %d: %+v", pid, f)
 		}

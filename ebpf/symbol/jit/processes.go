@@ -55,6 +55,14 @@ type process struct {
 	closed bool
 	stale  bool // what the files have now is not read yet
 	table  table
+	past   past
+}
+
+// past is what the files said at the last read of those addresses that somebody asks about now. Code has run there
+// since, so a name is that of the code only if it is still the same.
+type past struct {
+	names   map[uint64]Frame
+	written bool // a file was written over since: what it said of other addresses is not known
 }
 
 // New returns an empty Processes whose names take at most bytes bytes. Files are
@@ -104,18 +112,20 @@ func (p *Processes) Knows(pid uint32) bool {
 }
 
 // Read reads on in the files of a process. They may be of a mount that hangs: then it
-// does not return.
-func (p *Processes) Read(pid uint32) {
+// does not return. Frame names the addresses afterwards as they were called since the
+// last Read.
+func (p *Processes) Read(pid uint32, addresses []uint64) {
 	p.mu.Lock()
 	k := p.known[pid]
 	p.mu.Unlock()
 	if k != nil {
-		k.read(p.fs, pid)
+		k.read(p.fs, pid, addresses)
 	}
 }
 
 // Frame names an address of a process. ok is false if nothing is known there, as far
-// as Read has come.
+// as Read has come. The function is NotRead if another name may have been right when the
+// code ran.
 func (p *Processes) Frame(pid uint32, addr uint64) (f Frame, ok bool) {
 	p.mu.Lock()
 	k := p.known[pid]
@@ -133,7 +143,27 @@ func (k *process) find(addr uint64) (f Frame, ok bool) {
 	if k.stale {
 		return Frame{Function: NotRead}, true
 	}
-	return k.table.find(addr)
+	f, ok = k.table.find(addr)
+	if was, had := k.past.names[addr]; had && was != f || !had && ok && k.past.written {
+		return Frame{Function: NotRead}, true
+	}
+	return f, ok
+}
+
+// namesOf returns what is known of addresses, but for those that nothing is known of.
+func (k *process) namesOf(addresses []uint64) map[uint64]Frame {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	names := map[uint64]Frame{}
+	if k.stale {
+		return names
+	}
+	for _, addr := range addresses {
+		if f, ok := k.table.find(addr); ok {
+			names[addr] = f
+		}
+	}
+	return names
 }
 
 // Ended reports that a process has ended. It is known until Forget.
@@ -231,11 +261,21 @@ func (k *process) unlock() {
 	k.reading.Unlock()
 }
 
-// lookAgain opens what there is of the files of a process.
+// lookAgain opens what there is of the files of a process. What is new is read at once: it may be written over before
+// somebody asks for names.
 func (k *process) lookAgain(fs procfs.FS, pid uint32) {
 	k.reading.Lock()
 	defer k.unlock()
+	perf, dumped := k.perf, k.dump
 	k.open(fs, pid)
+	if perf == nil && k.perf != nil {
+		k.perf.renew()
+		k.readMap()
+	}
+	if dumped == nil && k.dump != nil {
+		k.dump.renew()
+		k.readDump()
+	}
 }
 
 // open opens what there is of the files of a process, as it sees them itself.
@@ -280,18 +320,20 @@ const (
 	maxRest   = time.Minute
 )
 
-// NotRead names code of a process whose files were written over, until they are read again: what they said may be of
-// code that is gone.
+// NotRead names code of a process whose files were written over, until they are read again, and code at an address that
+// had another name at the read before: what the files say may be of other code than the one that has run.
 const NotRead = "[jit code, names are being read]"
 
 // read reads on in both files.
-func (k *process) read(fs procfs.FS, pid uint32) {
+func (k *process) read(fs procfs.FS, pid uint32, addresses []uint64) {
 	k.reading.Lock()
 	defer k.unlock()
 	if !k.tried {
 		k.open(fs, pid)
 	}
-	if perf, dumped := k.perf.renew(), k.dump.renew(); perf || dumped {
+	perf, dumped := k.perf.renew(), k.dump.renew()
+	k.remember(past{k.namesOf(addresses), perf || dumped})
+	if perf || dumped {
 		k.startOver()
 	}
 	if !k.stale { // which changes with k.reading held only
@@ -306,6 +348,12 @@ func (k *process) read(fs procfs.FS, pid uint32) {
 	k.setStale(false)
 }
 
+func (k *process) remember(p past) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.past = p
+}
+
 func (k *process) setStale(stale bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -314,18 +362,26 @@ func (k *process) setStale(stale bool) {
 
 // readOn reads what is new in both files. The caller holds k.reading.
 func (k *process) readOn() {
-	if k.perf != nil {
-		k.perf.read(true, &k.left, k.locked(func(b []byte, _ int64) (int64,
-			error) {
-			return int64(k.table.parsePerfMap(b)), nil
-		}))
+	k.readMap()
+	k.readDump()
+}
+
+func (k *process) readMap() {
+	if k.perf == nil {
+		return
 	}
-	if k.dump != nil {
-		k.dump.read(false, &k.left, k.locked(func(b []byte, left int64) (int64,
-			error) {
-			return k.reader.parse(&k.table, b, left)
-		}))
+	k.perf.read(true, &k.left, k.locked(func(b []byte, _ int64) (int64, error) {
+		return int64(k.table.parsePerfMap(b)), nil
+	}))
+}
+
+func (k *process) readDump() {
+	if k.dump == nil {
+		return
 	}
+	k.dump.read(false, &k.left, k.locked(func(b []byte, left int64) (int64, error) {
+		return k.reader.parse(&k.table, b, left)
+	}))
 }
 
 // startOver forgets what was read.
