@@ -96,7 +96,8 @@ func (a *aggregate) add(s *sampler.Sample, waker string) {
 		}
 		a.targets[of] = counts
 	}
-	counts.countProcess(s)
+	value := cmp.Or(s.Value, uint64(a.options.period(s.Kind)))
+	counts.countProcess(s, value)
 
 	st := stack{comm: s.ProcessComm, outcome: s.Outcome, kernel: s.Kernel, user: a.options.frames(s), doing: doingOf(s)}
 	st.doing.waker = waker
@@ -126,14 +127,15 @@ func (a *aggregate) add(s *sampler.Sample, waker string) {
 		counts.stacks[string(a.key)] = w
 		a.bytes += len(a.key)
 	}
-	w.value += cmp.Or(s.Value, uint64(a.options.period(s.Kind)))
+	w.value += value
 	w.samples++
 	if a.options.Timestamps {
 		counts.times[string(a.key)] = append(counts.times[string(a.key)], a.epoch+int64(s.Time))
 	}
 }
 
-func (c *targetCounts) countProcess(s *sampler.Sample) {
+// countProcess counts a sample, which has a value.
+func (c *targetCounts) countProcess(s *sampler.Sample, value uint64) {
 	p := c.processes[s.PID]
 	if p == nil {
 		p = &countedProcess{Process: Process{PID: s.PID}}
@@ -144,6 +146,7 @@ func (c *targetCounts) countProcess(s *sampler.Sample) {
 		p.program = s.Program
 	}
 	p.Samples++
+	p.Value += value
 	if s.Outcome.HasUserPart() {
 		p.WithUser++
 	}

@@ -124,4 +124,5 @@ type Process struct {
 	Samples  uint64
 	WithUser uint64
 	Complete uint64
+	Value    uint64 // of its samples, in the unit of the kind's first value
 }

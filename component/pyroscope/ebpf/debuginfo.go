@@ -213,13 +213,14 @@ func shownProfile(p ebpf.Profile, raw []byte) flamegraph.Profile {
 		Kind: p.Kind.String(), Pprof: p.Pprof,
 	}
 	values := kind.Of(p.Kind).Values
-	shown.Period = p.Pprof.Period * values[len(values)-1].Per
-	shown.Unit = values[len(values)-1].Unit
+	last := values[len(values)-1]
+	shown.Period, shown.Unit = p.Pprof.Period*last.Per, last.Unit
 	if p.Kind != kind.CPU { // one target, whatever is counted
 		shown.Labels = maps.Clone(p.Labels)
 		shown.Labels[target.LabelName] = target.DefaultName
 	}
 	for _, process := range p.Processes {
+		process.Value *= uint64(last.Per)
 		shown.Processes = append(shown.Processes, flamegraph.Process(process))
 	}
 	return shown

@@ -30,7 +30,7 @@ type flameAbout struct {
 	Process string    `json:"process"`
 	From    time.Time `json:"from"`
 	To      time.Time `json:"to"`
-	Samples uint64    `json:"samples"`
+	Samples uint64    `json:"samples"`  // 0: not known
 	Used    int       `json:"profiles"` // the newest
 	Of      int       `json:"of"`       // profiles of the selection
 	Labels  []string  `json:"labels"`   // that samples have, sorted
@@ -45,10 +45,14 @@ func newFlameAbout(used []*kept, s selection, total int64) flameAbout {
 	}
 }
 
-// samplesOf returns how many samples of the profiles a selection means, whose values are total together.
+// samplesOf returns how many samples of the profiles a selection means, whose values are total together. It is 0 where
+// that is not known: a part of each process's is selected, and each has a value of its own.
 func samplesOf(used []*kept, s selection, total int64) (sum uint64) {
-	if period := used[0].Period; s.perSample() && period > 0 {
+	if period := used[0].Period; s.perSample() && period > 0 && s.isPeriodic() {
 		return uint64(max(0, total) / period)
+	}
+	if s.perSample() && !s.isPeriodic() {
+		return 0
 	}
 	for _, k := range used {
 		samples, _, _ := k.of(s)

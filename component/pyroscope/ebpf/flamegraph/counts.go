@@ -24,10 +24,10 @@ func (c counts) size() int64 {
 }
 
 // countsOf returns what processes, or targets, have of a profile within a selection. A sample of a profile without a
-// period stands for each. Profiles are read where each sample decides, one at a time; what they have is kept, since the
-// next timeline has almost the same profiles.
+// period stands for each. Profiles are read where each sample decides, or has a value of its own, one at a time; what
+// they have is kept, since the next timeline has almost the same profiles.
 func (p *Page) countsOf(ctx context.Context, k *kept, s selection, by string, each int64) (counts, error) {
-	if !s.perSample() {
+	if !s.perSample() && (s.isPeriodic() || k.hasValues()) {
 		return k.counts(s, by, each), nil
 	}
 	of := s
@@ -52,17 +52,31 @@ func (p *Page) countsOf(ctx context.Context, k *kept, s selection, by string, ea
 
 // counts returns what is known of a profile without reading it.
 func (k *kept) counts(s selection, by string, each int64) counts {
-	if by == "target" {
+	if by == "target" && s.isPeriodic() { // its processes may not be known
 		samples, _, _ := k.of(s)
 		return counts{k.target.name: int64(samples) * each}
 	}
 	out := counts{}
 	for _, p := range k.Processes {
-		if (s.comm == "" || s.comm == p.Comm) && (s.pid == 0 || s.pid == p.PID) {
-			out[p.Comm] += int64(p.Samples) * each
+		if (s.comm != "" && s.comm != p.Comm) || (s.pid != 0 && s.pid != p.PID) {
+			continue
 		}
+		name, value := p.Comm, int64(p.Value)
+		if by == "target" {
+			name = k.target.name
+		}
+		if s.isPeriodic() {
+			value = int64(p.Samples) * each
+		}
+		out[name] += value
 	}
 	return out
+}
+
+// hasValues reports whether it is known of each process which value its samples have. Profiles that an earlier version
+// has kept do not say.
+func (k *kept) hasValues() bool {
+	return len(k.Processes) > 0 && !slices.ContainsFunc(k.Processes, func(p Process) bool { return p.Value == 0 })
 }
 
 // unknownProcess stands for processes that nothing in a sample names.

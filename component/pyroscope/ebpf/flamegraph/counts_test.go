@@ -2,6 +2,7 @@ package flamegraph
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,6 +68,76 @@ func TestSeriesOfFilters(t *testing.T) {
 		}
 	}
 	require.Positive(t, page.counted.bytes())
+}
+
+// waitsProfile is what two threads of fio waited: aio once for 9 s and once for 1 s, main a hundred times for 10 ms.
+func waitsProfile(t testing.TB, at time.Time) Profile {
+	t.Helper()
+	f, comm := &profile.Function{ID: 1, Name: "futex_do_wait"}, &profile.Function{ID: 2, Name: "fio"}
+	read := &profile.Function{ID: 3, Name: "io_read"}
+	locations := []*profile.Location{
+		{ID: 1, Line: []profile.Line{{Function: f}}}, {ID: 2, Line: []profile.Line{{Function: comm}}},
+		{ID: 3, Line: []profile.Line{{Function: read}}},
+	}
+	of := func(thread string, d time.Duration, leaf int) *profile.Sample {
+		return &profile.Sample{
+			Location: []*profile.Location{locations[leaf], locations[1]}, Value: []int64{d.Nanoseconds()},
+			Label: map[string][]string{"thread_name": {thread}}, NumLabel: map[string][]int64{"pid": {4711}},
+		}
+	}
+	kind := &profile.ValueType{Type: "offcpu", Unit: "nanoseconds"}
+	p := &profile.Profile{
+		SampleType: []*profile.ValueType{kind}, PeriodType: kind, Period: int64(100 * time.Millisecond),
+		TimeNanos: at.UnixNano(), Location: locations, Function: []*profile.Function{f, comm, read},
+		Sample: []*profile.Sample{of("aio", 9*time.Second, 0), of("aio", time.Second, 2), of("main", time.Second, 0)},
+	}
+	var data bytes.Buffer
+	require.NoError(t, p.Write(&data))
+	return Profile{
+		Labels: fioProfile(t, at).Labels, Data: data.Bytes(), Kind: "off-cpu", Period: p.Period,
+		Samples: 102, WithUser: 102, Complete: 102,
+		Processes: []Process{{PID: 4711, Comm: "fio", Samples: 102, WithUser: 102, Complete: 102, Value: 11e9}},
+	}
+}
+
+// TestSeriesOfWaits: a wait is as long as it was, of all threads and of one, and its samples are counted or not known.
+func TestSeriesOfWaits(t *testing.T) {
+	end := time.Now()
+	page, older := testPage(t, end.Add(-time.Minute)), testPage(t, end.Add(-time.Minute))
+	waits := waitsProfile(t, end)
+	page.Add(end.Add(-15*time.Second), end, []Profile{waits, fioProfile(t, end)})
+	waits.Processes = []Process{{PID: 4711, Comm: "fio", Samples: 102}} // as an earlier version has kept it
+	older.Add(end.Add(-15*time.Second), end, []Profile{waits, fioProfile(t, end)})
+	t.Run("", func(t *testing.T) { checkSeriesOfWaits(t, serve(t, page).URL+prefix) })
+	t.Run("kept before", func(t *testing.T) { checkSeriesOfWaits(t, serve(t, older).URL+prefix) })
+}
+
+func checkSeriesOfWaits(t *testing.T, base string) {
+	t.Helper()
+	for query, want := range map[string]int64{
+		"": 11_000, "&process=fio": 11_000, "&pid=4711": 11_000, "&pid=1": 0, "&thread=aio": 10_000, "&thread=main": 1000,
+		"&thread=aio&focus=io_read": 1000, "&thread=nobody": 0,
+	} {
+		for _, by := range []string{"process", "target"} {
+			got := getJSON[seriesAnswer](t, base, "series?by="+by+"&kind=off-cpu"+query)
+			require.Equal(t, []int64{want}, got.All, "%s by %s", query, by)
+			if want > 0 {
+				require.Equal(t, []string{"fio"}, got.Names)
+			}
+		}
+		if want == 0 {
+			continue
+		}
+		top := getJSON[topAnswer](t, base, "top?kind=off-cpu"+query)
+		require.Equal(t, want*int64(time.Millisecond), top.Total, query)
+		samples := uint64(102)
+		if strings.Contains(query, "thread") {
+			samples = 0
+		}
+		require.Equal(t, samples, top.Samples, query)
+	}
+	_, body := get(t, base+"/flame?kind=off-cpu&thread=aio")
+	require.NotContains(t, visible(body), "samples")
 }
 
 func TestProcessOfASample(t *testing.T) {

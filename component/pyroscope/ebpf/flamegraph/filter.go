@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/ebpf/kind"
 )
 
 // kindCPU is the kind of profiles that selections without one mean.
@@ -64,6 +66,13 @@ func (f filter) kindName() string {
 
 // perSample reports whether a part of each process's samples is selected.
 func (f filter) perSample() bool { return f.thread != "" || f.focus != "" || f.ignore != "" }
+
+// isPeriodic reports whether each sample stands for the period of its profile. A wait has its own time, memory its own
+// size, and a sample of a probe may have the value of an argument.
+func (f filter) isPeriodic() bool {
+	k, ok := kind.ByName(f.kindName())
+	return ok && k < kind.Count && k.IsPeriodic()
+}
 
 // apply removes the other samples.
 func (f filter) apply(p *profile.Profile) {

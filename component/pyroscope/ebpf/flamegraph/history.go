@@ -57,6 +57,7 @@ type Process struct {
 	Samples  uint64 `json:"samples"`
 	WithUser uint64 `json:"user"`
 	Complete uint64 `json:"complete"`
+	Value    uint64 `json:"value,omitempty"` // of its samples, in Unit; 0 if not known
 }
 
 // kept is a Profile in the history.

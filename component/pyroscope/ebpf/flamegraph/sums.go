@@ -67,4 +67,5 @@ func (all *sums) addProcess(sum *kept, p Process) {
 	}
 	to := &sum.Processes[at]
 	to.Samples, to.WithUser, to.Complete = to.Samples+p.Samples, to.WithUser+p.WithUser, to.Complete+p.Complete
+	to.Value += p.Value
 }
