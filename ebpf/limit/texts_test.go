@@ -49,3 +49,39 @@ func TestTexts(t *testing.T) {
 		t.Errorf("of none: %v", got)
 	}
 }
+
+// TestKinds: errors that differ in an address, or in which process they are of, are one, so that no other is displaced.
+// What is said once is said whole.
+func TestKinds(t *testing.T) {
+	texts := Texts{Most: 6}
+	for i := range 1000 {
+		texts.Add(fmt.Sprintf("[hotspot]: read memory at 0x%x: read 4096 bytes of process %d at 0x%x: bad address",
+			0x7f085862a122+i, 15524+i%7, 0x7f085862a000+i), 2)
+		texts.Add(fmt.Sprintf("object 0x%X has type %d and not 130: implausible", 0x1000+i, i), 1)
+		texts.Add(fmt.Sprintf("open /proc/%d/map_files/7f00-7f01: too many open files", 20+i), 1)
+		texts.Add(fmt.Sprintf("mark thread %d: no room", i), 1)
+	}
+	texts.Add("/usr/lib/a.so: FDE at offset 0x40: truncated", 1)
+	texts.Add("/usr/lib/b.so: FDE at offset 0x44: truncated", 3)
+	want := map[string]uint64{
+		"[hotspot]: read memory at 0x...: read 4096 bytes of process ... at 0x...: bad address": 2000,
+		"object 0x... has type ... and not 130: implausible":                                    1000,
+		"open /proc/.../map_files/7f00-7f01: too many open files":                               1000,
+		"mark thread ...: no room":                                                              1000,
+		"/usr/lib/a.so: FDE at offset 0x40: truncated":                                          1,
+		"/usr/lib/b.so: FDE at offset 0x44: truncated":                                          3,
+	}
+	if !maps.Equal(texts.Counts(), want) {
+		t.Errorf("%v, want %v", texts.Counts(), want)
+	}
+	// Those of several parts of a program are added up by kind, too.
+	all := Texts{Most: 6}
+	for text, n := range texts.Counts() {
+		all.Add(text, n)
+	}
+	all.Add("mark thread 7: no room", 1)
+	want["mark thread ...: no room"]++
+	if !maps.Equal(all.Counts(), want) {
+		t.Errorf("%v, want %v", all.Counts(), want)
+	}
+}

@@ -2,11 +2,13 @@ package process
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
 	"maps"
 	goruntime "runtime"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/headwater/headwater/ebpf/filework"
@@ -27,7 +29,7 @@ type Tracker struct {
 
 	machine  elf.Machine
 	patience time.Duration // with which functions and frames of interpreters are read
-	errs     limit.Texts   // by text of the operation that failed
+	errs     limit.Texts   // by kind of the operation that failed
 	limits   limit.Counter
 
 	mu     sync.Mutex // never held while files are read
@@ -70,7 +72,12 @@ func (t *Tracker) failed(err error) {
 	}
 }
 
+// note is failed for an error that there is. A process that has ended meanwhile is none: its samples are of before, and
+// whoever reads its memory is late.
 func (t *Tracker) note(err error) {
+	if errors.Is(err, syscall.ESRCH) {
+		return
+	}
 	t.errs.Add(err.Error(), 1)
 	t.limits.Note(err)
 }

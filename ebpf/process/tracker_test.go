@@ -2,6 +2,7 @@ package process
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -533,6 +534,29 @@ func TestErrorsNameTheFile(t *testing.T) {
 	}
 	if len(about) != 1 || !strings.HasPrefix(about[0], "open ELF "+path+": ") {
 		t.Errorf("%q", about)
+	}
+}
+
+// TestEndedProcessIsNoError: of a process that has ended nothing is noted, and what cannot be read of others is one
+// error at whatever addresses.
+func TestEndedProcessIsNoError(t *testing.T) {
+	tracker, _ := newTracker(t, procfs.Default)
+	ended := exec.Command("true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range int64(300) {
+		for _, pid := range []int{ended.ProcessState.Pid(), os.Getpid()} {
+			_, err := procfs.Default.Memory(uint32(pid)).ReadAt(make([]byte, 8), 0x100+8*i) // nothing is mapped there
+			if err == nil {
+				t.Fatal("it could be read")
+			}
+			tracker.failed(fmt.Errorf("[hotspot]: %w", err))
+		}
+	}
+	want := map[string]uint64{"[hotspot]: read 8 bytes of process ... at 0x...: bad address": 300}
+	if got := tracker.Errors(); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 
