@@ -6,6 +6,10 @@
 // binomial. Bounds are those of Clopper and Pearson, which never promise too much, divided by Bonferroni among all
 // functions that are compared: with the Confidence asked for, all of them hold at once.
 //
+// A sample of a wait is worth as long as the wait, so a sum of few long ones and many short ones is as uncertain as the
+// few. A number of samples of one value that vary as much stands for them. Where a file does not say how large samples
+// are, those of a stack may be one.
+//
 // Runs of one program differ by more than that: memory is laid out otherwise, other work uses the caches. Where a side
 // has several profiles, that spread is measured, and the bounds allow for it. A function that differs by more between
 // profiles of a side than all others do has a spread of its own.
@@ -69,6 +73,8 @@ type Side struct {
 
 	// Lost is the part of the host's samples that were due and lost meanwhile; nil: the profiles do not say.
 	Lost *float64 `json:"lost,omitempty"`
+
+	largest float64 // effective sample of a function, in Report.Unit
 }
 
 // Report is what differs between two profiles.
@@ -172,7 +178,7 @@ func Runs(base, after []*Run, o Options) (*Report, error) {
 	if spread, ok := spreadOf(b, n); ok {
 		r.Spread = &spread
 	}
-	r.All = r.between(sum(b.samples), sum(n.samples), b, n, r.spread(), 1-o.Confidence)
+	r.All = r.between(b.all, n.all, b, n, r.spread(), 1-o.Confidence)
 	r.sort(b, n, o)
 	r.Factor = r.factor(b, n, 1-o.Confidence)
 	r.Needed = r.needed(b, n, 1-o.Confidence)
@@ -186,7 +192,7 @@ func (r *Report) factor(b, n *side, alpha float64) *Change {
 	}
 	was, is := *b, *n
 	was.per, is.per = b.Seconds, n.Seconds
-	c := r.between(sum(b.samples), sum(n.samples), &was, &is, r.spread(), alpha)
+	c := r.between(b.all, n.all, &was, &is, r.spread(), alpha)
 	return &c
 }
 
@@ -199,19 +205,25 @@ const (
 // needed finds how many times as many profiles a change by shownChange takes to be seen.
 func (r *Report) needed(b, n *side, alpha float64) *Needed {
 	var largest key
-	for k, was := range b.samples {
-		if n.samples[k] > 0 && (was > b.samples[largest] || was == b.samples[largest] && k.name < largest.name) {
+	for k, a := range b.functions {
+		most := b.functions[largest].value
+		if n.functions[k].value > 0 && (a.value > most || a.value == most && k.name < largest.name) {
 			largest = k
 		}
 	}
-	was, is := b.samples[largest], n.samples[largest]
-	if was == 0 {
+	if b.functions[largest].value == 0 {
 		return nil
 	}
 	alpha /= float64(max(len(r.Changed)+len(r.Others), 1))
 	spread := ownSpread(largest, r.spread(), b, n)
-	was /= b.overdispersion(was, spread)
-	is /= n.overdispersion(is, spread)
+	deciding := func(s *side) float64 {
+		samples := s.functions[largest].effective()
+		if rest := s.all.less(s.functions[largest]); r.Per == PerCPU && !s.all.isEven() && rest.value > 0 {
+			samples = min(samples, rest.effective())
+		}
+		return samples / s.overdispersion(samples, spread)
+	}
+	was, is := deciding(b), deciding(n)
 	enough := func(times int) bool {
 		// An equal function has the share k/(k+n), around which the bounds lie.
 		equal := is / (was + is)
@@ -220,16 +232,16 @@ func (r *Report) needed(b, n *side, alpha float64) *Needed {
 		return low/(1-low) >= odds/(1+shownChange) && high < 1 && high/(1-high) <= odds*(1+shownChange)
 	}
 	times := 1 + sort.Search(maxTimes-1, func(i int) bool { return enough(i + 1) })
-	return &Needed{Name: largest.name, Share: b.samples[largest] / sum(b.samples), Times: times}
+	return &Needed{Name: largest.name, Share: b.functions[largest].value / b.all.value, Times: times}
 }
 
 // sort compares all functions.
 func (r *Report) sort(b, n *side, o Options) {
 	keys := map[key]bool{}
-	for k := range b.samples {
+	for k := range b.functions {
 		keys[k] = true
 	}
-	for k := range n.samples {
+	for k := range n.functions {
 		keys[k] = true
 	}
 	alpha := (1 - o.Confidence) / float64(max(len(keys), 1))
@@ -249,10 +261,42 @@ func (r *Report) sort(b, n *side, o Options) {
 }
 
 func (r *Report) change(k key, b, n *side, alpha float64) Change {
-	was, is := b.samples[k], n.samples[k]
-	c := r.between(was, is, b, n, ownSpread(k, r.spread(), b, n), alpha)
+	was, is, spread := b.functions[k], n.functions[k], ownSpread(k, r.spread(), b, n)
+	c := r.between(was, is, b, n, spread, alpha)
+	if r.Per == PerCPU && !(b.all.isEven() && n.all.isEven()) {
+		c.Low, c.High = r.shares(was, is, b, n, spread, alpha)
+	}
 	c.Name, c.Binary = k.name, k.binary
 	return c
+}
+
+// shares bounds the change of the share of what has was and is. Where samples have one value, a share is bounded as if
+// all of the time were known: the rest varies by no more than its number does. Else a long wait elsewhere may make a
+// share smaller, so the rest is bounded as well.
+func (r *Report) shares(was, is amount, b, n *side, spread, alpha float64) (low float64, high *float64) {
+	one, other := *b, *n
+	one.per, other.per = 1, 1
+	own := r.between(was, is, &one, &other, spread, alpha/2)
+	rest := r.between(b.all.less(was), n.all.less(is), &one, &other, r.spread(), alpha/2)
+	share := was.value / b.all.value
+	// The ratio of two shares is that of the function's values, over that of all values.
+	over := func(own, rest float64) float64 { return own / (share*own + (1-share)*rest) }
+	if rest.Base+rest.New == 0 { // there is none
+		all := 1.0
+		return all, &all
+	}
+	if rest.High != nil && own.Low > 0 {
+		low = over(own.Low, *rest.High)
+	}
+	switch {
+	case own.High != nil && (*own.High > 0 && share > 0 || rest.Low > 0):
+		ratio := over(*own.High, rest.Low)
+		high = &ratio
+	case own.High == nil && share > 0:
+		ratio := 1 / share
+		high = &ratio
+	}
+	return low, high
 }
 
 // spread is Spread; 0 if that is not known.
@@ -263,12 +307,18 @@ func (r *Report) spread() float64 {
 	return *r.Spread
 }
 
-// between compares two numbers of samples of what differs by that spread between runs.
-func (r *Report) between(was, is float64, b, n *side, spread, alpha float64) Change {
-	c := Change{BaseSamples: round(was), NewSamples: round(is), Base: was * b.worth(), New: is * n.worth()}
-	wasScale, isScale := b.overdispersion(was, spread), n.overdispersion(is, spread)
-	low, high := shareBounds(is/isScale, was/wasScale, alpha)
-	weight := n.worth() * isScale / (b.worth() * wasScale)
+// between compares two amounts of what differs by that spread between runs.
+func (r *Report) between(was, is amount, b, n *side, spread, alpha float64) Change {
+	c := Change{
+		BaseSamples: round(was.samples), NewSamples: round(is.samples), Base: was.value / b.per, New: is.value / n.per,
+	}
+	if was.value == 0 && is.value == 0 {
+		return c
+	}
+	k, m := is.effective(), was.effective()
+	wasScale, isScale := b.overdispersion(m, spread), n.overdispersion(k, spread)
+	low, high := shareBounds(k/isScale, m/wasScale, alpha)
+	weight := n.size(is, was) / n.per * isScale / (b.size(was, is) / b.per * wasScale)
 	c.Low = low / (1 - low) * weight * (1 - b.lacking)
 	if high < 1 {
 		ratio := high / (1 - high) * weight / (1 - n.lacking)
@@ -288,12 +338,4 @@ func shareBounds(k, n, alpha float64) (low, high float64) {
 		high = mathext.InvRegIncBeta(k+1, n, 1-alpha/2)
 	}
 	return low, high
-}
-
-// sum is that of all functions' samples.
-func sum(samples map[key]float64) (all float64) {
-	for _, n := range samples {
-		all += n
-	}
-	return all
 }

@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"math"
 	"regexp"
 
 	"github.com/google/pprof/profile"
@@ -14,9 +13,8 @@ import (
 // Run is what functions had in one profile: of a run of a program, or of an interval of a service.
 // It holds no reference to the profile.
 type Run struct {
-	samples   map[key]float64
-	counted   float64 // samples, of all functions
-	value     float64 // of all samples, in unit
+	functions map[key]amount
+	all       amount
 	unit      string
 	of        string // type of values, such as cpu; "" if it is not known
 	seconds   float64
@@ -30,30 +28,27 @@ func NewRun(p *profile.Profile, total bool) (*Run, error) {
 		return nil, err
 	}
 	scale := 1.0
-	r := &Run{samples: map[key]float64{}, unit: p.SampleType[index].Unit, seconds: float64(p.DurationNanos) * 1e-9}
+	r := &Run{functions: map[key]amount{}, unit: p.SampleType[index].Unit, seconds: float64(p.DurationNanos) * 1e-9}
 	r.of = p.SampleType[index].Type
 	if r.unit == "nanoseconds" {
 		r.unit, scale = "seconds", 1e-9
 	}
 	counted := withoutInterrupts(p)
-	functions, all, err := export.Functions(counted)
+	functions, _, err := export.Functions(counted)
 	if err != nil {
 		return nil, err
 	}
-	if r.counted, err = export.Samples(counted); err != nil {
-		return nil, err
-	}
-	worth := float64(all) / max(r.counted, 1) // of a sample
 	for _, f := range functions {
-		value := f.Self
+		r.all = r.all.plus(amountOf(f.OfSelf, scale))
+		of := f.OfSelf
 		if total {
-			value = f.Total
+			of = f.OfTotal
 		}
-		if value > 0 {
-			r.samples[keyOf(&f)] += float64(value) / worth
+		if of.Value > 0 {
+			k := keyOf(&f)
+			r.functions[k] = r.functions[k].plus(amountOf(of, scale))
 		}
 	}
-	r.value = float64(all) * scale
 	r.due, r.lost = pprof.LostOf(p)
 	return r, nil
 }
@@ -66,11 +61,11 @@ func Idle(seconds float64, unit string) *Run { return &Run{unit: unit, seconds: 
 func (r *Run) SetLost(due, lost uint64) { r.due, r.lost = due, lost }
 
 // Samples returns how many samples the run has.
-func (r *Run) Samples() float64 { return r.counted }
+func (r *Run) Samples() float64 { return r.all.samples }
 
-// Functions returns how many functions have samples: a measure of the memory that r takes, some 150
+// Functions returns how many functions have samples: a measure of the memory that r takes, some 170
 // bytes each.
-func (r *Run) Functions() int { return len(r.samples) }
+func (r *Run) Functions() int { return len(r.functions) }
 
 // key identifies a function in two builds of a program: by name, as addresses and build IDs differ.
 type key struct{ name, binary string }
@@ -117,6 +112,3 @@ func withoutInterrupts(p *profile.Profile) *profile.Profile {
 	}
 	return out
 }
-
-// round is how many samples a number of them is, which weights may make uneven.
-func round(samples float64) int64 { return int64(math.Round(samples)) }

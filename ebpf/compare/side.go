@@ -16,18 +16,19 @@ import (
 // side is all runs of one side, and what functions have of them.
 type side struct {
 	Side
-	runs    []run
-	samples map[key]float64 // of all runs
-	unit    string          // of values
-	of      string          // type of values: cpu, offcpu; "" if no profile says
-	per     float64         // what values are divided by
-	lacking float64         // part of its samples that a function may lack, beyond what counts as a change
+	runs      []run
+	functions map[key]amount // of all runs
+	all       amount
+	unit      string  // of values
+	of        string  // type of values: cpu, offcpu; "" if no profile says
+	per       float64 // what values are divided by
+	lacking   float64 // part of its samples that a function may lack, beyond what counts as a change
 }
 
 // run is a Run and what its values are divided by.
 type run struct {
-	samples map[key]float64
-	per     float64
+	functions map[key]amount
+	per       float64
 }
 
 // runsOf counts the samples of profiles.
@@ -47,11 +48,15 @@ func newSide(runs []*Run, counts []float64, o Options) (*side, error) {
 	if len(runs) == 0 {
 		return nil, errors.New("there is none")
 	}
-	s := &side{samples: map[key]float64{}, unit: runs[0].unit}
+	s := &side{functions: map[key]amount{}, unit: runs[0].unit}
 	for i, r := range runs {
 		if err := s.add(r, counts[i], o); err != nil {
 			return nil, err
 		}
+	}
+	s.Samples, s.Value = round(s.all.samples), s.all.value
+	for _, a := range s.functions {
+		s.largest = max(s.largest, a.size())
 	}
 	return s, s.checkLost(runs, o)
 }
@@ -65,17 +70,16 @@ func (s *side) add(r *Run, units float64, o Options) error {
 		return errors.New("it is of " + s.of + " and of " + r.of)
 	}
 	s.of = cmp.Or(s.of, r.of)
-	for k, n := range r.samples {
-		s.samples[k] += n
+	for k, a := range r.functions {
+		s.functions[k] = s.functions[k].plus(a)
 	}
+	s.all = s.all.plus(r.all)
 	s.Runs++
-	s.Samples += round(r.counted)
 	s.Seconds += r.seconds
-	s.Value += r.value
 	s.Count += units
-	per, err := o.Per.of(r.seconds, r.value, units)
+	per, err := o.Per.of(r.seconds, r.all.value, units)
 	s.per += per
-	s.runs = append(s.runs, run{r.samples, per})
+	s.runs = append(s.runs, run{r.functions, per})
 	return err
 }
 
@@ -83,7 +87,7 @@ func (s *side) add(r *Run, units float64, o Options) error {
 func (s *side) checkLost(runs []*Run, o Options) error {
 	var due, lost float64
 	for _, r := range runs {
-		if r.due == 0 && r.counted > 0 {
+		if r.due == 0 && r.all.samples > 0 {
 			return nil
 		}
 		due += float64(max(r.due, r.lost))
@@ -101,16 +105,20 @@ func (s *side) checkLost(runs []*Run, o Options) error {
 	return nil
 }
 
-// worth is the value of a sample for each of what values are for.
-func (s *side) worth() float64 {
-	if s.Samples == 0 {
-		return 1 / s.per
+// size is the value of a sample of a function that has a on this side and other on the other one. That there is none of
+// it here says that there are few as large as on the other side.
+func (s *side) size(a, other amount) float64 {
+	switch {
+	case a.value > 0:
+		return a.size()
+	case s.all.isEven(): // a clock's are as large as that of all others
+		return max(s.all.size(), other.size())
 	}
-	return s.Value / float64(s.Samples) / s.per
+	return other.size()
 }
 
-// overdispersion is how many times as much a number of samples varies as a count does, for a function that differs by
-// that spread between runs: divided by it, the number bounds the function as well as a count does.
+// overdispersion is how many times as much a number of effective samples varies as a count does, for a function that
+// differs by that spread between runs: divided by it, the number bounds the function as well as a count does.
 func (s *side) overdispersion(samples, spread float64) float64 {
 	return 1 + spread*spread*samples/float64(len(s.runs))
 }
@@ -122,27 +130,27 @@ func (s *side) rename(other *side) (names [2]string) {
 	if was == "" || is == "" {
 		return names
 	}
-	s.samples = renamed(s.samples, was, is)
+	s.functions = renamed(s.functions, was, is)
 	for i := range s.runs {
-		s.runs[i].samples = renamed(s.runs[i].samples, was, is)
+		s.runs[i].functions = renamed(s.runs[i].functions, was, is)
 	}
 	return [2]string{was, is}
 }
 
-// program returns the file with most samples of those that only s has; "" if there is none, or if it is a library.
+// program returns the file with most of those that only s has; "" if there is none, or if it is a library.
 func (s *side) program(other *side) (name string) {
 	known := map[string]bool{}
-	for k := range other.samples {
+	for k := range other.functions {
 		known[k.binary] = true
 	}
-	samples := map[string]float64{}
-	for k, n := range s.samples {
+	values := map[string]float64{}
+	for k, a := range s.functions {
 		if !known[k.binary] {
-			samples[k.binary] += n
+			values[k.binary] += a.value
 		}
 	}
-	for _, file := range slices.Sorted(maps.Keys(samples)) {
-		if name == "" || samples[file] > samples[name] {
+	for _, file := range slices.Sorted(maps.Keys(values)) {
+		if name == "" || values[file] > values[name] {
 			name = file
 		}
 	}
@@ -152,13 +160,13 @@ func (s *side) program(other *side) (name string) {
 	return name
 }
 
-func renamed(samples map[key]float64, was, is string) map[key]float64 {
-	out := map[key]float64{}
-	for k, n := range samples {
+func renamed(functions map[key]amount, was, is string) map[key]amount {
+	out := map[key]amount{}
+	for k, a := range functions {
 		if k.binary == was {
 			k.binary = is
 		}
-		out[k] = n
+		out[k] = a
 	}
 	return out
 }
@@ -168,7 +176,7 @@ func renamed(samples map[key]float64, was, is string) map[key]float64 {
 func spreadOf(sides ...*side) (spread float64, ok bool) {
 	var d dispersion
 	for _, s := range sides {
-		for f := range s.samples {
+		for f := range s.functions {
 			d.add(s, f, 0)
 		}
 		ok = ok || len(s.runs) > 1
@@ -200,13 +208,13 @@ type dispersion struct {
 
 // add counts a function of a side, which is to have that spread.
 func (d *dispersion) add(s *side, f key, spread float64) {
-	all, k := s.samples[f], float64(len(s.runs))
-	if len(s.runs) < 2 || all == 0 {
+	all, k := s.functions[f], float64(len(s.runs))
+	if len(s.runs) < 2 || all.value == 0 {
 		return
 	}
 	for _, r := range s.runs {
-		want := all * r.per / s.per
-		difference := r.samples[f] - want
+		want := all.effective() * r.per / s.per
+		difference := r.functions[f].value/all.size() - want
 		d.beyond += difference*difference*k/(k-1) - want
 		d.squares += want * want
 		d.chi += difference * difference / (want + spread*spread*want*want)

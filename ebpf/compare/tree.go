@@ -56,7 +56,7 @@ func (f *Flame) Tree() *trie.Tree {
 	if r.Unit == "seconds" {
 		unit = 1e9
 	}
-	sample := func(s *Side) float64 { return s.Value * unit / float64(max(s.Samples, 1)) / float64(t.Scale) }
+	sample := func(s *Side) float64 { return s.largest * unit / float64(t.Scale) }
 	t.Diff.BaseSample, t.Diff.NewSample = sample(&r.Base)*f.ratio, sample(&r.New)
 	if r.Spread != nil {
 		t.Diff.BaseSpread = *r.Spread * *r.Spread / float64(r.Base.Runs)

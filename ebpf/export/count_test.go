@@ -18,8 +18,10 @@ func TestSamplesAreCounted(t *testing.T) {
 	frame := func(name string) []*pprof.Location { return []*pprof.Location{{Lines: []pprof.Line{{Function: name}}}} }
 	labels := []pprof.Label{{Key: "thread_id", Text: "7"}, {Key: "pid", Text: "7"}}
 	second := time.Second.Nanoseconds()
-	b.AddAt([]int64{5, 6, 7}, frame("long"), 400*second+1, 3, labels)
-	b.AddAt([]int64{8}, frame("short"), 55*second-1, 1, labels)
+	long := pprof.Weight{Value: 400*second + 1, Samples: 3, Largest: 390 * second}
+	b.AddAt([]int64{5, 6, 7}, frame("long"), long, labels)
+	b.AddAt([]int64{8}, frame("short"), pprof.Weight{Value: 55*second - 1, Samples: 1, Largest: 55*second - 1},
+		labels)
 	p := b.Profile()
 	require.NoError(t, p.CheckValid())
 

@@ -247,8 +247,10 @@ func TestFunctions(t *testing.T) {
 	functions, total, err := Functions(m.Profile)
 	require.NoError(t, err)
 	require.EqualValues(t, 40e6, total)
+	of := func(samples int64) Amount { return equal(samples, 1e7) }
 	require.Equal(t, []Function{
-		{"recurse", "/bin/server", 30e6, 30e6}, {"main", "/bin/server", 10e6, 40e6}, {"server", "", 0, 40e6},
+		{"recurse", "/bin/server", 30e6, 30e6, of(3), of(3)}, {"main", "/bin/server", 10e6, 40e6, of(1), of(4)},
+		{"server", "", 0, 40e6, of(0), of(4)},
 	}, functions)
 	require.Equal(t, "server", functions[0].Where())
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/ebpf/pprof"
 )
 
 // LabelError says that no sample of a profile has a label.
@@ -43,7 +45,11 @@ func Group(p *profile.Profile, label string) (*profile.Profile, error) {
 			known[name] = l
 			out.Function, out.Location = append(out.Function, f), append(out.Location, l)
 		}
-		out.Sample = append(out.Sample, &profile.Sample{Value: sample.Value, Location: []*profile.Location{l}})
+		shown := &profile.Sample{Value: sample.Value, Location: []*profile.Location{l}}
+		if largest, ok := sample.NumLabel[pprof.Largest]; ok {
+			shown.NumLabel = map[string][]int64{pprof.Largest: largest}
+		}
+		out.Sample = append(out.Sample, shown)
 	}
 	if !found {
 		return nil, &LabelError{label}

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/google/pprof/profile"
+
+	"github.com/headwater/headwater/ebpf/pprof"
 )
 
 // Function is a function with what it has of a profile.
@@ -14,6 +16,21 @@ type Function struct {
 	Binary string `json:"binary,omitempty"` // file that its code is in; "" for what is no code
 	Self   int64  `json:"self"`             // value of the samples that end in it
 	Total  int64  `json:"total"`            // value of the samples that have it
+
+	OfSelf  Amount `json:"-"`
+	OfTotal Amount `json:"-"`
+}
+
+// Amount is what samples have together, and how sure that is.
+type Amount struct {
+	Value   float64
+	Samples float64 // that were taken; where a profile does not say that, a stack counts as one of its value
+	Squares float64 // sum of the squares of their values, or more where these are not known one by one
+}
+
+// Add adds b.
+func (a *Amount) Add(b Amount) {
+	a.Value, a.Samples, a.Squares = a.Value+b.Value, a.Samples+b.Samples, a.Squares+b.Squares
 }
 
 // Functions returns the functions of a profile, most self first, and the value of all samples.
@@ -35,17 +52,24 @@ func Functions(p *profile.Profile) (functions []Function, total int64, err error
 	return functions, total, nil
 }
 
-// Samples returns how many samples were taken for a profile. Of one that does not say it, whose samples may each stand
-// for another value, it is the value of all.
-func Samples(p *profile.Profile) (float64, error) {
-	s, err := newStacks(p)
-	if err != nil {
-		return 0, err
+// amount returns what a sample of the profile has. Squares of values whose sum is v, of which none is larger than m,
+// are m*v together at most.
+func (s *stacks) amount(sample *profile.Sample) Amount {
+	value := float64(s.valueOf(sample))
+	n, known := s.count(sample)
+	switch {
+	case s.value == s.taken || !known && s.unit() == pprof.CountUnit: // each is worth 1
+		return Amount{value, value, value}
+	case !known:
+		return Amount{value, 1, value * value}
+	case s.period > 0:
+		return Amount{value, float64(n), value * float64(s.period)}
 	}
-	if n, known := s.samples(); known {
-		return float64(n), nil
+	largest := value
+	if of := sample.NumLabel[pprof.Largest]; len(of) == 1 && of[0] > 0 {
+		largest = min(largest, float64(of[0]))
 	}
-	return float64(s.total()), nil
+	return Amount{value, float64(n), value * largest}
 }
 
 // functionKey is what distinguishes functions.
@@ -65,24 +89,26 @@ type functionCounts struct {
 // add counts a sample. A function that calls itself counts once.
 func (c *functionCounts) add(sample *profile.Sample) {
 	c.samples++
-	value := c.stacks.valueOf(sample)
+	value, amount := c.stacks.valueOf(sample), c.stacks.amount(sample)
 	leaf := -1
 	for _, l := range slices.Backward(sample.Location) {
 		for _, n := range c.at(l) {
 			leaf = n
-			c.count(n, value)
+			c.count(n, value, amount)
 		}
 	}
 	if leaf < 0 {
 		leaf = c.number(frame{name: unnamed})
-		c.count(leaf, value)
+		c.count(leaf, value, amount)
 	}
 	c.functions[leaf].Self += value
+	c.functions[leaf].OfSelf.Add(amount)
 }
 
-func (c *functionCounts) count(n int, value int64) {
+func (c *functionCounts) count(n int, value int64, amount Amount) {
 	if c.in[n] != c.samples {
 		c.functions[n].Total += value
+		c.functions[n].OfTotal.Add(amount)
 	}
 	c.in[n] = c.samples
 }

@@ -7,6 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// equal is what samples have that stand for one period each.
+func equal(samples, period int64) Amount {
+	n, each := float64(samples), float64(period)
+	return Amount{Value: n * each, Samples: n, Squares: n * each * each}
+}
+
 // TestFunctionsOnce: a function counts once for each sample that has it, however often it is there, and a function of
 // two places is one.
 func TestFunctionsOnce(t *testing.T) {
@@ -20,14 +26,11 @@ func TestFunctionsOnce(t *testing.T) {
 	found, total, err := Functions(m.Profile)
 	require.NoError(t, err)
 	require.Equal(t, 12*m.Period, total)
-	ms := func(n int64) int64 { return n * m.Period }
+	of := func(name, binary string, self, total int64) Function {
+		return Function{name, binary, self * m.Period, total * m.Period, equal(self, m.Period), equal(total, m.Period)}
+	}
 	require.Equal(t, []Function{
-		{"walk", "a", ms(5), ms(5)},
-		{"[unknown]", "", ms(4), ms(4)},
-		{"leaf", "a", ms(2), ms(7)},
-		{"leaf", "b", ms(1), ms(1)},
-		{"server", "", 0, ms(8)},
-		{"main", "a", 0, ms(7)},
-		{"main", "b", 0, ms(1)},
+		of("walk", "a", 5, 5), of("[unknown]", "", 4, 4), of("leaf", "a", 2, 7), of("leaf", "b", 1, 1),
+		of("server", "", 0, 8), of("main", "a", 0, 7), of("main", "b", 0, 1),
 	}, found)
 }

@@ -58,6 +58,7 @@ type Builder struct {
 	same    map[locationKey]*location       // by content
 	frames  int                             // of all samples
 	samples map[sampleKey]*profile.Sample   // by stack and labels
+	largest map[*profile.Sample]int64       // value of a sample, see Largest
 	out     *out
 
 	stack []*profile.Location // scratch of Add
@@ -79,6 +80,7 @@ func NewBuilder(opts Options) *Builder {
 		known:   make(map[*Location]*profile.Location, opts.Stacks),
 		same:    make(map[locationKey]*location, opts.Stacks),
 		samples: make(map[sampleKey]*profile.Sample, opts.Stacks),
+		largest: map[*profile.Sample]int64{},
 		out:     newOut(opts),
 	}
 }
@@ -90,12 +92,19 @@ func NewBuilder(opts Options) *Builder {
 //
 // Neither stack nor labels are kept, but the Locations are.
 func (b *Builder) Add(stack []*Location, value int64, labels []Label) {
-	b.AddAt(nil, stack, value, 1, labels)
+	b.AddAt(nil, stack, Weight{value, 1, value}, labels)
 }
 
-// AddAt is Add for a number of samples that make up the value, taken at known times, ns since 1970, see Timestamp.
-func (b *Builder) AddAt(times []int64, stack []*Location, value, samples int64, labels []Label) {
-	if value < 1 {
+// Weight is what was sampled of a stack.
+type Weight struct {
+	Value   int64 // of all samples, in the unit of the kind's first value
+	Samples int64 // that were taken
+	Largest int64 // value of one of them
+}
+
+// AddAt is Add for samples that were taken at known times, ns since 1970, see Timestamp.
+func (b *Builder) AddAt(times []int64, stack []*Location, w Weight, labels []Label) {
+	if w.Value < 1 {
 		return
 	}
 	if len(stack) == 0 {
@@ -111,17 +120,27 @@ func (b *Builder) AddAt(times []int64, stack []*Location, value, samples int64, 
 	}
 	values := s.Value
 	if b.opts.Count {
-		values[0] += samples
+		values[0] += w.Samples
 		values = values[1:]
 	}
 	for i, v := range b.values {
-		values[i] += value * v.Per
+		values[i] += w.Value * v.Per
+	}
+	if b.opts.Count {
+		b.noteLargest(s, w)
 	}
 	if len(times) > 0 {
 		if s.NumLabel == nil {
 			s.NumLabel = map[string][]int64{}
 		}
 		s.NumLabel[Timestamp] = append(s.NumLabel[Timestamp], times...)
+	}
+}
+
+// noteLargest notes the largest value of a sample, to which w was added, unless each has the period.
+func (b *Builder) noteLargest(s *profile.Sample, w Weight) {
+	if !b.opts.Kind.IsPeriodic() || w.Value != w.Samples*b.opts.Period {
+		b.largest[s] = max(b.largest[s], w.Largest)
 	}
 }
 
@@ -174,6 +193,11 @@ func (b *Builder) Profile() *profile.Profile {
 	p := b.out.profile
 	if len(p.Sample) == 0 {
 		return nil
+	}
+	for s, value := range b.largest {
+		if s.Value[0] > 1 {
+			b.out.label(s, Label{Key: Largest, Number: value, NumUnit: b.values[0].Unit})
+		}
 	}
 	p.TimeNanos = b.opts.Clock.Unique(b.opts.Series, b.opts.Time)
 	return p

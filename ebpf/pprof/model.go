@@ -37,6 +37,10 @@ type Location struct {
 // each period of its value, in nanoseconds since 1970, without a unit.
 const Timestamp = "timestamp"
 
+// Largest is the label of the largest value that a sample of a stack had, in the unit of the first value of its kind. A
+// Builder with Options.Count writes it where samples have values of their own and a stack has several.
+const Largest = "largest"
+
 // Label is a label of a sample. In Pyroscope each set of text labels becomes a
 // series of its own; numbers are ignored there.
 type Label struct {

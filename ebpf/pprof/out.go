@@ -62,7 +62,10 @@ func (o *out) label(s *profile.Sample, l Label) {
 		return
 	}
 	if s.NumLabel == nil {
-		s.NumLabel, s.NumUnit = map[string][]int64{}, map[string][]string{}
+		s.NumLabel = map[string][]int64{}
+	}
+	if s.NumUnit == nil {
+		s.NumUnit = map[string][]string{}
 	}
 	s.NumLabel[key] = append(s.NumLabel[key], l.Number)
 	s.NumUnit[key] = append(s.NumUnit[key], cleanText(l.NumUnit, maxText))

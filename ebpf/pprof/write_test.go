@@ -41,7 +41,7 @@ func written(samples int) *profile.Profile {
 			{Mapping: file, Address: uint64(0x1000 + i), Lines: []Line{{Function: "price", File: "shop.c", Line: int64(i)}}},
 			{Mapping: file, Address: 0x2000, Lines: []Line{{Function: "main"}}},
 		}
-		b.AddAt([]int64{5, 0, 1 << 60}, stack, 1e7, 3, []Label{
+		b.AddAt([]int64{5, 0, 1 << 60}, stack, Weight{Value: 1e7, Samples: 3, Largest: 5e6}, []Label{
 			{Key: "thread_name", Text: "http-1"}, {Key: "shop.c", Text: "price"},
 			{Key: "bytes", Number: int64(-i), NumUnit: "bytes"},
 		})

@@ -49,6 +49,7 @@ type targetCounts struct {
 type weight struct {
 	value   uint64 // in the unit of the first value of the kind
 	samples uint64
+	largest uint64 // value of one of them
 }
 
 // countedProcess is what one process did.
@@ -129,6 +130,7 @@ func (a *aggregate) add(s *sampler.Sample, waker string) {
 	}
 	w.value += value
 	w.samples++
+	w.largest = max(w.largest, value)
 	if a.options.Timestamps {
 		counts.times[string(a.key)] = append(counts.times[string(a.key)], a.epoch+int64(s.Time))
 	}

@@ -171,7 +171,8 @@ func (n *namer) addAll(b *pprof.Builder, c *targetCounts, a *aggregate) {
 	for s, w := range c.all {
 		locations = n.stack(locations[:0], s, a.options)
 		does := s.doing.labels(locations[:len(s.kernel)], &a.options)
-		b.AddAt(s.times, locations, int64(w.value), int64(w.samples), append(labels(s, a.options), does...))
+		weight := pprof.Weight{Value: int64(w.value), Samples: int64(w.samples), Largest: int64(w.largest)}
+		b.AddAt(s.times, locations, weight, append(labels(s, a.options), does...))
 	}
 }
 

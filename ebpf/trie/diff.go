@@ -14,7 +14,7 @@ type Diff struct {
 	By  float64 `json:"by"`  // values divided by it are for each of those
 
 	// What a difference is judged by: the variance of a value v is v * Sample + v * v * Spread.
-	BaseSample float64 `json:"base_sample"` // value of one sample
+	BaseSample float64 `json:"base_sample"` // value of one sample, of the largest where they differ
 	NewSample  float64 `json:"new_sample"`
 	BaseSpread float64 `json:"base_spread"`
 	NewSpread  float64 `json:"new_spread"`
