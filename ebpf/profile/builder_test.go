@@ -1,12 +1,14 @@
 package profile
 
 import (
+	"maps"
 	"testing"
 	"time"
 
 	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/process"
 	"github.com/headwater/headwater/ebpf/sampler"
@@ -140,5 +142,38 @@ func TestTimestamps(t *testing.T) {
 	}
 	if off := time.Unix(0, times[0]).Sub(begun).Abs(); off > time.Minute {
 		t.Errorf("the first sample was taken %s off", off)
+	}
+}
+
+// TestValues: what samples of a process are worth is the period, or what they say; a recording says how large
+// the largest one of a stack was.
+func TestValues(t *testing.T) {
+	b := newBuilder(t, 100)
+	add := func() {
+		b.Add(sample(7, clock.Monotonic()))
+		b.Add(sample(7, clock.Monotonic()))
+		for _, wait := range []uint64{9e9, 1e9, 2e9} {
+			s := sample(8, clock.Monotonic())
+			s.Kind, s.Value = kind.OffCPU, wait
+			b.Add(s)
+		}
+	}
+	add()
+	got := map[uint32]uint64{}
+	for _, p := range b.Collect() {
+		for _, process := range p.Processes {
+			got[process.PID] += process.Value
+		}
+	}
+	if want := map[uint32]uint64{7: 2e7, 8: 12e9}; !maps.Equal(got, want) {
+		t.Errorf("processes have %v, want %v", got, want)
+	}
+	add()
+	recorded := pprof.NewBuilder(pprof.Options{Kind: kind.Wall, Count: true, Period: 1e7})
+	b.CollectInto(recorded, time.Second)
+	for _, s := range recorded.Profile().Sample {
+		if largest := s.NumLabel[pprof.Largest]; s.Value[0] != 5 || len(largest) != 1 || largest[0] != 9e9 {
+			t.Errorf("a stack of %v has a sample of %v at most, want 9 s", s.Value, largest)
+		}
 	}
 }
