@@ -87,12 +87,7 @@ func Follow(image Image, start, end uint64, o Options) (*Function, error) {
 	}
 	w := &walk{image: image, options: o, function: &Function{at: map[uint64]int{}}, covered: map[uint64]bool{},
 		met: map[uint64]step{}}
-	switch o.Machine {
-	case elf.EM_X86_64:
-		w.decode = w.decodeX86
-	case elf.EM_AARCH64:
-		w.decode = w.decodeARM64
-	default:
+	if w.decode = decoderOf(o.Machine); w.decode == nil {
 		return nil, fmt.Errorf("%v: %w", o.Machine, ErrMachine)
 	}
 	if err := w.addPart(start, end); err != nil {
@@ -162,7 +157,7 @@ type walk struct {
 	covered  map[uint64]bool // the addresses of the instructions that were followed
 	met      map[uint64]step // instructions, by address, that say where jump tables are and how long
 	tables   []step          // jumps by a register or by memory, whose tables are to be read
-	decode   func(addr uint64, code []byte) (step, error)
+	decode   decoder
 }
 
 // step is what an instruction does.

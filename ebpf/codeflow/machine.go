@@ -1,14 +1,29 @@
 package codeflow
 
 import (
+	"debug/elf"
 	"encoding/binary"
 	"fmt"
 
 	"github.com/headwater/headwater/ebpf/x86"
 )
 
+// decoder decodes the instruction at an address.
+type decoder func(addr uint64, code []byte) (step, error)
+
+// decoderOf returns the decoder of a machine, nil if its code is not known.
+func decoderOf(machine elf.Machine) decoder {
+	switch machine {
+	case elf.EM_X86_64:
+		return decodeX86
+	case elf.EM_AARCH64:
+		return decodeARM64
+	}
+	return nil
+}
+
 // decodeX86 decodes one instruction of x86-64.
-func (w *walk) decodeX86(addr uint64, code []byte) (step, error) {
+func decodeX86(addr uint64, code []byte) (step, error) {
 	in, ok := x86.Decode(code)
 	if !ok {
 		return step{}, fmt.Errorf("%#x: %w", addr, ErrDecode)
@@ -63,7 +78,7 @@ func boundX86(in *x86.Instruction) uint64 {
 }
 
 // decodeARM64 decodes one instruction of arm64, all of which have 4 bytes.
-func (w *walk) decodeARM64(addr uint64, code []byte) (step, error) {
+func decodeARM64(addr uint64, code []byte) (step, error) {
 	const size = 4
 	if len(code) < size || addr%size != 0 {
 		return step{}, fmt.Errorf("%#x: %w", addr, ErrDecode)

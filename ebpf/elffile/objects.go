@@ -35,7 +35,7 @@ func (f *File) FunctionRange(prefix string) (low, high uint64, ok bool, err erro
 	if err != nil {
 		return 0, 0, false, fmt.Errorf("symbol table: %w", err)
 	}
-	err = f.eachFunction(table, func(s *rawSymbol) bool {
+	err = f.eachSymbol(table, f.isFunction, func(s *rawSymbol) bool {
 		if _, found := slices.BinarySearch(named, s.name); !found {
 			return true
 		}

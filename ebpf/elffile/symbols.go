@@ -100,7 +100,7 @@ func (f *File) symbolTable(table *elf.Section) ([]Symbol, error) {
 		return nil, err
 	}
 	var raw []rawSymbol
-	if err := f.eachFunction(table, func(s *rawSymbol) bool {
+	if err := f.eachSymbol(table, f.isFunction, func(s *rawSymbol) bool {
 		raw = append(raw, *s)
 		return true
 	}); err != nil {
@@ -127,9 +127,9 @@ func (f *File) stringsOf(table *elf.Section) (*elf.Section, error) {
 	return strtab, nil
 }
 
-// eachFunction reads the entries of table and yields the functions, which are
+// eachSymbol reads the entries of table and yields those that are wanted, which are
 // valid until the next one.
-func (f *File) eachFunction(table *elf.Section, yield func(*rawSymbol) bool) error {
+func (f *File) eachSymbol(table *elf.Section, wanted func(*Symbol) bool, yield func(*rawSymbol) bool) error {
 	entry := uint64(elf.Sym64Size)
 	if f.elf.Class == elf.ELFCLASS32 {
 		entry = elf.Sym32Size
@@ -138,7 +138,7 @@ func (f *File) eachFunction(table *elf.Section, yield func(*rawSymbol) bool) err
 		return limit.Hit(limit.ELF, ErrTooLarge)
 	}
 	var s rawSymbol
-	functions := 0
+	found := 0
 	buf := make([]byte, min(4096*entry, table.Size-table.Size%entry))
 	for off := uint64(0); off+entry <= table.Size; off += uint64(len(buf)) {
 		buf = buf[:min(uint64(len(buf)), (table.Size-off)/entry*entry)]
@@ -147,10 +147,10 @@ func (f *File) eachFunction(table *elf.Section, yield func(*rawSymbol) bool) err
 		}
 		for b := buf; len(b) > 0; b = b[entry:] {
 			s = f.decodeSymbol(b)
-			if !f.isFunction(&s.Symbol) {
+			if !wanted(&s.Symbol) {
 				continue
 			}
-			if functions++; functions > maxSymbols {
+			if found++; found > maxSymbols {
 				return limit.Hit(limit.ELF, ErrTooLarge)
 			}
 			if !yield(&s) {
@@ -185,10 +185,17 @@ func (f *File) isFunction(s *Symbol) bool {
 	case elf.STT_FUNC, elf.STT_GNU_IFUNC:
 		return true
 	case elf.STT_NOTYPE:
-		start, end, ok := f.SectionBounds(s.Section)
-		return ok && f.elf.Sections[s.Section].Flags&elf.SHF_EXECINSTR != 0 && s.Value >= start && s.Value < end
+		return f.inCode(s)
 	}
 	return false
+}
+
+func (f *File) isDataInCode(s *Symbol) bool { return s.Type == elf.STT_OBJECT && f.inCode(s) }
+
+// inCode reports whether a symbol is in an executable section.
+func (f *File) inCode(s *Symbol) bool {
+	start, end, ok := f.SectionBounds(s.Section)
+	return ok && f.elf.Sections[s.Section].Flags&elf.SHF_EXECINSTR != 0 && s.Value >= start && s.Value < end
 }
 
 // nameSymbols looks up the names in the order of the string table, so that it is

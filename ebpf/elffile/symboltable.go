@@ -16,7 +16,7 @@ type Function struct {
 	Size    uint64 // bytes; 0 if unknown
 	Name    uint32 // place of the name, for Names
 	Section elf.SectionIndex
-	Type    elf.SymType // as in Symbol
+	Type    elf.SymType // as in Symbol, or STT_OBJECT
 	Bind    elf.SymBind
 }
 
@@ -44,7 +44,16 @@ func (f *File) SymbolTable(typ elf.SectionType) (*SymbolTable, error) {
 // in the table's order, until yield returns false. Of labels those of the
 // assembler's own are among them; see Label.
 func (t *SymbolTable) Functions(yield func(Function) bool) error {
-	err := t.file.eachFunction(t.table, func(s *rawSymbol) bool {
+	return t.each(t.file.isFunction, yield)
+}
+
+// Code calls yield for what Functions does and for the data in executable sections, whose Type is elf.STT_OBJECT.
+func (t *SymbolTable) Code(yield func(Function) bool) error {
+	return t.each(func(s *Symbol) bool { return t.file.isFunction(s) || t.file.isDataInCode(s) }, yield)
+}
+
+func (t *SymbolTable) each(wanted func(*Symbol) bool, yield func(Function) bool) error {
+	err := t.file.eachSymbol(t.table, wanted, func(s *rawSymbol) bool {
 		return yield(Function{Value: s.Value, Size: s.Size, Name: s.name, Section: s.Section, Type: s.Type,
 			Bind: s.Bind})
 	})

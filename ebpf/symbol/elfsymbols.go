@@ -17,8 +17,8 @@ const maxTables = 4
 
 // readSymbols builds the tables of a file's symbols of one type, elf.SHT_SYMTAB or
 // elf.SHT_DYNSYM; none without an error if it has no such symbols. The names stay
-// in the file, which must stay open.
-func readSymbols(file *elffile.File, typ elf.SectionType) (symbolTables, error) {
+// in the file, which must stay open. reach says where functions of unknown size end.
+func readSymbols(file *elffile.File, typ elf.SectionType, reach labelReach) (symbolTables, error) {
 	symbols, err := file.SymbolTable(typ)
 	if errors.Is(err, elffile.ErrNoSection) {
 		return nil, nil
@@ -35,10 +35,11 @@ func readSymbols(file *elffile.File, typ elf.SectionType) (symbolTables, error) 
 		if err != nil || w.count == 0 {
 			return tables, err
 		}
-		t, err := readWindow(file, symbols, pool, w, typ == elf.SHT_DYNSYM)
+		t, err := readWindow(file, symbols, pool, w)
 		if err != nil {
 			return tables, err
 		}
+		t.reach = reach
 		if len(t.ranges) > 0 {
 			tables = append(tables, t)
 		}
@@ -64,7 +65,7 @@ func (w *stretch) holds(addr uint64) bool { return addr >= w.base && addr-w.base
 func survey(symbols *elffile.SymbolTable, from uint64) (w stretch, err error) {
 	last := uint64(0)
 	w.base = 1<<64 - 1
-	err = symbols.Functions(func(f elffile.Function) bool {
+	err = symbols.Code(func(f elffile.Function) bool {
 		if f.Value >= from {
 			w.base, last = min(w.base, f.Value), max(last, f.Value)
 			w.count++
@@ -75,7 +76,7 @@ func survey(symbols *elffile.SymbolTable, from uint64) (w stretch, err error) {
 		return w, err
 	}
 	w.count, w.more = 0, true
-	err = symbols.Functions(func(f elffile.Function) bool {
+	err = symbols.Code(func(f elffile.Function) bool {
 		if w.holds(f.Value) {
 			w.count++
 		}
@@ -84,14 +85,13 @@ func survey(symbols *elffile.SymbolTable, from uint64) (w stretch, err error) {
 	return w, err
 }
 
-func readWindow(file *elffile.File, symbols *elffile.SymbolTable, pool *fileNames, w stretch,
-	partial bool) (*table, error) {
+func readWindow(file *elffile.File, symbols *elffile.SymbolTable, pool *fileNames, w stretch) (*table, error) {
 	entries := make([]entry, 0, w.count)
-	err := symbols.Functions(func(f elffile.Function) bool {
-		if !w.holds(f.Value) || pool.nameless(&f) || len(entries) == w.count {
+	err := symbols.Code(func(f elffile.Function) bool {
+		if !w.holds(f.Value) || len(entries) == w.count || f.Type != elf.STT_OBJECT && pool.nameless(&f) {
 			return true
 		}
-		entries = append(entries, toEntry(file, &f, w.base, partial))
+		entries = append(entries, toEntry(file, &f, w.base))
 		return true
 	})
 	if err != nil {
@@ -100,20 +100,16 @@ func readWindow(file *elffile.File, symbols *elffile.SymbolTable, pool *fileName
 	return newTable(w.base, entries, pool), nil
 }
 
-// partialLabel is how far a function of unknown size reaches where not all
-// functions are known: the next one may have lost its name.
-const partialLabel = 32
-
-func toEntry(file *elffile.File, f *elffile.Function, base uint64, partial bool) entry {
+func toEntry(file *elffile.File, f *elffile.Function, base uint64) entry {
 	e := entry{start: uint32(f.Value - base), name: f.Name, rank: rankOf(f), label: f.Size == 0}
 	size := f.Size
 	if e.label {
 		if start, end, ok := file.SectionBounds(f.Section); ok && f.Value >= start && f.Value < end {
 			size = end - f.Value
 		}
-		if partial {
-			size = min(size, partialLabel)
-		}
+	}
+	if f.Type == elf.STT_OBJECT {
+		e.name, e.rank = 0, rankData
 	}
 	if f.Value+size < f.Value { // a size that wraps around
 		size = 0
@@ -124,12 +120,13 @@ func toEntry(file *elffile.File, f *elffile.Function, base uint64, partial bool)
 }
 
 // Ranks of symbols: any function before any label, and among them global before
-// weak before local.
+// weak before local. Data in code comes last: it has no name of a function, and labels end where it begins.
 const (
 	rankGlobal = iota
 	rankWeak
 	rankLocal
 	rankUntyped // added
+	rankData    = 2 * rankUntyped
 )
 
 func rankOf(f *elffile.Function) uint8 {
@@ -168,7 +165,11 @@ func (ts symbolTables) bytes() int {
 func (ts symbolTables) count() int {
 	count := 0
 	for _, t := range ts {
-		count += len(t.ranges)
+		for _, r := range t.ranges {
+			if r.name&^labelMark != 0 {
+				count++
+			}
+		}
 	}
 	return count
 }
@@ -194,8 +195,8 @@ func (n *fileNames) name(place uint32) (string, bool) {
 
 // nameless reports whether a symbol is no function's name after all.
 func (n *fileNames) nameless(f *elffile.Function) bool {
-	if f.Name == 0 || f.Type != elf.STT_NOTYPE {
-		return f.Name == 0
+	if f.Name == 0 || f.Name >= labelMark || f.Type != elf.STT_NOTYPE {
+		return f.Name == 0 || f.Name >= labelMark
 	}
 	b, err := n.names.At(f.Name)
 	return err != nil || elffile.Label(string(b), f.Type)

@@ -30,7 +30,7 @@ func load(o *Object, finder *debugFinder) (*names, Status) {
 			status.missing = &w
 		}
 	}
-	n.sources = addDWARF(sources(&n.files, &status), o, &n.files, finder)
+	n.sources = addDWARF(sources(&n.files, labels{n.starts, file}, &status), o, &n.files, finder)
 	if len(n.sources) == 0 {
 		status.Reason = NoSymbols
 	}
@@ -53,8 +53,9 @@ func open(o *Object) (*elffile.File, error) {
 const debugInfo = ".debug_info"
 
 // sources returns what names the code of files, the most telling first. It adds
-// to status how many symbols there are and what went wrong.
-func sources(files *files, status *Status) []source {
+// to status how many symbols there are and what went wrong. reach says where
+// functions of unknown size end.
+func sources(files *files, reach labelReach, status *Status) []source {
 	var all []source
 	failed := func(err error) { status.Err = errors.Join(status.Err, err) }
 
@@ -64,30 +65,30 @@ func sources(files *files, status *Status) []source {
 		all = append(all, program)
 		status.Symbols += program.len()
 		// Go's table is whole: other symbols are those of C that was linked in.
-		return append(all, &lazy{make: func() source { return lateSymbols(files.object) }})
+		return append(all, &lazy{make: func() source { return lateSymbols(files.object, reach) }})
 	}
 	full := files.object
 	if files.debug != nil && !full.HasSymtab() {
 		full = files.debug
 	}
-	symbols, err := readSymbols(full, elf.SHT_SYMTAB)
+	symbols, err := readSymbols(full, elf.SHT_SYMTAB, reach)
 	failed(err)
 	if len(symbols) > 0 {
 		all = append(all, symbols)
 		status.Symbols += symbols.count()
 		// What is exported stands in .symtab too, unless somebody removed it there.
-		all = append(all, &lazy{make: func() source { return exported(files.object) }})
+		all = append(all, &lazy{make: func() source { return exported(files.object, reach) }})
 		return append(all, &lazy{make: func() source { return stubsOf(files.object, all) }})
 	}
 	status.Reason = DebugMissing
-	mini, count, err := miniDebug(files.object)
+	mini, count, err := miniDebug(files.object, reach)
 	failed(err)
 	if mini != nil {
 		all = append(all, mini)
 		status.Symbols += count
 		status.Reason = Named
 	}
-	symbols, err = readSymbols(files.object, elf.SHT_DYNSYM)
+	symbols, err = readSymbols(files.object, elf.SHT_DYNSYM, reach)
 	failed(err)
 	if len(symbols) > 0 {
 		all = append(all, symbols)
@@ -118,16 +119,16 @@ func stubsOf(file *elffile.File, sources []source) source {
 
 // lateSymbols returns the symbols of a file whose functions are known by other
 // means, nil if there are none.
-func lateSymbols(file *elffile.File) source {
-	if symbols, _ := readSymbols(file, elf.SHT_SYMTAB); len(symbols) > 0 {
+func lateSymbols(file *elffile.File, reach labelReach) source {
+	if symbols, _ := readSymbols(file, elf.SHT_SYMTAB, reach); len(symbols) > 0 {
 		return symbols
 	}
-	return exported(file)
+	return exported(file, reach)
 }
 
 // exported returns the symbols that a file exports, nil if there are none.
-func exported(file *elffile.File) source {
-	if symbols, _ := readSymbols(file, elf.SHT_DYNSYM); len(symbols) > 0 {
+func exported(file *elffile.File, reach labelReach) source {
+	if symbols, _ := readSymbols(file, elf.SHT_DYNSYM, reach); len(symbols) > 0 {
 		return symbols
 	}
 	return nil

@@ -28,8 +28,8 @@ func (h held) bytes() int { return h.symbolTables.bytes() + h.image }
 
 // miniDebug returns the symbols in .gnu_debugdata: an ELF image, compressed, with a
 // .symtab of the functions that .dynsym does not have (GDB manual,
-// "MiniDebugInfo"). They are nil if the file has no such section.
-func miniDebug(file *elffile.File) (source, int, error) {
+// "MiniDebugInfo"). They are nil if the file has no such section. reach is as for readSymbols.
+func miniDebug(file *elffile.File, reach labelReach) (source, int, error) {
 	section, err := file.OpenSection(".gnu_debugdata")
 	if errors.Is(err, elffile.ErrNoSection) {
 		return nil, 0, nil
@@ -52,7 +52,7 @@ func miniDebug(file *elffile.File) (source, int, error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("section .gnu_debugdata: %w", err)
 	}
-	symbols, err := readSymbols(image, elf.SHT_SYMTAB)
+	symbols, err := readSymbols(image, elf.SHT_SYMTAB, reach)
 	if len(symbols) == 0 {
 		return nil, 0, err
 	}

@@ -25,20 +25,42 @@ func newStarts(file *elffile.File) *starts {
 	return &starts{file: file}
 }
 
-// of returns where the function at the ELF virtual address at begins; at itself if that is not known, which is so
-// for a nil s, too.
-func (s *starts) of(at uint64) uint64 {
+// entry returns what call frame information says of the ELF virtual address at; ok is false if that is nothing, which
+// is so for a nil s, too.
+func (s *starts) entry(at uint64) (entry unwindtable.Entry, ok bool) {
+	if !s.open() {
+		return unwindtable.Entry{}, false
+	}
+	entry, ok, err := s.table.Entry(at)
+	return entry, ok && err == nil
+}
+
+// between reports whether a function with call frame information begins behind the first ELF virtual address, and not
+// behind the second one.
+func (s *starts) between(from, to uint64) bool {
+	if !s.open() {
+		return false
+	}
+	start, ok, err := s.table.LastStart(to)
+	return err == nil && ok && start > from
+}
+
+// open reports whether there is a table.
+func (s *starts) open() bool {
 	if s == nil {
-		return at
+		return false
 	}
 	if !s.opened {
 		s.opened = true
 		s.table, _ = unwindtable.New(s.file)
 	}
-	if s.table == nil {
-		return at
-	}
-	if entry, ok, err := s.table.Entry(at); err == nil && ok {
+	return s.table != nil
+}
+
+// of returns where the function at the ELF virtual address at begins; at itself if that is not known, which is so
+// for a nil s, too.
+func (s *starts) of(at uint64) uint64 {
+	if entry, ok := s.entry(at); ok {
 		return entry.Start
 	}
 	return at

@@ -14,6 +14,14 @@ type table struct {
 	base   uint64      // what starts are counted from
 	ranges []addrRange // by start
 	pool   namePool
+	reach  labelReach // nil: labels reach as far as their ranges
+}
+
+// labelReach says how far labels reach.
+type labelReach interface {
+	// reaches reports whether the function whose label is at the first ELF virtual address has the second one, which is
+	// behind it; limit is where it ends at the latest.
+	reaches(label, at, limit uint64) bool
 }
 
 // namePool has the names of a table.
@@ -28,8 +36,11 @@ type namePool interface {
 type addrRange struct {
 	start uint32 // from the table's base
 	size  uint32 // longer functions than 4 GiB do not exist
-	name  uint32 // place in the pool
+	name  uint32 // place in the pool; with labelMark that of a label, which may end earlier
 }
+
+// labelMark marks the name of a label. Places of names are below it.
+const labelMark = 1 << 31
 
 // rangeBytes is the memory of an addrRange.
 const rangeBytes = 12
@@ -75,7 +86,12 @@ func (t *table) lookup(addr uint64) (name string, ok bool) {
 	if i < 0 {
 		return "", false
 	}
-	return t.pool.name(t.ranges[i].name)
+	r := t.ranges[i]
+	if start := t.base + uint64(r.start); r.name&labelMark != 0 && addr > start && t.reach != nil &&
+		!t.reach.reaches(start, addr, start+uint64(r.size)) {
+		return "", false
+	}
+	return t.pool.name(r.name &^ labelMark)
 }
 
 // entry is a function as a table is built from it.
@@ -96,7 +112,7 @@ func (e *entry) end() uint64 { return uint64(e.start) + uint64(e.size) }
 // covers, and among those that begin together the shortest, as BFD's addr2line
 // decides. Functions of unknown size, labels in assembly, count only where no
 // sized one does; they go on to the next symbol, but not past the end of their
-// section.
+// section, nor past what the table's labelReach says.
 func newTable(base uint64, entries []entry, pool namePool) *table {
 	slices.SortFunc(entries, compareEntries)
 	entries = bestNames(entries, pool)
@@ -266,7 +282,7 @@ func (b *builder) fillGaps(entries []entry) {
 				break
 			}
 		}
-		b.add(uint64(l.start), end, l.name)
+		b.add(uint64(l.start), end, l.name|labelMark)
 	}
 }
 

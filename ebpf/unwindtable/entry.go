@@ -34,6 +34,28 @@ func (t *Table) Entry(vaddr uint64) (Entry, bool, error) {
 	return Entry{}, false, nil
 }
 
+// LastStart returns where the last FDE begins that begins at the ELF virtual address vaddr or before it, and false if
+// none does. The error is about reading it.
+func (t *Table) LastStart(vaddr uint64) (start uint64, ok bool, err error) {
+	b := t.builders.Get().(*builder)
+	defer t.builders.Put(b)
+	for _, f := range b.frames {
+		i, err := ehframe.Find(f.index, vaddr)
+		if err != nil {
+			return 0, false, fmt.Errorf("unwind table: %w", err)
+		}
+		if i < 0 {
+			continue
+		}
+		at, _, err := f.index.Entry(i)
+		if err != nil {
+			return 0, false, fmt.Errorf("unwind table: %w", err)
+		}
+		start, ok = max(start, at), true
+	}
+	return start, ok, nil
+}
+
 // IndexBytes returns the memory of the indexes that were made because the file has none that can be searched. It
 // makes them if Page, Entry and CallFrame have not yet.
 func (t *Table) IndexBytes() int {
