@@ -4,15 +4,23 @@ package cli
 
 import (
 	"errors"
+	"os"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/headwater/headwater/ebpf/printable"
 )
 
 // Execute runs the command that the arguments of the process name, prints its error
 // if it fails, and returns the exit code.
 func Execute() int {
-	return exitCode(Command().Execute()) // cobra prints the error
+	root := Command()
+	root.SetErr(printable.NewWriter(os.Stderr))
+	if isTerminal(os.Stdout) { // else it may be a profile
+		root.SetOut(printable.NewWriter(os.Stdout))
+	}
+	return exitCode(root.Execute()) // cobra prints the error
 }
 
 // exitError is an error of a command that ends with another exit code than 1.

@@ -21,6 +21,7 @@ import (
 	"github.com/headwater/headwater/ebpf/export"
 	"github.com/headwater/headwater/ebpf/footprint"
 	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/printable"
 	"github.com/headwater/headwater/ebpf/record"
 )
 
@@ -74,7 +75,7 @@ type recording struct {
 func newRecording(cmd *cobra.Command, f *recordFlags, args []string) *recording {
 	return &recording{
 		flags: f, args: args, named: cmd.Flags().Changed("output"),
-		stdin: cmd.InOrStdin(), stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
+		stdin: cmd.InOrStdin(), stdout: printable.Unwrap(cmd.OutOrStdout()), stderr: cmd.ErrOrStderr(),
 	}
 }
 
@@ -161,9 +162,9 @@ func (r *recording) record(caught *signals, recorder *record.Recorder) error {
 // command is the program to record. Its output does not mix with ours.
 func (r *recording) command() *exec.Cmd {
 	cmd := exec.Command(r.args[0], r.args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = r.stdin, r.stdout, r.stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = r.stdin, r.stdout, printable.Unwrap(r.stderr)
 	if r.flags.output == "-" {
-		cmd.Stdout = r.stderr
+		cmd.Stdout = cmd.Stderr
 	}
 	return cmd
 }
@@ -286,7 +287,7 @@ func (r *recording) showProgress(recorder *record.Recorder) (stop func()) {
 	if r.flags.quiet || !isTerminal(r.stderr) {
 		return func() {}
 	}
-	done, shown := make(chan struct{}), make(chan struct{})
+	done, shown, terminal := make(chan struct{}), make(chan struct{}), printable.Unwrap(r.stderr)
 	begun := time.Now()
 	go func() {
 		defer close(shown)
@@ -296,7 +297,7 @@ func (r *recording) showProgress(recorder *record.Recorder) (stop func()) {
 		for {
 			select {
 			case <-done:
-				fmt.Fprint(r.stderr, clear)
+				fmt.Fprint(terminal, clear)
 				return
 			case <-ticker.C:
 				p := recorder.Progress()
@@ -304,7 +305,7 @@ func (r *recording) showProgress(recorder *record.Recorder) (stop func()) {
 					continue // the command may use the terminal itself
 				}
 				clear = "\r\x1b[K"
-				fmt.Fprintf(r.stderr, "\r%s\x1b[K", summary.Progress(time.Since(begun), p))
+				fmt.Fprintf(terminal, "\r%s\x1b[K", printable.Text(summary.Progress(time.Since(begun), p)))
 			}
 		}
 	}()
@@ -315,7 +316,7 @@ func (r *recording) showProgress(recorder *record.Recorder) (stop func()) {
 }
 
 func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := printable.Unwrap(w).(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/headwater/headwater/cli/internal/top"
 	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/printable"
 )
 
 // topFlags are the flags of the command top.
@@ -171,7 +172,8 @@ func (f *topFlags) command(cmd *cobra.Command, args []string) (*exec.Cmd, error)
 	}
 	program := exec.Command(args[0], args[1:]...)
 	if f.plain(cmd) {
-		program.Stdin, program.Stdout, program.Stderr = cmd.InOrStdin(), cmd.ErrOrStderr(), cmd.ErrOrStderr()
+		errors := printable.Unwrap(cmd.ErrOrStderr())
+		program.Stdin, program.Stdout, program.Stderr = cmd.InOrStdin(), errors, errors
 	}
 	return program, nil
 }

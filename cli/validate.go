@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headwater/headwater/component/all"
+	"github.com/headwater/headwater/ebpf/printable"
 	"github.com/headwater/headwater/river"
 )
 
@@ -66,13 +67,17 @@ func printLoadError(w io.Writer, err error) {
 		fmt.Fprintln(w, "Error:", err)
 		return
 	}
-	_ = failed.Fprint(w, wantsColor(w)) // standard error is gone: nobody reads it
+	colored := wantsColor(w)
+	if colored {
+		w = printable.Unwrap(w) // the colors are escape sequences
+	}
+	_ = failed.Fprint(w, colored) // standard error is gone: nobody reads it
 	fmt.Fprintln(w)
 }
 
 // wantsColor reports whether w is a terminal that nobody has asked to be plain
 // (NO_COLOR, see no-color.org).
 func wantsColor(w io.Writer) bool {
-	file, ok := w.(*os.File)
+	file, ok := printable.Unwrap(w).(*os.File)
 	return ok && !color.NoColor && isatty.IsTerminal(file.Fd())
 }

@@ -6,11 +6,11 @@ import (
 	"io"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/printable"
 )
 
 // PerfScript writes text as perf script prints it: a line for each sample with process, thread
@@ -48,7 +48,7 @@ func PerfScript(w io.Writer, p *profile.Profile) error {
 		if name == "" {
 			name = "unknown"
 		}
-		fmt.Fprintf(out, "%s %d/%d %d.%06d: %10d %s: \n", oneLine(name), e.pid, e.tid,
+		fmt.Fprintf(out, "%s %d/%d %d.%06d: %10d %s: \n", printable.Text(name), e.pid, e.tid,
 			e.time/1e9, e.time%1e9/1e3, e.value, what) // Flush reports errors
 		writePerfStack(out, e.of)
 		fmt.Fprintln(out)
@@ -75,7 +75,7 @@ func writePerfStack(out io.Writer, s *profile.Sample) {
 			binary = l.Mapping.File
 		}
 		if len(l.Line) == 0 {
-			fmt.Fprintf(out, "\t%16x [unknown] (%s)\n", l.Address, oneLine(binary))
+			fmt.Fprintf(out, "\t%16x [unknown] (%s)\n", l.Address, printable.Text(binary))
 		}
 		for j, line := range l.Line {
 			name, where := unnamed, binary
@@ -88,12 +88,7 @@ func writePerfStack(out io.Writer, s *profile.Sample) {
 			if name == path.Base(binary)+fmt.Sprintf("+0x%x", l.Address) {
 				name = unnamed // as perf has it
 			}
-			fmt.Fprintf(out, "\t%16x %s (%s)\n", l.Address, oneLine(name), oneLine(where))
+			fmt.Fprintf(out, "\t%16x %s (%s)\n", l.Address, printable.Text(name), printable.Text(where))
 		}
 	}
-}
-
-// oneLine is text without line ends.
-func oneLine(text string) string {
-	return strings.NewReplacer("\n", " ", "\r", " ").Replace(text)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
+	"github.com/headwater/headwater/ebpf/printable"
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
@@ -28,9 +29,9 @@ func Top(w io.Writer, p *profile.Profile, most int) error {
 	}
 	fmt.Fprintf(out, "%8s %8s  function\n", "self", "total")
 	for _, f := range functions[:min(len(functions), most)] {
-		fmt.Fprintf(out, "%8s %8s  %s", percent(f.Self, total), percent(f.Total, total), oneLine(f.Name))
+		fmt.Fprintf(out, "%8s %8s  %s", percent(f.Self, total), percent(f.Total, total), printable.Text(f.Name))
 		if where := f.Where(); where != "" && !strings.HasPrefix(f.Name, where+"+") { // which says it already
-			fmt.Fprintf(out, "  %s", oneLine(where))
+			fmt.Fprintf(out, "  %s", printable.Text(where))
 		}
 		fmt.Fprintln(out)
 	}
@@ -62,9 +63,9 @@ func ByLabel(w io.Writer, p *profile.Profile, label string, most int) error {
 	if err := writeHead(out, p); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%8s  %s\n", "share", oneLine(label))
+	fmt.Fprintf(out, "%8s  %s\n", "share", printable.Text(label))
 	for _, name := range names[:min(len(names), most)] {
-		fmt.Fprintf(out, "%8s  %s\n", percent(values[name], total), oneLine(cmp.Or(name, "(none)")))
+		fmt.Fprintf(out, "%8s  %s\n", percent(values[name], total), printable.Text(cmp.Or(name, "(none)")))
 	}
 	if more := len(names) - most; more > 0 {
 		fmt.Fprintf(out, "and %d more\n", more)
@@ -130,7 +131,7 @@ func Tree(w io.Writer, p *profile.Profile) error {
 			continue
 		}
 		fmt.Fprintf(out, "%8s %8s  %s%s\n", percent(n.Total[i], n.Total[0]), percent(n.Self[i], n.Total[0]),
-			strings.Repeat("  ", int(n.Depth[i])-1), oneLine(tree.Strings[tree.Frames.Name[frame]]))
+			strings.Repeat("  ", int(n.Depth[i])-1), printable.Text(tree.Strings[tree.Frames.Name[frame]]))
 	}
 	return out.Flush()
 }

@@ -162,9 +162,9 @@ func TestLabels(t *testing.T) {
 	require.Equal(t, map[string][]string{"pid": {"id"}}, p.Sample[1].NumUnit)
 }
 
-// Everything that reaches the string table is valid UTF-8 and of bounded length.
+// Everything that reaches the string table is valid UTF-8, printable, and of bounded length.
 func TestTextIsClean(t *testing.T) {
-	dirty := "a\xff\xfeb" + strings.Repeat("é", maxText)
+	dirty := "a\xff\xfeb\x1b]0;OWNED\a\n\u202e" + strings.Repeat("é", maxText)
 	b := NewBuilder(testOptions())
 	b.Add([]*Location{{
 		Mapping: &Mapping{File: dirty, BuildID: "12zz"},
@@ -183,9 +183,10 @@ func TestTextIsClean(t *testing.T) {
 	for _, s := range texts {
 		require.True(t, utf8.ValidString(s), "%.20q", s)
 		require.LessOrEqual(t, len(s), maxText)
+		require.False(t, strings.ContainsAny(s, "\x1b\a\n\u202e"), "%.20q", s)
 	}
 	require.Empty(t, p.Mapping[0].BuildID)
-	require.True(t, strings.HasPrefix(p.Function[0].Name, "a?bé"))
+	require.True(t, strings.HasPrefix(p.Function[0].Name, "a?b?]0;OWNED? ?é"))
 	require.True(t, strings.HasSuffix(p.Function[0].Name, "é..."), "cut between two letters")
 }
 

@@ -1,8 +1,9 @@
 package pprof
 
 import (
-	"strings"
 	"unicode/utf8"
+
+	"github.com/headwater/headwater/ebpf/printable"
 )
 
 // unnamed stands for a stack without frames.
@@ -20,8 +21,8 @@ const maxText = 8 << 10
 // ellipsis ends a string that was cut.
 const ellipsis = "..."
 
-// cleanText returns s as valid UTF-8, which Pyroscope insists on, and not longer
-// than limit bytes.
+// cleanText returns s as printable text, and not longer than limit bytes. Pyroscope
+// insists on valid UTF-8.
 func cleanText(s string, limit int) string {
 	if len(s) > limit {
 		end := limit - len(ellipsis)
@@ -30,10 +31,7 @@ func cleanText(s string, limit int) string {
 		}
 		s = s[:end] + ellipsis
 	}
-	if utf8.ValidString(s) { // which is much faster to see
-		return s
-	}
-	return strings.ToValidUTF8(s, "?")
+	return printable.Text(s)
 }
 
 // cleanBuildID returns id if it is made of hex digits, else "". One build ID of

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/export"
 	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/printable"
 )
 
 // Bounds of a text.
@@ -84,9 +85,9 @@ func (d *Digest) amount() string {
 		if k, ok := kind.ByValue(d.Of); ok {
 			of = kind.Of(k).Title
 		}
-		return fmt.Sprintf("total: %.2f s of %s", time.Duration(d.Total).Seconds(), oneLine(of))
+		return fmt.Sprintf("total: %.2f s of %s", time.Duration(d.Total).Seconds(), printable.Text(of))
 	}
-	return fmt.Sprintf("total: %d %s", d.Total, oneLine(d.Unit))
+	return fmt.Sprintf("total: %d %s", d.Total, printable.Text(d.Unit))
 }
 
 // lines say how complete the profile is.
@@ -193,21 +194,11 @@ func function(e Entry) string {
 
 // short is text in one line of at most the given number of characters.
 func short(text string, most int) string {
-	text = oneLine(text)
+	text = printable.Text(text)
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most-1]) + "…"
 	}
 	return text
-}
-
-// oneLine replaces what is no printable character.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' {
-			return '?'
-		}
-		return r
-	}, text)
 }
 
 // percent rounds down near the end: only everything is 100 %.

@@ -32,7 +32,8 @@ func Read(ctx context.Context, name string, stdin io.Reader) (*profile.Profile, 
 	return Parse(name, content)
 }
 
-// Parse reads a profile as Read does, of its content. name is for errors.
+// Parse reads a profile as Read does, of its content. All text in it is printable, whoever wrote it. name is for
+// errors.
 func Parse(name string, content []byte) (*profile.Profile, error) {
 	if len(content) == 0 {
 		return nil, fmt.Errorf("%s is empty", name)
@@ -42,12 +43,14 @@ func Parse(name string, content []byte) (*profile.Profile, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		export.Clean(p)
 		return p, nil
 	}
 	p, err := export.Parse(content)
 	if err != nil {
 		return nil, fmt.Errorf("%s is not a profile in pprof's format, nor folded stacks: %w", name, err)
 	}
+	export.Clean(p)
 	return p, nil
 }
 

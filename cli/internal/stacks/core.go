@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headwater/headwater/ebpf/corefile"
+	"github.com/headwater/headwater/ebpf/printable"
 	"github.com/headwater/headwater/ebpf/snapshot"
 )
 
@@ -100,6 +101,6 @@ func (c *Core) write(b *strings.Builder) {
 		fmt.Fprintf(b, "Ended by %s\n", c.Signal)
 	}
 	for _, note := range c.Notes {
-		fmt.Fprintf(b, "Note: %s\n", printable(note))
+		fmt.Fprintf(b, "Note: %s\n", printable.Text(note))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/cli/internal/jsonout"
+	"github.com/headwater/headwater/ebpf/printable"
 )
 
 // WriteJSON writes the report as JSON.
@@ -18,7 +19,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 // WriteText writes the report for people. With group, threads with the same stack are shown once.
 func (r *Report) WriteText(w io.Writer, group bool) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Process %d: %s   (%s)\n", r.PID, printable(r.Command), r.summary())
+	fmt.Fprintf(&b, "Process %d: %s   (%s)\n", r.PID, printable.Text(r.Command), r.summary())
 	if r.Core != nil {
 		r.Core.write(&b)
 	}
@@ -94,7 +95,7 @@ func (t *Thread) writeStack(b *strings.Builder) {
 
 // String returns the frame as one line.
 func (f *Frame) String() string {
-	module := printable(path.Base(f.Module))
+	module := printable.Text(path.Base(f.Module))
 	at := f.Address
 	if f.Kind == Native {
 		at = module + "+" + f.Address
@@ -111,27 +112,17 @@ func (f *Frame) String() string {
 	where := at
 	switch {
 	case f.File != "" && f.Line > 0:
-		where = fmt.Sprintf("%s:%d", printable(path.Base(f.File)), f.Line)
+		where = fmt.Sprintf("%s:%d", printable.Text(path.Base(f.File)), f.Line)
 	case f.File != "":
-		where = printable(path.Base(f.File))
+		where = printable.Text(path.Base(f.File))
 	case f.Kind == Kernel:
 		where = "kernel"
 	case f.Kind == Interpreted:
 		where = strings.Trim(module, "[]")
 	}
-	text := fmt.Sprintf("%s (%s)", printable(f.Function), where)
+	text := fmt.Sprintf("%s (%s)", printable.Text(f.Function), where)
 	if f.Inlined {
 		text += " [inlined]"
 	}
 	return text
-}
-
-// printable replaces what would do something to a terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, text)
 }

@@ -5,11 +5,11 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope/ebpf"
+	"github.com/headwater/headwater/ebpf/printable"
 	"github.com/headwater/headwater/ebpf/target"
 )
 
@@ -87,7 +87,7 @@ func printProfiler(w io.Writer, id string, settings ebpf.Settings, drops map[str
 			hidden++
 			continue
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", p.PID, plain(p.Name), shortID(p.ContainerID), explain(p, drops))
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", p.PID, printable.Text(p.Name), shortID(p.ContainerID), explain(p, drops))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -128,14 +128,4 @@ func shortID(id string) string {
 		return "-"
 	}
 	return id[:min(len(id), 12)]
-}
-
-// plain replaces what would disturb a terminal: a process may have any name.
-func plain(name string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '?'
-		}
-		return r
-	}, name)
 }

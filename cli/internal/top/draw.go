@@ -7,6 +7,7 @@ import (
 
 	"github.com/clipperhouse/displaywidth"
 
+	"github.com/headwater/headwater/ebpf/printable"
 	"github.com/headwater/headwater/ebpf/trie"
 )
 
@@ -100,9 +101,9 @@ func (v *View) scopeLine() Line {
 	}
 	switch {
 	case v.typing:
-		out = append(out, say(Plain, "filter: "), say(Title, "%s", printable(v.filter)), say(Selected, " "))
+		out = append(out, say(Plain, "filter: "), say(Title, "%s", printable.Text(v.filter)), say(Selected, " "))
 	case v.filter != "":
-		out = append(out, say(Plain, "filter: "), say(Title, "%s", printable(v.filter)))
+		out = append(out, say(Plain, "filter: "), say(Title, "%s", printable.Text(v.filter)))
 	}
 	return out
 }
@@ -171,7 +172,7 @@ func (v *View) rowLine(i int) Line {
 	last := ""
 	for _, c := range v.table() {
 		if c.width == 0 {
-			last = printable(c.text(v, r))
+			last = printable.Text(c.text(v, r))
 			continue
 		}
 		numbers.WriteString(align(c.text(v, r), c.width))

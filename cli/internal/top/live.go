@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/printable"
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/record"
 )
@@ -161,7 +162,7 @@ func (l *live) command(pid int64) string {
 		if len(l.commands) >= most {
 			clear(l.commands)
 		}
-		text = printable(strings.TrimSpace(text))
+		text = printable.Text(strings.TrimSpace(text))
 		l.commands[pid] = text
 	}
 	return text

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/printable"
 )
 
 // waitRows are the threads of one process, or those of all, together where they are of one process and do the same.
@@ -19,7 +20,8 @@ func (v *View) waitRows() []Row {
 		t := &v.waits.Threads[i]
 		n := cpu[int64(t.TID)]
 		out = append(out, Row{
-			PID: int64(t.PID), TID: int64(t.TID), Process: names[t.PID], Thread: printable(t.Name), Self: n, Total: n, waits: t,
+			PID: int64(t.PID), TID: int64(t.TID), Process: names[t.PID], Thread: printable.Text(t.Name),
+			Self: n, Total: n, waits: t,
 		})
 	}
 	if v.waits.PID != 0 {
@@ -33,7 +35,7 @@ func (v *View) processNames() map[uint32]string {
 	names := map[uint32]string{}
 	for i := range v.waits.Threads {
 		if t := &v.waits.Threads[i]; t.PID == t.TID || names[t.PID] == "" {
-			names[t.PID] = printable(t.Name)
+			names[t.PID] = printable.Text(t.Name)
 		}
 	}
 	return names

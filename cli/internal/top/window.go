@@ -4,12 +4,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/ebpf/printable"
 	"github.com/headwater/headwater/ebpf/record"
 	"github.com/headwater/headwater/ebpf/trie"
 )
@@ -185,12 +185,12 @@ func (w *Window) number(s stack) int32 {
 func (w *Window) location(l *profile.Location) (out []int32) {
 	binary := ""
 	if l.Mapping != nil {
-		binary = printable(l.Mapping.File)
+		binary = printable.Text(l.Mapping.File)
 	}
 	for i := len(l.Line) - 1; i >= 0; i-- {
 		name := "[unknown]"
 		if fn := l.Line[i].Function; fn != nil && fn.Name != "" {
-			name = printable(fn.Name)
+			name = printable.Text(fn.Name)
 		}
 		kind := trie.KindOf(l.Mapping, name, i < len(l.Line)-1)
 		out = append(out, w.names.number(Frame{Name: name, Binary: binary, Kind: kind}))
@@ -206,7 +206,7 @@ func (w *Window) location(l *profile.Location) (out []int32) {
 func threadOf(s *profile.Sample, process string) Thread {
 	t := Thread{Process: process, PID: number(s, record.LabelPID), TID: number(s, record.LabelThreadID)}
 	if names := s.Label[record.LabelThread]; len(names) > 0 {
-		t.Name = printable(names[0])
+		t.Name = printable.Text(names[0])
 	}
 	return t
 }
@@ -298,14 +298,4 @@ func (i *interned[T]) number(of T) int32 {
 		i.numbers[of] = n
 	}
 	return n
-}
-
-// printable replaces what would do something to a terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, text)
 }
