@@ -24,7 +24,7 @@ func newTargets(o Options) *targets {
 	return &targets{finder: target.NewFinder(finderOptions(o, cgroups)), cgroups: cgroups, retried: time.Now()}
 }
 
-func finderOptions(o Options, fs target.CgroupReader) target.Options {
+func finderOptions(o Options, fs target.Reader) target.Options {
 	return target.Options{
 		Targets:     o.Targets,
 		Default:     o.DefaultTarget,

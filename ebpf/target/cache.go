@@ -3,13 +3,22 @@ package target
 import (
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/procfs"
 )
 
 // answer is what was found out about a process. It is immutable.
 type answer struct {
-	view        *view
+	view        *view  // nil: target is to be found
 	containerID string // "" if in no container
 	target      *Target
+
+	instance  procfs.Instance // when it was looked at last; Start 0: it was not there any more
+	forked    bool            // it was seen to begin
+	executed  bool            // it was seen to execute a program
+	inherited *Target         // its parent's; nil: it has none, or has executed another program
+	since     time.Time       // when it inherited that
 }
 
 // cache remembers answers of the processes asked for lately, at most size. When

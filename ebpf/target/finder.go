@@ -5,15 +5,20 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/procfs"
 )
 
 // DefaultCacheSize is the number of processes remembered when Options do not say.
 const DefaultCacheSize = 1024
 
-// CgroupReader reads a process's control groups; procfs.FS is one.
-type CgroupReader interface {
+// Reader reads of a process what says whose it is; procfs.FS is one.
+type Reader interface {
 	// Cgroup returns the lines of /proc/PID/cgroup.
 	Cgroup(pid uint32) ([]string, error)
+	// Instance returns which process has the PID now.
+	Instance(pid uint32) (procfs.Instance, error)
 }
 
 // Options configure a Finder.
@@ -22,7 +27,7 @@ type Options struct {
 	Default     map[string]string   // labels of processes that match none of Targets
 	TargetsOnly bool                // processes that match none of Targets have no target
 	CacheSize   int                 // processes remembered; DefaultCacheSize if not above 0
-	FS          CgroupReader        // nil: no process is in a container
+	FS          Reader              // nil: no process is in a container, and no PID is used again
 }
 
 // Finder finds the target of a process. It is safe for concurrent use.
@@ -35,13 +40,14 @@ type Finder struct {
 // that it was made with.
 type view struct {
 	*table
-	fs CgroupReader
+	fs Reader
 }
 
 // table holds the targets by what they apply to.
 type table struct {
 	byPID       map[uint32]*Target
 	byContainer map[string]*Target
+	found       bool    // a component has found some of byPID, and does not know new processes
 	fallback    *Target // nil: not profiled
 	ignored     int     // discovery targets that name neither process nor container
 }
@@ -55,7 +61,9 @@ func NewFinder(opts Options) *Finder {
 
 // Update applies opts to every Find that begins after it returns, at once
 // and without blocking those under way. Processes in known containers keep them;
-// the others are looked up again.
+// the others are looked up again. A target that a PID names is that of the process
+// that has the PID now, and of none that has it later; Update may not be called
+// concurrently with itself.
 func (f *Finder) Update(opts Options) {
 	size := opts.CacheSize
 	if size <= 0 {
@@ -64,10 +72,15 @@ func (f *Finder) Update(opts Options) {
 	if c := f.cache.Load(); c == nil || c.size != size {
 		f.cache.Store(newCache(size))
 	}
-	f.view.Store(&view{table: newTable(opts), fs: opts.FS})
+	var old *table
+	if v := f.view.Load(); v != nil {
+		old = v.table
+	}
+	f.view.Store(&view{table: newTable(opts, old), fs: opts.FS})
 }
 
-func newTable(opts Options) *table {
+// newTable returns the targets of options; old are those before, nil if there were none.
+func newTable(opts Options, old *table) *table {
 	t := &table{byPID: map[uint32]*Target{}, byContainer: map[string]*Target{}}
 	for _, discovered := range opts.Targets {
 		switch found := newTarget(discovered); {
@@ -78,6 +91,14 @@ func newTable(opts Options) *table {
 		default:
 			t.byContainer[found.containerID] = found
 		}
+	}
+	for pid, found := range t.byPID {
+		var before *Target
+		if old != nil {
+			before = old.byPID[pid]
+		}
+		found.bind(opts.FS, before)
+		t.found = t.found || found.process.refresh != 0
 	}
 	if !opts.TargetsOnly {
 		t.fallback = newDefaultTarget(opts.Default)
@@ -99,40 +120,64 @@ func (f *Finder) Retry() {
 func (f *Finder) Forget(pid uint32) { f.cache.Load().remove(pid) }
 
 // Inherit gives a new process what is known about its parent, whose cgroup it is
-// in. Many processes end before their own could be read.
+// in. Many processes end before their own could be read. It has the target that a
+// component found for its parent until the component knows it, too, or until it
+// executes another program. What was known of the child's PID is that of another
+// process, which has ended.
 func (f *Finder) Inherit(parent, child uint32) {
 	v := f.view.Load()
-	if len(v.byContainer) == 0 {
+	if v.isEmpty() {
 		return
 	}
 	known := f.cache.Load().get(parent)
 	if known == nil || known.view != v {
 		known = f.lookup(v, parent, known)
 	}
-	f.cache.Load().put(child, known)
-}
-
-// Restarted notes that a process has executed another program. If it was found in
-// no container, its cgroup is read again: runtimes move a process into its
-// container just before.
-func (f *Finder) Restarted(pid uint32) {
-	c := f.cache.Load()
-	if known := c.get(pid); known != nil && known.containerID == "" {
-		c.remove(pid)
+	fresh := &answer{
+		view: v, containerID: known.containerID, forked: true, inherited: v.ofParent(known), since: time.Now(),
 	}
-}
-
-// Find returns the target of a process, or nil if it is not to be profiled. The
-// first call for a process reads its cgroup; later ones neither allocate nor
-// wait for anything but other writers of the cache.
-func (f *Finder) Find(pid uint32) *Target {
-	v := f.view.Load()
-	if len(v.byPID) > 0 {
-		if t := v.byPID[pid]; t != nil {
-			return t
+	fresh.instance.Program = known.instance.Program
+	if t := v.byPID[parent]; t != nil && t == known.target && t.process.refresh != 0 {
+		fresh.inherited = t
+	}
+	switch {
+	case v.byPID[child] == nil && fresh.inherited == nil && len(v.byContainer) == 0:
+		f.cache.Load().remove(child)
+		return // it has the default target
+	case v.byPID[child] != nil:
+		if now, alive := v.instance(child); alive {
+			fresh.instance = now
 		}
 	}
-	if len(v.byContainer) == 0 {
+	fresh.target = v.of(child, fresh)
+	f.cache.Load().put(child, fresh)
+}
+
+// Restarted notes that a process has executed another program: what a component
+// found out of it is about the program before. If it was found in no container,
+// its cgroup is read again: runtimes move a process into its container just before.
+func (f *Finder) Restarted(pid uint32) {
+	known := f.cache.Load().get(pid)
+	if known == nil && f.view.Load().byPID[pid] == nil {
+		return // nothing of the program before is known
+	}
+	fresh := answer{}
+	if known != nil {
+		fresh = *known
+	}
+	fresh.view, fresh.executed, fresh.inherited, fresh.instance.Program = nil, true, nil, 0
+	f.cache.Load().put(pid, &fresh)
+}
+
+// isEmpty reports whether all processes have the default target.
+func (v *view) isEmpty() bool { return len(v.byPID) == 0 && len(v.byContainer) == 0 }
+
+// Find returns the target of a process, or nil if it is not to be profiled. The
+// first call for a process reads when it began, and its cgroup; later ones neither
+// allocate nor wait for anything but other writers of the cache.
+func (f *Finder) Find(pid uint32) *Target {
+	v := f.view.Load()
+	if v.isEmpty() {
 		return v.fallback
 	}
 	known := f.cache.Load().get(pid)
@@ -142,18 +187,56 @@ func (f *Finder) Find(pid uint32) *Target {
 	return f.lookup(v, pid, known).target
 }
 
-// lookup finds out a process's container, if it is not known yet, and remembers
-// its target under v.
+// lookup finds out which process it is, its container, if it is not known yet, and
+// remembers its target under v.
 func (f *Finder) lookup(v *view, pid uint32, known *answer) *answer {
-	fresh := &answer{view: v}
-	if known != nil && known.containerID != "" {
-		fresh.containerID = known.containerID
-	} else {
-		fresh.containerID = v.containerID(pid)
-	}
-	fresh.target = v.ofContainer(fresh.containerID)
+	fresh := v.look(pid, known)
 	f.cache.Load().put(pid, fresh)
 	return fresh
+}
+
+// look is lookup without remembering. known is what was known of the PID.
+func (v *view) look(pid uint32, known *answer) *answer {
+	fresh := &answer{}
+	now, alive := v.instance(pid)
+	if known != nil && !(alive && known.instance.Start != 0 && known.instance.Start != now.Start) {
+		*fresh = *known
+	}
+	fresh.view = v
+	if alive {
+		if before := fresh.instance.Program; before != 0 && now.Program != 0 && now.Program != before {
+			fresh.inherited, fresh.executed = nil, true
+		}
+		fresh.instance = now
+	}
+	if fresh.containerID == "" && len(v.byContainer) > 0 {
+		fresh.containerID = v.containerID(pid)
+	}
+	if !fresh.forked && !fresh.executed && fresh.inherited == nil && alive && v.byPID[pid] == nil {
+		fresh.inherited, fresh.since = v.ancestorOf(now), time.Now().Add(-now.Age())
+	}
+	fresh.target = v.of(pid, fresh)
+	return fresh
+}
+
+// instance returns which process has a PID now; ok is false if that cannot be read.
+func (v *view) instance(pid uint32) (i procfs.Instance, ok bool) {
+	if v.fs == nil {
+		return i, false
+	}
+	i, err := v.fs.Instance(pid)
+	return i, err == nil
+}
+
+// of returns the target of a process of which something is known.
+func (v *view) of(pid uint32, a *answer) *Target {
+	if t := v.byPID[pid]; t != nil && t.names(a) {
+		return t
+	}
+	if t := v.ofParent(a); t != nil {
+		return t
+	}
+	return v.ofContainer(a.containerID)
 }
 
 // containerID returns the container of a process, "" if it is in none. A process
@@ -192,11 +275,11 @@ func (f *Finder) Counts() Counts {
 	return Counts{Processes: len(v.byPID), Containers: len(v.byContainer), Ignored: v.ignored}
 }
 
-// Processes returns the PIDs that targets are identified by; nil if some are identified by a container, and so may be
-// of any process.
+// Processes returns the PIDs that targets are identified by; nil if some may be of other processes: those that are
+// identified by a container, and those that new processes inherit.
 func (f *Finder) Processes() map[uint32]bool {
 	v := f.view.Load()
-	if len(v.byContainer) > 0 {
+	if len(v.byContainer) > 0 || v.found {
 		return nil
 	}
 	pids := make(map[uint32]bool, len(v.byPID))
@@ -241,9 +324,15 @@ func (f *Finder) Explain(pid uint32) Explanation {
 		lines, err = v.fs.Cgroup(pid)
 	}
 	e.ContainerID = ContainerIDFromCgroup(lines)
-	if t := v.byPID[pid]; t != nil {
+	a := v.look(pid, nil)
+	if t := v.byPID[pid]; t != nil && t.names(a) {
 		e.Target, e.MatchedBy = t, t.matchedBy
 		e.Reason = fmt.Sprintf("%s is %d", LabelProcessPID, pid)
+		return e
+	}
+	if t := v.ofParent(a); t != nil {
+		e.Target, e.MatchedBy = t, t.matchedBy
+		e.Reason = fmt.Sprintf("it is a child of %d, and too new to be found", t.pid)
 		return e
 	}
 	if t := v.byContainer[e.ContainerID]; t != nil {
@@ -252,6 +341,9 @@ func (f *Finder) Explain(pid uint32) Explanation {
 		return e
 	}
 	switch {
+	case v.byPID[pid] != nil:
+		e.Reason = fmt.Sprintf("%s %d is that of another process, or of the program that it ran before",
+			LabelProcessPID, pid)
 	case err != nil:
 		e.Reason = fmt.Sprintf("its cgroup cannot be read: %v", err)
 	case e.ContainerID == "":

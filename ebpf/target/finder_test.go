@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/procfs"
 )
 
 // fakeFS has a cgroup line for some processes and counts how often it is read.
@@ -14,10 +17,27 @@ type fakeFS struct {
 	mu    sync.Mutex
 	lines map[uint32]string
 	reads map[uint32]int
+
+	instances map[uint32]procfs.Instance
+	ended     map[uint32]bool
 }
 
 func newFakeFS() *fakeFS {
-	return &fakeFS{lines: map[uint32]string{}, reads: map[uint32]int{}}
+	return &fakeFS{lines: map[uint32]string{}, reads: map[uint32]int{}, instances: map[uint32]procfs.Instance{},
+		ended: map[uint32]bool{}}
+}
+
+func (f *fakeFS) Instance(pid uint32) (procfs.Instance, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended[pid] {
+		return procfs.Instance{}, unix.ESRCH
+	}
+	i, ok := f.instances[pid]
+	if !ok {
+		return procfs.Instance{}, errors.New("not readable")
+	}
+	return i, nil
 }
 
 func (f *fakeFS) Cgroup(pid uint32) ([]string, error) {

@@ -49,6 +49,7 @@ type Target struct {
 	matchedBy   string // the label that identifies it; "" for the default target
 	containerID string
 	pid         uint32
+	process     instance // that pid means
 }
 
 // newTarget returns the target of a set of discovery labels, or nil if they name
@@ -56,7 +57,7 @@ type Target struct {
 func newTarget(discovered map[string]string) *Target {
 	t := &Target{}
 	if t.pid = processID(discovered); t.pid != 0 {
-		t.matchedBy = LabelProcessPID
+		t.matchedBy, t.process = LabelProcessPID, parseInstance(discovered[LabelProcessInstance])
 		t.setLabels(discovered)
 		t.labels[LabelProcessPID] = strconv.FormatUint(uint64(t.pid), 10)
 	} else if t.containerID, t.matchedBy = ContainerID(discovered); t.containerID != "" {

@@ -4,6 +4,7 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
@@ -43,8 +44,8 @@ func (l *lister) close() { _ = l.cgroups.Close() }
 
 // list returns a target for each process about which everything wanted can be
 // found out. Kernel threads, which have no executable, are left out while exe is
-// wanted.
-func (l *lister) list(wanted Discover) ([]discovery.Target, error) {
+// wanted. refresh is how often a list is made.
+func (l *lister) list(wanted Discover, refresh time.Duration) ([]discovery.Target, error) {
 	pids, err := l.fs.PIDs()
 	if err != nil {
 		return nil, err
@@ -52,7 +53,7 @@ func (l *lister) list(wanted Discover) ([]discovery.Target, error) {
 	clear(l.users)
 	targets := make([]discovery.Target, 0, len(pids))
 	for _, pid := range pids {
-		t, err := l.describe(pid, wanted)
+		t, err := l.describe(pid, wanted, refresh)
 		switch {
 		case err == nil:
 			targets = append(targets, t)
@@ -78,8 +79,15 @@ func (l *lister) logRefused(pid uint32, err error) {
 		"first", pid, "err", err)
 }
 
-func (l *lister) describe(pid uint32, wanted Discover) (discovery.Target, error) {
-	t := discovery.Target{target.LabelProcessPID: strconv.FormatUint(uint64(pid), 10)}
+func (l *lister) describe(pid uint32, wanted Discover, refresh time.Duration) (discovery.Target, error) {
+	instance, err := l.fs.Instance(pid)
+	if err != nil {
+		return nil, err
+	}
+	t := discovery.Target{
+		target.LabelProcessPID:      strconv.FormatUint(uint64(pid), 10),
+		target.LabelProcessInstance: target.InstanceOf(instance, refresh),
+	}
 	for _, part := range []struct {
 		wanted bool
 		label  string

@@ -25,6 +25,9 @@ const (
 	idB = "b123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 )
 
+// stat is /proc/PID/stat of a process that began 77 ticks after its host, and whose addresses are not shown.
+const stat = "7 (prog) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 77 1 1 1 1 1 0 0 0"
+
 // fakeProc makes a proc file system of one process.
 func fakeProc(t *testing.T, pid int, cgroup string) procfs.FS {
 	t.Helper()
@@ -34,7 +37,7 @@ func fakeProc(t *testing.T, pid int, cgroup string) procfs.FS {
 	require.NoError(t, os.Symlink("/bin/prog", dir+"/exe"))
 	require.NoError(t, os.Symlink("/home", dir+"/cwd"))
 	for name, text := range map[string]string{
-		"cmdline": "prog\x00-a\x00b c\x00", "cgroup": cgroup,
+		"cmdline": "prog\x00-a\x00b c\x00", "cgroup": cgroup, "stat": stat,
 		"status": "Name:\tprog\nUid:\t0\t4294967294\t0\t0\nGid:\t5\t5\t5\t5\n",
 	} {
 		require.NoError(t, os.WriteFile(dir+"/"+name, []byte(text), 0o644))
@@ -48,10 +51,11 @@ var everything = Discover{Exe: true, Cwd: true, Commandline: true, ContainerID: 
 func TestLabels(t *testing.T) {
 	fs := fakeProc(t, 7, "12:cpu,cpuacct:/docker/"+idA+"\n0::/a\n")
 	require.NoError(t, os.Mkdir(fs.Root+"/8", 0o755)) // a process that ends while it is read
-	found, err := newLister(fs, log.NewNopLogger()).list(everything)
+	found, err := newLister(fs, log.NewNopLogger()).list(everything, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, []discovery.Target{{
 		"__process_pid__":            "7",
+		"__process_instance__":       "77.0/1m0s",
 		"__meta_process_exe":         "/bin/prog",
 		"__meta_process_cwd":         "/home",
 		"__meta_process_commandline": "prog -a b c",
@@ -61,11 +65,11 @@ func TestLabels(t *testing.T) {
 		"__container_id__":           idA,
 	}}, found)
 
-	found, err = newLister(fs, log.NewNopLogger()).list(Discover{})
+	found, err = newLister(fs, log.NewNopLogger()).list(Discover{}, time.Minute)
 	require.NoError(t, err)
-	require.Equal(t, []discovery.Target{{"__process_pid__": "7"}, {"__process_pid__": "8"}}, found)
+	require.Equal(t, []discovery.Target{{"__process_pid__": "7", "__process_instance__": "77.0/1m0s"}}, found)
 
-	_, err = newLister(procfs.FS{Root: fs.Root + "/none"}, log.NewNopLogger()).list(everything)
+	_, err = newLister(procfs.FS{Root: fs.Root + "/none"}, log.NewNopLogger()).list(everything, time.Minute)
 	require.Error(t, err)
 }
 
@@ -83,7 +87,7 @@ func TestThisHost(t *testing.T) {
 
 	var got discovery.Target
 	require.Eventually(t, func() bool { // between fork and exec it is still this test
-		found, err := newLister(procfs.Default, log.NewNopLogger()).list(everything)
+		found, err := newLister(procfs.Default, log.NewNopLogger()).list(everything, time.Minute)
 		require.NoError(t, err)
 		for _, f := range found {
 			if f["__process_pid__"] == pid {
