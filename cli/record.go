@@ -235,6 +235,9 @@ var errNoEvents = errors.New("no samples: none of the")
 // write writes the file and the summary.
 func (r *recording) write(recorded *record.Recording) error {
 	if recorded.Profile == nil {
+		if text := summary.LeftOut(recorded.LeftOut); text != "" && !r.flags.quiet {
+			fmt.Fprintln(r.stderr, text)
+		}
 		return exitError{r.noSamples(recorded), 1}
 	}
 	var out io.Writer = r.stdout

@@ -37,6 +37,8 @@ type samplingFlags struct {
 
 func (f *samplingFlags) register(flags *pflag.FlagSet) {
 	flags.UintSliceVarP(&f.pids, "pid", "p", nil, "sample these processes, and those that they start meanwhile")
+	flags.BoolVar(&f.selection.Children, "children", false, "with --pid: also sample what these processes have started "+
+		"before")
 	flags.UintSliceVarP(&f.tids, "tid", "t", nil, "sample these threads")
 	flags.BoolVarP(&f.all, "all-cpus", "a", false, "sample the whole host")
 	flags.StringVarP(&f.cpus, "cpu", "C", "", "sample what runs on these CPUs, such as 0-3,5")
@@ -104,6 +106,8 @@ func (f *samplingFlags) check() error {
 		return errors.New("say what to record: -a the whole host, -p PID a process, -- COMMAND a program (see --help)")
 	case chosen > 1:
 		return errors.New("--all-cpus, --pid, --tid, control groups and a command exclude each other")
+	case f.selection.Children && len(f.pids) == 0:
+		return errors.New("--children is for --pid: a command and a control group have all their processes")
 	case f.rate < ebpf.MinSampleRate || f.rate > ebpf.MaxSampleRate:
 		return fmt.Errorf("--freq must be between %d and %d samples per second, got %d",
 			ebpf.MinSampleRate, ebpf.MaxSampleRate, f.rate)

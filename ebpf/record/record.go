@@ -149,6 +149,7 @@ type Recording struct {
 	// reason: sampler.LostToFullLogs and so on.
 	Lost map[string]uint64
 
+	LeftOut []Process              // descendants of the processes that were selected, from before; the first of them
 	Paused  []heap.Paused          // processes whose memory was not recorded all the time
 	Frames  uint64                 // user frames and kernel frames of distinct stacks
 	Unnamed []builder.UnnamedStats // of these, frames without a name, by binary; most first
@@ -225,6 +226,9 @@ func (r *Recorder) open() error {
 		AfterRound: r.askAgain,
 	})
 	if err != nil {
+		return err
+	}
+	if err := r.selected.findChildren(); err != nil { // of those that are started from now on there are records
 		return err
 	}
 	r.builder, err = builder.New(builder.Options{
@@ -503,6 +507,7 @@ func (r *Recorder) describe(out *Recording) error {
 		return err
 	}
 	due := r.account(&stats)
+	out.LeftOut = r.selected.leftOut
 	if r.heap != nil {
 		out.Paused = r.heap.Stats().Paused
 	}

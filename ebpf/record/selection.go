@@ -20,6 +20,7 @@ import (
 // everything.
 type Selection struct {
 	PIDs      []uint32 // these processes, and those that they start from now on
+	Children  bool     // with PIDs: and those that they have started before
 	TIDs      []uint32 // these threads
 	CPUs      []uint32 // what runs on these CPUs
 	Cgroup    string   // processes in this control group, as /proc/PID/cgroup has it, or in one below
@@ -109,10 +110,13 @@ type selection struct {
 
 	mu     sync.Mutex
 	roots  []uint32          // selected by number; the recording ends with the last one
+	reused map[uint32]bool   // roots whose number is another process's by now
 	family map[uint32]bool   // those, and their descendants since
 	since  map[uint32]uint64 // when a command began, CLOCK_MONOTONIC
 	exe    string            // of the one root
 	name   string            // of the one root
+
+	leftOut []Process // descendants of the roots from before
 
 	member map[uint32]bool // by PID: whether its cgroup is selected
 	again  bool            // a process that was refused is selected by now
@@ -122,6 +126,7 @@ type selection struct {
 func newSelection(o Selection, fs procfs.FS) (*selection, error) {
 	s := &selection{
 		Selection: o, fs: fs, family: map[uint32]bool{}, since: map[uint32]uint64{}, member: map[uint32]bool{},
+		reused: map[uint32]bool{},
 	}
 	for _, pid := range o.PIDs {
 		if err := s.addProcess(pid); err != nil {
@@ -290,6 +295,9 @@ func (s *selection) observe(r *kernel.Record) {
 			s.again = true
 		case !slices.Contains(s.roots, r.PID):
 			delete(s.family, r.PID) // an earlier process of that number
+		case !s.Command:
+			delete(s.family, r.PID)
+			s.reused[r.PID] = true
 		}
 	case kernel.RecordExec:
 		if s.Command && slices.Contains(s.roots, r.PID) && s.since[r.PID] == notBegun {
@@ -334,8 +342,10 @@ func (s *selection) gone() string {
 	if len(s.roots) == 0 {
 		return ""
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, pid := range s.roots {
-		if s.fs.Lives(pid) {
+		if !s.reused[pid] && s.fs.Lives(pid) {
 			return ""
 		}
 	}

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"testing"
@@ -120,4 +121,64 @@ func TestFitsCgroup(t *testing.T) {
 	require.True(t, (&Selection{Unit: "ssh"}).fitsCgroup(service))
 	require.True(t, (&Selection{Unit: "ssh.service"}).fitsCgroup(service))
 	require.False(t, (&Selection{Container: id}).fitsCgroup(service))
+}
+
+// TestChildren starts a shell with a child and a grandchild before they are selected.
+func TestChildren(t *testing.T) {
+	cmd := exec.Command("bash", "-c", "sleep 1000 & a=$!; (sleep 1001 & echo $a $BASHPID $!; read -r line <&3) & wait")
+	never, end, err := os.Pipe()
+	require.NoError(t, err)
+	defer end.Close()
+	defer never.Close()
+	cmd.ExtraFiles = []*os.File{never} // 3
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	pids := []uint32{uint32(cmd.Process.Pid), 0, 0, 0}
+	_, err = fmt.Fscan(out, &pids[1], &pids[2], &pids[3])
+	require.NoError(t, err)
+	defer func() {
+		for _, pid := range pids {
+			p, err := os.FindProcess(int(pid))
+			require.NoError(t, err)
+			_ = p.Kill()
+		}
+		_ = cmd.Wait()
+	}()
+	s, err := newSelection(Selection{PIDs: pids[:1]}, procfs.Default)
+	require.NoError(t, err)
+	require.NoError(t, s.findChildren())
+	var left []uint32
+	for _, p := range s.leftOut {
+		left = append(left, p.PID)
+		require.NotEmpty(t, p.Name)
+		require.False(t, s.has(p.PID))
+	}
+	require.ElementsMatch(t, pids[1:], left)
+
+	s, err = newSelection(Selection{PIDs: pids[:1], Children: true}, procfs.Default)
+	require.NoError(t, err)
+	require.NoError(t, s.findChildren())
+	require.Empty(t, s.leftOut)
+	for _, pid := range pids {
+		require.True(t, s.has(pid))
+	}
+	require.False(t, s.has(uint32(os.Getpid())))
+
+	s, err = newSelection(Selection{PIDs: pids[3:]}, procfs.Default)
+	require.NoError(t, err)
+	require.NoError(t, s.findChildren())
+	require.Empty(t, s.leftOut, "it has none")
+}
+
+// TestNumberUsedAgain: a process that gets the number of a selected one is not selected, and the recording ends.
+func TestNumberUsedAgain(t *testing.T) {
+	self := uint32(os.Getpid())
+	s, err := newSelection(Selection{PIDs: []uint32{self}}, procfs.Default)
+	require.NoError(t, err)
+	require.True(t, s.has(self))
+	require.Empty(t, s.gone())
+	s.observe(&kernel.Record{Kind: kernel.RecordFork, Parent: 1, PID: self})
+	require.False(t, s.has(self))
+	require.Contains(t, s.gone(), "has ended")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/headwater/headwater/cli/internal/jsonout"
 	"github.com/headwater/headwater/ebpf/export"
 	"github.com/headwater/headwater/ebpf/kind"
+	"github.com/headwater/headwater/ebpf/printable"
 	"github.com/headwater/headwater/ebpf/profile"
 	"github.com/headwater/headwater/ebpf/record"
 )
@@ -66,6 +67,9 @@ func (s *Summary) WriteText(w io.Writer) error {
 	s.writeWaits(&b, total)
 	fmt.Fprintf(&b, "%s, %s lost, %s of frames have no name\n",
 		wholeStacks(r.Whole, r.WithUser), were(r.LostSamples()), share(unnamedFrames(r), r.Frames))
+	if text := LeftOut(r.LeftOut); text != "" {
+		fmt.Fprintln(&b, text)
+	}
 	for _, paused := range r.Paused {
 		fmt.Fprintf(&b, "not all memory was recorded of %s, more than --heap-limit allows\n", paused)
 	}
@@ -81,6 +85,24 @@ func (s *Summary) WriteText(w io.Writer) error {
 	}
 	_, err = io.WriteString(w, b.String())
 	return err
+}
+
+// maxLeftOut is how many processes are named that were left out.
+const maxLeftOut = 4
+
+// LeftOut says which processes were left out because they were there before, "" if none was.
+func LeftOut(all []record.Process) string {
+	if len(all) == 0 {
+		return ""
+	}
+	var names []string
+	for _, p := range all[:min(len(all), maxLeftOut)] {
+		names = append(names, fmt.Sprintf("%d (%s)", p.PID, printable.Text(p.Name)))
+	}
+	if more := len(all) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return "without what was started before: " + strings.Join(names, ", ") + "; --children records it, too"
 }
 
 // often says how often a sample was taken, and of events what that stands for.
@@ -205,6 +227,7 @@ func (s *Summary) WriteJSON(w io.Writer) error {
 		Samples: r.Samples, Whole: r.Whole, WithUser: r.WithUser, Lost: r.Lost, Frames: r.Frames,
 		Unnamed: []unnamedJSON{}, Errors: r.Errors,
 		Unit: s.unit(), Total: total, Functions: shown(functions), Waits: waits(r.Profile),
+		LeftOut: r.LeftOut,
 	}
 	for _, u := range r.Unnamed {
 		out.Unnamed = append(out.Unnamed, unnamedJSON{u.File, u.BuildID, u.Reason, Explain(u), u.Frames})
@@ -232,7 +255,8 @@ type summaryJSON struct {
 	Unit      string            `json:"unit"` // of the functions' values
 	Total     int64             `json:"total"`
 	Functions []export.Function `json:"functions"`
-	Waits     []Wait            `json:"waits,omitempty"` // of time off CPU, most first
+	Waits     []Wait            `json:"waits,omitempty"`    // of time off CPU, most first
+	LeftOut   []record.Process  `json:"left_out,omitempty"` // that the selected processes had started before
 }
 
 type unnamedJSON struct {

@@ -1,0 +1,59 @@
+package record
+
+import (
+	"fmt"
+
+	"github.com/headwater/headwater/ebpf/procfs"
+)
+
+// Process is a process of this host.
+type Process struct {
+	PID  uint32 `json:"pid"`
+	Name string `json:"name"`
+}
+
+// findChildren selects the processes that the selected ones have started before, with all below them, if they are
+// wanted, and else notes that they are left out.
+func (s *selection) findChildren() error {
+	if len(s.PIDs) == 0 {
+		return nil
+	}
+	pids, err := s.fs.PIDs()
+	if err != nil {
+		return fmt.Errorf("list processes: %w", err)
+	}
+	children := map[uint32][]uint32{}
+	for _, pid := range pids {
+		if parent, err := s.fs.Parent(pid); err == nil { // else it has ended
+			children[parent] = append(children[parent], pid)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := map[uint32]bool{}
+	for todo := append([]uint32{}, s.roots...); len(todo) > 0; todo = todo[1:] {
+		for _, pid := range children[todo[0]] {
+			if seen[pid] {
+				continue // its parent has ended, and it has another one by now
+			}
+			seen[pid] = true
+			todo = append(todo, pid)
+			switch {
+			case s.family[pid]: // it is selected itself, or was started just now
+			case s.Children:
+				s.family[pid] = true
+			case s.fs.Lives(pid):
+				s.leftOut = append(s.leftOut, Process{pid, nameOf(s.fs, pid)})
+			}
+		}
+	}
+	return nil
+}
+
+func nameOf(fs procfs.FS, pid uint32) string {
+	name, err := fs.Comm(pid)
+	if err != nil {
+		return "?"
+	}
+	return name
+}
