@@ -137,6 +137,12 @@ func (a *Settings) Validate() error {
 		return component.Refuse("history_disk_limit", "must be 0B, for no history on disk, or at least %s, got %s",
 			units.Base2Bytes(leastHistoryDisk), a.HistoryDiskLimit)
 	}
+	if err := pyroscope.CheckTargets("targets", a.Targets); err != nil {
+		return err
+	}
+	if err := pyroscope.CheckTargets("default_target", []map[string]string{a.DefaultTarget}); err != nil {
+		return err
+	}
 	if a.OffCPUThreshold < 0 || a.OffCPUThreshold > 1 {
 		return component.Refuse("off_cpu_threshold", "must be between 0 and 1, got %v", a.OffCPUThreshold)
 	}

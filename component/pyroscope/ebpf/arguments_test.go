@@ -197,7 +197,14 @@ func TestArgumentErrors(t *testing.T) {
 			`comm must be one of none, label, stackframe, both, got "frame"`},
 		"debuginfod {\n  urls = [\"ftp://x\"]\n }": {"debuginfod",
 			`debuginfod is invalid: "ftp://x" is no http or https URL`},
-		"off_cpu_threshold = 1.5":     {"off_cpu_threshold", `off_cpu_threshold must be between 0 and 1, got 1.5`},
+		"off_cpu_threshold = 1.5": {"off_cpu_threshold", `off_cpu_threshold must be between 0 and 1, got 1.5`},
+		`targets = [{"k8s-app" = "x"}]`: {"targets",
+			`targets cannot be used: invalid label name "k8s-app": only letters, digits, _ and . are allowed`},
+		`targets = [{"a.b" = "", "__a-b" = "c", "c-d" = ""}, {"weird label" = "y"}]`: {"targets",
+			`targets cannot be used: target 2 of 2: invalid label name "weird label": only letters, digits, _ and . ` +
+				`are allowed`},
+		`default_target = {"k8s-app" = "x"}`: {"default_target",
+			`default_target cannot be used: invalid label name "k8s-app": only letters, digits, _ and . are allowed`},
 		"off_cpu {\n rate = 5000\n }": {"off_cpu", `off_cpu is invalid: rate must be between 0 and 1000, got 5000`},
 		"off_cpu {\n labels = [\"x\"]\n }": {"off_cpu", `off_cpu is invalid: labels must be some of state, wait, waker, ` +
 			`got "x"`},

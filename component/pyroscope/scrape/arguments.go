@@ -134,6 +134,9 @@ func (a *Arguments) Validate() error {
 	case a.DeltaProfilingDuration != 0 && a.DeltaProfilingDuration < time.Second:
 		return component.Refuse("delta_profiling_duration", "must be at least 1 second")
 	}
+	if err := pyroscope.CheckTargets("targets", a.Targets); err != nil {
+		return err
+	}
 	for _, k := range a.Profiling.enabled() {
 		if !k.Delta {
 			continue

@@ -8,10 +8,11 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/common/config"
 	"github.com/headwater/headwater/component/pyroscope"
-	"golang.org/x/net/http/httpguts"
 )
 
 // Arguments configure pyroscope.write.
@@ -38,7 +39,7 @@ func (a *Arguments) SetToDefault() {
 // is it known which of them an error is about.
 func (a *Arguments) Validate() error {
 	for _, name := range slices.Sorted(maps.Keys(a.ExternalLabels)) {
-		if err := checkLabel(name, a.ExternalLabels[name]); err != nil {
+		if err := pyroscope.CheckLabel(name, a.ExternalLabels[name]); err != nil {
 			return component.Refuse("external_labels", "cannot be used: %s", err)
 		}
 	}

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"unicode/utf8"
 
 	typesv1 "github.com/grafana/pyroscope/api/gen/proto/go/types/v1"
-	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/headwater/headwater/component/pyroscope"
 )
 
 const (
@@ -63,28 +63,12 @@ func checkLabels(pairs []*typesv1.LabelPair) error {
 		if i > 0 && pair.Name == pairs[i-1].Name {
 			return fmt.Errorf("duplicate label name %q", pair.Name)
 		}
-		if err := checkLabel(pair.Name, pair.Value); err != nil {
+		if err := pyroscope.CheckLabel(pair.Name, pair.Value); err != nil {
 			return err
 		}
 	}
 	if !slices.ContainsFunc(pairs, func(p *typesv1.LabelPair) bool { return p.Name == labelName }) {
 		return errors.New("no __name__, which names the type of the profile")
-	}
-	return nil
-}
-
-func checkLabel(name, value string) error {
-	if name == "" {
-		return errors.New("empty label name")
-	}
-	for i := range len(name) {
-		c := name[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '.') {
-			return fmt.Errorf("invalid label name %q: only letters, digits, _ and . are allowed", name)
-		}
-	}
-	if !utf8.ValidString(value) {
-		return fmt.Errorf("value of label %q is not valid UTF-8: %q", name, value)
 	}
 	return nil
 }
