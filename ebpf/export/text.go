@@ -111,8 +111,19 @@ func percent(part, whole int64) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(max(whole, 1)))
 }
 
+// maxIndent is how many callers a function is indented for. Deeper ones have the number of their callers.
+const maxIndent = 60
+
+// indent returns what a function with that many callers begins with.
+func indent(callers int) string {
+	if callers <= maxIndent {
+		return strings.Repeat("  ", callers)
+	}
+	return fmt.Sprintf("%s(%d) ", strings.Repeat("  ", maxIndent), callers)
+}
+
 // Tree writes functions below their callers, with their share of all. What has less than a
-// two-hundredth is left out.
+// two-hundredth is left out; of more than trie.DefaultMaxNodes functions, it says how many it leaves out.
 func Tree(w io.Writer, p *profile.Profile) error {
 	const small = 0.005
 	b := trie.NewBuilder(nil)
@@ -127,11 +138,17 @@ func Tree(w io.Writer, p *profile.Profile) error {
 	fmt.Fprintf(out, "%8s %8s\n", "total", "self")
 	n := &tree.Nodes
 	for i, frame := range n.Frame {
-		if frame < 0 { // the root, and what is small
+		name := ""
+		switch {
+		case frame >= 0:
+			name = printable.Text(tree.Strings[tree.Frames.Name[frame]])
+		case frame < -1 && float64(n.Total[i]) >= small*float64(n.Total[0]):
+			name = fmt.Sprintf("[%d functions are left out]", -1-frame)
+		default:
 			continue
 		}
 		fmt.Fprintf(out, "%8s %8s  %s%s\n", percent(n.Total[i], n.Total[0]), percent(n.Self[i], n.Total[0]),
-			strings.Repeat("  ", int(n.Depth[i])-1), printable.Text(tree.Strings[tree.Frames.Name[frame]]))
+			indent(int(n.Depth[i])-1), name)
 	}
 	return out.Flush()
 }

@@ -72,8 +72,16 @@ func (s *stacks) amount(sample *profile.Sample) Amount {
 	return Amount{value, float64(n), value * largest}
 }
 
-// functionKey is what distinguishes functions.
-type functionKey struct{ name, binary string }
+// functionKey is what distinguishes functions: of one file by two paths, as in two containers, they are the same.
+type functionKey struct{ name, file string }
+
+// fileOf returns what distinguishes the file of a frame: its build ID or, without one, its path.
+func fileOf(f frame, l *profile.Location) string {
+	if f.binary != "" && l != nil && l.Mapping != nil && l.Mapping.BuildID != "" {
+		return l.Mapping.BuildID
+	}
+	return f.binary
+}
 
 // functionCounts adds up what each function has. A profile may have millions of frames, so the functions of a location
 // are looked up once, and a frame costs no more than a look at their numbers.
@@ -98,7 +106,7 @@ func (c *functionCounts) add(sample *profile.Sample) {
 		}
 	}
 	if leaf < 0 {
-		leaf = c.number(frame{name: unnamed})
+		leaf = c.number(frame{name: unnamed}, nil)
 		c.count(leaf, value, amount)
 	}
 	c.functions[leaf].Self += value
@@ -118,16 +126,16 @@ func (c *functionCounts) at(l *profile.Location) []int {
 	numbers, ok := c.of[l]
 	if !ok {
 		for _, f := range c.stacks.frames(l) {
-			numbers = append(numbers, c.number(f))
+			numbers = append(numbers, c.number(f, l))
 		}
 		c.of[l] = numbers
 	}
 	return numbers
 }
 
-// number returns the number of the function of a frame.
-func (c *functionCounts) number(f frame) int {
-	key := functionKey{f.name, f.binary}
+// number returns the number of the function of a frame of a location.
+func (c *functionCounts) number(f frame, l *profile.Location) int {
+	key := functionKey{f.name, fileOf(f, l)}
 	n, ok := c.byKey[key]
 	if !ok {
 		n = len(c.functions)

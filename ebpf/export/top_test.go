@@ -1,6 +1,9 @@
 package export
 
 import (
+	"bytes"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/pprof/profile"
@@ -11,6 +14,11 @@ import (
 func equal(samples, period int64) Amount {
 	n, each := float64(samples), float64(period)
 	return Amount{Value: n * each, Samples: n, Squares: n * each * each}
+}
+
+// functionOf is a function of samples that stand for one period each, self of which end in it.
+func functionOf(name, binary string, self, total, period int64) Function {
+	return Function{name, binary, self * period, total * period, equal(self, period), equal(total, period)}
 }
 
 // TestFunctionsOnce: a function counts once for each sample that has it, however often it is there, and a function of
@@ -27,10 +35,58 @@ func TestFunctionsOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 12*m.Period, total)
 	of := func(name, binary string, self, total int64) Function {
-		return Function{name, binary, self * m.Period, total * m.Period, equal(self, m.Period), equal(total, m.Period)}
+		return functionOf(name, binary, self, total, m.Period)
 	}
 	require.Equal(t, []Function{
 		of("walk", "a", 5, 5), of("[unknown]", "", 4, 4), of("leaf", "a", 2, 7), of("leaf", "b", 1, 1),
 		of("server", "", 0, 8), of("main", "a", 0, 7), of("main", "b", 0, 1),
 	}, found)
+}
+
+// TestFunctionsOfTwoPaths: a file that two processes see by two paths is one file, and two files of one path are two.
+func TestFunctionsOfTwoPaths(t *testing.T) {
+	m := newMaker()
+	m.sample(5, ":server", "/lib/x.so:work")
+	m.sample(2, ":server", "/usr/lib/x.so:work")
+	m.sample(1, ":server", "/other/x.so:work")
+	for _, of := range m.Mapping {
+		switch of.File {
+		case "/lib/x.so", "/usr/lib/x.so":
+			of.BuildID = "aa"
+		case "/other/x.so":
+			of.BuildID = "bb"
+		}
+	}
+	found, _, err := Functions(m.Profile)
+	require.NoError(t, err)
+	require.Equal(t, []Function{
+		functionOf("work", "/lib/x.so", 7, 7, m.Period), functionOf("work", "/other/x.so", 1, 1, m.Period),
+		functionOf("server", "", 0, 8, m.Period),
+	}, found)
+}
+
+// TestTreeOfDeepStacks has a recursion of 100,000 calls next to another stack: the text does not grow with the square of
+// the depth, and says what it does not show.
+func TestTreeOfDeepStacks(t *testing.T) {
+	m := newMaker()
+	deep := []string{":server", "a:main"}
+	for i := range 100_000 {
+		deep = append(deep, fmt.Sprintf("a:f%d", i%7))
+	}
+	m.sample(6, deep...)
+	m.sample(4, ":server", "a:main", "a:other", "a:leaf")
+	var out bytes.Buffer
+	require.NoError(t, Tree(&out, m.Profile))
+	require.Less(t, out.Len(), 5<<20)
+	require.Contains(t, out.String(), "(1000) f")
+	shown := int64(0) // tenths of percents, of what is no callers' line
+	for _, line := range strings.Split(out.String(), "\n") {
+		if strings.Contains(line, " functions are left out]") || strings.HasSuffix(line, " leaf") {
+			var percent float64
+			_, err := fmt.Sscan(line, &percent)
+			require.NoError(t, err)
+			shown += int64(10 * percent)
+		}
+	}
+	require.EqualValues(t, 1000, shown, "what is left out is said to be")
 }
