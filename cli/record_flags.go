@@ -57,7 +57,8 @@ func (f *samplingFlags) register(flags *pflag.FlagSet) {
 	f.inline = true
 	flags.Var(&f.inline, "inline", "show functions that were inlined into others: yes or no")
 	flags.StringVar(&f.demangle, "demangle", symbol.DemangleTemplates.String(),
-		"how names of C++ and Rust are shown: none, simplified, templates or full")
+		"how names of C++ and Rust are shown: none, simplified, templates or full; "+
+			"only full shows the addresses in names of Java's hidden classes")
 }
 
 // options checks the flags, and returns what they mean. At least one thing must be selected, and at most one.

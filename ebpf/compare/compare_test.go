@@ -281,3 +281,35 @@ func TestIdle(t *testing.T) {
 	_, err = Runs([]*Run{busy()}, nil, DefaultOptions())
 	require.ErrorContains(t, err, "new profile: there is none")
 }
+
+// TestRuntimes: a function of a language is one function whether it was interpreted or compiled, and whatever version
+// of the runtime ran it; a function of a file with the same name is another.
+func TestRuntimes(t *testing.T) {
+	in := func(p *profile.Profile, names ...string) *profile.Profile {
+		for i, name := range names {
+			p.Mapping = append(p.Mapping, &profile.Mapping{ID: uint64(i + 2), File: name})
+		}
+		for i, l := range p.Location {
+			if l.Line[0].Function.Name == "Shop.price" {
+				l.Mapping = p.Mapping[1+i%len(names)]
+			}
+		}
+		return p
+	}
+	samples := map[string]int64{"Shop.price": 1000, "work": 1000}
+	base, after := profileOf(10, samples), profileOf(10, samples)
+	for _, p := range []*profile.Profile{base, after} {
+		p.Sample = append(p.Sample, profileOf(10, samples).Sample...)
+	}
+	base, after = base.Compact(), after.Compact()
+	r := changes(t, in(base, "[jit]", "[java 17]"), in(after, "[java 21]", "[jit]"), DefaultOptions())
+	require.Empty(t, r.Changed)
+	binaries := map[string]string{}
+	for _, c := range r.Others {
+		binaries[c.Name] = c.Binary
+	}
+	require.Equal(t, map[string]string{"Shop.price": "[runtime]", "work": "shopd"}, binaries)
+	for _, c := range r.Others {
+		require.InDelta(t, c.Base, c.New, 1e-9, c.Name)
+	}
+}

@@ -73,12 +73,14 @@ type key struct{ name, binary string }
 // noSymbol are names of frames that have none: they hold an address, which says nothing about another build.
 var noSymbol = regexp.MustCompile(`\+0x[0-9a-f]+$|^0x[0-9a-f]+$`)
 
-// keyOf is the key of a function. All functions of a file that have no name are one.
+// keyOf is the key of a function. All functions of a file that have no name are one; a function of a language is the
+// same whether its runtime interprets or compiles it, and in another version of the runtime.
 func keyOf(f *export.Function) key {
+	k := key{f.Name, trie.CodeOf(f.Where())}
 	if noSymbol.MatchString(f.Name) {
-		return key{trie.WithoutName, f.Where()}
+		k.name = trie.WithoutName
 	}
-	return key{f.Name, f.Where()}
+	return k
 }
 
 // interrupt are functions of the kernel that an interrupt begins with.

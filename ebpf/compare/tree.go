@@ -86,7 +86,7 @@ func (f *Flame) bound(t *trie.Tree) {
 	for i, name := range t.Frames.Name {
 		binary := ""
 		if m := t.Frames.Mapping[i]; m >= 0 {
-			binary = t.Strings[t.Mappings.File[m]]
+			binary = trie.CodeOf(t.Strings[t.Mappings.File[m]])
 		}
 		c, at := byKey[key{t.Strings[name], binary}], -1
 		if c != nil {

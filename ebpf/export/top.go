@@ -8,12 +8,13 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/headwater/headwater/ebpf/pprof"
+	"github.com/headwater/headwater/ebpf/trie"
 )
 
 // Function is a function with what it has of a profile.
 type Function struct {
 	Name   string `json:"name"`
-	Binary string `json:"binary,omitempty"` // file that its code is in; "" for what is no code
+	Binary string `json:"binary,omitempty"` // file that its code is in, see trie.CodeOf; "" for what is no code
 	Self   int64  `json:"self"`             // value of the samples that end in it
 	Total  int64  `json:"total"`            // value of the samples that have it
 
@@ -75,12 +76,12 @@ func (s *stacks) amount(sample *profile.Sample) Amount {
 // functionKey is what distinguishes functions: of one file by two paths, as in two containers, they are the same.
 type functionKey struct{ name, file string }
 
-// fileOf returns what distinguishes the file of a frame: its build ID or, without one, its path.
+// fileOf returns what distinguishes the file of a frame: its build ID or, without one, its path or the runtime.
 func fileOf(f frame, l *profile.Location) string {
 	if f.binary != "" && l != nil && l.Mapping != nil && l.Mapping.BuildID != "" {
 		return l.Mapping.BuildID
 	}
-	return f.binary
+	return trie.CodeOf(f.binary)
 }
 
 // functionCounts adds up what each function has. A profile may have millions of frames, so the functions of a location

@@ -439,15 +439,15 @@ func (n *namer) functionLocation(f namedFrame) userLocation {
 	if !f.inline {
 		lines = lines[len(lines)-1:] // the function that the code was made of
 	}
-	l := &pprof.Location{Mapping: n.fileMapping(i.Name()), Lines: linesOf(lines)}
+	l := &pprof.Location{Mapping: n.fileMapping(i.Name()), Lines: f.linesOf(lines)}
 	return userLocation{Location: l, named: named}
 }
 
 // linesOf are functions of a language as a profile has them.
-func linesOf(lines []runtime.Line) (out []pprof.Line) {
+func (f *namedFrame) linesOf(lines []runtime.Line) (out []pprof.Line) {
 	for _, l := range lines {
 		out = append(out, pprof.Line{
-			Function: l.Function, File: l.File, StartLine: int64(l.StartLine), Line: int64(l.Line),
+			Function: f.demangle.ApplyToClass(l.Function), File: l.File, StartLine: int64(l.StartLine), Line: int64(l.Line),
 		})
 	}
 	return out
@@ -467,10 +467,10 @@ func (n *namer) codeLocation(code *process.JITCode, f namedFrame) userLocation {
 	addr := code.Address(f.Lookup())
 	var lines []pprof.Line
 	if f.hotspot {
-		lines = linesOf(code.Lines(f.Code))
+		lines = f.linesOf(code.Lines(f.Code))
 	}
 	if len(lines) == 0 {
-		line, ok := n.jitLine(code.PID, addr)
+		line, ok := n.jitLine(f, code.PID, addr)
 		if !ok {
 			line.Function = unknownFunction
 		}
@@ -485,7 +485,7 @@ func (n *namer) codeLocation(code *process.JITCode, f namedFrame) userLocation {
 // jitLocation names code that a just-in-time compiler made.
 func (n *namer) jitLocation(f namedFrame) (l userLocation, ok bool) {
 	at := f.Lookup()
-	line, ok := n.jitLine(f.pid, at)
+	line, ok := n.jitLine(f, f.pid, at)
 	if !ok {
 		return userLocation{}, false
 	}
@@ -493,9 +493,10 @@ func (n *namer) jitLocation(f namedFrame) (l userLocation, ok bool) {
 }
 
 // jitLine is what a map of the process says of an address.
-func (n *namer) jitLine(pid uint32, at uint64) (pprof.Line, bool) {
+func (n *namer) jitLine(f namedFrame, pid uint32, at uint64) (pprof.Line, bool) {
 	frame, ok := n.names.jit.Frame(pid, at)
-	return pprof.Line{Function: frame.Function, File: frame.File, Line: int64(frame.Line)}, ok
+	function := f.demangle.ApplyToClass(frame.Function)
+	return pprof.Line{Function: function, File: frame.File, Line: int64(frame.Line)}, ok
 }
 
 // compiledLocation is a frame in code that a just-in-time compiler made.

@@ -7,7 +7,7 @@ import (
 	"github.com/ianlancetaylor/demangle"
 )
 
-// DemangleMode says how C++ and Rust names are shown. The modes are those of
+// DemangleMode says how C++ and Rust names, and those of Java's hidden classes, are shown. The modes are those of
 // pyroscope.ebpf in Grafana Agent and Alloy.
 type DemangleMode uint8
 

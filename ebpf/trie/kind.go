@@ -80,6 +80,18 @@ func kindOfFile(file string) Kind {
 	}
 }
 
+// RuntimeCode stands for the mappings of a language runtime's functions, see CodeOf.
+const RuntimeCode = "[runtime]"
+
+// CodeOf returns what a mapping of that name has the code of: RuntimeCode for functions of a language runtime, which
+// interprets some calls of a function and compiles it for others ("[java 17]", "[jit]"), and else the name.
+func CodeOf(file string) string {
+	if kind := kindOfFile(file); kind == JIT || kind == Runtime {
+		return RuntimeCode
+	}
+	return file
+}
+
 func hasAnyPrefix(s string, prefixes ...string) bool {
 	for _, p := range prefixes {
 		if strings.HasPrefix(s, p) {

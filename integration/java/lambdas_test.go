@@ -1,0 +1,55 @@
+package java
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
+)
+
+// ofOneRun matches what only one run of a program has in the names of its classes: an address or a count.
+var ofOneRun = regexp.MustCompile(`0x[0-9a-f]{16}|\$\$Lambda\$\d|GeneratedMethodAccessor\d`)
+
+// TestLambdas records equal runs of a program whose classes the VM makes while it runs: names have neither an address
+// nor a count, and headwater diff finds nothing that has changed.
+func TestLambdas(t *testing.T) {
+	classes := compile(t, "testdata/Lambdas.java")
+	rounds, pairs := "500", 1
+	if testkit.IsNightly() {
+		rounds, pairs = "2000", 20
+	}
+	dir := t.TempDir()
+	for _, java := range javas() {
+		record := func(name string, arguments ...string) string {
+			file := filepath.Join(dir, name)
+			arguments = append([]string{"record", "-q", "-F", "499", "-o", file}, arguments...)
+			arguments = append(arguments, "--", java, "-cp", classes, "Lambdas", rounds)
+			out, err := exec.Command(lab.Binary(t), arguments...).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			return file
+		}
+		report := func(file string) string {
+			out, err := exec.Command(lab.Binary(t), "report", "--folded", file).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			return string(out)
+		}
+		for range pairs {
+			one, other := record("one.pb.gz"), record("other.pb.gz")
+			for _, file := range []string{one, other} {
+				folded := report(file)
+				require.Empty(t, ofOneRun.FindAllString(folded, 3))
+				require.Contains(t, folded, ";Lambdas$$Lambda.getAsLong;Lambdas.lambda$supplier$0;Lambdas.burn")
+			}
+			out, err := exec.Command(lab.Binary(t), "diff", "--check", "--total", one, other).CombinedOutput()
+			require.NoError(t, err, "of equal runs:\n%s", out)
+		}
+		full := report(record("full.pb.gz", "--demangle", "full"))
+		require.Equal(t, strings.Contains(full, "$$Lambda"), ofOneRun.MatchString(full), "with --demangle full")
+	}
+}
