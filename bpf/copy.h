@@ -6,7 +6,7 @@
 #include "code.h"
 #include "pack.h"
 #include "ring.h"
-#include "task.h"
+#include "trampoline.h"
 
 /* Copies the general registers after the frames, if any is known. */
 ALWAYS_INLINE void copy_registers(const struct unwinder *u, struct sample *s)
@@ -104,7 +104,7 @@ enum { NO_CALL = 0, CALL = 1, TRAMPOLINE = 2 };
 /* A function of its own, so that its branches are not multiplied by those of find_other_stack. */
 __attribute__((noinline)) int called_from(__u64 addr)
 {
-	if (follows_call(addr))
+	if (follows_call(addr) || is_replaced(addr))
 		return CALL;
 	return is_trampoline(addr) ? TRAMPOLINE : NO_CALL;
 }
@@ -176,6 +176,8 @@ __attribute__((noinline)) int pack_stack_page(__u32 cpu, __u64 from)
 	__u64 *words = part + at;
 	if (bpf_probe_read_user(words + PAIR_BITS_WORDS, STACK_PAGE, (const void *)from))
 		return 0;
+	if (ring->unwinder.probed)
+		restore_returns(cpu, sizeof(struct sample) / 8 + at + PAIR_BITS_WORDS, from, STACK_PAGE);
 	pack(part, at, &ring->packed);
 	return 1;
 }

@@ -41,9 +41,19 @@ ALWAYS_INLINE int begin_hit(sampled_regs *regs, enum hit_registers what, struct 
 	}
 }
 
+/* Whether return addresses on the current thread's stack are replaced: a copy has those of the trampoline. */
+ALWAYS_INLINE int has_return_probes(void)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+
+	return bpf_core_field_exists(task->utask) && KEEPS_RETURN_ADDRESSES &&
+	       BPF_CORE_READ(task, utask, return_instances);
+}
+
 /*
- * Walks, unless it is known that the process has no language runtime: user space does as well with a copy of the stack.
- * time is that of the walk; 0: when it has ended, which is before the hit is noted and after the one before.
+ * Walks, unless it is known that the process has no language runtime, and the thread no return probe: user space does as
+ * well with a copy of the stack. time is that of the walk; 0: when it has ended, which is before the hit is noted and after
+ * the one before.
  */
 ALWAYS_INLINE void take_walk(sampled_regs *regs, enum hit_registers what, __u64 time)
 {
@@ -51,8 +61,9 @@ ALWAYS_INLINE void take_walk(sampled_regs *regs, enum hit_registers what, __u64 
 	__u32 pid = (__u32)(id >> 32), cpu = bpf_get_smp_processor_id();
 	struct process *p = bpf_map_lookup_elem(&processes, &pid);
 	struct sample_ring *ring = bpf_map_lookup_elem(&sample_rings, &cpu);
+	int replaced = has_return_probes();
 
-	if (!pid || (p && (!p->interpreter || p->flags & PROCESS_IGNORED)))
+	if (!pid || (p && ((!p->interpreter && !replaced) || p->flags & PROCESS_IGNORED)))
 		return;
 	if (!ring || owner_of(ring) || !has_room(ring, ring->next))
 		return;
@@ -68,7 +79,7 @@ ALWAYS_INLINE void take_walk(sampled_regs *regs, enum hit_registers what, __u64 
 	end_walk(u, s, outcome);
 	set_size(s);
 	s->time = time ? time : bpf_ktime_get_ns();
-	if (ring->chain.interpreter && owner_of(ring) == id) {
+	if ((ring->chain.interpreter || replaced) && owner_of(ring) == id) {
 		ring->next = end_of(ring, s);
 		publish_head(ring, ring->next);
 	}

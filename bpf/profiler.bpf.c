@@ -65,8 +65,11 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 		}
 		take_runtime(ring, p, cpu, outcome);
 	}
-	if (wants_leaf(p, outcome) && !find_user_registers(&ctx->regs, u, s))
+	if (wants_leaf(p, outcome) && !find_user_registers(&ctx->regs, u, s)) {
 		s->flags |= SAMPLE_FROM_LEAF;
+		if (may_be_in_trampoline(u))
+			leave_trampoline(cpu);
+	}
 	int wanted = wants_stack(u, s, outcome);
 	if (wanted)
 		find_other_stack(cpu);

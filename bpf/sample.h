@@ -75,6 +75,9 @@ ALWAYS_INLINE void end_sample(struct sample_ring *ring, int outcome)
 		if (may_copy(ring, s)) {
 			copy_registers(u, s);
 			copy_stack(ring, s);
+			if (u->probed)
+				restore_returns(s->cpu, sizeof(*s) / 8 + words_before_stack(s), first_stack_page(s),
+						s->stack_bytes);
 			s->last_frames = last_frames(s->sp);
 			set_size(s);
 			ring->parts = 0;

@@ -3,18 +3,16 @@
 #ifndef HEADWATER_TASK_H
 #define HEADWATER_TASK_H
 
+#include "code.h"
 #include "thread_pointer.h"
-#include "unwinder.h"
+#include "uprobes.h"
 
 /* The few fields of the kernel's types that are read, relocated when loading. */
 struct mm_struct {
 	unsigned long start_stack;
 	unsigned long start_code;
 	struct file *exe_file;
-} __attribute__((preserve_access_index));
-struct uprobe_task {
-	unsigned long vaddr;
-	unsigned long xol_vaddr;
+	struct uprobes_state uprobes_state;
 } __attribute__((preserve_access_index));
 struct task_struct {
 	void *stack;
@@ -37,19 +35,80 @@ enum {
 	KERNEL_STACK_SIZE = 16384, /* without KASAN; only used where bpf_task_pt_regs is missing */
 };
 
-/* Registers with which the current task entered the kernel. */
-ALWAYS_INLINE int task_registers(struct task_struct *task, sampled_regs *regs)
+/* How the current task entered the kernel. */
+struct entry {
+	__u64 returns; /* to the code that called the handler of an exception, or of a system call */
+	sampled_regs regs;
+};
+
+ALWAYS_INLINE int find_entry(struct task_struct *task, struct entry *entry)
 {
-	const void *at;
+	const char *at;
 
 	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs)) {
-		at = (const void *)bpf_task_pt_regs((struct task_struct *)bpf_get_current_task_btf());
+		at = (const char *)bpf_task_pt_regs((struct task_struct *)bpf_get_current_task_btf());
 	} else {
 		/* Before 5.15: they end at the top of the task's stack. */
 		const char *stack = BPF_CORE_READ(task, stack);
 		at = stack + KERNEL_STACK_SIZE - bpf_core_type_size(struct pt_regs___kernel);
 	}
-	return bpf_probe_read_kernel(regs, sizeof(*regs), at) ? -1 : 0;
+	return bpf_probe_read_kernel(entry, sizeof(*entry), at - __builtin_offsetof(struct entry, regs)) ? -1 : 0;
+}
+
+#if defined(__TARGET_ARCH_arm64)
+/* A breakpoint leaves the pc where it is. */
+ALWAYS_INLINE void leave_breakpoint(struct unwinder *u, const struct entry *entry)
+{
+	(void)u, (void)entry;
+}
+#else
+extern void asm_exc_int3 __ksym __weak; /* from 5.8 on; calls the handler of a breakpoint */
+enum { ENTRY_CODE_BYTES = 64 };
+
+/* Whether a push of one byte may just have put that word on the stack. */
+ALWAYS_INLINE int is_pushed(const struct unwinder *u, __u64 word)
+{
+	int same = 0;
+
+	for (int i = 0; i < 8; i++)
+		same |= i != REG_RSP && u->regs.general[i] == word;
+	return same;
+}
+
+/*
+ * A breakpoint of a uprobe is one byte, and the CPU is behind it when the kernel begins to handle it: in the midst of
+ * an instruction that was not executed. The walk begins at the instruction. Before a pc there may be the same byte
+ * otherwise, as padding; so it is looked for in the handler of breakpoints alone. There the kernel also does itself what
+ * a push of a register would have done, and the pc is right then.
+ */
+ALWAYS_INLINE void leave_breakpoint(struct unwinder *u, const struct entry *entry)
+{
+	__u64 handler = (__u64)&asm_exc_int3, top;
+	__u8 code;
+
+	if (!handler || entry->returns - handler >= ENTRY_CODE_BYTES)
+		return;
+	if (read_user(&code, sizeof(code), u->regs.pc - 1) || code != 0xcc)
+		return;
+	if (read_user(&top, sizeof(top), u->regs.sp) || (is_pushed(u, top) && !follows_call(top)))
+		return;
+	u->regs.pc--;
+}
+#endif
+
+/* Notes whether the thread has met uprobes, and which of its calls have a return probe. */
+ALWAYS_INLINE void note_probes(struct unwinder *u)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+
+	u->returns = 0;
+	u->probed = 0;
+	if (!bpf_core_field_exists(task->utask))
+		return;
+	struct uprobe_task *probed = BPF_CORE_READ(task, utask);
+	u->probed = (__u64)probed;
+	if (probed && KEEPS_RETURN_ADDRESSES)
+		u->returns = (__u64)BPF_CORE_READ(probed, return_instances);
 }
 
 /*
@@ -58,12 +117,9 @@ ALWAYS_INLINE int task_registers(struct task_struct *task, sampled_regs *regs)
  */
 ALWAYS_INLINE void leave_copied_instruction(struct unwinder *u)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct uprobe_task *probed = (struct uprobe_task *)u->probed;
 
-	if (!bpf_core_field_exists(task->utask))
-		return;
-	struct uprobe_task *probed = BPF_CORE_READ(task, utask);
-	if (!probed)
+	if (!probed || !bpf_core_field_exists(struct uprobe_task, xol_vaddr))
 		return;
 	__u64 copy = BPF_CORE_READ(probed, xol_vaddr);
 	if (copy && u->regs.pc - copy < STEPPED_BYTES)
@@ -76,6 +132,8 @@ ALWAYS_INLINE void begin_walk(struct unwinder *u)
 	u->frame_flags = 0;
 	u->switches = 0;
 	u->rbx_known = 0;
+	u->probed = 0;
+	u->returns = 0;
 	u->window_base = EMPTY_WINDOW;
 }
 
@@ -86,18 +144,20 @@ ALWAYS_INLINE void begin_walk(struct unwinder *u)
 ALWAYS_INLINE int find_entry_registers(struct unwinder *u)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-	sampled_regs regs;
+	struct entry entry;
 
 	begin_walk(u);
 	if ((BPF_CORE_READ(task, flags) & PF_KTHREAD) || !BPF_CORE_READ(task, mm))
 		return OUTCOME_KERNEL_THREAD;
-	if (task_registers(task, &regs) || !REGS_IN_USER_MODE(&regs))
+	if (find_entry(task, &entry) || !REGS_IN_USER_MODE(&entry.regs))
 		return OUTCOME_NO_USER_REGISTERS;
-	if (!REGS_ARE_64BIT(&regs)) {
-		SET_32BIT_REGISTERS(u, &regs);
+	note_probes(u);
+	if (!REGS_ARE_64BIT(&entry.regs)) {
+		SET_32BIT_REGISTERS(u, &entry.regs);
 		return OUTCOME_TASK_32BIT;
 	}
-	SET_REGISTERS(u, &regs);
+	SET_REGISTERS(u, &entry.regs);
+	leave_breakpoint(u, &entry);
 	leave_copied_instruction(u);
 	return OUTCOME_UNSET;
 }
@@ -107,6 +167,7 @@ ALWAYS_INLINE int begin_user_walk(sampled_regs *regs, struct unwinder *u, struct
 {
 	begin_walk(u);
 	s->flags |= SAMPLE_IN_USER;
+	note_probes(u);
 	if (!REGS_ARE_64BIT(regs)) {
 		SET_32BIT_REGISTERS(u, regs);
 		return OUTCOME_TASK_32BIT;

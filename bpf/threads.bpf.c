@@ -26,6 +26,7 @@ struct bpf_iter__task {
 } __attribute__((preserve_access_index));
 struct mm_struct {
 	unsigned long start_stack;
+	struct uprobes_state uprobes_state;
 } __attribute__((preserve_access_index));
 #if defined(__TARGET_ARCH_arm64)
 struct pt_regs___kernel {
@@ -60,6 +61,7 @@ struct task_struct {
 	unsigned long nivcsw;
 	char comm[COMM_LEN];
 	struct mm_struct *mm;
+	struct uprobe_task *utask;
 	struct thread_struct thread;
 	struct sched_entity se;
 	struct sched_info sched_info;
@@ -226,6 +228,25 @@ ALWAYS_INLINE int take_registers(struct task_struct *task, struct thread *t)
 	return OUTCOME_UNSET;
 }
 
+/* Takes the return addresses that return probes have replaced. Where calls push none, their places are not known. */
+ALWAYS_INLINE void take_returns(struct task_struct *task, struct thread *t)
+{
+	if (!CALL_PUSHES_RETURN_ADDRESS || !KEEPS_RETURN_ADDRESSES || !bpf_core_field_exists(task->utask))
+		return;
+	struct uprobe_task *probed = task->utask;
+	if (!probed)
+		return;
+	struct return_instance *call = BPF_CORE_READ(probed, return_instances);
+	if (call)
+		t->trampoline = TRAMPOLINE_OF(task);
+	for (int i = 0; i < MAX_RETURN_PROBES && call; i++) {
+		t->returns[i].place = BPF_CORE_READ(call, stack);
+		t->returns[i].address = BPF_CORE_READ(call, orig_ret_vaddr);
+		t->replaced_returns = i + 1;
+		call = BPF_CORE_READ(call, next);
+	}
+}
+
 /*
  * Sets whether the thread runs, and how often it has left a CPU. In this order: if it does not run, the count has its
  * last leaving.
@@ -322,9 +343,11 @@ ALWAYS_INLINE int checked(struct task_struct *task, struct thread *t)
 ALWAYS_INLINE long take_place(struct task_struct *task, struct thread *t)
 {
 	t->outcome = OUTCOME_UNSET;
+	t->replaced_returns = 0;
 	if ((only_check && !(t->flags & THREAD_TAKEN)) || (t->flags & THREAD_UNMOVED))
 		return 0;
 	t->outcome = take_registers(task, t);
+	take_returns(task, t);
 	long bytes = t->flags & THREAD_ON_CPU ? 0 : bpf_get_task_stack(task, t->kernel, sizeof(t->kernel), 0);
 	return bytes < 0 || bytes > (long)sizeof(t->kernel) ? 0 : bytes;
 }
@@ -379,5 +402,9 @@ int read_threads(struct bpf_iter__task *ctx)
 		return 0; /* for the verifier */
 	t->kernel_frames = (__u32)bytes / 8;
 	bpf_seq_write(seq, t, __builtin_offsetof(struct thread, kernel) + bytes);
+	__u64 returns = t->replaced_returns;
+	asm volatile("" : "+r"(returns)); /* else clang compares another copy, and the verifier sees no bound */
+	if (returns && returns <= MAX_RETURN_PROBES)
+		bpf_seq_write(seq, t->returns, returns * sizeof(t->returns[0]));
 	return 0;
 }

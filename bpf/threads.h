@@ -3,7 +3,7 @@
 #ifndef HEADWATER_THREADS_H
 #define HEADWATER_THREADS_H
 
-#include "unwinder.h"
+#include "uprobes.h"
 
 enum thread_flags {
 	THREAD_ON_CPU = 1, /* it runs, so that its registers are old */
@@ -35,7 +35,13 @@ enum {
 	MAX_UNWANTED = 1 << 14,
 };
 
-/* After the head are kernel_frames addresses, leaf first. */
+/* A return address on a thread's stack that a return probe has replaced. */
+struct replaced_return {
+	__u64 place;
+	__u64 address; /* the true one */
+};
+
+/* After the head are kernel_frames addresses, leaf first, then replaced_returns of `returns`, innermost first. */
 struct thread {
 	__u64 time; /* CLOCK_MONOTONIC, ns */
 	__u64 started; /* task_struct.start_time: with tid, the identity of a thread */
@@ -56,9 +62,12 @@ struct thread {
 	__u8 flags; /* enum thread_flags */
 	__u8 full; /* regs has general registers */
 	__u8 lr_valid;
-	__u8 unused[6];
+	__u8 replaced_returns;
+	__u8 unused[5];
+	__u64 trampoline; /* what return probes have put in their places */
 	char comm[COMM_LEN];
 	__u64 kernel[MAX_KERNEL_FRAMES];
+	struct replaced_return returns[MAX_RETURN_PROBES];
 };
 _Static_assert(sizeof(struct thread) % 8 == 0, "records follow one another");
 

@@ -21,6 +21,7 @@
 enum {
 	REG_RAX = 0, /* DWARF numbers */
 	REG_RBX = 3,
+	REG_RSP = 7,
 	SIGNAL_SP = 160, /* x86: the saved sp, from the ucontext */
 	MAX_STACK_SWITCHES = 4,
 	WINDOW_WORDS = 64, /* of the stack, read at once: several frames' worth */
@@ -49,6 +50,8 @@ struct unwinder {
 	__u32 frame_flags;
 	__u64 rbx_known; /* general[REG_RBX] is this frame's, even if not `full` */
 	struct wide_rule rule; /* by which the frame is left; here, as the stacks of BPF functions are short */
+	__u64 probed; /* the kernel's struct uprobe_task of the thread; 0: none, and no return address is replaced */
+	__u64 returns; /* the kernel's struct return_instance of the innermost call that may be left; 0: none */
 	__u64 cached_generation; /* of the mappings whose rules are remembered; 0: none are */
 	__u64 cached_stamp;
 	__u64 window_base; /* address of window[0] */

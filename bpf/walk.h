@@ -7,6 +7,7 @@
 #include "rules.h"
 #include "step.h"
 #include "task.h"
+#include "trampoline.h"
 
 /*
  * Makes the frame that samples have of the current registers, and finds u->rule, to leave it by. Sets u->mapping: of a
@@ -75,6 +76,8 @@ __attribute__((noinline)) int walk_frame(__u32 cpu)
 	if (s->user_frames >= MAX_USER_FRAMES)
 		return OUTCOME_DEPTH_LIMIT;
 	__u64 *to = body(s, s->kernel_frames + s->user_frames * FRAME_WORDS);
+	if (may_be_in_trampoline(u))
+		leave_trampoline(cpu);
 	int r = locate(u, ring->rules, &f);
 	to[0] = f.address;
 	to[1] = f.exe | (__u64)f.flags << 32;

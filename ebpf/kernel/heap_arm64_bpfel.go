@@ -348,6 +348,8 @@ type heapSampleRing struct {
 			FpOff  int32
 			RaOff  int32
 		}
+		Probed           uint64
+		Returns          uint64
 		CachedGeneration uint64
 		CachedStamp      uint64
 		WindowBase       uint64
@@ -382,7 +384,7 @@ type heapSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [24]byte
+	_            [8]byte
 	Rules        [1024]struct {
 		_          structs.HostLayout
 		Key        uint64

@@ -226,6 +226,8 @@ type hitsSampleRing struct {
 			FpOff  int32
 			RaOff  int32
 		}
+		Probed           uint64
+		Returns          uint64
 		CachedGeneration uint64
 		CachedStamp      uint64
 		WindowBase       uint64
@@ -260,7 +262,7 @@ type hitsSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [24]byte
+	_            [8]byte
 	Rules        [1024]struct {
 		_          structs.HostLayout
 		Key        uint64

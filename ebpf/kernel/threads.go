@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -138,6 +139,34 @@ type Thread struct {
 	Regs          unwind.Regs
 	ThreadPointer uint64
 	StartStack    uint64 // where the kernel began the stack of the program's first thread
+
+	// Returns are the return addresses on the thread's stack that return probes, of any tool, have replaced by
+	// Trampoline. They are the caller's.
+	Returns    []ReplacedReturn
+	Trampoline uint64
+}
+
+// ReplacedReturn is a return address that a return probe has replaced.
+type ReplacedReturn struct {
+	Place   uint64 // where it was, an address of the stack
+	Address uint64 // the true one
+}
+
+// RestoreReturns puts the true return addresses into a copy of the stack's memory at an address.
+func (t *Thread) RestoreReturns(memory []byte, at uint64) {
+	for _, r := range t.Returns {
+		place := r.Place - at
+		switch size := uint64(len(memory)); {
+		case t.Trampoline>>32 == 0 && place < size && size-place >= 4: // of a 32-bit program
+			if binary.LittleEndian.Uint32(memory[place:]) == uint32(t.Trampoline) {
+				binary.LittleEndian.PutUint32(memory[place:], uint32(r.Address))
+			}
+		case place < size && size-place >= 8:
+			if binary.LittleEndian.Uint64(memory[place:]) == t.Trampoline {
+				binary.LittleEndian.PutUint64(memory[place:], r.Address)
+			}
+		}
+	}
 }
 
 // Threads looks at the threads of this host without stopping any. Safe for concurrent use.
@@ -264,15 +293,18 @@ func (t *Threads) decodeAll(b []byte, use func(*Thread)) (rest []byte, err error
 	for len(b) >= head {
 		record := unsafe.Slice((*byte)(unsafe.Pointer(&t.record)), unsafe.Sizeof(t.record))
 		copy(record[:head], b)
-		frames := int(t.record.KernelFrames)
-		if frames > len(t.record.Kernel) {
-			return nil, fmt.Errorf("look at threads: a record has %d kernel frames", frames)
+		frames, returns := int(t.record.KernelFrames), int(t.record.ReplacedReturns)
+		if frames > len(t.record.Kernel) || returns > len(t.record.Returns) {
+			return nil, fmt.Errorf("look at threads: a record has %d kernel frames and %d replaced return addresses",
+				frames, returns)
 		}
-		size := head + 8*frames
+		kernel := head + 8*frames
+		size := kernel + returns*int(unsafe.Sizeof(t.record.Returns[0]))
 		if len(b) < size {
 			break
 		}
-		copy(record[head:], b[head:size])
+		copy(record[head:], b[head:kernel])
+		copy(record[unsafe.Offsetof(t.record.Returns):], b[kernel:size])
 		thread := t.record.thread()
 		use(&thread)
 		b = b[size:]
@@ -292,6 +324,10 @@ func (r *threadsThread) thread() Thread {
 		Outcome:       unwind.Outcome(r.Outcome),
 		ThreadPointer: r.ThreadPointer, StartStack: r.StartStack,
 	}
+	for _, of := range r.Returns[:r.ReplacedReturns] {
+		t.Returns = append(t.Returns, ReplacedReturn{Place: of.Place, Address: of.Address})
+	}
+	t.Trampoline = r.Trampoline
 	t.Unmoved = flags&threadsThreadFlagsTHREAD_UNMOVED != 0
 	t.Displaced = flags&threadsThreadFlagsTHREAD_DISPLACED != 0 && t.State == Runnable
 	if flags&threadsThreadFlagsTHREAD_SINCE != 0 {

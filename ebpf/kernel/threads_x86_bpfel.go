@@ -31,19 +31,26 @@ type threadsThread struct {
 		Lr      uint64
 		General [16]uint64
 	}
-	Pid          uint32
-	Tid          uint32
-	Cpu          uint32
-	State        uint32
-	ExitState    uint32
-	KernelFrames uint16
-	Outcome      uint8
-	Flags        uint8
-	Full         uint8
-	LrValid      uint8
-	Unused       [6]uint8
-	Comm         [16]int8
-	Kernel       [127]uint64
+	Pid             uint32
+	Tid             uint32
+	Cpu             uint32
+	State           uint32
+	ExitState       uint32
+	KernelFrames    uint16
+	Outcome         uint8
+	Flags           uint8
+	Full            uint8
+	LrValid         uint8
+	ReplacedReturns uint8
+	Unused          [5]uint8
+	Trampoline      uint64
+	Comm            [16]int8
+	Kernel          [127]uint64
+	Returns         [64]struct {
+		_       structs.HostLayout
+		Place   uint64
+		Address uint64
+	}
 }
 
 type threadsThreadEnums struct {
@@ -68,19 +75,26 @@ type threadsThreadEnums struct {
 			Lr      uint64
 			General [16]uint64
 		}
-		Pid          uint32
-		Tid          uint32
-		Cpu          uint32
-		State        uint32
-		ExitState    uint32
-		KernelFrames uint16
-		Outcome      uint8
-		Flags        uint8
-		Full         uint8
-		LrValid      uint8
-		Unused       [6]uint8
-		Comm         [16]int8
-		Kernel       [127]uint64
+		Pid             uint32
+		Tid             uint32
+		Cpu             uint32
+		State           uint32
+		ExitState       uint32
+		KernelFrames    uint16
+		Outcome         uint8
+		Flags           uint8
+		Full            uint8
+		LrValid         uint8
+		ReplacedReturns uint8
+		Unused          [5]uint8
+		Trampoline      uint64
+		Comm            [16]int8
+		Kernel          [127]uint64
+		Returns         [64]struct {
+			_       structs.HostLayout
+			Place   uint64
+			Address uint64
+		}
 	}
 	Mark struct {
 		_        structs.HostLayout

@@ -77,6 +77,7 @@ func (m *memory) page(addr uint64) []byte {
 		m.pages[addr] = nil
 		return nil
 	}
+	m.thread.RestoreReturns(several[:n], addr)
 	for at := 0; at+pageBytes <= n; at += pageBytes {
 		if _, ok := m.pages[addr+uint64(at)]; !ok {
 			m.pages[addr+uint64(at)] = several[at:][:pageBytes:pageBytes]
