@@ -4,8 +4,8 @@
 // read. So the places of probes come from here.
 //
 // It follows every branch from the function's first instruction, from the landing pads of exceptions, and through jump
-// tables in the forms that compilers emit. It says what it could not follow. x86-64 and arm64 are known. No input makes
-// it panic, and its work is bounded by MaxCode.
+// tables in the forms that compilers emit. It says what it could not follow. x86-64 and arm64 are known,
+// and of i386 what start code needs. No input makes it panic, and its work is bounded by MaxCode.
 package codeflow
 
 import (
@@ -85,12 +85,8 @@ func Follow(image Image, start, end uint64, o Options) (*Function, error) {
 	if end <= start || end-start > MaxCode {
 		return nil, fmt.Errorf("%#x to %#x: %w", start, end, ErrTooLarge)
 	}
-	w := &walk{image: image, options: o, function: &Function{at: map[uint64]int{}}, covered: map[uint64]bool{},
-		met: map[uint64]step{}}
-	if w.decode = decoderOf(o.Machine); w.decode == nil {
-		return nil, fmt.Errorf("%v: %w", o.Machine, ErrMachine)
-	}
-	if err := w.addPart(start, end); err != nil {
+	w, err := newWalk(image, start, end, o)
+	if err != nil {
 		return nil, err
 	}
 	w.todo = append(w.todo, start)
@@ -120,6 +116,19 @@ func Follow(image Image, start, end uint64, o Options) (*Function, error) {
 		f.at[in.Addr] = i
 	}
 	return f, nil
+}
+
+// newWalk returns a walk of code from start to end.
+func newWalk(image Image, start, end uint64, o Options) (*walk, error) {
+	w := &walk{image: image, options: o, function: &Function{at: map[uint64]int{}}, covered: map[uint64]bool{},
+		met: map[uint64]step{}}
+	if w.decode = decoderOf(o.Machine); o.Machine == elf.EM_386 {
+		w.decode = decodeI386
+	}
+	if w.decode == nil {
+		return nil, fmt.Errorf("%v: %w", o.Machine, ErrMachine)
+	}
+	return w, w.addPart(start, end)
 }
 
 // At returns the instruction that begins at an address.
@@ -158,6 +167,7 @@ type walk struct {
 	met      map[uint64]step // instructions, by address, that say where jump tables are and how long
 	tables   []step          // jumps by a register or by memory, whose tables are to be read
 	decode   decoder
+	entry    *entryCode // the code is that of an entry point; nil: of a function
 }
 
 // step is what an instruction does.
@@ -220,6 +230,9 @@ func (w *walk) run() error {
 
 // follow goes along the code from addr until it meets what it has met before.
 func (w *walk) follow(addr uint64) error {
+	if w.entry != nil {
+		w.entry.begin()
+	}
 	for {
 		p := w.partOf(addr)
 		if p == nil {
@@ -253,10 +266,10 @@ func (w *walk) follow(addr uint64) error {
 			w.tables = append(w.tables, s)
 		}
 		w.function.Instructions = append(w.function.Instructions, s.Instruction)
-		if !s.next {
+		addr += uint64(s.Length)
+		if !s.next || w.entry != nil && w.entry.ends(p.code[s.Addr-p.start:addr-p.start], &s) {
 			return nil
 		}
-		addr += uint64(s.Length)
 	}
 }
 

@@ -57,6 +57,24 @@ func decodeX86(addr uint64, code []byte) (step, error) {
 	return s, nil
 }
 
+// decodeI386 decodes one instruction of i386. What differs from x86-64 is one byte long, but for moves between eax and
+// an address; far calls and bound are not known.
+func decodeI386(addr uint64, code []byte) (step, error) {
+	const movAddress = 5
+	s := step{Instruction: Instruction{Addr: addr, Length: 1}, next: true}
+	if len(code) == 0 {
+		return step{}, fmt.Errorf("%#x: %w", addr, ErrDecode)
+	}
+	switch op := code[0]; {
+	case op&0xf0 == 0x40, op < 0x40 && op&7 > 5 && op&0x26 != 0x26, op == 0x60, op == 0x61: // inc, dec, push, pop, daa
+		return s, nil
+	case op >= 0xa0 && op <= 0xa3:
+		s.Length = movAddress
+		return s, nil
+	}
+	return decodeX86(addr, code)
+}
+
 // baseX86 returns the address that lea computes relative to the instruction, 0 for other instructions.
 func baseX86(in *x86.Instruction, after uint64) uint64 {
 	const lea = 0x8d

@@ -161,6 +161,30 @@ func (f *File) IsLoader() bool {
 	return strings.HasPrefix(f.soname(), "ld-linux")
 }
 
+// IsStarted reports whether the kernel starts programs at the image's entry point: it is a program, or a dynamic
+// loader. A library may have an entry point, which means nothing unless it is run as a program.
+func (f *File) IsStarted() bool {
+	if f.elf.Entry == 0 {
+		return false
+	}
+	if f.elf.Type == elf.ET_EXEC {
+		return true
+	}
+	const isPIE = 0x08000000 // DF_1_PIE
+	if flags, err := f.elf.DynValue(elf.DT_FLAGS_1); err == nil && len(flags) > 0 && flags[0]&isPIE != 0 {
+		return true
+	}
+	hasLoader := slices.ContainsFunc(f.elf.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+	if hasLoader {
+		return f.soname() == ""
+	}
+	if strings.HasPrefix(f.soname(), "ld") {
+		return true
+	}
+	_, ok, err := f.DynamicSymbol("__libc_start_main")
+	return ok && err == nil // musl's C library is its loader
+}
+
 // soname returns the name that the image gives itself as a library, "" without one.
 func (f *File) soname() string {
 	if found := f.dynamicStrings(elf.DT_SONAME); len(found) > 0 {

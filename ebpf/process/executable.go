@@ -170,4 +170,20 @@ func (e *Executable) callFrame(vaddr uint64) (c unwind.CallFrame, ok bool, err e
 	return c, ok, nil
 }
 
+// outermost reports whether vaddr is in the code at the entry point.
+func (e *Executable) outermost(vaddr uint64) (bool, error) {
+	i := e.image.Load()
+	i.building.Lock()
+	defer i.building.Unlock()
+	file, ok := i.rows.(*fileRows)
+	if !ok {
+		return false, nil
+	}
+	outermost, err := file.Outermost(vaddr)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", e.Path, err)
+	}
+	return outermost, nil
+}
+
 func (e *Executable) String() string { return fmt.Sprintf("%s (build ID %q)", e.Path, e.BuildID) }

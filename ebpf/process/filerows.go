@@ -101,6 +101,15 @@ func (f *fileRows) CallFrame(vaddr uint64) (c unwind.CallFrame, ok bool, err err
 	return table.CallFrame(vaddr)
 }
 
+// Outermost reports whether vaddr is in the code at the entry point.
+func (f *fileRows) Outermost(vaddr uint64) (bool, error) {
+	table, err := f.open()
+	if err != nil || table == nil {
+		return false, err
+	}
+	return table.Outermost(vaddr)
+}
+
 // Changed implements runtime.RowSource: a file that was written to is another executable.
 func (f *fileRows) Changed([]uint64) []uint64 { return nil }
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -123,18 +122,15 @@ func (v *View) Mapped(addr uint64) unwind.Outcome {
 	return unwind.Unset
 }
 
-// Entry returns the address where the kernel starts the file that is mapped at an
-// address, and false if it starts none there.
-func (v *View) Entry(addr uint64) (uint64, bool) {
+// Outermost reports whether the code at an address is that at which the kernel starts the file mapped there.
+func (v *View) Outermost(addr uint64) bool {
 	m, ok := v.mappings.find(addr)
-	if !ok || m.exe == nil || m.exe.Path == procfs.VDSO { // that of 32-bit tasks has the address of a function
-		return 0, false
+	if !ok || !m.hasPages() {
+		return false
 	}
-	file := m.exe.image.Load().elf
-	if file == nil || file.Entry() == 0 {
-		return 0, false
-	}
-	return file.Entry() + m.bias, true
+	outermost, err := m.exe.outermost(addr - m.bias)
+	v.tracker.failed(err)
+	return outermost
 }
 
 // Locate returns the executable that holds an address, and its ELF virtual

@@ -20,9 +20,6 @@ const (
 // x86-64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp.
 var i386Registers = [...]uint16{0, 2, 1, 3, 6, 7, ebp, esp}
 
-// entryBytes is how much code after the entry point is taken for part of it.
-const entryBytes = 128
-
 // walkCompat walks the stack of a 32-bit task on a 64-bit kernel, which the kernel
 // copied and did not walk: by complete call frame information, and by frame pointers
 // where there is none. Without a copy the sample stays as it is.
@@ -119,7 +116,7 @@ func (w *compatWalker) byCallFrame(f *cfi.Frame, call *unwind.CallFrame, bias ui
 // byFramePointer goes to the caller by the frame record at ebp: that of the caller, then
 // the return address. Where the kernel starts a program there is no caller.
 func (w *compatWalker) byFramePointer(f *cfi.Frame) (cfi.Frame, unwind.Outcome) {
-	if entry, ok := w.view.Entry(f.Lookup()); ok && f.Lookup()-entry < entryBytes {
+	if w.view.Outermost(f.Lookup()) {
 		return cfi.Frame{}, unwind.Complete
 	}
 	sp, _ := f.Regs.Get(esp)

@@ -1,8 +1,10 @@
 package unwindtable
 
 import (
+	"math"
 	"slices"
 
+	"github.com/headwater/headwater/ebpf/codeflow"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -54,8 +56,11 @@ func (b *builder) build(lo uint64, size int) (*unwind.Page, error) {
 	if len(second) > 1 && len(first) > 1 {
 		b.merged = slices.Grow(b.merged[:0], len(first)+len(second))
 	}
-	rows, err := b.heights.fill(b.markEntry(fillGaps(b.merged, first, second, size)))
+	rows, err := b.markEntry(fillGaps(b.merged, first, second, size))
 	if err != nil {
+		return nil, err
+	}
+	if rows, err = b.heights.fill(rows); err != nil {
 		return nil, err
 	}
 	if len(rows) == 1 && rows[0].CFA == unwind.CFANone {
@@ -81,29 +86,79 @@ func (b *builder) rowsOf(s source) ([]unwind.Row, error) {
 	return s.Rows(b.span)
 }
 
-// entryBytes is how much code after the entry point is taken for part of it, up
-// to the next function and the end of the page: the dynamic loader's calls the
-// constructors, 61 bytes on x86-64.
-const entryBytes = 128
+// entryReach is how far from the entry point code is taken for part of it.
+const entryReach = 4 << 10
 
-// markEntry returns rows with one for the entry point, if CFI says nothing about
+// markEntry returns rows with one for the code at the entry point, where call frame information says nothing about
 // it. It was not called, so its frame is the outermost one.
-func (b *builder) markEntry(rows []unwind.Row) []unwind.Row {
+func (b *builder) markEntry(rows []unwind.Row) ([]unwind.Row, error) {
 	entry := b.table.sections.Entry
-	if entry == 0 || entry < b.lo || entry >= b.hi {
-		return rows
+	if entry == 0 || entry >= b.hi+min(entryReach, math.MaxUint64-b.hi) || entry < b.lo-min(entryReach, b.lo) {
+		return rows, nil
 	}
-	start := int(entry - b.lo)
-	at := find(rows, start)
-	if rows[at].CFA != unwind.CFANone {
-		return rows
+	code, err := b.entryCode()
+	if err != nil {
+		return nil, err
 	}
-	end := b.size
-	if at+1 < len(rows) {
-		end = int(rows[at+1].Off)
+	return b.markOutermost(rows, code), nil
+}
+
+// entryCode returns the ranges of the code at the entry point, as far as no call frame information is around it.
+func (b *builder) entryCode() ([][2]uint64, error) {
+	s := &b.table.sections
+	bounds, ok := b.codeAround(s.Entry, entryReach)
+	if !ok {
+		return nil, nil
 	}
+	before, err := b.functionBefore(s.Entry)
+	if err != nil {
+		return nil, err
+	}
+	after, err := b.functionAfter(s.Entry)
+	if err != nil {
+		return nil, err
+	}
+	bounds[0], bounds[1] = max(bounds[0], before), min(bounds[1], after)
+	return codeflow.Entry(b.code, s.Machine, s.Entry, bounds), nil
+}
+
+// codeAround returns the code that is at most some bytes from addr; false if there is no code at addr.
+func (b *builder) codeAround(addr, reach uint64) (bounds [2]uint64, ok bool) {
+	for _, code := range b.table.sections.Code {
+		if addr < code[0] || addr >= code[1] {
+			continue
+		}
+		for _, text := range b.table.sections.Text {
+			if addr >= text.Addr && addr-text.Addr < text.Size {
+				low, high := max(code[0], text.Addr), min(code[1], text.Addr+text.Size)
+				return [2]uint64{max(low, addr-min(reach, addr)), min(high, addr+min(reach, high-addr))}, true
+			}
+		}
+	}
+	return bounds, false
+}
+
+// markOutermost returns rows with those of outermost frames, where rows say nothing of the ranges of code.
+func (b *builder) markOutermost(rows []unwind.Row, code [][2]uint64) []unwind.Row {
 	outermost := unwind.Row{CFA: unwind.CFASP, CFAOff: 8, Rules: unwind.Rules(unwind.FPSame, unwind.RAUndefined)}
-	return put(rows, start, min(start+entryBytes, end), b.size, outermost)
+	for _, r := range code {
+		if r[1] <= b.lo || r[0] >= b.hi {
+			continue
+		}
+		start, end := int(max(r[0], b.lo)-b.lo), int(min(r[1], b.hi)-b.lo)
+		for at := start; at < end; {
+			i := find(rows, at)
+			next := end
+			if i+1 < len(rows) {
+				next = min(next, int(rows[i+1].Off))
+			}
+			if rows[i].CFA == unwind.CFANone {
+				rows = put(rows, at, next, b.size, outermost)
+			}
+			at = next
+		}
+	}
+	return rows
 }
 
 // countUnsupported fills in Unsupported of p, which covers size bytes; Off counts from the first.

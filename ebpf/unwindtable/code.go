@@ -3,9 +3,12 @@ package unwindtable
 import (
 	"bytes"
 	"debug/elf"
+	"errors"
+	"fmt"
 	"iter"
 	"math"
 
+	"github.com/headwater/headwater/ebpf/codeflow"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -55,6 +58,18 @@ func (c *code) at(addr uint64, n int) []byte {
 	return nil
 }
 
+var errNoCode = errors.New("there is no code")
+
+// ReadVaddr implements codeflow.Image.
+func (c *code) ReadVaddr(p []byte, vaddr uint64) error {
+	text := c.at(vaddr, len(p))
+	if text == nil {
+		return fmt.Errorf("%#x: %w", vaddr, errNoCode)
+	}
+	copy(p, text)
+	return nil
+}
+
 // trampolines returns the code that a signal handler returns to: the system
 // call rt_sigreturn, and nothing else that compilers or people write. Some C
 // libraries, Go's runtime and the vdso of arm64 have no call frame information
@@ -96,8 +111,11 @@ func (c *code) wanted(rows []unwind.Row) bool {
 // int3 is x86's trap.
 const int3 = 0xcc
 
-// overlap is more than the length of any known code.
-const overlap = 16
+// Bytes of known code and of the code that a new thread begins with, at most.
+const (
+	overlap     = 64
+	threadStart = 32
+)
 
 // markKnownCode returns rows with those of signal trampolines, system calls that
 // make threads and processes, and coroutines' starts in the page.
@@ -111,6 +129,7 @@ func (b *builder) markKnownCode(rows []unwind.Row) []unwind.Row {
 	signal := unwind.Row{CFA: unwind.CFASignal, CFAOff: b.table.machine.signalSP}
 	clone := unwind.Row{CFA: unwind.CFASP, CFAOff: 8, Rules: unwind.Rules(unwind.FPSame, unwind.RAClone)}
 	outermost := unwind.Row{CFA: unwind.CFASP, CFAOff: 8, Rules: unwind.Rules(unwind.FPSame, unwind.RAUndefined)}
+	var children []uint64 // where they go on
 	for i := range b.code.segments {
 		s := &b.code.segments[i]
 		lo := max(b.lo-min(b.lo, overlap), s.addr)
@@ -136,16 +155,24 @@ func (b *builder) markKnownCode(rows []unwind.Row) []unwind.Row {
 		}
 		for _, call := range b.code.clones {
 			for at := range call.occurrences(text) {
+				at += first
 				// What call frame information says stands.
-				if at += first; at >= 0 && at < b.size && rows[find(rows, at)].CFA == unwind.CFANone {
+				if at >= 0 && at < b.size && rows[find(rows, at)].CFA == unwind.CFANone {
 					rows = b.mark(rows, at, at+call.size, clone)
 				}
+				children = append(children, b.lo+uint64(at+call.size))
 			}
 		}
 		for _, pattern := range b.code.starts {
 			for at := range occurrences(text, pattern) {
 				rows = b.mark(rows, first+at-1, first+at, outermost)
 			}
+		}
+	}
+	for _, child := range children {
+		if bounds, ok := b.codeAround(child, threadStart); ok {
+			bounds[0] = child
+			rows = b.markOutermost(rows, codeflow.Entry(b.code, b.table.sections.Machine, child, bounds))
 		}
 	}
 	return rows
@@ -167,7 +194,7 @@ func coroutineStarts(m elf.Machine) [][]byte {
 // cloneCall is how a C library makes the system call clone or clone3 and returns.
 type cloneCall struct {
 	code, next []byte // with one byte between them, the distance of the jump that ends code
-	size       int    // bytes until the parent has returned, or jumps to where it does
+	size       int    // bytes until the parent has returned, or jumps to where it does; then the child goes on
 }
 
 // cloneCalls returns the code that has no call frame information from the system

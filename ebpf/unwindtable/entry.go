@@ -106,3 +106,19 @@ func (t *Table) CallFrame(vaddr uint64) (unwind.CallFrame, bool, error) {
 	}
 	return unwind.CallFrame{}, false, nil
 }
+
+// Outermost reports whether the ELF virtual address vaddr is in the code at which the kernel starts the program, and no
+// call frame information is around it. The error is about reading.
+func (t *Table) Outermost(vaddr uint64) (bool, error) {
+	entry := t.sections.Entry
+	if entry == 0 || vaddr < entry-min(entryReach, entry) || vaddr-(entry-min(entryReach, entry)) >= 2*entryReach {
+		return false, nil
+	}
+	b := t.builders.Get().(*builder)
+	defer t.builders.Put(b)
+	code, err := b.entryCode()
+	if err != nil {
+		return false, fmt.Errorf("unwind table: %w", err)
+	}
+	return slices.ContainsFunc(code, func(r [2]uint64) bool { return vaddr >= r[0] && vaddr < r[1] }), nil
+}

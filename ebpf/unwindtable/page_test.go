@@ -1,13 +1,16 @@
 package unwindtable
 
 import (
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 
 	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
 	"github.com/headwater/headwater/ebpf/unwind"
@@ -320,19 +323,72 @@ func FuzzPage(f *testing.F) {
 	})
 }
 
-// TestEntry has an entry point between two functions: it is outermost, up to the
-// next function.
-func TestEntry(t *testing.T) {
-	f, cie := x86Frames()
-	f.FDE(cie, text, 16, offset(16))
-	f.FDE(cie, text+0x60, 16, offset(24))
-	table := tableOf(t, x86, f)
-	table.sections.Entry = text + 0x20
-	checkPage(t, table, textPage, "0 cfa=sp+16", "10 no rule", "20 cfa=sp+8 ra=undefined", "60 cfa=sp+24", "70 no rule")
-	table.sections.Entry = text + 0x70
-	checkPage(t, table, textPage, "0 cfa=sp+16", "10 no rule", "60 cfa=sp+24", "70 cfa=sp+8 ra=undefined", "f0 no rule")
-	table.sections.Entry = text + 4 // CFI knows better
-	checkPage(t, table, textPage, "0 cfa=sp+16", "10 no rule", "60 cfa=sp+24", "70 no rule")
-	table.sections.Entry = text + unwind.MaxPageSize
-	checkPage(t, table, textPage+1, "0 cfa=sp+8 ra=undefined", "80 no rule")
+// TestEntryCode has an entry point without call frame information, in each of several programs: its own code is
+// outermost, and no other code is.
+func TestEntryCode(t *testing.T) {
+	exit := ehtest.Asm{0x89, 0xc7, 0xb8, 60, 0, 0, 0, 0x0f, 0x05}           // mov %eax,%edi; mov $60,%eax; syscall
+	hot := ehtest.Asm{0xb9, 1, 0, 0, 0, 0xff, 0xc9, 0x75, 0xfc, 0xc3}       // mov $1,%ecx; 1: dec %ecx; jnz 1b; ret
+	call := func(n byte) ehtest.Asm { return ehtest.Asm{0xe8, n, 0, 0, 0} } // of what begins n bytes after it
+	xor := ehtest.Asm{0x31, 0xed, 0x48, 0x83, 0xe4, 0xf0}                   // xor %ebp,%ebp; and $-16,%rsp
+	armExit := ehtest.Asm{0x40, 0, 0, 0x94, 0xa8, 0x0b, 0x80, 0xd2, 1, 0, 0, 0xd4, 0xc0, 0x03, 0x5f, 0xd6}
+	for _, test := range []struct {
+		name    string
+		machine elf.Machine
+		code    ehtest.Asm
+		want    []string
+	}{
+		{"a function follows", x86, slices.Concat(xor, call(9), exit, hot),
+			[]string{"20 cfa=sp+8 ra=undefined", "34 cfa=sp+8", "3e no rule"}},
+		{"what is called does not return", x86, slices.Concat(xor, call(0x70), hot),
+			[]string{"20 cfa=sp+8 ra=undefined", "2b cfa=sp+8", "35 no rule"}},
+		{"the function that is called follows", x86, slices.Concat(xor, call(2), ehtest.Asm{0x66, 0x90}, hot),
+			[]string{"20 cfa=sp+8 ra=undefined", "2d cfa=sp+8", "37 no rule"}},
+		{"jumps", x86, slices.Concat(ehtest.Asm{0xeb, 2, 0x50, 0xc3}, xor, call(0x70), ehtest.Asm{0xf4}),
+			[]string{"20 cfa=sp+8 ra=undefined", "22 no rule", "23 cfa=sp+8", "24 cfa=sp+8 ra=undefined", "30 no rule"}},
+		{"a function", x86, hot, []string{"20 cfa=sp+8", "2a no rule"}},
+		{"exit by a byte", x86, slices.Concat(call(0x70), ehtest.Asm{0x31, 0xc0, 0xb0, 60, 0x31, 0xff, 0x0f, 0x05}, hot),
+			[]string{"20 cfa=sp+8 ra=undefined", "2d cfa=sp+8", "37 no rule"}},
+		// bl; mov x8,#93; svc #0; ret
+		{"arm64", arm, armExit, []string{"20 cfa=sp+8 ra=undefined", "2c no rule"}},
+	} {
+		f, cie := x86Frames()
+		if test.machine == arm {
+			f = &ehtest.Frames{Addr: frameAddr}
+			cie = f.CIE(ehtest.CIE{Augmentation: "zR", Return: 30, Program: armInitial()})
+		}
+		f.FDE(cie, text, 32, nil)
+		f.FDE(cie, text+0x90, 16, nil)
+		s := Sections{Machine: test.machine, EHFrame: assembled(f.Addr, f.Bytes), Entry: text + 0x20,
+			Code: [][2]uint64{{text, text + unwind.MaxPageSize}},
+			Text: codeAt(unwind.MaxPageSize, map[int]ehtest.Asm{0x20: test.code})}
+		table, err := FromSections(s)
+		require.NoError(t, err, test.name)
+		checkCode(t, table, test.name, test.want)
+
+		s.Entry = 0 // in a library
+		table, err = FromSections(s)
+		require.NoError(t, err, test.name)
+		for at := uint64(0x20); at < 0x90; at++ {
+			page, err := table.Page(textPage, unwind.MaxPageShift)
+			require.NoError(t, err)
+			if page.Rule(text+at).RA() == unwind.RAUndefined {
+				t.Fatalf("%s: in a library, %#x is outermost", test.name, at)
+			}
+		}
+	}
+}
+
+// checkCode compares the rules between the functions of TestEntryCode.
+func checkCode(t *testing.T, table *Table, name string, want []string) {
+	t.Helper()
+	page, err := table.Page(textPage, unwind.MaxPageShift)
+	require.NoError(t, err)
+	var got []string
+	last := ""
+	for at := uint64(0x20); at < 0x90; at++ {
+		if rule := page.Rule(text + at).String(); rule != last {
+			got, last = append(got, fmt.Sprintf("%x %s", at, rule)), rule
+		}
+	}
+	require.Equal(t, want, got, name)
 }

@@ -38,7 +38,7 @@ type Sections struct {
 	DebugFrame *Section
 	Text       []*Section       // executable segments, where code is looked at; may be empty
 	Code       [][2]uint64      // ranges of vaddrs in Text that hold code and not constants, see stackheight
-	Entry      uint64           // where the kernel starts the program; 0: not known
+	Entry      uint64           // where the kernel starts the program; 0: not known, or none is started there
 	Loader     bool             // the dynamic loader, see followRBX
 	CLibrary   bool             // the C library, see coroutineStarts
 	Go         bool             // made by the Go tool chain, see goFrames
@@ -66,8 +66,11 @@ func New(f *elffile.File) (*Table, error) {
 	if (f.Class() == elf.ELFCLASS32) != (f.Machine() == elf.EM_386) {
 		return nil, fmt.Errorf("unwind table: %w: %v of %v", ErrMachine, f.Machine(), f.Class())
 	}
-	s := Sections{Machine: f.Machine(), Code: f.CodeRanges(), Entry: f.Entry(), Loader: f.IsLoader(),
-		CLibrary: f.IsCLibrary(), Go: f.IsGo()}
+	s := Sections{Machine: f.Machine(), Code: f.CodeRanges(), Loader: f.IsLoader(), CLibrary: f.IsCLibrary(),
+		Go: f.IsGo()}
+	if f.IsStarted() {
+		s.Entry = f.Entry()
+	}
 	for _, want := range []struct {
 		dst  **Section
 		open func() (*elffile.SectionReader, error)
