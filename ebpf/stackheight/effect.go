@@ -12,6 +12,7 @@ const (
 	begins                    // nothing: endbr64, where functions begin
 	calls                     // what returns after the instruction, or not at all
 	moves                     // sp += n
+	pushes                    // sp += n, n < 0; *sp = fp
 	pops                      // fp = *sp; sp += n
 	restores                  // fp = *(sp + n)
 	saves                     // *(sp + n) = fp
@@ -35,20 +36,39 @@ type instruction struct {
 	size   int
 	effect effect
 	n      int64
+	refers int64 // it calls the function that begins refers bytes after itself, or computes its address; 0: neither
 }
 
 // decode reads the first instruction of code. It has no size if there is none, or
 // if it ends after code.
-func decode(code []byte) instruction {
+// calls knows which system calls are made.
+func decode(code []byte, calls *x86.SystemCalls) instruction {
 	in, ok := x86.Decode(code)
 	if !ok {
 		return instruction{}
 	}
+	if calls.Exits(&in) {
+		return instruction{size: in.Length, effect: stops}
+	}
 	if isPlain(&in) {
-		return instruction{in.Length, nothing, 0}
+		return instruction{size: in.Length, refers: refers(&in)}
 	}
 	e, n := followed(x86.StackEffect(&in))
-	return instruction{in.Length, e, n}
+	return instruction{in.Length, e, n, refers(&in)}
+}
+
+// refers returns how far after an instruction the function begins that it calls, or whose address it computes: 0 if it
+// does neither.
+func refers(in *x86.Instruction) int64 {
+	const lea, call = 0x8d, 0xe8
+	switch {
+	case in.Table != 0 || in.Vector:
+	case in.Opcode == call:
+		return in.Imm
+	case in.Opcode == lea && in.Base == x86.RIPBase && in.Mod != 3:
+		return in.Disp
+	}
+	return 0
 }
 
 // isPlain reports whether an instruction is one of the most frequent ones, which move and
@@ -73,7 +93,12 @@ func followed(e x86.Effect) (effect, int64) {
 		return pads, 0
 	case x86.Begin:
 		return begins, 0
-	case x86.Push, x86.Add:
+	case x86.Push:
+		if e.Reg == x86.RBP && e.N == -8 {
+			return pushes, e.N
+		}
+		return moves, e.N
+	case x86.Add:
 		return moves, e.N
 	case x86.Pop:
 		return popped(e)

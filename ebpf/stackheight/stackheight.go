@@ -5,10 +5,17 @@
 // how far that is. Hand-written assembly has no call frame information more often
 // than not, nor has the code that C compilers bring along for every program's start.
 //
+// Code from which no way leads to a return, as that which calls exit, is followed from where its function begins: where
+// a call leads, or an address that code computes.
+//
 // It knows x86-64. It follows what is plain to see and says nothing of the rest.
 package stackheight
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/headwater/headwater/ebpf/x86"
+)
 
 // Kind is how the canonical frame address is found, which is the stack pointer of
 // the caller after the return.
@@ -50,6 +57,7 @@ const maxOffset = 1 << 28
 type state struct {
 	rule          Rule // Kind Unknown: no way to a return is known
 	contradiction bool
+	ahead         bool // it is known from the function's beginning, not by the way to a return
 }
 
 type placed struct {
@@ -64,6 +72,7 @@ type Analysis struct {
 	code   []placed
 	states []state // before each of code
 	number []int32 // of the instruction that begins at an offset, plus one; 0: none does
+	ahead  ahead
 }
 
 // Rules calls yield for every instruction of the gap's text for which there is a
@@ -72,11 +81,13 @@ type Analysis struct {
 func (a *Analysis) Rules(g Gap, yield func(addr uint64, size int, r Rule) bool) {
 	a.gap = g
 	a.decode()
-	for range maxPasses {
-		if !a.pass() {
-			break
-		}
+	a.ahead.begin(a)
+	a.back()
+	if a.ahead.findLast() { // calls that do not return: what is before them is known better now
+		clear(a.states)
+		a.back()
 	}
+	a.ahead.fill()
 	for i, in := range a.code {
 		if s := a.states[i]; s.rule.Kind != Unknown && !s.contradiction &&
 			!yield(g.Addr+uint64(in.at), in.size, s.rule) {
@@ -96,10 +107,11 @@ func (a *Analysis) decode() {
 	a.code = a.code[:0]
 	a.number = slices.Grow(a.number[:0], len(a.gap.Text))[:len(a.gap.Text)]
 	clear(a.number)
+	var calls x86.SystemCalls
 	for at := 0; at < len(a.gap.Text); {
-		in := decode(a.gap.Text[at:])
-		if in.size == 0 || a.exits(at) {
-			in = instruction{max(in.size, 1), stops, 0}
+		in := decode(a.gap.Text[at:], &calls)
+		if in.size == 0 {
+			in = instruction{size: 1, effect: stops}
 		}
 		a.code = append(a.code, placed{in, int32(at)})
 		a.number[at] = int32(len(a.code))
@@ -109,15 +121,13 @@ func (a *Analysis) decode() {
 	clear(a.states)
 }
 
-// exits reports whether the system call exit or exit_group is at an offset of the
-// text: mov $60,%eax or $231; syscall.
-func (a *Analysis) exits(at int) bool {
-	const mov, syscall = 5, 2
-	if at < mov || at+syscall > len(a.gap.Text) {
-		return false
+// back carries what is known back until nothing is new.
+func (a *Analysis) back() {
+	for range maxPasses {
+		if !a.pass() {
+			break
+		}
 	}
-	code := string(a.gap.Text[at-mov : at+syscall])
-	return code == "\xb8\x3c\x00\x00\x00\x0f\x05" || code == "\xb8\xe7\x00\x00\x00\x0f\x05"
 }
 
 // pass carries what is known one way back, and reports whether anything is new.
@@ -191,6 +201,9 @@ const functionAlign = 16
 // because what is called does not return: after it, or after padding, another one may
 // begin.
 func (a *Analysis) endsFunction(i int) bool {
+	if a.ahead.last[i] {
+		return true
+	}
 	next := i + 1
 	for next < len(a.code) && a.code[next].effect == pads {
 		next++
@@ -199,7 +212,7 @@ func (a *Analysis) endsFunction(i int) bool {
 		return true
 	}
 	after := a.code[next]
-	padded := next > i+1 || after.effect == begins || after.effect == moves && after.n < 0
+	padded := next > i+1 || after.effect == begins || (after.effect == moves || after.effect == pushes) && after.n < 0
 	return padded && (a.gap.Addr+uint64(after.at))%functionAlign == 0
 }
 
@@ -222,7 +235,7 @@ func (r Rule) before(in instruction) Rule {
 	}
 	bySP := r.Kind == SP || r.Kind == SPDeref
 	switch in.effect {
-	case moves:
+	case moves, pushes:
 		if bySP {
 			r.Off += n
 		}

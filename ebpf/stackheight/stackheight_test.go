@@ -139,6 +139,17 @@ func TestRulesOfCode(t *testing.T) {
 		"exit":          {[]byte{0xb8, 0x3c, 0, 0, 0, 0x0f, 0x05, 0xc3}, []string{"7 rsp+8 u"}},
 		"no return": {[]byte{0xe8, 1, 1, 1, 1, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x90, 0xc3},
 			[]string{"5 rsp+8 u", "15 rsp+8 u", "16 rsp+8 u"}},
+		// push %rax; call f; pop %rax; ret; f: push %rbx; call *%rdi; call exit; and another function
+		"calls exit": {[]byte{0x50, 0xe8, 2, 0, 0, 0, 0x58, 0xc3, 0x53, 0xff, 0xd7, 0xe8, 0, 16, 0, 0, 0x31, 0xc0, 0xc3},
+			[]string{"0 rsp+8 u", "1 rsp+16 u", "6 rsp+16 u", "7 rsp+8 u", "8 rsp+8 u", "9 rsp+16 u", "11 rsp+16 u",
+				"16 rsp+8 u", "18 rsp+8 u"}},
+		// lea f(%rip),%rax; ret; f: push %rbp; mov %rsp,%rbp; and $-16,%rsp; call *%rax; hlt
+		"stops": {[]byte{0x48, 0x8d, 0x05, 1, 0, 0, 0, 0xc3, 0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xe4, 0xf0, 0xff, 0xd0,
+			0xf4}, []string{"0 rsp+8 u", "7 rsp+8 u", "8 rsp+8 u", "9 rsp+16 c-16", "12 rsp+16 c-16", "16 rbp+16 c-16",
+			"18 rbp+16 c-16"}},
+		// push %rbx; lea 1f(%rip),%rax; nop; 1: je 2f; pop %rbx; ret; 2: ud2
+		"address in a function": {[]byte{0x53, 0x48, 0x8d, 0x05, 1, 0, 0, 0, 0x90, 0x74, 2, 0x5b, 0xc3, 0x0f, 0x0b},
+			[]string{"0 rsp+8 u", "1 rsp+16 u", "8 rsp+16 u", "9 rsp+16 u", "11 rsp+16 u", "12 rsp+8 u"}},
 		"unknown jump":   {[]byte{0x50, 0xff, 0xe0}, nil},
 		"another's slot": {[]byte{0xff, 0x25, 1, 1, 1, 1}, []string{"0 rsp+8 u"}},
 		// mov %rsp,%rax; and $-32,%rsp; sub $64,%rsp; mov %rax,56(%rsp); nop; mov 56(%rsp),%rsp; ret

@@ -42,8 +42,8 @@ func (h *heights) fill(rows []unwind.Row) ([]unwind.Row, error) {
 		if i+1 < len(rows) {
 			end = int(rows[i+1].Off)
 		}
-		// a child goes on there, with a stack of its own
-		if end-start < minGap || i > 0 && rows[i-1].RA() == unwind.RAClone {
+		afterEntry := i > 0 && rows[i-1].RA() == unwind.RAUndefined
+		if end-start < minGap && !afterEntry {
 			continue
 		}
 		before := len(rows)

@@ -290,17 +290,18 @@ func foreignRules() []rule {
 			want: []stacksOf{{comm: "hwrustframes", form: whole, ofSlot: rusty}}, repeats: "hwrust"},
 		muslRule("hwmusl"),
 		muslRule("hwmuslstatic", "-static").repeating("hwmusl"),
+		muslRule("hwmuslpie", "-static-pie").repeating("hwmusl"),
 	}
 }
 
-// muslRule is for musl, which has no CFI: nobody can find what called main, eu-stack neither,
-// and the profile says so. From main on stacks are whole.
+// muslRule is for musl, which has no CFI: what called main calls exit, which does not return, and a thread begins in
+// functions that exit. Their code alone says where they were called from.
 func muslRule(name string, flags ...string) rule {
 	return rule{name: name, start: musl(name, flags...), want: []stacksOf{{
 		comm: name,
-		form: `\[incomplete: no_row in [^]]*\] (?:\S+ )*main(?: first(?: second(?: third(?: burn)?)?)?)?(?: \S+(?: VDSO)?)?` +
-			`|\[incomplete: no_row in [^]]*\] \S+(?: VDSO)?`,
-		ofSlot: map[string]int{"main first second third burn$": 60},
+		form: `_start (?:libc\.so:)?\S+ main(?: first(?: second(?: third(?: burn)?)?)?)?(?: \S+(?: VDSO)?)?` +
+			`|(?:libc\.so:\S+ )+(?:libc\.so:\S+)|_start(?: \S+)?(?: \S+)?|\S+`,
+		ofSlot: map[string]int{`^_start \S+ main first second third burn$`: 60},
 	}}}
 }
 

@@ -1,0 +1,253 @@
+package stackheight
+
+import "slices"
+
+// ahead follows functions from their first instruction on, where the return address is on top of the stack.
+type ahead struct {
+	a       *Analysis
+	begins  []int32 // where functions begin that the text refers to, by the numbers of instructions
+	last    []bool  // calls after which another function begins, by instruction
+	heights []height
+	met     []int32 // by the walk of one function
+	ends    []int32 // its calls that seem to return to where no frame is left: another function begins there
+	todo    []int32
+}
+
+// height is what is known before an instruction by the way from the function's beginning.
+type height struct {
+	met  bool
+	sp   int32 // bytes from the stack pointer to the canonical frame address; 0: not known
+	fp   int32 // bytes from the frame pointer to it; 0: not known
+	save int32 // the caller's frame pointer is saved at the canonical frame address + save; 0: it is in its register
+}
+
+// begin takes the text that was read.
+func (w *ahead) begin(a *Analysis) {
+	w.a = a
+	w.begins = w.begins[:0]
+	w.last = resize(w.last, len(a.code))
+	w.heights = resize(w.heights, len(a.code))
+	for _, in := range a.code {
+		if in.refers == 0 {
+			continue
+		}
+		if to, ok := a.at(in, in.refers); ok {
+			w.begins = append(w.begins, to)
+		}
+	}
+	slices.Sort(w.begins)
+	w.begins = slices.Compact(w.begins)
+}
+
+// resize returns a slice of n zeros, in the memory of s if that is enough.
+func resize[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	s = s[:n]
+	clear(s)
+	return s
+}
+
+// at returns the number of the instruction that is n bytes after the end of another.
+func (a *Analysis) at(in placed, n int64) (int32, bool) {
+	at := int64(in.at) + int64(in.size) + n
+	if at < 0 || at >= int64(len(a.number)) || a.number[at] == 0 {
+		return 0, false
+	}
+	return a.number[at] - 1, true
+}
+
+// findLast finds the calls after which another function begins, and reports whether there are any: those before the
+// beginning of one, and those after which the way back says that no frame is left, while the way there says that there
+// is one.
+func (w *ahead) findLast() (found bool) {
+	for _, i := range w.begins {
+		if i > 0 && w.a.code[i-1].effect == calls {
+			w.last[i-1], found = true, true
+		}
+	}
+	for _, i := range w.begins {
+		if w.a.states[i] != entered() && w.walk(i, false) {
+			for _, call := range w.ends {
+				w.last[call], found = true, true
+			}
+		}
+		w.forget()
+	}
+	return found
+}
+
+// fill adds the rules of instructions from which no way leads to a return, as the ways there say.
+func (w *ahead) fill() {
+	for _, i := range w.begins {
+		if w.walk(i, true) {
+			for _, at := range w.met {
+				w.take(at)
+			}
+		}
+		w.forget()
+	}
+}
+
+// take adds the rule of instruction i.
+func (w *ahead) take(i int32) {
+	s, h := &w.a.states[i], w.heights[i]
+	r := Rule{Kind: SP, Off: h.sp, FP: h.save}
+	if h.sp == 0 {
+		r.Kind, r.Off = FP, h.fp
+	}
+	switch r = r.checked(); {
+	case r.Off == 0:
+	case s.ahead && s.rule != r:
+		*s = state{contradiction: true, ahead: true}
+	case s.rule.Kind == Unknown && !s.contradiction:
+		*s = state{rule: r, ahead: true}
+	}
+}
+
+// forget makes room for the walk of another function.
+func (w *ahead) forget() {
+	for _, i := range w.met {
+		w.heights[i] = height{}
+	}
+	w.met, w.ends = w.met[:0], w.ends[:0]
+}
+
+// walk follows the function that begins at an instruction, and reports whether all ways agree; if strict, with the ways
+// back as well.
+func (w *ahead) walk(begin int32, strict bool) bool {
+	w.todo = w.todo[:0]
+	w.reach(begin, height{met: true, sp: 8})
+	for len(w.todo) > 0 {
+		i := w.todo[len(w.todo)-1]
+		w.todo = w.todo[:len(w.todo)-1]
+		if strict && !w.agrees(i) || !w.step(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// agrees reports whether the way back from instruction i says the same as the way there.
+func (w *ahead) agrees(i int32) bool {
+	s, sp := &w.a.states[i], w.heights[i].sp
+	return s.rule.Kind != SP || s.ahead || sp == 0 || s.rule.Off == sp
+}
+
+// step goes on from instruction i.
+func (w *ahead) step(i int32) bool {
+	in, h := w.a.code[i], w.heights[i]
+	after := h.after(in.instruction)
+	switch in.effect {
+	case returns, leavesBy:
+		return h.sp == 8
+	case stops, jumpsAnyway:
+		return true
+	case jumps:
+		return w.jump(in, after)
+	case branches:
+		return w.jump(in, after) && w.next(i, after)
+	case calls:
+		if w.a.endsFunction(int(i)) {
+			return true
+		}
+		if h.sp > 8 && w.noFrameAfter(i) {
+			w.ends = append(w.ends, i)
+			return true
+		}
+	}
+	return w.next(i, after)
+}
+
+// noFrameAfter reports whether the way back says that no frame is left after the call i, as where a function begins. Of
+// several calls in a row it is the last one that does not return.
+func (w *ahead) noFrameAfter(i int32) bool {
+	for next := int(i) + 1; next < len(w.a.states) && w.a.states[next] == entered(); next++ {
+		switch w.a.code[next].effect {
+		case calls:
+			return false
+		case returns, leavesBy, jumps, jumpsAnyway, branches, stops:
+			return true
+		}
+	}
+	return int(i)+1 < len(w.a.states) && w.a.states[i+1] == entered()
+}
+
+// next goes to the instruction after i.
+func (w *ahead) next(i int32, h height) bool {
+	return int(i)+1 >= len(w.a.code) || w.reach(i+1, h)
+}
+
+// jump goes where a jump leads. Outside the gap that is another function.
+func (w *ahead) jump(in placed, h height) bool {
+	if to, ok := w.a.at(in, in.n); ok {
+		return w.reach(to, h)
+	}
+	to := w.a.gap.Addr + uint64(in.at) + uint64(in.size) + uint64(in.n)
+	inGap := to >= w.a.gap.Start && to < w.a.gap.End
+	return inGap || h.sp == 8
+}
+
+// reach notes what is known before an instruction, and reports whether that agrees with other ways there.
+func (w *ahead) reach(i int32, h height) bool {
+	if known := w.heights[i]; known.met {
+		return known == h
+	}
+	w.heights[i] = h
+	w.met, w.todo = append(w.met, i), append(w.todo, i)
+	return true
+}
+
+// after returns what is known after an instruction.
+func (h height) after(in instruction) height {
+	n := int32(in.n)
+	if in.n > maxOffset || in.n < -maxOffset || h.sp > maxOffset || h.fp > maxOffset {
+		return height{met: true}
+	}
+	switch in.effect {
+	case moves:
+		h.sp = above(h.sp, -n)
+	case pushes:
+		h.sp = above(h.sp, -n)
+		if h.save == 0 && h.fp == 0 {
+			h.save = -h.sp
+		}
+	case pops:
+		h.restore(h.sp)
+		h.sp = above(h.sp, -n)
+	case restores:
+		h.restore(above(h.sp, -n))
+	case saves:
+		if h.save == 0 && h.fp == 0 && h.sp != 0 {
+			h.save = n - h.sp
+		}
+	case fromFP:
+		h.sp = above(h.fp, -n)
+	case leaves:
+		h.sp = h.fp
+		h.restore(h.sp)
+		h.sp = above(h.sp, -8)
+	case toFP:
+		h.fp = above(h.sp, -n)
+	case loadsBySP, loadsByFP, loses:
+		h.sp = 0
+	}
+	return h
+}
+
+// above returns a known distance plus n; 0, if that makes no sense.
+func above(distance, n int32) int32 {
+	if distance == 0 || distance+n < 0 {
+		return 0
+	}
+	return distance + n
+}
+
+// restore is a load of the frame pointer from below bytes below the canonical frame address.
+func (h *height) restore(below int32) {
+	h.fp = 0
+	if below != 0 && h.save == -below {
+		h.save = 0
+	}
+}
