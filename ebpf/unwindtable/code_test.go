@@ -1,6 +1,7 @@
 package unwindtable
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 
@@ -238,3 +239,29 @@ type oneWord struct{ addr, value uint64 }
 func (w oneWord) ReadU64(addr uint64) (uint64, bool) { return w.value, addr == w.addr }
 
 func (w oneWord) EndsAt(uint64) bool { return true }
+
+// TestCodeWithFramePointers has no call frame information, and functions with and without frame pointers, with nop
+// between them: each instruction has its rule, and one from which nobody knows where it leads has none.
+func TestCodeWithFramePointers(t *testing.T) {
+	const nop = 0x90
+	code := bytes.Repeat([]byte{nop}, unwind.MaxPageSize)
+	for at, piece := range map[int]ehtest.Asm{
+		// It saves registers.
+		0x00: {0x55, 0x48, 0x89, 0xe5, 0x53, 0x50, 0xe8, 0, 0, 0, 0x10, 0x5a, 0x5b, 0x5d, 0xc3},
+		// A leaf without a frame: lea (%rdi,%rdi),%eax; ret
+		0x20: {0x8d, 0x04, 0x3f, 0xc3},
+		0x30: {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x40, 0x31, 0xc0, 0xc9, 0xc3},
+		0x40: {0x55, 0x48, 0x89, 0xe5, 0xff, 0xe0}, // push %rbp; mov %rsp,%rbp; jmp *%rax
+	} {
+		copy(code[at:], piece)
+	}
+	table, err := FromSections(Sections{Machine: x86, Code: [][2]uint64{{text, text + unwind.MaxPageSize}},
+		Text: []*Section{assembled(text, code)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const saved = " fp=*(cfa-16)"
+	checkPage(t, table, textPage, "0 cfa=sp+8", "1 cfa=sp+16"+saved, "5 cfa=sp+24"+saved, "6 cfa=sp+32"+saved,
+		"c cfa=sp+24"+saved, "d cfa=sp+16"+saved, "e cfa=sp+8", "31 cfa=sp+16"+saved, "34 cfa=fp+16"+saved,
+		"3b cfa=sp+8", "3c no rule")
+}

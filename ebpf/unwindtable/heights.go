@@ -1,7 +1,6 @@
 package unwindtable
 
 import (
-	"bytes"
 	"debug/elf"
 	"sync"
 
@@ -79,19 +78,11 @@ func (h *heights) gap(rows []unwind.Row, start, end int) ([]unwind.Row, error) {
 		}
 		g := stackheight.Gap{Start: max(g.Start, code[0]), End: min(g.End, code[1])}
 		g.Addr = max(g.Start, from-min(from, codeBefore))
-		if g.Text = b.code.at(g.Addr, int(min(g.End, to+codeAfter)-g.Addr)); g.Text != nil &&
-			!keepsFramePointers(g.Text) {
+		if g.Text = b.code.at(g.Addr, int(min(g.End, to+codeAfter)-g.Addr)); g.Text != nil {
 			rows = h.put(rows, g, from, to)
 		}
 	}
 	return rows, nil
-}
-
-// keepsFramePointers reports whether code has functions that begin as those do
-// whose compiler was told to keep frame pointers: push %rbp; mov %rsp,%rbp. There
-// they are followed, which is as good, and takes no rows.
-func keepsFramePointers(text []byte) bool {
-	return bytes.Contains(text, []byte{0x55, 0x48, 0x89, 0xe5}) || bytes.Contains(text, []byte{0x55, 0x48, 0x8b, 0xec})
 }
 
 // put returns rows with those of g in [lo, hi) of the page.
