@@ -16,6 +16,9 @@ type Frame struct {
 // incompleteMark begins the name of a frame that stands for outer frames that are missing.
 const incompleteMark = "[incomplete: "
 
+// guessedMark begins the name of a frame before callers that may not be all there are.
+const guessedMark = "[guessed: "
+
 // Named reports whether the function has a name of its own, not only an address.
 func (f Frame) Named() bool {
 	base := Function{Binary: f.Binary}.Where()
@@ -25,7 +28,7 @@ func (f Frame) Named() bool {
 // Stack is one of the stacks of a profile. Code that calls itself has several equal frames.
 type Stack struct {
 	Process string  // its name, and its PID if that is known; "" if neither is
-	Missing string  // why outer frames are missing; "" if none are, or that is not known
+	Missing string  // why frames are missing, or may be; "" if none are, or that is not known
 	Frames  []Frame // of code, root first, never empty
 	Value   int64
 	Samples int64 // that were taken of it; 0 if that is not known
@@ -58,6 +61,10 @@ func (s *stacks) parts(sample *profile.Sample) Stack {
 		switch {
 		case incomplete && f.binary == "":
 			out.Missing = strings.TrimSuffix(mark, "]")
+		case strings.HasPrefix(f.name, guessedMark) && f.binary == "":
+			if out.Missing == "" {
+				out.Missing = strings.Trim(f.name, "[]")
+			}
 		case i == 0 && s.processes && len(sample.Location) > 0:
 			out.Process = strings.TrimSpace(f.name + " " + out.Process)
 		default:

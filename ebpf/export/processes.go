@@ -34,5 +34,6 @@ func isOnlyName(l *profile.Location) bool {
 		return false
 	}
 	f := l.Line[0].Function
-	return f.Filename == "" && f.Name != unnamed && !strings.HasPrefix(f.Name, incompleteMark)
+	return f.Filename == "" && f.Name != unnamed && !strings.HasPrefix(f.Name, incompleteMark) &&
+		!strings.HasPrefix(f.Name, guessedMark)
 }

@@ -296,12 +296,21 @@ func labels(s *stack, o Options) []pprof.Label {
 	return out
 }
 
-// stack appends the locations of a stack, leaf first: kernel, user, why the
-// user part ends early, the process's name.
+// stack appends the locations of a stack, leaf first: kernel, user, why the user part ends early, the process's name.
+// Before the first frame that is a guess stands why it is one.
 func (n *namer) stack(out []*pprof.Location, s *stack, o Options) []*pprof.Location {
-	out = n.appendUser(n.appendKernel(out, s), s, &o)
-	if s.outcome.HasUserPart() && !s.outcome.Complete() {
-		out = append(out, n.pseudoLocation(n.incomplete(s)))
+	out = n.appendKernel(out, s)
+	at := guessedAt(s)
+	out = n.appendFrames(out, s.user[:at], s.pid, &o)
+	switch {
+	case at < len(s.user):
+		out = append(out, n.pseudoLocation("[guessed: frame_pointer"+n.inFile(s.user[:at])+"]"))
+		out = n.appendFrames(out, s.user[at:], s.pid, &o)
+	case s.outcome == unwind.Guessed: // functions of a runtime stand in the place of frames
+		out = append(out, n.pseudoLocation("[guessed: frame_pointer]"))
+	}
+	if s.outcome.HasUserPart() && !s.outcome.Complete() && s.outcome != unwind.Guessed {
+		out = append(out, n.pseudoLocation("[incomplete: "+s.outcome.String()+n.inFile(s.user)+"]"))
 	}
 	if o.Comm.inFrames() {
 		out = append(out, n.pseudoLocation(s.comm))
@@ -309,17 +318,26 @@ func (n *namer) stack(out []*pprof.Location, s *stack, o Options) []*pprof.Locat
 	return out
 }
 
-// incomplete names the reason why a stack ends early, and the binary.
-func (n *namer) incomplete(s *stack) string {
-	reason := s.outcome.String()
-	if len(s.user) == 0 {
-		return "[incomplete: " + reason + "]"
+// guessedAt returns the number of the first frame that is a guess, that of all frames if none is.
+func guessedAt(s *stack) int {
+	for i, f := range s.user {
+		if i > 0 && f.Flags&kernel.FramePointer != 0 {
+			return i
+		}
 	}
-	e := n.names.executables.Executable(s.user[len(s.user)-1].Exe)
+	return len(s.user)
+}
+
+// inFile names the binary that the outermost of frames is in, " in " before it; "" if it is in none.
+func (n *namer) inFile(frames []kernel.Frame) string {
+	if len(frames) == 0 {
+		return ""
+	}
+	e := n.names.executables.Executable(frames[len(frames)-1].Exe)
 	if e == nil {
-		return "[incomplete: " + reason + "]"
+		return ""
 	}
-	return "[incomplete: " + reason + " in " + path.Base(e.Path) + "]"
+	return " in " + path.Base(e.Path)
 }
 
 func (n *namer) kernelLocation(at kernelAddress) *pprof.Location {

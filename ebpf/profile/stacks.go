@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/pprof"
 	"github.com/headwater/headwater/ebpf/sampler"
 )
@@ -49,8 +50,12 @@ func (n *namer) appendKernel(out []*pprof.Location, s *stack) []*pprof.Location 
 
 // appendUser appends the locations of the frames in user space, leaf first.
 func (n *namer) appendUser(out []*pprof.Location, s *stack, o *Options) []*pprof.Location {
-	for _, f := range s.user {
-		out = append(out, n.location(f, s.pid, o))
+	return n.appendFrames(out, s.user, s.pid, o)
+}
+
+func (n *namer) appendFrames(out []*pprof.Location, frames []kernel.Frame, pid uint32, o *Options) []*pprof.Location {
+	for _, f := range frames {
+		out = append(out, n.location(f, pid, o))
 	}
 	return out
 }

@@ -20,7 +20,7 @@ import (
 type Stats struct {
 	Profiled uint64            // samples in profiles that were collected
 	Outcomes map[string]uint64 // samples by outcome of the user stack, see unwind.Outcome
-	Guessed  uint64            // samples with a whole user stack that leads through code that nothing is known of
+	Guessed  uint64            // samples some of whose callers the frame pointer alone led to
 
 	KnownSymbols   map[string]uint64 // frames named, by service_name
 	UnknownSymbols map[string]uint64 // frames in a known file without a name, by service_name
@@ -45,8 +45,8 @@ func Counters() []counter.Row[Stats] {
 			"Samples by how unwinding their user stack ended.",
 			func(s *Stats) *map[string]uint64 { return &s.Outcomes }),
 		counter.One(counter.Total, "pyroscope_ebpf_samples_guessed_total", "",
-			"Samples whose user stack is whole, but leads through code that is in no file and of no runtime that is known: "+
-				"callers of such frames were found by frame pointers or by the code itself.",
+			"Samples with a caller that the frame pointer alone led to, from code that may not keep one: other callers "+
+				"may be missing before it.",
 			func(s *Stats) *uint64 { return &s.Guessed }),
 		counter.Many("pyroscope_symtab_known_symbols_total", target.LabelServiceName, "",
 			"Frames that were named.",
@@ -119,10 +119,10 @@ func newCounts() counts {
 // addOutcome counts how a sample's user part ended.
 func (c *counts) addOutcome(s *sampler.Sample) {
 	c.outcomes[s.Outcome]++
-	if s.Guessed && s.Outcome.Complete() {
+	if s.Guessed {
 		c.guessed++
 	}
-	if !s.Outcome.HasUserPart() || s.Outcome.Complete() {
+	if !s.Outcome.HasUserPart() || s.Outcome.Complete() || s.Outcome == unwind.Guessed {
 		return
 	}
 	at := endOfStack{outcome: s.Outcome}

@@ -17,7 +17,7 @@ type Sample struct {
 	Target      *target.Target // as Options.Target said
 	ProcessComm string         // name that the process had then, which is the one of its first thread
 	OutsideFile bool           // some user frame is in code of no file
-	Guessed     bool           // some user frame is in code that nothing is known of: its caller may be another one
+	Guessed     bool           // some user frame has the flag FramePointer: callers before it may be missing
 	// Interpreted is User with the frames of interpreters among them, leaf first; nil: there
 	// are none.
 	Interpreted []kernel.Frame
@@ -56,6 +56,7 @@ func (c *completer) complete(sample *Sample) {
 		recheck(view, sample.Sample)
 	}
 	identify(view, sample.Sample)
+	sample.Guessed = markGuesses(view, sample.User)
 	c.interpreted.languages.addJITCode(view, sample.Sample)
 	sample.Interpreted = c.interpreted.frames(c.tracker, view, sample.Sample)
 	sample.Program = view.Program()
@@ -67,7 +68,9 @@ func (c *completer) complete(sample *Sample) {
 		}
 	}
 	sample.OutsideFile = slices.ContainsFunc(sample.User, outsideFile)
-	sample.Guessed = sample.OutsideFile && slices.ContainsFunc(sample.User, guessed)
+	if sample.Guessed && sample.Outcome.Complete() {
+		sample.Outcome = unwind.Guessed
+	}
 	sample.ProcessComm = sample.Comm
 	if comm := view.Comm(); comm != "" && (sample.TID != sample.PID || sample.Comm == "") {
 		sample.ProcessComm = comm
@@ -77,5 +80,21 @@ func (c *completer) complete(sample *Sample) {
 // outsideFile reports whether a frame is in code that is in no file.
 func outsideFile(f kernel.Frame) bool { return f.Exe == 0 || f.Code != 0 }
 
-// guessed reports whether a frame is in code of no file that no runtime has rows for.
-func guessed(f kernel.Frame) bool { return f.Exe == 0 }
+// markGuesses leaves the flag FramePointer to the frames that are guesses, and reports whether there are any: the frame
+// pointer alone led to them, from code that may not keep one. V8's code keeps it, also that in V8's file.
+func markGuesses(view *process.View, frames []kernel.Frame) (guessed bool) {
+	by, ok := view.Interpretation()
+	keeps := ok && by.Interpreter != nil && by.Interpreter.HasSlots() && by.Interpreter.HasNoFile()
+	for i := range frames {
+		f := &frames[i]
+		if f.Flags&kernel.FramePointer == 0 {
+			continue
+		}
+		if i > 0 && keeps && (frames[i-1].Exe == 0 || frames[i-1].Exe == by.File()) {
+			f.Flags &^= kernel.FramePointer
+			continue
+		}
+		guessed = true
+	}
+	return guessed
+}

@@ -39,7 +39,7 @@ func kindNames() (names []string) {
 
 // unnamed matches what stands for a function without a name: binary+0xoffset, an address,
 // and remarks such as [unknown].
-var unnamed = regexp.MustCompile(`^(\[(unknown|incomplete\b.*)\]|(.*\+)?0x[0-9a-f]+)$`)
+var unnamed = regexp.MustCompile(`^(\[(unknown|(?:incomplete|guessed)\b.*)\]|(.*\+)?0x[0-9a-f]+)$`)
 
 // isUnnamed matches unnamed, at once for almost all names.
 func isUnnamed(function string) bool {

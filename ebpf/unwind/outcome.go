@@ -34,6 +34,10 @@ const RecordsLost = Outcome(NumOutcomes)
 // No frame of it is kept.
 const Moved = RecordsLost + 1
 
+// Guessed is an outcome that user space sets in place of Complete or CompleteFP: the stack ends where it may, but some
+// caller was found by the frame pointer alone, from code that may not keep one. Callers may be missing.
+const Guessed = Moved + 1
+
 // String returns the name of o in snake_case, as used in metric labels.
 func (o Outcome) String() string {
 	switch o {
@@ -71,6 +75,8 @@ func (o Outcome) String() string {
 		return "records_lost"
 	case Moved:
 		return "moved"
+	case Guessed:
+		return "guessed"
 	}
 	return "unknown"
 }
