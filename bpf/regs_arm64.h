@@ -19,6 +19,7 @@ enum {
 
 #define REGS_IN_USER_MODE(regs) (((regs)->pstate & PSR_MODE_MASK) == 0)
 #define REGS_ARE_64BIT(regs) (((regs)->pstate & PSR_MODE_32BIT) == 0)
+#define STACK_POINTER(regs) ((regs)->sp)
 
 /* Of the C calling convention. */
 #define ARGUMENT_1(from) ((from)->regs[0])

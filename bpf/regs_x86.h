@@ -18,6 +18,7 @@ enum {
 
 #define REGS_IN_USER_MODE(regs) (((regs)->cs & USER_MODE_RING) == USER_MODE_RING)
 #define REGS_ARE_64BIT(regs) ((regs)->cs == CS_64BIT)
+#define STACK_POINTER(regs) ((regs)->sp)
 
 /* Of the C calling convention. */
 #define ARGUMENT_1(regs) ((regs)->di)

@@ -4,6 +4,7 @@
 #define HEADWATER_TASK_H
 
 #include "code.h"
+#include "entry.h"
 #include "thread_pointer.h"
 #include "uprobes.h"
 
@@ -32,7 +33,6 @@ enum {
 	/* bytes that a C library has between a thread's first frame and its descriptor, mostly for variables */
 	THREAD_DESCRIPTOR = 4096,
 	STEPPED_BYTES = 16, /* of the copy of an instruction at a uprobe */
-	KERNEL_STACK_SIZE = 16384, /* without KASAN; only used where bpf_task_pt_regs is missing */
 };
 
 /* How the current task entered the kernel. */
@@ -43,15 +43,8 @@ struct entry {
 
 ALWAYS_INLINE int find_entry(struct task_struct *task, struct entry *entry)
 {
-	const char *at;
+	const char *at = ENTRY_REGISTERS(task, bpf_get_current_task_btf());
 
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs)) {
-		at = (const char *)bpf_task_pt_regs((struct task_struct *)bpf_get_current_task_btf());
-	} else {
-		/* Before 5.15: they end at the top of the task's stack. */
-		const char *stack = BPF_CORE_READ(task, stack);
-		at = stack + KERNEL_STACK_SIZE - bpf_core_type_size(struct pt_regs___kernel);
-	}
 	return bpf_probe_read_kernel(entry, sizeof(*entry), at - __builtin_offsetof(struct entry, regs)) ? -1 : 0;
 }
 

@@ -8,6 +8,8 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
+#include "copies.h"
+#include "entry.h"
 #include "marks.h"
 #include "thread_pointer.h"
 #include "threads.h"
@@ -74,8 +76,8 @@ struct task_struct___old {
 
 enum {
 	PF_KTHREAD = 0x00200000,
+	MAX_TAKES = 3, /* of a thread that has run while it was looked at */
 	TASK_FROZEN = 0x8000, /* from 6.1 on, see include/linux/sched.h */
-	KERNEL_STACK_SIZE = 16384, /* without KASAN; only used where bpf_task_pt_regs is missing */
 };
 
 /* Whose threads are written; 0: those of all. User space sets them before it reads. */
@@ -200,14 +202,7 @@ ALWAYS_INLINE int take_registers(struct task_struct *task, struct thread *t)
 
 	if (of_the_kernel(task))
 		return OUTCOME_KERNEL_THREAD;
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs)) {
-		at = (const char *)bpf_task_pt_regs(task);
-	} else {
-		/* Before 5.15: they end at the top of the task's stack. */
-		const char *stack = BPF_CORE_READ(task, stack);
-
-		at = stack + KERNEL_STACK_SIZE - bpf_core_type_size(struct pt_regs___kernel);
-	}
+	at = ENTRY_REGISTERS(task, task);
 	if (bpf_probe_read_kernel(&regs, sizeof(regs), at) || !REGS_IN_USER_MODE(&regs))
 		return OUTCOME_NO_USER_REGISTERS;
 	if (!REGS_ARE_64BIT(&regs)) { /* its system calls have other numbers */
@@ -352,6 +347,28 @@ ALWAYS_INLINE long take_place(struct task_struct *task, struct thread *t)
 	return bytes < 0 || bytes > (long)sizeof(t->kernel) ? 0 : bytes;
 }
 
+/* Whether a thread that does not run has not run either since its switches were taken; in this order, see take_switches. */
+ALWAYS_INLINE int has_stayed(struct task_struct *task, struct thread *t)
+{
+	BARRIER;
+	if (is_on_cpu(task))
+		return 0;
+	BARRIER;
+	return t->switches == task->nvcsw + task->nivcsw;
+}
+
+/* Keeps the copy of a thread's stack if it is of where the thread is. */
+ALWAYS_INLINE void keep_copy(struct thread *t)
+{
+	__u32 watch = pass ? current_watch() : 0;
+	struct copied_stack *copy = watch ? copied_stack_of(t->tid) : NULL;
+
+	if (!copy || copy->switches != t->switches || copy->started != t->started || copy->tid != t->tid)
+		return;
+	copy->watch = watch;
+	t->flags |= THREAD_COPIED;
+}
+
 /* Takes all of a thread but what it is known by. Returns how many bytes its kernel stack has. */
 ALWAYS_INLINE long take_thread(struct task_struct *task, struct thread *t)
 {
@@ -394,12 +411,23 @@ int read_threads(struct bpf_iter__task *ctx)
 	t->flags = 0;
 	if (pass && take_mark(task, t))
 		return 0;
-	take_switches(task, t);
-	if (only_check && !checked(task, t))
-		return 0;
-	long bytes = take_thread(task, t);
-	if (bytes < 0 || bytes > (long)sizeof(t->kernel))
-		return 0; /* for the verifier */
+	long bytes = 0;
+	__u8 known = t->flags;
+	for (int i = 0; i < MAX_TAKES; i++) {
+		t->flags = known;
+		take_switches(task, t);
+		if (only_check && !checked(task, t))
+			return 0;
+		bytes = take_thread(task, t);
+		if (bytes < 0 || bytes > (long)sizeof(t->kernel))
+			return 0; /* for the verifier */
+		if (t->flags & (THREAD_ON_CPU | THREAD_UNMOVED))
+			break;
+		if (has_stayed(task, t)) {
+			keep_copy(t);
+			break;
+		}
+	}
 	t->kernel_frames = (__u32)bytes / 8;
 	bpf_seq_write(seq, t, __builtin_offsetof(struct thread, kernel) + bytes);
 	__u64 returns = t->replaced_returns;

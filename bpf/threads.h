@@ -13,6 +13,7 @@ enum thread_flags {
 	THREAD_UNMOVED = 16, /* it is where its mark has it, in another state: registers and stack are not read */
 	THREAD_DISPLACED = 32, /* it is queued for the CPU that the reader runs on, since the reader came */
 	THREAD_TAKEN = 64, /* it is looked at again */
+	THREAD_COPIED = 128, /* its stack was copied when it left its CPU, and it is where it was then */
 };
 
 /*
@@ -33,6 +34,26 @@ enum {
 	STATE_UNKNOWN = 0xffffffff, /* of a new mark: the next pass writes the thread */
 	MAX_MARKS = (1 << 14) + 64,
 	MAX_UNWANTED = 1 << 14,
+};
+
+/*
+ * The stack of a thread, copied when it left its CPU. User space gives a thread its room, and sets tid; all else is set
+ * by BPF.
+ */
+struct copied_stack {
+	__u64 started; /* as in struct thread */
+	__u64 switches; /* likewise, after it has left; 0: none, or it is being copied */
+	__u64 from; /* address of the first page */
+	__u32 tid;
+	__u32 pages; /* a bit for each page that could be read */
+	__u32 watch; /* the number of the watch in which a pass has met the thread there: this copy is kept */
+	__u32 unused;
+};
+
+enum {
+	COPIED_PAGES = 4, /* of STACK_PAGE: of nearly all programs, all of the stack */
+	COPIED_BYTES = COPIED_PAGES * STACK_PAGE,
+	MAX_COPIED = 1 << 9, /* threads whose stacks are copied */
 };
 
 /* A return address on a thread's stack that a return probe has replaced. */
@@ -76,6 +97,7 @@ struct thread_enums {
 	enum thread_flags thread_flags;
 	struct thread thread;
 	struct thread_mark mark;
+	struct copied_stack copied_stack;
 };
 
 #endif

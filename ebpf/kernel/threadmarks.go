@@ -31,6 +31,9 @@ func (t *Threads) ReadMarked(interval time.Duration, use func(*Thread)) (stayed 
 		handed++
 		use(of)
 	})
+	if t.leaving != nil {
+		err = errors.Join(err, t.setWatch(0))
+	}
 	if err != nil {
 		return 0, err
 	}

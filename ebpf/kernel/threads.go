@@ -128,6 +128,9 @@ type Thread struct {
 	Unmoved bool
 	// Stayed is that of the mark of its ID, see Mark. 0 if there is none.
 	Stayed time.Duration
+	// Copied says that the stack of the thread was copied when it left its CPU, and that all that is here is of that
+	// time, see CopiedStack.
+	Copied bool
 	// Displaced says that it is Runnable only because who reads this runs on its CPU.
 	Displaced bool
 
@@ -177,7 +180,8 @@ type Threads struct {
 	buffer  []byte
 	record  threadsThread
 
-	wakers *wakers // nil: nobody wants to know them
+	wakers  *wakers  // nil: nobody wants to know them
+	leaving *leaving // nil: no stacks are copied
 
 	unwanted uint32   // what unwanted processes are marked with
 	checks   uint32   // how many there were
@@ -224,7 +228,7 @@ func (t *Threads) open() error {
 
 // Close unloads the program.
 func (t *Threads) Close() error {
-	err := t.IgnoreWakers()
+	err := errors.Join(t.IgnoreWakers(), t.closeLeaving())
 	if t.pass != nil {
 		err = errors.Join(err, t.pass.Close())
 	}
@@ -330,6 +334,7 @@ func (r *threadsThread) thread() Thread {
 	t.Trampoline = r.Trampoline
 	t.Unmoved = flags&threadsThreadFlagsTHREAD_UNMOVED != 0
 	t.Displaced = flags&threadsThreadFlagsTHREAD_DISPLACED != 0 && t.State == Runnable
+	t.Copied = flags&threadsThreadFlagsTHREAD_COPIED != 0
 	if flags&threadsThreadFlagsTHREAD_SINCE != 0 {
 		t.Off = time.Duration(min(r.Off, 1<<62))
 	}

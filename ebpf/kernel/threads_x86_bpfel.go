@@ -13,6 +13,17 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type threadsCopiedStack struct {
+	_        structs.HostLayout
+	Started  uint64
+	Switches uint64
+	From     uint64
+	Tid      uint32
+	Pages    uint32
+	Watch    uint32
+	Unused   uint32
+}
+
 type threadsThread struct {
 	_             structs.HostLayout
 	Time          uint64
@@ -106,6 +117,16 @@ type threadsThreadEnums struct {
 		Check    uint32
 		Woken    uint32
 	}
+	CopiedStack struct {
+		_        structs.HostLayout
+		Started  uint64
+		Switches uint64
+		From     uint64
+		Tid      uint32
+		Pages    uint32
+		Watch    uint32
+		Unused   uint32
+	}
 }
 
 type threadsThreadFlags uint32
@@ -118,6 +139,7 @@ const (
 	threadsThreadFlagsTHREAD_UNMOVED     threadsThreadFlags = 16
 	threadsThreadFlagsTHREAD_DISPLACED   threadsThreadFlags = 32
 	threadsThreadFlagsTHREAD_TAKEN       threadsThreadFlags = 64
+	threadsThreadFlagsTHREAD_COPIED      threadsThreadFlags = 128
 )
 
 type threadsThreadMark struct {
@@ -135,9 +157,12 @@ type threadsThreadMark struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	threadsMapCopiedStacks      = "copied_stacks"
 	threadsMapMarks             = "marks"
 	threadsMapRecord            = "record"
+	threadsMapRooms             = "rooms"
 	threadsMapUnwantedProcesses = "unwanted_processes"
+	threadsMapWatches           = "watches"
 	threadsProgReadThreads      = "read_threads"
 	threadsVarArrived           = "arrived"
 	threadsVarArrivedCpu        = "arrived_cpu"
@@ -201,9 +226,12 @@ type threadsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type threadsMapSpecs struct {
+	CopiedStacks      *ebpf.MapSpec `ebpf:"copied_stacks"`
 	Marks             *ebpf.MapSpec `ebpf:"marks"`
 	Record            *ebpf.MapSpec `ebpf:"record"`
+	Rooms             *ebpf.MapSpec `ebpf:"rooms"`
 	UnwantedProcesses *ebpf.MapSpec `ebpf:"unwanted_processes"`
+	Watches           *ebpf.MapSpec `ebpf:"watches"`
 }
 
 // threadsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -243,16 +271,22 @@ func (o *threadsObjects) Close() error {
 //
 // It can be passed to loadThreadsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type threadsMaps struct {
+	CopiedStacks      *ebpf.Map `ebpf:"copied_stacks"`
 	Marks             *ebpf.Map `ebpf:"marks"`
 	Record            *ebpf.Map `ebpf:"record"`
+	Rooms             *ebpf.Map `ebpf:"rooms"`
 	UnwantedProcesses *ebpf.Map `ebpf:"unwanted_processes"`
+	Watches           *ebpf.Map `ebpf:"watches"`
 }
 
 func (m *threadsMaps) Close() error {
 	return _ThreadsClose(
+		m.CopiedStacks,
 		m.Marks,
 		m.Record,
+		m.Rooms,
 		m.UnwantedProcesses,
+		m.Watches,
 	)
 }
 

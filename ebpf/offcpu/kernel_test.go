@@ -3,6 +3,8 @@ package offcpu
 import (
 	"context"
 	"os/exec"
+	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/headwater/headwater/ebpf/sampler"
 	"github.com/headwater/headwater/ebpf/snapshot"
 	"github.com/headwater/headwater/ebpf/target"
+	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
@@ -79,4 +82,52 @@ func awaitSleep(t *testing.T, threads *kernel.Threads, pid uint32) {
 		}
 		return asleep
 	})
+}
+
+// TestRestless: of threads that rest for a moment, again and again, the stack is known of nearly all time in which they
+// do, though no wait lasts until it could be read.
+func TestRestless(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "gcc")
+	program := filepath.Join(t.TempDir(), "restless")
+	source := "../snapshot/testdata/restless.c"
+	if out, err := exec.Command("gcc", "-O1", "-pthread", "-o", program, source).CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+	pid := uint32(testkit.Run(t, exec.Command(program, "4", "50")))
+	taker, err := snapshot.Open(pid)
+	taker = need.Opened[*kernel.PermissionError](t, taker, err)
+	var mu sync.Mutex
+	slept, moved := 0, 0
+	c, err := Start(Options{
+		Completer: taker.Sampler(),
+		Target:    func(p uint32) (*target.Target, bool) { return nil, p == pid },
+		Use: func(s *sampler.Sample) {
+			if s.TID == pid || s.Thread.State != kernel.Sleeping {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			slept++
+			if s.Outcome == unwind.Moved {
+				moved++
+			}
+		},
+	}, 50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const wanted = 200
+	testkit.Eventually(t, "threads are seen where they rest", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return slept >= wanted
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	t.Logf("%d of %d stacks have moved; %+v", moved, slept, c.Stats())
+	if moved > slept/20 {
+		t.Errorf("%d of %d stacks have moved before they were read", moved, slept)
+	}
 }

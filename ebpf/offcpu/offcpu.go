@@ -10,8 +10,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	goruntime "runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +34,8 @@ type Passes interface {
 	Check(next []*kernel.Thread, use func(*kernel.Thread)) error
 	MarkUnwanted(pid uint32) error
 	Unmark(tid uint32) error
+	WatchLeaving(tids []uint32) error
+	CopiedStack(of *kernel.Thread) (*kernel.StackCopy, error)
 	WantAll() error
 	WatchWakers() error
 	IgnoreWakers() error
@@ -93,12 +97,16 @@ type Clock struct {
 	last    uint64        // when the last pass began, CLOCK_MONOTONIC; 0: there was none, or it failed
 	asked   uint64        // when Target was asked about all processes, as last
 	threads map[uint32]*thread
-	passes  uint64 // that have begun
-	flushed bool   // since the last of them
-	wakers  wakers
-	stats   Stats
-	times   times
-	errors  limit.Texts
+	// Threads of processes that are wanted, and the last pass that did not find them where they were, of those lately:
+	// most of them have moved again at the next one.
+	restless map[uint32]uint64
+	watched  map[uint32]bool // of them, those whose stacks are copied
+	passes   uint64          // that have begun
+	flushed  bool            // since the last of them
+	wakers   wakers
+	stats    Stats
+	times    times
+	errors   limit.Texts
 }
 
 // New returns a clock that stands still: its passes are made by Run, or one at a time by Pass.
@@ -110,7 +118,8 @@ func New(o Options) *Clock {
 	o.MaxShare = cmp.Or(o.MaxShare, DefaultMaxShare)
 	o.MaxThreads = cmp.Or(o.MaxThreads, DefaultMaxThreads)
 	return &Clock{
-		options: o, threads: map[uint32]*thread{}, wakers: newWakers(false), errors: limit.Texts{Most: 16},
+		options: o, threads: map[uint32]*thread{}, restless: map[uint32]uint64{}, watched: map[uint32]bool{},
+		wakers: newWakers(false), errors: limit.Texts{Most: 16},
 	}
 }
 
@@ -121,20 +130,55 @@ func (c *Clock) Run(ctx context.Context, rate func() float64) {
 	defer c.Flush()
 	for {
 		err := c.Pass()
-		period := c.period(rate()) * (0.5 + rand.Float64())
+		period := time.Duration(c.period(rate()) * (0.5 + rand.Float64()))
 		if err != nil {
 			c.failed(err)
-			period = max(period, float64(retryAfter))
+			period = max(period, retryAfter)
 		}
-		select {
-		case <-ctx.Done():
+		if rest(ctx, period-watchedFor) {
+			if err := c.watch(); err != nil {
+				c.failed(err)
+			}
+		}
+		if !rest(ctx, min(period, watchedFor)) {
 			if err := c.Pass(); err != nil {
 				c.failed(err)
 			}
 			return
-		case <-time.After(time.Duration(period)):
 		}
 	}
+}
+
+// rest returns after a while, or with false when the context is done.
+func rest(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// watchedFor is for how long before a pass stacks of restless threads are copied when they leave a CPU. A wait that has
+// lasted longer will most likely last until its stack is read.
+const watchedFor = 5 * time.Millisecond
+
+// watch has the stacks copied of threads that will probably have moved at the next pass: of a random subset, if there
+// are many.
+func (c *Clock) watch() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.watched)
+	if len(c.restless) == 0 {
+		return nil
+	}
+	tids := slices.Collect(maps.Keys(c.restless))
+	rand.Shuffle(len(tids), func(i, j int) { tids[i], tids[j] = tids[j], tids[i] })
+	tids = tids[:min(len(tids), c.options.MaxReads, kernel.MaxCopies)]
+	for _, tid := range tids {
+		c.watched[tid] = true
+	}
+	return c.options.Passes.WatchLeaving(tids)
 }
 
 // lookingShare is what of MaxShare may go to seeing that nearly all threads have not moved. They get all of their time
@@ -232,6 +276,7 @@ func (c *Clock) Pass() error {
 	}
 	c.last = now
 	p.looking(looked)
+	defer p.calm()
 	if stayed != p.kept || p.asking {
 		p.note(p.forget())
 	}

@@ -32,6 +32,9 @@ type host struct {
 	lost    uint64
 	caught  uint64 // until when CatchUp was asked to
 	got     []credit
+	leaving map[uint32]bool // whose stacks are copied until the next pass, if they are set to anything
+	copied  map[uint32]bool // whose stacks were
+	late    bool            // walks need more than was copied
 }
 
 // mark is what a host knows of a thread that a clock has marked.
@@ -69,6 +72,7 @@ func (h *host) ReadMarked(interval time.Duration, use func(*kernel.Thread)) (sta
 	}
 	time.Sleep(h.waits)
 	err = h.Read(0, 0, func(t *kernel.Thread) {
+		t.Copied = h.copied[t.TID]
 		m := h.marks[t.TID]
 		if m != nil && m.Started == t.Started && m.Switches == t.Switches && t.State != kernel.Running {
 			if m.state == t.State {
@@ -86,7 +90,23 @@ func (h *host) ReadMarked(interval time.Duration, use func(*kernel.Thread)) (sta
 		h.handed++
 		use(t)
 	})
+	h.leaving = nil
 	return stayed, err
+}
+
+func (h *host) WatchLeaving(tids []uint32) error {
+	h.leaving, h.copied = map[uint32]bool{}, map[uint32]bool{}
+	for _, tid := range tids {
+		h.leaving[tid] = true
+	}
+	return nil
+}
+
+func (h *host) CopiedStack(of *kernel.Thread) (*kernel.StackCopy, error) {
+	if !h.copied[of.TID] {
+		return nil, nil
+	}
+	return &kernel.StackCopy{}, nil
 }
 
 func (h *host) ReadMarks(use func(kernel.Mark)) error {
@@ -145,14 +165,22 @@ func (h *host) ReadWakers(use func(*kernel.Waker)) (lost uint64, err error) {
 	return h.lost, nil
 }
 
-func (h *host) CompleteThread(t *kernel.Thread, _ sampler.ThreadMemory) *sampler.Sample {
+func (h *host) CompleteThread(t *kernel.Thread, m sampler.ThreadMemory) *sampler.Sample {
 	h.read[t.TID]++
+	if h.late {
+		m.ReadU64(0)
+	}
 	return &sampler.Sample{Sample: &kernel.Sample{
 		PID: t.PID, TID: t.TID, Outcome: unwind.Complete, Regs: t.Regs, User: []kernel.Frame{{Vaddr: t.Regs.PC}},
 	}}
 }
 
-func (h *host) Memory(uint32) runtime.Memory { return nil }
+func (h *host) Memory(uint32) runtime.Memory { return none{} }
+
+// none is memory that cannot be read.
+type none struct{ runtime.Memory }
+
+func (none) ReadAt([]byte, int64) (int, error) { return 0, errors.New("no memory") }
 
 func (h *host) CatchUp(until uint64) error {
 	h.caught = max(h.caught, until)
@@ -176,6 +204,9 @@ func (h *host) use(s *sampler.Sample) {
 // set puts a thread where its number of switches says.
 func (h *host) set(tid uint32, state kernel.ThreadState, switches uint64) {
 	t := kernel.Thread{PID: pid, TID: tid, State: state, Switches: switches, Regs: unwind.Regs{PC: 100 * switches}}
+	if h.leaving[tid] && state != kernel.Running {
+		h.copied[tid] = true
+	}
 	for i := range h.threads {
 		if h.threads[i].TID == tid {
 			h.threads[i] = t
@@ -333,6 +364,73 @@ func TestThreadThatMovesBeforeItIsRead(t *testing.T) {
 		if len(h.got) != 1 || h.got[0] != test.want {
 			t.Errorf("%s: credits %v, want %v", test.now, h.got, test.want)
 		}
+	}
+}
+
+// A thread that moves before its stack is read is where the copy of its stack says, if the walk needed no more than
+// that: it was watched, as it had moved the pass before.
+func TestThreadWhoseStackWasCopied(t *testing.T) {
+	for late, want := range map[bool]credit{
+		false: {1, 200, kernel.Sleeping, unwind.Complete, 10, ""},
+		true:  {1, 0, kernel.Sleeping, unwind.Moved, 10, ""},
+	} {
+		h := &host{late: late}
+		h.set(1, kernel.Sleeping, 1)
+		h.set(2, kernel.Sleeping, 1)
+		c := newClock(h)
+		h.pass(t, c, 10)
+		h.pass(t, c, 10) // thread 2 stays from now on
+		h.set(1, kernel.Running, 1)
+		h.pass(t, c, 10)
+		for range restlessFor {
+			h.pass(t, c, 10) // thread 2 is not restless after these
+		}
+		if err := c.watch(); err != nil || len(h.leaving) != 1 || !h.leaving[1] {
+			t.Fatalf("%v: watched are %v", err, h.leaving)
+		}
+		h.set(1, kernel.Sleeping, 2)
+		h.check = func() { h.set(1, kernel.Sleeping, h.threads[0].Switches+1) }
+		h.got = nil
+		h.pass(t, c, 10)
+		if len(h.got) != 1 || h.got[0] != want {
+			t.Errorf("late %v: credits %v, want %v", late, h.got, want)
+		}
+	}
+}
+
+// Of many restless threads, those that were watched stand for all; those that were not restless have their own.
+func TestSubsetOfRestlessThreads(t *testing.T) {
+	const threads, reads, passes = 40, 8, 100
+	h := &host{}
+	c := newClock(h)
+	c.options.MaxReads = reads
+	moved := 0
+	for n := range uint64(passes) {
+		if err := c.watch(); err != nil {
+			t.Fatal(err)
+		}
+		for tid := range uint32(threads) {
+			h.set(tid+1, kernel.Sleeping, n)
+		}
+		h.check = func() { // all move before they are read
+			for tid := range uint32(threads) {
+				h.threads[tid].Switches++
+				h.threads[tid].State = kernel.Running
+			}
+		}
+		h.got = nil
+		h.pass(t, c, 11)
+		for _, got := range h.got {
+			if got.outcome == unwind.Moved && n > 0 {
+				moved++
+			}
+		}
+		if want := time.Duration(threads * 11); n > 0 && h.sum() != want {
+			t.Fatalf("%v in all, want %v", h.sum(), want)
+		}
+	}
+	if moved > 0 || len(h.read) != threads {
+		t.Errorf("%d stacks have moved; %d threads were read", moved, len(h.read))
 	}
 }
 

@@ -1,7 +1,9 @@
 package offcpu
 
 import (
+	"cmp"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -53,6 +55,7 @@ type pass struct {
 	keptIn   [kernel.Ended + 1]int // of kept, by state
 	err      error                 // of marks
 	moved    []*kernel.Thread      // they are on no CPU, and their stacks have to be read
+	seen     []uint32              // threads that were handed over
 	ended    []thread              // what was over when the pass came by, to be settled
 }
 
@@ -123,6 +126,7 @@ func (p *pass) look(t *kernel.Thread) {
 		t.State = kernel.Running
 	}
 	p.handed++
+	p.seen = append(p.seen, t.TID)
 	p.times[t.State] += p.interval
 	known := p.threads[t.TID]
 	if known != nil {
@@ -231,36 +235,87 @@ func (p *pass) count() {
 // thread to move.
 const readsAtOnce = 16
 
-// readMoved reads the stacks of threads that have moved, or of a random subset that stands for all of them.
+// readMoved reads the stacks of threads that have moved, or of a random subset that stands for all of them. Those that
+// were not copied come first: they are there as long as their threads do not run.
 func (p *pass) readMoved() error {
-	all := len(p.moved)
-	if all > p.options.MaxReads {
-		rand.Shuffle(all, func(i, j int) { p.moved[i], p.moved[j] = p.moved[j], p.moved[i] })
-		p.moved = p.moved[:p.options.MaxReads]
-		p.stats.Unread += uint64(all - len(p.moved))
-	}
-	left := shares(p.interval*time.Duration(all), len(p.moved))
+	chosen := p.choose()
+	slices.SortStableFunc(chosen, func(a, b reading) int {
+		return cmp.Compare(ofBool(a.thread.Copied), ofBool(b.thread.Copied))
+	})
 	var err error
-	var had reading
-	for some := range slices.Chunk(p.moved, readsAtOnce) {
-		next := reading{threads: some, shares: left[:len(some)]}
-		left = left[len(some):]
-		err = errors.Join(err, p.check(&had, &next))
-		next.read(p)
+	var had []reading
+	for next := range slices.Chunk(chosen, readsAtOnce) {
+		err = errors.Join(err, p.check(had, next))
+		for i := range next {
+			p.note(next[i].read(p))
+		}
 		had = next
 	}
-	return errors.Join(err, p.check(&had, &reading{}))
+	return errors.Join(err, p.check(had, nil))
 }
 
-// reading is of threads that are read at once.
+// choose returns whose stacks are read. If that is a subset, restless threads are in it as others are: of the former
+// those that were watched stand for all, who are a random subset of them.
+func (p *pass) choose() (chosen []reading) {
+	var restless, others []*kernel.Thread
+	for _, t := range p.moved {
+		if p.restless[t.TID] > 0 {
+			restless = append(restless, t)
+		} else {
+			others = append(others, t)
+		}
+	}
+	all, most := len(p.moved), p.options.MaxReads
+	for _, some := range [][]*kernel.Thread{restless, others} {
+		n := len(some)
+		if all > most && n > 0 {
+			rand.Shuffle(n, func(i, j int) { some[i], some[j] = some[j], some[i] })
+			slices.SortStableFunc(some, func(a, b *kernel.Thread) int {
+				return cmp.Compare(ofBool(p.watched[b.TID]), ofBool(p.watched[a.TID]))
+			})
+			n = max(1, most*n/all)
+		}
+		for i, share := range shares(p.interval*time.Duration(len(some)), n) {
+			chosen = append(chosen, reading{thread: some[i], share: share})
+		}
+		p.stats.Unread += uint64(len(some) - n)
+	}
+	return chosen
+}
+
+// restlessFor is for how many passes a thread counts as restless after it has moved. Where all CPUs are busy, it may be
+// queued for one meanwhile.
+const restlessFor = 8
+
+// calm notes which threads are restless after a pass.
+func (p *pass) calm() {
+	for _, tid := range p.seen {
+		p.restless[tid] = p.passes
+	}
+	maps.DeleteFunc(p.restless, func(_ uint32, last uint64) bool { return p.passes-last >= restlessFor })
+}
+
+// ofBool returns 1 for true.
+func ofBool(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// reading is of one thread.
 type reading struct {
-	threads []*kernel.Thread
-	shares  []time.Duration // what each is credited with
-	stacks  []*sampler.Sample
+	thread *kernel.Thread
+	share  time.Duration // what it is credited with
+	stack  *sampler.Sample
+	whole  bool // the stack is the one of the pass, whether the thread has moved since or not
 }
 
-func (r *reading) of(tid uint32) int {
-	return slices.IndexFunc(r.threads, func(t *kernel.Thread) bool { return t.TID == tid })
+func find(some []reading, tid uint32) *reading {
+	if at := slices.IndexFunc(some, func(r reading) bool { return r.thread.TID == tid }); at >= 0 {
+		return &some[at]
+	}
+	return nil
 }
 
 // shares divides a time into n parts whose sum it is.
@@ -273,29 +328,34 @@ func shares(of time.Duration, n int) []time.Duration {
 	return out
 }
 
-// read reads the stacks of threads.
-func (r *reading) read(p *pass) {
-	for _, t := range r.threads {
-		memory := snapshot.MemoryOf(p.options.Completer.Memory(t.PID), t)
-		r.stacks = append(r.stacks, p.options.Completer.CompleteThread(t, memory))
-	}
-	p.stats.Read += uint64(len(r.threads))
+// read reads the stack of a thread. What languages keep of it elsewhere is not copied.
+func (r *reading) read(p *pass) error {
+	copied, err := p.options.Passes.CopiedStack(r.thread)
+	memory := snapshot.MemoryOf(p.options.Completer.Memory(r.thread.PID), r.thread, copied)
+	r.stack = p.options.Completer.CompleteThread(r.thread, memory)
+	r.whole = memory.OfCopy() && r.stack.Interpreted == nil
+	p.stats.Read++
+	return err
 }
 
 // check credits threads that were read, if there are any: it looks whether they have stayed. Those that are next may
-// have moved since the pass has seen them, as reading others takes time. They are where they are now, unless they run.
-// After an error no thread is taken to have stayed.
-func (p *pass) check(had, next *reading) error {
+// have moved since the pass has seen them, as reading others takes time. They are where they are now, unless they run
+// or their stacks were copied. After an error no thread is taken to have stayed.
+func (p *pass) check(had, next []reading) error {
 	stays := map[uint32]bool{}
-	err := p.options.Passes.Check(next.threads, func(now *kernel.Thread) {
-		if at := had.of(now.TID); at >= 0 {
-			stays[now.TID] = !snapshot.Moved(had.threads[at], now)
-		} else if at := next.of(now.TID); at >= 0 {
-			next.threads[at] = later(next.threads[at], now)
+	threads := make([]*kernel.Thread, 0, len(next))
+	for i := range next {
+		threads = append(threads, next[i].thread)
+	}
+	err := p.options.Passes.Check(threads, func(now *kernel.Thread) {
+		if r := find(had, now.TID); r != nil {
+			stays[now.TID] = !snapshot.Moved(r.thread, now)
+		} else if r := find(next, now.TID); r != nil && !r.thread.Copied {
+			r.thread = later(r.thread, now)
 		}
 	})
-	for i, t := range had.threads {
-		p.take(t, had.stacks[i], err == nil && stays[t.TID], had.shares[i])
+	for i := range had {
+		p.take(&had[i], err == nil && stays[had[i].thread.TID])
 	}
 	return err
 }
@@ -312,20 +372,21 @@ func later(was, now *kernel.Thread) *kernel.Thread {
 }
 
 // take credits a thread with being where its stack says. The kernel's part was seen at one moment with the state; the
-// user's was read later, and is right only if the thread has stayed.
-func (p *pass) take(t *kernel.Thread, stack *sampler.Sample, stays bool, credit time.Duration) {
-	if !stays && stack.Outcome.HasUserPart() {
+// user's was copied then, or was read later and is right only if the thread has stayed.
+func (p *pass) take(r *reading, stays bool) {
+	t, stack := r.thread, r.stack
+	if !stays && !r.whole && stack.Outcome.HasUserPart() {
 		p.stats.Dropped++
 		stack.User, stack.Interpreted, stack.Outcome = nil, nil, unwind.Moved
 	}
 	t.Kernel = nil // the sample has it
 	stack.Target = p.owner(t.PID).target
 	if !stays || len(p.threads) >= p.options.MaxThreads {
-		if credit > 0 {
-			p.use(stack, t, credit, nil)
+		if r.share > 0 {
+			p.use(stack, t, r.share, nil)
 		}
 		p.note(p.options.Passes.Unmark(t.TID))
 		return
 	}
-	p.threads[t.TID] = &thread{Thread: *t, stack: stack, credit: credit, seen: p.passes}
+	p.threads[t.TID] = &thread{Thread: *t, stack: stack, credit: r.share, seen: p.passes}
 }

@@ -1,6 +1,7 @@
 package offcpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -27,6 +28,9 @@ func Start(o Options, rate float64) (*Running, error) {
 		return nil, err
 	}
 	o.Passes = threads
+	if err := threads.CopyStacks(cmp.Or(o.MaxReads, DefaultMaxReads)); err != nil {
+		return nil, errors.Join(err, threads.Close())
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Running{Clock: New(o), threads: threads, cancel: cancel}
 	r.last = r.options.now()

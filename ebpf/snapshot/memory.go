@@ -5,7 +5,6 @@ import (
 
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/runtime"
-	"github.com/headwater/headwater/ebpf/sampler"
 )
 
 const (
@@ -16,28 +15,35 @@ const (
 	maxPages = 2048
 )
 
-// memory is the memory of a process while one stack is read: each page is read once, so that what is read twice is the
+// Memory is the memory of a process while one stack is read: each page is read once, so that what is read twice is the
 // same. It implements sampler.ThreadMemory.
-type memory struct {
+type Memory struct {
 	process runtime.Memory
 	thread  *kernel.Thread
+	copied  *kernel.StackCopy // nil: none
+	late    bool              // something was read that the copy has not
 	// selfPointer says that what a thread pointer points to begins with its own address.
 	selfPointer bool
 	pages       map[uint64][]byte // by address; nil: it cannot be read
 }
 
-// MemoryOf returns the memory of a process as it is while one stack of it is read: each page is read once. It is for
-// one use of sampler.Threads.CompleteThread.
-func MemoryOf(process runtime.Memory, t *kernel.Thread) sampler.ThreadMemory {
-	return newMemory(process, t)
+// MemoryOf returns the memory of a process as it is while one stack of it is read, and as it was where there is a copy,
+// which may be nil. It is for one use of sampler.Threads.CompleteThread.
+func MemoryOf(process runtime.Memory, t *kernel.Thread, copied *kernel.StackCopy) *Memory {
+	m := newMemory(process, t)
+	m.copied = copied
+	return m
 }
 
-func newMemory(process runtime.Memory, t *kernel.Thread) *memory {
-	return &memory{process: process, thread: t, selfPointer: hasSelfPointer, pages: map[uint64][]byte{}}
+// OfCopy reports whether all that was read was in the copy, or is the same as long as the thread lives.
+func (m *Memory) OfCopy() bool { return m.copied != nil && !m.late }
+
+func newMemory(process runtime.Memory, t *kernel.Thread) *Memory {
+	return &Memory{process: process, thread: t, selfPointer: hasSelfPointer, pages: map[uint64][]byte{}}
 }
 
 // ReadU64 implements unwind.Memory.
-func (m *memory) ReadU64(addr uint64) (uint64, bool) {
+func (m *Memory) ReadU64(addr uint64) (uint64, bool) {
 	if page := m.page(addr &^ (pageBytes - 1)); addr%pageBytes <= pageBytes-8 {
 		if page == nil {
 			return 0, false
@@ -50,7 +56,7 @@ func (m *memory) ReadU64(addr uint64) (uint64, bool) {
 }
 
 // Read implements chain.Memory.
-func (m *memory) Read(addr uint64, b []byte) bool {
+func (m *Memory) Read(addr uint64, b []byte) bool {
 	for len(b) > 0 {
 		page := m.page(addr &^ (pageBytes - 1))
 		if page == nil {
@@ -63,7 +69,13 @@ func (m *memory) Read(addr uint64, b []byte) bool {
 }
 
 // page returns the page at an address, nil if it cannot be read.
-func (m *memory) page(addr uint64) []byte {
+func (m *Memory) page(addr uint64) []byte {
+	if m.copied != nil {
+		if page := m.copied.Page(addr); page != nil {
+			return page
+		}
+		m.late = true
+	}
 	page, ok := m.pages[addr]
 	if ok {
 		return page
@@ -95,12 +107,14 @@ const (
 
 // EndsAt implements unwind.Memory. The stack of a program's first thread ends where the kernel began it, that of
 // another below what the C library keeps of the thread.
-func (m *memory) EndsAt(addr uint64) bool {
+func (m *Memory) EndsAt(addr uint64) bool {
 	end := m.thread.StartStack + 16 // start code may have taken the number of arguments off the stack
 	if end-addr < reach {
 		return addr >= end-startCodeFrame
 	}
 	end = m.thread.ThreadPointer
+	late := m.late
+	defer func() { m.late = late }() // what is there stays there
 	if self, ok := m.ReadU64(end); m.selfPointer && (!ok || self != end) {
 		return false
 	}

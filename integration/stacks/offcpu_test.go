@@ -94,7 +94,7 @@ func TestOffCPUOfServer(t *testing.T) {
 }
 
 // TestOffCPUOfRestlessThreads: of threads that are on a CPU two hundred times a second, none of many
-// stacks in profiles of time off CPU is of two moments. What has moved while it was read says so.
+// stacks in profiles of time off CPU is of two moments. What has moved before it was read says so.
 func TestOffCPUOfRestlessThreads(t *testing.T) {
 	t.Parallel()
 	wanted, seconds := 1500, "2"
@@ -124,11 +124,9 @@ func TestOffCPUOfRestlessThreads(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d stacks, %.1f s in whole ways, %.1f s of threads that moved while they were read", stacks,
+	t.Logf("%d stacks, %.1f s in whole ways, %.1f s of threads that moved before they were read", stacks,
 		float64(whole)/1e9, float64(moved)/1e9)
-	require.NotZero(t, moved, "no thread has moved while it was read")
-	// The longer a look takes because the machine is busy, the more move: with a load of 48 on two CPUs 7 % had not.
-	require.Greater(t, whole, moved/50, "hardly any has not")
+	require.Less(t, moved, (whole+moved)/4, "many stacks are missing, though they are copied when threads leave a CPU")
 }
 
 // restlessSides returns on which way of testdata/restless.c each frame of a sample is.
