@@ -44,6 +44,7 @@ struct sched_entity {
 } __attribute__((preserve_access_index));
 struct sched_info {
 	unsigned long long last_arrival; /* on a CPU */
+	unsigned long long run_delay; /* ns that it was queued for a CPU, ever */
 	unsigned long long last_queued; /* for one; 0: it is not queued */
 } __attribute__((preserve_access_index));
 struct thread_info {
@@ -378,6 +379,7 @@ ALWAYS_INLINE long take_thread(struct task_struct *task, struct thread *t)
 	t->full = 0;
 	t->lr_valid = 0;
 	t->off = 0;
+	t->queued = bpf_core_field_exists(task->sched_info.run_delay) ? task->sched_info.run_delay : QUEUED_UNKNOWN;
 	if (displaced(task))
 		t->flags |= THREAD_DISPLACED;
 	t->state = state_of(task);

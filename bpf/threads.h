@@ -30,6 +30,8 @@ struct thread_mark {
 	__u32 woken; /* somebody has ended this wait since, who is written; set by BPF */
 };
 
+#define QUEUED_UNKNOWN (~0ULL)
+
 enum {
 	STATE_UNKNOWN = 0xffffffff, /* of a new mark: the next pass writes the thread */
 	MAX_MARKS = (1 << 14) + 64,
@@ -69,6 +71,7 @@ struct thread {
 	__u64 switches; /* times that it has left a CPU, read before all that follows */
 	__u64 stayed; /* that of the mark of its ID */
 	__u64 off; /* ns since it was last seen on a CPU, to within a tick */
+	__u64 queued; /* ns that it was queued for a CPU, ever, until it was on one last; QUEUED_UNKNOWN: not counted */
 	__s64 call;
 	__u64 thread_pointer;
 	__u64 start_stack; /* where the kernel began the stack of the program's first thread */

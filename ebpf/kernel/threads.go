@@ -123,6 +123,10 @@ type Thread struct {
 	Off  time.Duration
 	Call int64 // number of the system call that it is in, or NoCall
 
+	// Queued is for how long the thread was queued for a CPU, in all its life until it was on one last; negative: this
+	// kernel does not count that.
+	Queued time.Duration
+
 	// Unmoved says that the thread is where its mark has it, in another state than when it was last read. Then Kernel,
 	// Outcome and all below are not read.
 	Unmoved bool
@@ -323,7 +327,8 @@ func (r *threadsThread) thread() Thread {
 		PID: r.Pid, TID: r.Tid, Time: r.Time, Started: r.Started,
 		Comm:  cString(unsafe.Slice((*byte)(unsafe.Pointer(&r.Comm)), len(r.Comm))),
 		State: threadState(r.State, r.ExitState, flags&threadsThreadFlagsTHREAD_ON_CPU != 0),
-		CPU:   r.Cpu, Switches: r.Switches, Stayed: time.Duration(min(r.Stayed, 1<<62)), Off: -1, Call: NoCall,
+		CPU:   r.Cpu, Switches: r.Switches, Stayed: time.Duration(min(r.Stayed, 1<<62)), Off: -1, Queued: -1,
+		Call:          NoCall,
 		Kernel:        r.Kernel[:r.KernelFrames],
 		Outcome:       unwind.Outcome(r.Outcome),
 		ThreadPointer: r.ThreadPointer, StartStack: r.StartStack,
@@ -334,6 +339,9 @@ func (r *threadsThread) thread() Thread {
 	t.Trampoline = r.Trampoline
 	t.Unmoved = flags&threadsThreadFlagsTHREAD_UNMOVED != 0
 	t.Displaced = flags&threadsThreadFlagsTHREAD_DISPLACED != 0 && t.State == Runnable
+	if r.Queued < 1<<62 {
+		t.Queued = time.Duration(r.Queued)
+	}
 	t.Copied = flags&threadsThreadFlagsTHREAD_COPIED != 0
 	if flags&threadsThreadFlagsTHREAD_SINCE != 0 {
 		t.Off = time.Duration(min(r.Off, 1<<62))

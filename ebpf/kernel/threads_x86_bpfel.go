@@ -31,6 +31,7 @@ type threadsThread struct {
 	Switches      uint64
 	Stayed        uint64
 	Off           uint64
+	Queued        uint64
 	Call          int64
 	ThreadPointer uint64
 	StartStack    uint64
@@ -75,6 +76,7 @@ type threadsThreadEnums struct {
 		Switches      uint64
 		Stayed        uint64
 		Off           uint64
+		Queued        uint64
 		Call          int64
 		ThreadPointer uint64
 		StartStack    uint64

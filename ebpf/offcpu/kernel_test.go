@@ -2,8 +2,12 @@ package offcpu
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -129,5 +133,74 @@ func TestRestless(t *testing.T) {
 	t.Logf("%d of %d stacks have moved; %+v", moved, slept, c.Stats())
 	if moved > slept/20 {
 		t.Errorf("%d of %d stacks have moved before they were read", moved, slept)
+	}
+}
+
+// TestQueued: threads that want more than there are CPUs, which looks displace as well, are credited with being queued
+// for as long as the kernel has counted.
+func TestQueued(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "taskset", "sh")
+	for _, threads := range []int{1, 3} {
+		t.Run(strconv.Itoa(threads), func(t *testing.T) { checkQueued(t, threads) })
+	}
+}
+
+func checkQueued(t *testing.T, threads int) {
+	var pids []uint32
+	for range threads {
+		cmd := exec.Command("taskset", "-c", "0", "sh", "-c", "while :; do :; done")
+		pids = append(pids, uint32(testkit.Run(t, cmd)))
+	}
+	taker, err := snapshot.Open(pids[0])
+	taker = need.Opened[*kernel.PermissionError](t, taker, err)
+	queued := func() (all time.Duration) {
+		for _, pid := range pids {
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ran, waited int64
+			if _, err := fmt.Sscan(string(text), &ran, &waited); err != nil {
+				t.Fatal(err)
+			}
+			all += time.Duration(waited)
+		}
+		return all
+	}
+	var mu sync.Mutex
+	var credited time.Duration
+	c, err := Start(Options{
+		Completer: taker.Sampler(),
+		Target:    func(p uint32) (*target.Target, bool) { return nil, slices.Contains(pids, p) },
+		Use: func(s *sampler.Sample) {
+			mu.Lock()
+			defer mu.Unlock()
+			if s.Thread.State == kernel.Runnable {
+				credited += time.Duration(s.Value)
+			}
+		},
+	}, 50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	seen := func() (passes uint64, all time.Duration) {
+		c.Flush()
+		mu.Lock()
+		defer mu.Unlock()
+		return c.Stats().Passes, credited
+	}
+	testkit.Eventually(t, "passes are made", func() bool { passes, _ := seen(); return passes >= 3 })
+	_, before := seen()
+	wantBefore := queued()
+	testkit.Eventually(t, "more passes are made", func() bool { passes, _ := seen(); return passes >= 103 })
+	_, after := seen()
+	got, want := after-before, queued()-wantBefore
+	// What is not over at a look is counted later, and what few looks have seen is owed.
+	slack := time.Duration(threads)*(muchOwed+200*time.Millisecond) + want/50
+	t.Logf("credited with %v, the kernel has counted %v", got, want)
+	if got < want-slack || got > want+slack {
+		t.Errorf("credited with %v, want %v", got, want)
 	}
 }

@@ -100,9 +100,10 @@ type Clock struct {
 	// Threads of processes that are wanted, and the last pass that did not find them where they were, of those lately:
 	// most of them have moved again at the next one.
 	restless map[uint32]uint64
-	watched  map[uint32]bool // of them, those whose stacks are copied
-	passes   uint64          // that have begun
-	flushed  bool            // since the last of them
+	watched  map[uint32]bool   // of them, those whose stacks are copied
+	passes   uint64            // that have begun
+	flushed  bool              // since the last of them
+	queues   map[uint32]*queue // of the threads that passes have looked at
 	wakers   wakers
 	stats    Stats
 	times    times
@@ -119,6 +120,7 @@ func New(o Options) *Clock {
 	o.MaxThreads = cmp.Or(o.MaxThreads, DefaultMaxThreads)
 	return &Clock{
 		options: o, threads: map[uint32]*thread{}, restless: map[uint32]uint64{}, watched: map[uint32]bool{},
+		queues: map[uint32]*queue{},
 		wakers: newWakers(false), errors: limit.Texts{Most: 16},
 	}
 }
@@ -135,12 +137,13 @@ func (c *Clock) Run(ctx context.Context, rate func() float64) {
 			c.failed(err)
 			period = max(period, retryAfter)
 		}
-		if rest(ctx, period-watchedFor) {
+		watched := min(watchedFor, period/4)
+		if rest(ctx, period-watched) {
 			if err := c.watch(); err != nil {
 				c.failed(err)
 			}
 		}
-		if !rest(ctx, min(period, watchedFor)) {
+		if !rest(ctx, watched) {
 			if err := c.Pass(); err != nil {
 				c.failed(err)
 			}
@@ -159,9 +162,9 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// watchedFor is for how long before a pass stacks of restless threads are copied when they leave a CPU. A wait that has
-// lasted longer will most likely last until its stack is read.
-const watchedFor = 5 * time.Millisecond
+// watchedFor is for how long before a pass, at most, stacks of restless threads are copied when they leave a CPU. A wait
+// that has lasted longer will most likely last until its stack is read.
+const watchedFor = 10 * time.Millisecond
 
 // watch has the stacks copied of threads that will probably have moved at the next pass: of a random subset, if there
 // are many.
@@ -224,6 +227,11 @@ func (c *Clock) Flush() {
 	for _, t := range c.threads {
 		c.settle(t)
 	}
+	for _, q := range c.queues {
+		if q.place != nil {
+			c.settle(q.place)
+		}
+	}
 	c.flushed = true
 }
 
@@ -260,6 +268,7 @@ func (c *Clock) Pass() error {
 	if c.last != 0 {
 		p.interval = time.Duration(now - c.last)
 	}
+	p.before = c.last
 	c.last = 0
 	if err := p.ask(now); err != nil {
 		return err

@@ -3,6 +3,7 @@ package offcpu
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -203,7 +204,8 @@ func (h *host) use(s *sampler.Sample) {
 
 // set puts a thread where its number of switches says.
 func (h *host) set(tid uint32, state kernel.ThreadState, switches uint64) {
-	t := kernel.Thread{PID: pid, TID: tid, State: state, Switches: switches, Regs: unwind.Regs{PC: 100 * switches}}
+	t := kernel.Thread{PID: pid, TID: tid, State: state, Switches: switches, Queued: -1}
+	t.Regs.PC = 100 * switches
 	if h.leaving[tid] && state != kernel.Running {
 		h.copied[tid] = true
 	}
@@ -625,4 +627,82 @@ func TestPeriod(t *testing.T) {
 			t.Errorf("%+v: %v", test, got)
 		}
 	}
+}
+
+// queued puts a thread where its number of switches says, of which the kernel has counted for how long it was queued.
+func (h *host) queued(tid uint32, state kernel.ThreadState, switches uint64, queued time.Duration) {
+	h.set(tid, state, switches)
+	h.threads[slices.IndexFunc(h.threads, func(t kernel.Thread) bool { return t.TID == tid })].Queued = queued
+}
+
+// TestDisplacedThread: each look finds a thread in the queue, as the reader has its CPU, and has displaced it. It gets
+// what the kernel has counted, and the rest is for running.
+func TestDisplacedThread(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		h := &host{}
+		c := newClock(h)
+		h.queued(1, kernel.Runnable, 1, 100)
+		h.pass(t, c, 10)
+		const ms = time.Millisecond
+		for n := range uint64(20) {
+			h.queued(1, kernel.Runnable, n+2, 100+time.Duration(n+1)*ms)
+			h.threads[0].Displaced = known
+			h.pass(t, c, 10*ms)
+		}
+		c.Flush()
+		for _, got := range h.got {
+			if got.state != kernel.Runnable || got.pc == 0 {
+				t.Errorf("credit %+v", got)
+			}
+		}
+		s := c.Stats()
+		if h.sum() != 20*ms || s.Time["runnable"] != uint64(20*ms) || s.Time["running"] != uint64(180*ms) {
+			t.Errorf("known %v: %v is credited, and %v; want 20 ms, and 180 of running", known, h.sum(), s.Time)
+		}
+	}
+}
+
+// TestQueuedThread: a thread that is queued for longer than a pass gets its time while it is, and in all what the
+// kernel has counted at its end; where it is queued for moments, the places that looks have found get all of them.
+func TestQueuedThread(t *testing.T) {
+	h := &host{}
+	c := newClock(h)
+	h.queued(1, kernel.Sleeping, 1, 0)
+	h.queued(2, kernel.Sleeping, 1, 0)
+	h.pass(t, c, 10)
+	h.pass(t, c, 10)
+	for range 4 {
+		h.queued(1, kernel.Runnable, 1, 0)
+		h.pass(t, c, 10)
+	}
+	c.Flush()
+	if d := h.sumOf(1, kernel.Runnable); d != 30 {
+		t.Errorf("%v of being queued after three passes there", d)
+	}
+	h.queued(1, kernel.Running, 1, 43)
+	h.pass(t, c, 10)
+	h.queued(2, kernel.Running, 2, 5) // was queued for a moment, and nobody has seen it
+	h.queued(1, kernel.Sleeping, 2, 43)
+	h.pass(t, c, 10)
+	h.queued(2, kernel.Runnable, 3, 7)
+	h.pass(t, c, 10)
+	h.queued(2, kernel.Running, 3, 11)
+	h.pass(t, c, 10)
+	c.Flush()
+	if one, two := h.sumOf(1, kernel.Runnable), h.sumOf(2, kernel.Runnable); one != 43 || two != 11 {
+		t.Errorf("queued for %v and %v, want 43 and 11 ns", one, two)
+	}
+	if s := c.Stats(); s.Time["runnable"] != 43+11 ||
+		s.Time["runnable"]+s.Time["running"]+s.Time["sleeping"] != 2*9*10 {
+		t.Errorf("times %v", s.Time)
+	}
+}
+
+func (h *host) sumOf(tid uint32, state kernel.ThreadState) (d time.Duration) {
+	for _, c := range h.got {
+		if c.tid == tid && c.state == state {
+			d += c.d
+		}
+	}
+	return d
 }

@@ -22,12 +22,16 @@ type thread struct {
 	stack         *sampler.Sample // where it is
 	credit        time.Duration   // what Use has not got yet
 	had           time.Duration   // what of its mark's Stayed was added to that, ever
+	ahead         time.Duration   // what it got for being queued for a CPU while the kernel had not counted that yet
 	seen          uint64          // the last pass that has looked at it
 }
 
 // stayedFor credits a thread with what its mark has got since the last time.
 func (t *thread) stayedFor(mark time.Duration) {
 	t.credit += mark - t.had
+	if t.State == kernel.Runnable && t.Queued >= 0 {
+		t.ahead += mark - t.had
+	}
 	t.had = mark
 }
 
@@ -48,6 +52,7 @@ func (c *Clock) use(s *sampler.Sample, t *kernel.Thread, d time.Duration, ender 
 type pass struct {
 	*Clock
 	interval time.Duration
+	before   uint64                // when the last pass began; 0: there was none
 	asking   bool                  // whose threads are wanted
 	owners   map[uint32]owner      // by PID
 	handed   int                   // threads that were looked at
@@ -92,6 +97,7 @@ func (p *pass) ask(now uint64) error {
 			return err
 		}
 	}
+	p.askQueues()
 	var changed []*thread
 	for _, t := range p.threads {
 		if o := p.owner(t.PID); !o.wanted || o.target != t.stack.Target {
@@ -122,19 +128,28 @@ func (p *pass) look(t *kernel.Thread) {
 		p.note(p.options.Passes.MarkUnwanted(t.PID))
 		return
 	}
-	if t.Displaced { // it would run if nobody looked
+	q := p.queueOf(t)
+	if t.Displaced && (q == nil || q.place != nil || q.owed < muchOwed) { // it would run if nobody looked
 		t.State = kernel.Running
 	}
 	p.handed++
 	p.seen = append(p.seen, t.TID)
-	p.times[t.State] += p.interval
 	known := p.threads[t.TID]
+	stays := known != nil && t.State != kernel.Running && known.Started == t.Started && known.Switches == t.Switches
+	credit := p.interval
+	if q != nil && t.State == kernel.Runnable && !(stays && known.State == kernel.Runnable) {
+		p.times[kernel.Running] += p.interval // until the kernel says how much of it the thread was queued
+		credit = 0
+	} else {
+		p.times[t.State] += p.interval
+	}
 	if known != nil {
 		known.seen = p.passes
 		known.stayedFor(t.Stayed)
 		p.keep(known, -1)
 	}
-	if known != nil && (t.State == kernel.Running || known.Started != t.Started || known.Switches != t.Switches) {
+	if known != nil && !stays {
+		p.leaves(known)
 		p.drop(known)
 		known = nil
 	}
@@ -151,7 +166,10 @@ func (p *pass) look(t *kernel.Thread) {
 			p.end(known)
 			known.State = t.State
 		}
-		known.credit += p.interval
+		known.credit += credit
+		if q != nil && t.State == kernel.Runnable {
+			known.ahead += credit
+		}
 	}
 }
 
@@ -207,6 +225,7 @@ func (p *pass) forget() error {
 			p.drop(t)
 		}
 	}
+	p.forgetQueues()
 	return nil
 }
 
@@ -257,17 +276,22 @@ func (p *pass) readMoved() error {
 // choose returns whose stacks are read. If that is a subset, restless threads are in it as others are: of the former
 // those that were watched stand for all, who are a random subset of them.
 func (p *pass) choose() (chosen []reading) {
-	var restless, others []*kernel.Thread
+	var restless, others, queued []*kernel.Thread
 	for _, t := range p.moved {
-		if p.restless[t.TID] > 0 {
+		if t.State == kernel.Runnable && t.Queued >= 0 {
+			queued = append(queued, t)
+		} else if p.restless[t.TID] > 0 {
 			restless = append(restless, t)
 		} else {
 			others = append(others, t)
 		}
 	}
 	all, most := len(p.moved), p.options.MaxReads
-	for _, some := range [][]*kernel.Thread{restless, others} {
-		n := len(some)
+	for i, some := range [][]*kernel.Thread{restless, others, queued} {
+		n, credit := len(some), p.interval*time.Duration(len(some))
+		if i == 2 {
+			credit = 0 // the kernel counts it
+		}
 		if all > most && n > 0 {
 			rand.Shuffle(n, func(i, j int) { some[i], some[j] = some[j], some[i] })
 			slices.SortStableFunc(some, func(a, b *kernel.Thread) int {
@@ -275,7 +299,7 @@ func (p *pass) choose() (chosen []reading) {
 			})
 			n = max(1, most*n/all)
 		}
-		for i, share := range shares(p.interval*time.Duration(len(some)), n) {
+		for i, share := range shares(credit, n) {
 			chosen = append(chosen, reading{thread: some[i], share: share})
 		}
 		p.stats.Unread += uint64(len(some) - n)
@@ -366,6 +390,9 @@ func later(was, now *kernel.Thread) *kernel.Thread {
 	if !off || now.Started != was.Started || now.Switches == was.Switches {
 		return was
 	}
+	if was.Queued >= 0 && (was.State == kernel.Runnable) != (now.State == kernel.Runnable) {
+		return was // time in the queue is not counted by looks
+	}
 	kept := *now
 	kept.Kernel = slices.Clone(now.Kernel)
 	return &kept
@@ -381,12 +408,23 @@ func (p *pass) take(r *reading, stays bool) {
 	}
 	t.Kernel = nil // the sample has it
 	stack.Target = p.owner(t.PID).target
-	if !stays || len(p.threads) >= p.options.MaxThreads {
-		if r.share > 0 {
-			p.use(stack, t, r.share, nil)
-		}
-		p.note(p.options.Passes.Unmark(t.TID))
+	at := &thread{Thread: *t, stack: stack, credit: r.share, seen: p.passes}
+	q := p.queues[t.TID]
+	if t.State != kernel.Runnable || t.Queued < 0 {
+		q = nil
+	}
+	if q != nil {
+		p.unplace(q)
+		q.pay(at)
+	}
+	if stays && len(p.threads) < p.options.MaxThreads {
+		p.threads[t.TID] = at
 		return
 	}
-	p.threads[t.TID] = &thread{Thread: *t, stack: stack, credit: r.share, seen: p.passes}
+	if q != nil {
+		q.place = at
+	} else {
+		p.settle(at)
+	}
+	p.note(p.options.Passes.Unmark(t.TID))
 }
