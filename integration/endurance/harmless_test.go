@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// harmlessKinds are the kinds of samples that put something into programs, and all kinds at once. The %s are the
-// program of testdata/harmless.cc and that of ebpf/probing/testdata/grows.go.
+// harmlessKinds are the kinds of samples that are taken of programs, those of the CPU with each, and all at once. The
+// %[1]s and %[2]s are the program of testdata/harmless.cc and that of ebpf/probing/testdata/grows.go.
 var harmlessKinds = map[string]string{
 	"uprobes": `probe_links = ["uprobe:%[1]s:work", "uprobe:%[1]s:parse", "uprobe:%[1]s:jump", "uprobe:%[1]s:yields",
 		"uprobe:%[2]s:main.target"]`,
@@ -25,6 +26,8 @@ var harmlessKinds = map[string]string{
 		sample_bytes   = "4KiB"
 		overhead_limit = 0
 	}`,
+	"cpu":     "",
+	"off-CPU": "off_cpu { }",
 	"all": `heap {
 		sample_bytes   = "4KiB"
 		overhead_limit = 0
@@ -38,20 +41,23 @@ var harmlessKinds = map[string]string{
 // TestHarmless: programs print the same and end with the same exit code, whatever kinds of samples are taken of them.
 func TestHarmless(t *testing.T) {
 	need.Root(t)
-	need.Tools(t, "g++", "go", "gdb", "python3", "node", "java")
+	need.Tools(t, "g++", "go", "gdb", "strace", "python3", "node", "java")
 	dir := t.TempDir()
 	harmless, static, grows := filepath.Join(dir, "harmless"), filepath.Join(dir, "static"), filepath.Join(dir, "grows")
 	lab.Compile(t, "g++", "-O2", "-o", harmless, "testdata/harmless.cc")
 	lab.Compile(t, "g++", "-O2", "-static", "-o", static, "testdata/harmless.cc")
 	lab.Compile(t, "go", "build", "-o", grows, "../../ebpf/probing/testdata/grows.go")
 	var commands [][]string
-	for _, what := range []string{"throws", "longjumps", "coroutines", "children", "signals", "strict"} {
+	for _, what := range []string{"throws", "longjumps", "coroutines", "children", "signals", "strict", "compiles"} {
 		commands = append(commands, []string{harmless, what}, []string{static, what})
 	}
 	commands = append(commands,
 		[]string{grows, "100"},
 		[]string{"python3", "-c", "print(sum(len(str(n)) for n in range(3000)))"},
 		[]string{"java", "-version"},
+		// What the program prints, how it ends, and how often it has made each system call.
+		[]string{"strace", "-f", "-c", "-U", "calls,name", "-S", "name", harmless, "throws"},
+		[]string{"strace", "-f", "-c", "-U", "calls,name", "-S", "name", harmless, "compiles"},
 	)
 	if testkit.IsNightly() { // all probes of the heap make their start last for 20 s
 		commands = append(commands,
@@ -67,17 +73,27 @@ func TestHarmless(t *testing.T) {
 	if testkit.IsNightly() {
 		runs = 3
 	}
+	places := strings.NewReplacer("%[1]s", harmless, "%[2]s", grows)
 	for kind, config := range harmlessKinds {
 		if kind != "all" && !testkit.IsNightly() {
 			continue // all has the others
 		}
 		received := lab.StartReceiver(t)
-		h := lab.StartHeadwater(t, lab.HostConfig(received.URL, "harmless", fmt.Sprintf(config, harmless, grows)))
+		h := lab.StartHeadwater(t, lab.HostConfig(received.URL, "harmless", places.Replace(config)))
 		h.WaitReady(t)
-		probed := func() float64 { return h.Metric(t, "pyroscope_ebpf_probes_attached") }
-		heaps := func() float64 { return h.Metric(t, "pyroscope_ebpf_heap_files") }
-		testkit.Eventually(t, "the probes of "+kind+" are attached", func() bool { return probed()+heaps() > 0 })
-		before := h.Metric(t, "pyroscope_ebpf_probe_samples_total") + h.Metric(t, "pyroscope_ebpf_heap_samples_total")
+		sampled := func() (n float64) {
+			for _, metric := range harmlessSamples(kind) {
+				n += h.Metric(t, metric)
+			}
+			return n
+		}
+		if probes := kind != "cpu" && kind != "off-CPU"; probes {
+			attached := func() float64 {
+				return h.Metric(t, "pyroscope_ebpf_probes_attached") + h.Metric(t, "pyroscope_ebpf_heap_files")
+			}
+			testkit.Eventually(t, "the probes of "+kind+" are attached", func() bool { return attached() > 0 })
+		}
+		before := sampled()
 		for i, command := range commands {
 			for range runs {
 				if got := ran(t, command); got != want[i] {
@@ -85,11 +101,20 @@ func TestHarmless(t *testing.T) {
 				}
 			}
 		}
-		testkit.Eventually(t, "calls of the programs were sampled", func() bool {
-			return h.Metric(t, "pyroscope_ebpf_probe_samples_total")+h.Metric(t, "pyroscope_ebpf_heap_samples_total") > before
-		})
+		testkit.Eventually(t, "samples of "+kind+" were taken", func() bool { return sampled() > before })
 		h.Stop(t)
 	}
+}
+
+// harmlessSamples returns the metrics that count the samples of a kind.
+func harmlessSamples(kind string) []string {
+	switch kind {
+	case "cpu":
+		return []string{"pyroscope_ebpf_samples_delivered_total"}
+	case "off-CPU":
+		return []string{"pyroscope_ebpf_off_cpu_stacks_read_total"}
+	}
+	return []string{"pyroscope_ebpf_probe_samples_total", "pyroscope_ebpf_heap_samples_total"}
 }
 
 // withoutProcessNumbers leaves out the lines in which gdb numbers processes, which differ from run to run.

@@ -8,6 +8,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -152,6 +153,56 @@ static void strict()
 	syscall(SYS_exit, 7);
 }
 
+// Writes at `code` a function that adds n to what work returns for n.
+static void compile(unsigned char *code, unsigned n)
+{
+#if defined(__x86_64__)
+	unsigned char made[] = {
+		0x55, // push %rbp
+		0x48, 0x89, 0xe5, // mov %rsp,%rbp
+		0xbf, 0, 0, 0, 0, // mov $n,%edi
+		0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, // movabs $work,%rax
+		0xff, 0xd0, // call *%rax
+		0x48, 0x05, 0, 0, 0, 0, // add $n,%rax
+		0x5d, 0xc3, // pop %rbp; ret
+	};
+	unsigned long (*callee)(unsigned long) = work;
+	memcpy(made + 5, &n, 4);
+	memcpy(made + 11, &callee, 8);
+	memcpy(made + 23, &n, 4);
+#elif defined(__aarch64__)
+	unsigned made[] = { 0xd2800000 | (n & 0xffff) << 5, 0xd65f03c0 }; // mov x0, #n; ret
+#endif
+	memcpy(code, made, sizeof(made));
+	__builtin___clear_cache((char *)code, (char *)code + sizeof(made));
+}
+
+// A compiler of its own, that writes its code again while it runs: in memory that is writable at the same time, in such
+// that is not, through another mapping of it, and in fresh memory at the same address.
+static void compiles()
+{
+	enum { PAGE = 4096, BOTH = PROT_READ | PROT_WRITE | PROT_EXEC };
+	int file = memfd_create("code", 0);
+	if (file < 0 || ftruncate(file, PAGE))
+		exit(1);
+	void *all = mmap(nullptr, PAGE, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *turns = mmap(nullptr, PAGE, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *writes = mmap(nullptr, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	void *runs = mmap(nullptr, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, file, 0);
+	void *fresh = mmap(nullptr, PAGE, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	for (unsigned n = 0; n < 300; n++) {
+		compile((unsigned char *)all, n);
+		mprotect(turns, PAGE, PROT_READ | PROT_WRITE);
+		compile((unsigned char *)turns, n + 1);
+		mprotect(turns, PAGE, PROT_READ | PROT_EXEC);
+		compile((unsigned char *)writes + n, n + 2);
+		mmap(fresh, PAGE, BOTH, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		compile((unsigned char *)fresh, n + 3);
+		for (void *code : { all, turns, (void *)((char *)runs + n), fresh })
+			sum += ((unsigned long (*)())code)();
+	}
+}
+
 int main(int argc, char **argv)
 {
 	std::string what = argc > 1 ? argv[1] : "";
@@ -170,6 +221,8 @@ int main(int argc, char **argv)
 		signals();
 	else if (what == "strict")
 		strict();
+	else if (what == "compiles")
+		compiles();
 	else
 		return 2;
 	printf("sum %lu\n", (unsigned long)sum);
