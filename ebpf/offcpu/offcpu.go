@@ -162,8 +162,8 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// watchedFor is for how long before a pass, at most, stacks of restless threads are copied when they leave a CPU. A wait
-// that has lasted longer will most likely last until its stack is read.
+// watchedFor is for how long before a pass, at most, stacks of restless threads are copied when they leave a CPU. A
+// wait that has lasted longer will most likely last until its stack is read.
 const watchedFor = 10 * time.Millisecond
 
 // watch has the stacks copied of threads that will probably have moved at the next pass: of a random subset, if there
