@@ -119,6 +119,13 @@ enum cfa_kind {
 	CFA_FRAME = 11,      /* CFA = fp + off; fp, ra = *fp, *(fp + 8); perhaps on another stack */
 	CFA_SP_FAR = 12,     /* CFA = sp + 8 * off: a frame beyond 2 GiB; wide rules only */
 	CFA_ABSENT = 13,     /* not known yet, as if the page were not resident: no code was here when it was made */
+	/*
+	 * The registers that Go's runtime keeps of the goroutine that the thread runs; wide rules only. With g the
+	 * descriptor that x86's word at thread pointer + cfa_off, or x28, points to:
+	 * m = *(g + 8 * reg), curg = *(m + fp_off), sp and pc = *(curg + 8 * reg2...), lr and fp = *(curg + ra_off - 8...).
+	 * The pc with RA_REG; else it has called, and its return address is where its sp points to.
+	 */
+	CFA_GOROUTINE = 14,
 };
 
 /* Low nibble of `rules`: how the caller's frame pointer is found. */
@@ -144,6 +151,8 @@ enum ra_rule {
 	RA_AT_SP = 9,       /* *(sp + ra_off); wide rules only */
 	/* x86, leaf only: as RA_DEFAULT, but none where rax is 0: in a child of the system call clone */
 	RA_CLONE = 7,
+	/* as RA_DEFAULT; what Go's runtime keeps of a goroutine does not lead on from the frames from here on */
+	RA_DETACHED = 10,
 };
 
 /* One unwind rule, for the pcs from `off` to the next row of its page. One word. */

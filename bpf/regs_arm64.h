@@ -27,14 +27,15 @@ enum {
 #define ARGUMENT_3(from) ((from)->regs[2])
 #define RETURNED(from) ((from)->regs[0])
 
-#define SET_REGISTERS(u, from)                   \
-	do {                                     \
-		(u)->regs.pc = (from)->pc;       \
-		(u)->regs.sp = (from)->sp;       \
-		(u)->regs.fp = (from)->regs[29]; \
-		(u)->regs.lr = (from)->regs[30]; \
-		(u)->lr_valid = 1;               \
-		(u)->full = 0;                   \
+#define SET_REGISTERS(u, from)                    \
+	do {                                      \
+		(u)->regs.pc = (from)->pc;        \
+		(u)->regs.sp = (from)->sp;        \
+		(u)->regs.fp = (from)->regs[29];  \
+		(u)->regs.lr = (from)->regs[30];  \
+		(u)->regs.x28 = (from)->regs[28]; \
+		(u)->lr_valid = 1;                \
+		(u)->full = 0;                    \
 	} while (0)
 
 /* Stacks of 32-bit tasks are not walked. */

@@ -54,18 +54,19 @@ ALWAYS_INLINE int step_frame_pointer(struct unwinder *u, __u64 *zero_at)
 
 #if defined(__TARGET_ARCH_arm64)
 /* struct rt_sigframe: siginfo, then the ucontext; its sigcontext holds regs[31], sp, pc. */
-enum { SIGNAL_REGS_TO_SP = 31 * 8, SIGNAL_LR_TO_SP = 8, SIGNAL_FP_TO_SP = 16 };
+enum { SIGNAL_X28_TO_SP = 24 };
 
 ALWAYS_INLINE int step_signal(struct unwinder *u, __s32 off)
 {
-	__u64 saved[4]; /* x29, x30, sp, pc */
+	__u64 saved[5]; /* x28, x29, x30, sp, pc */
 
-	if (read_user(saved, sizeof(saved), u->regs.sp + off - SIGNAL_FP_TO_SP))
+	if (read_user(saved, sizeof(saved), u->regs.sp + off - SIGNAL_X28_TO_SP))
 		return OUTCOME_UNREADABLE_STACK;
-	u->regs.fp = saved[0];
-	u->regs.lr = saved[1];
-	u->regs.sp = saved[2];
-	u->regs.pc = saved[3];
+	u->regs.x28 = saved[0];
+	u->regs.fp = saved[1];
+	u->regs.lr = saved[2];
+	u->regs.sp = saved[3];
+	u->regs.pc = saved[4];
 	u->lr_valid = 1;
 	u->exact = 1;
 	u->full = 0;
@@ -169,6 +170,7 @@ ALWAYS_INLINE int find_return_address(struct unwinder *u, const struct wide_rule
 		at = cfa - 8;
 		break;
 	case RA_DEFAULT:
+	case RA_DETACHED:
 		at = CALL_PUSHES_RETURN_ADDRESS ? cfa - 8 : cfa + rule->fp_off + 8;
 		break;
 	case RA_AT_CFA:
@@ -240,7 +242,7 @@ ALWAYS_INLINE int find_frame_pointer(struct unwinder *u, const struct wide_rule 
  * The caller's stack may be another one, below this one: the rule is for
  * functions that go from stack to stack. A frame pointer of zero is the end.
  */
-ALWAYS_INLINE int step_record(struct unwinder *u, __s32 off)
+ALWAYS_INLINE int step_record(struct unwinder *u, const struct wide_rule *rule)
 {
 	__u64 fp = u->regs.fp, next, ra;
 
@@ -253,8 +255,98 @@ ALWAYS_INLINE int step_record(struct unwinder *u, __s32 off)
 		return OUTCOME_COMPLETE_FP;
 	u->regs.pc = ra;
 	u->regs.fp = next;
-	u->regs.sp = fp + off;
+	u->regs.sp = fp + rule->cfa_off;
+	if (rule->rules >> 4 == RA_DETACHED)
+		u->switches = NO_MORE_SWITCHES;
 	forget_registers(u);
+	u->frame_flags = 0;
+	return OUTCOME_UNSET;
+}
+
+/* Finds the descriptor of the goroutine on whose stack the thread is, or of the runtime's own for the thread. */
+ALWAYS_INLINE int find_descriptor(const struct unwinder *u, const struct wide_rule *rule, __u64 *g)
+{
+#if defined(__TARGET_ARCH_arm64)
+	(void)rule;
+	*g = u->regs.x28;
+	return *g ? OUTCOME_UNSET : OUTCOME_UNSUPPORTED_RULE;
+#else
+	__u64 at = thread_pointer();
+
+	(void)u;
+	if (!at)
+		return OUTCOME_UNSUPPORTED_RULE;
+	return read_user(g, sizeof(*g), at + rule->cfa_off) ? OUTCOME_UNREADABLE_STACK : OUTCOME_UNSET;
+#endif
+}
+
+/* Makes of the registers in a function without locals, kept as step_goroutine has them, those of its caller. */
+ALWAYS_INLINE int enter_caller(__u64 *saved, __u64 *kept)
+{
+#if defined(__TARGET_ARCH_arm64)
+	__u64 record[2]; /* x29, x30 */
+
+	if (read_user(record, sizeof(record), saved[0] - 8))
+		return -1;
+	kept[1] = record[0];
+	saved[1] = record[1];
+	saved[0] += 16;
+	return 0;
+#else
+	(void)kept;
+	if (read_user(&saved[1], sizeof(saved[1]), saved[0]))
+		return -1;
+	saved[0] += 8;
+	return 0;
+#endif
+}
+
+/*
+ * Goes on where the goroutine was left that the thread runs, as the runtime's own functions do that work for it on the
+ * thread's stack. What the runtime keeps is of the last time that it was left, so a walk goes there once. It is believed
+ * if goroutine and thread know each other. A thread that has come through the scheduler has no goroutine's frames, nor
+ * has one that runs no goroutine any more.
+ */
+ALWAYS_INLINE int step_goroutine(struct unwinder *u, const struct wide_rule *rule)
+{
+	__u64 to_m = 8 * (__u64)rule->reg, g, m, current, owner;
+	__u64 saved[2]; /* sp, pc */
+	__u64 kept[2]; /* lr, fp */
+	int pc_is_kept = rule->rules >> 4 == RA_REG;
+
+	if (u->switches == NO_MORE_SWITCHES)
+		return pc_is_kept ? OUTCOME_COMPLETE : OUTCOME_UNSUPPORTED_RULE;
+	int r = find_descriptor(u, rule, &g);
+	if (r)
+		return r;
+	if (read_user(&m, sizeof(m), g + to_m) || read_user(&current, sizeof(current), m + rule->fp_off))
+		return OUTCOME_UNREADABLE_STACK;
+	/* The first word of m is the goroutine of the thread's own stack. */
+	g = current;
+	if (!g && read_user(&g, sizeof(g), m))
+		return OUTCOME_UNREADABLE_STACK;
+	if (read_user(&owner, sizeof(owner), g + to_m))
+		return OUTCOME_UNREADABLE_STACK;
+	if (owner != m)
+		return OUTCOME_UNSUPPORTED_RULE;
+	if (!current)
+		return pc_is_kept ? OUTCOME_COMPLETE : OUTCOME_UNSUPPORTED_RULE;
+	if (read_user(saved, sizeof(saved), current + 8 * (__u64)rule->reg2) ||
+	    read_user(kept, sizeof(kept), current + rule->ra_off - 8))
+		return OUTCOME_UNREADABLE_STACK;
+	if (!saved[0] || (saved[0] & 7))
+		return OUTCOME_UNSUPPORTED_RULE;
+	if (!pc_is_kept && enter_caller(saved, kept))
+		return OUTCOME_UNREADABLE_STACK;
+	if (!saved[1])
+		return OUTCOME_UNSUPPORTED_RULE;
+	u->regs.sp = saved[0];
+	u->regs.pc = STRIP_PAC(saved[1]);
+	u->regs.lr = kept[0];
+	u->regs.fp = kept[1];
+	forget_registers(u);
+	u->lr_valid = pc_is_kept && !CALL_PUSHES_RETURN_ADDRESS;
+	u->switches = NO_MORE_SWITCHES;
 	u->frame_flags = 0;
 	return OUTCOME_UNSET;
 }
@@ -272,7 +364,9 @@ ALWAYS_INLINE int find_caller(struct unwinder *u, const struct wide_rule *rule, 
 	if (rule->cfa == CFA_NONE)
 		return step_frame_pointer(u, zero_at);
 	if (rule->cfa == CFA_FRAME && rule->rules >> 4 != RA_UNDEFINED)
-		return step_record(u, rule->cfa_off);
+		return step_record(u, rule);
+	if (rule->cfa == CFA_GOROUTINE)
+		return step_goroutine(u, rule);
 	if (rule->cfa == CFA_SIGNAL)
 		return step_signal(u, rule->cfa_off);
 	if (rule->cfa != CFA_UNSUPPORTED && rule->rules >> 4 == RA_UNDEFINED)
@@ -310,6 +404,8 @@ ALWAYS_INLINE int find_caller(struct unwinder *u, const struct wide_rule *rule, 
 	u->regs.fp = fp;
 	forget_registers(u);
 	u->rbx_known = rbx_known;
+	if (ra_rule == RA_DETACHED)
+		u->switches = NO_MORE_SWITCHES;
 	u->frame_flags = 0;
 	return OUTCOME_UNSET;
 }

@@ -5,8 +5,9 @@
  * What walks touches memory only through functions that the including file defines:
  *   read_user(dst, size, addr)   0, or an error when addr cannot be read
  *   table_slab(index)            the slab that holds word `index`, or NULL
- * and asks a third one about the stack:
+ * and asks others about the stack and the thread:
  *   stack_ends_at(addr)          whether no frame but that of start code can be above addr
+ *   thread_pointer()             on x86
  */
 #ifndef HEADWATER_UNWINDER_H
 #define HEADWATER_UNWINDER_H
@@ -24,6 +25,7 @@ enum {
 	REG_RSP = 7,
 	SIGNAL_SP = 160, /* x86: the saved sp, from the ucontext */
 	MAX_STACK_SWITCHES = 4,
+	NO_MORE_SWITCHES = 255, /* frames from here on stay on their stack, or a rule says where they go on */
 	WINDOW_WORDS = 64, /* of the stack, read at once: several frames' worth */
 	BELOW_RETURN_ADDRESS = 64, /* bytes where callee-saved registers may be */
 	SEARCH_STEPS = 17, /* enough for 65,535 rows or mappings a slab can hold */
@@ -35,6 +37,7 @@ struct registers {
 	__u64 sp;
 	__u64 fp;
 	__u64 lr;
+	__u64 x28; /* arm64, of the leaf: where Go keeps the goroutine */
 	__u64 general[GENERAL_REGISTERS]; /* by DWARF number; valid if `full` */
 };
 
@@ -46,7 +49,7 @@ struct unwinder {
 	__u8 exact; /* pc is no return address: look up pc itself */
 	__u8 full;  /* general registers are this frame's */
 	__u8 lr_valid;
-	__u8 switches; /* from stack to stack, by frame pointer */
+	__u8 switches; /* from stack to stack, by frame pointer; or NO_MORE_SWITCHES */
 	__u32 frame_flags;
 	__u64 rbx_known; /* general[REG_RBX] is this frame's, even if not `full` */
 	struct wide_rule rule; /* by which the frame is left; here, as the stacks of BPF functions are short */

@@ -141,7 +141,8 @@ func (t *Thread) setRegisters(machine elf.Machine, b []byte) bool {
 		if len(b) < 8*words {
 			return false
 		}
-		t.Regs = unwind.Regs{PC: word(32), SP: word(31), FP: word(29), LR: word(30), LRKnown: true, Exact: true}
+		t.Regs = unwind.Regs{PC: word(32), SP: word(31), FP: word(29), LR: word(30), LRKnown: true, Exact: true,
+			Thread: word(28)}
 		return true
 	}
 	const words = 27
@@ -155,6 +156,7 @@ func (t *Thread) setRegisters(machine elf.Machine, b []byte) bool {
 		t.Regs.General[i] = word(at)
 	}
 	t.ThreadPointer = word(21) // fs_base
+	t.Regs.Thread = t.ThreadPointer
 	return true
 }
 

@@ -118,6 +118,7 @@ type heapHeapEnums struct {
 			Sp      uint64
 			Fp      uint64
 			Lr      uint64
+			X28     uint64
 			General [16]uint64
 		}
 		Tid        uint32
@@ -165,6 +166,7 @@ type heapHeapSample struct {
 		Sp      uint64
 		Fp      uint64
 		Lr      uint64
+		X28     uint64
 		General [16]uint64
 	}
 	Tid        uint32
@@ -320,6 +322,7 @@ type heapSampleRing struct {
 			Sp      uint64
 			Fp      uint64
 			Lr      uint64
+			X28     uint64
 			General [16]uint64
 		}
 		Mapping struct {
@@ -384,7 +387,6 @@ type heapSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [8]byte
 	Rules        [1024]struct {
 		_          structs.HostLayout
 		Key        uint64

@@ -198,6 +198,7 @@ type hitsSampleRing struct {
 			Sp      uint64
 			Fp      uint64
 			Lr      uint64
+			X28     uint64
 			General [16]uint64
 		}
 		Mapping struct {
@@ -262,7 +263,6 @@ type hitsSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [8]byte
 	Rules        [1024]struct {
 		_          structs.HostLayout
 		Key        uint64

@@ -84,6 +84,7 @@ const (
 	profilerCfaKindCFA_FRAME       profilerCfaKind = 11
 	profilerCfaKindCFA_SP_FAR      profilerCfaKind = 12
 	profilerCfaKindCFA_ABSENT      profilerCfaKind = 13
+	profilerCfaKindCFA_GOROUTINE   profilerCfaKind = 14
 )
 
 type profilerChainEnd uint32
@@ -339,6 +340,7 @@ const (
 	profilerRaRuleRA_AT_FP       profilerRaRule = 8
 	profilerRaRuleRA_AT_SP       profilerRaRule = 9
 	profilerRaRuleRA_CLONE       profilerRaRule = 7
+	profilerRaRuleRA_DETACHED    profilerRaRule = 10
 )
 
 type profilerRowPageMark uint32
@@ -429,6 +431,7 @@ type profilerSampleRing struct {
 			Sp      uint64
 			Fp      uint64
 			Lr      uint64
+			X28     uint64
 			General [16]uint64
 		}
 		Mapping struct {
@@ -493,7 +496,6 @@ type profilerSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [8]byte
 	Rules        [1024]struct {
 		_          structs.HostLayout
 		Key        uint64

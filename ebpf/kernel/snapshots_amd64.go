@@ -31,6 +31,9 @@ func (s *PerfSnapshot) setMachine(r *unwind.Regs) {
 	copy(r.General[:], s.Regs[:])
 }
 
+// goThread returns what leads to the goroutine of a thread of Go.
+func (r *threadsThread) goThread() uint64 { return r.ThreadPointer }
+
 // setRegs sets the registers from a struct registers of bpf/unwinder.h.
 func (s *PerfSnapshot) setRegs(general [generalRegs]uint64, _, _, _ uint64) { s.Regs = general }
 

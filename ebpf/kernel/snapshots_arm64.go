@@ -29,6 +29,9 @@ func (s *PerfSnapshot) setMachine(r *unwind.Regs) {
 	r.FP, r.LR, r.LRKnown = s.Regs[29], s.Regs[30], true
 }
 
+// goThread returns what leads to the goroutine of a thread of Go.
+func (r *threadsThread) goThread() uint64 { return r.Regs.X28 }
+
 // setRegs sets the registers from a struct registers of bpf/unwinder.h, whose general ones are empty here.
 func (s *PerfSnapshot) setRegs(_ [16]uint64, sp, fp, lr uint64) {
 	s.Regs[29], s.Regs[30], s.Regs[31] = fp, lr, sp

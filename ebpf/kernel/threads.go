@@ -352,7 +352,7 @@ func (r *threadsThread) thread() Thread {
 	if flags&threadsThreadFlagsTHREAD_REGISTERS != 0 {
 		t.Regs = unwind.Regs{
 			PC: r.Regs.Pc, SP: r.Regs.Sp, FP: r.Regs.Fp, LR: r.Regs.Lr, General: r.Regs.General,
-			Exact: true, Full: r.Full != 0, LRKnown: r.LrValid != 0,
+			Exact: true, Full: r.Full != 0, LRKnown: r.LrValid != 0, Thread: r.goThread(),
 		}
 	}
 	return t

@@ -41,6 +41,7 @@ type threadsThread struct {
 		Sp      uint64
 		Fp      uint64
 		Lr      uint64
+		X28     uint64
 		General [16]uint64
 	}
 	Pid             uint32
@@ -86,6 +87,7 @@ type threadsThreadEnums struct {
 			Sp      uint64
 			Fp      uint64
 			Lr      uint64
+			X28     uint64
 			General [16]uint64
 		}
 		Pid             uint32

@@ -57,6 +57,7 @@ func (w *walker) walk(regs unwind.Regs, max int, yield func(*unwind.Regs)) unwin
 			return outcomeOf(end)
 		}
 		next := w.regs(&caller)
+		next.Thread, next.Switches = regs.Thread, regs.Switches
 		if !call.Signal && (next.SP < regs.SP || next.SP == regs.SP && !regs.Exact) {
 			return unwind.NoProgress
 		}

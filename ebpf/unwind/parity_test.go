@@ -18,7 +18,7 @@ const parityWords = 256
 
 // stepCase and stepResult are structs of testdata/parity.c.
 type stepCase struct {
-	PC, SP, FP, LR                 uint64
+	PC, SP, FP, LR, Thread         uint64
 	General                        [16]uint64
 	Exact, Full, LRKnown, Switches uint8
 	FrameFlags                     uint32
@@ -29,7 +29,7 @@ type stepCase struct {
 
 type stepResult struct {
 	Outcome                        uint64
-	PC, SP, FP, LR                 uint64
+	PC, SP, FP, LR, Thread         uint64
 	General                        [16]uint64
 	Exact, Full, LRKnown, Switches uint8
 	FrameFlags                     uint32
@@ -127,31 +127,60 @@ func randomCase(r *rand.Rand) stepCase {
 	for i := range c.General {
 		c.General[i] = near()
 	}
-	c.PC, c.SP, c.FP, c.LR = near(), near(), near(), near()
+	c.PC, c.SP, c.FP, c.LR, c.Thread = near(), near(), near(), near(), near()
 	c.Exact, c.Full, c.LRKnown = uint8(r.IntN(2)), uint8(r.IntN(2)), uint8(r.IntN(2))
 	c.Switches, c.FrameFlags = uint8(r.IntN(maxSwitches+2)), uint32(r.IntN(2))*2|uint32(r.IntN(2))<<4
 	c.Rule = WideRule{
-		CFA: CFAKind(r.IntN(14)), Reg: uint8(r.IntN(16)), Reg2: uint8(r.IntN(16)),
-		Rules: uint8(r.IntN(6)) | uint8(r.IntN(10))<<4, CFAOff: small(), FPOff: small(), RAOff: small(),
+		CFA: CFAKind(r.IntN(15)), Reg: uint8(r.IntN(16)), Reg2: uint8(r.IntN(16)),
+		Rules: uint8(r.IntN(6)) | uint8(r.IntN(11))<<4, CFAOff: small(), FPOff: small(), RAOff: small(),
 	}
-	if c.Rule.RA() == RAReg {
+	switch {
+	case c.Rule.CFA == CFAGoroutine && r.IntN(4) > 0:
+		c.plantGoroutine(r)
+	case c.Rule.RA() == RAReg:
 		c.Rule.RAOff = int32(r.IntN(16))
 	}
+	if r.IntN(8) == 0 {
+		c.Switches = noMoreSwitches
+	}
 	return c
+}
+
+// plantGoroutine makes descriptors of a thread that runs a goroutine, or none, as Go's runtime has them.
+func (c *stepCase) plantGoroutine(r *rand.Rand) {
+	const thread, own, m, current, stack = 16, 32, 64, 96, 200 // words of the memory
+	at := func(word int) uint64 { return c.MemoryBase + 8*uint64(word) }
+	c.MemoryWords = parityWords
+	c.Rule.Reg, c.Rule.Reg2 = uint8(r.IntN(8)), uint8(8+r.IntN(8))
+	c.Rule.CFAOff, c.Rule.FPOff, c.Rule.RAOff = -8*int32(r.IntN(16)), 8*int32(1+r.IntN(16)), 8*int32(17+r.IntN(8))
+	c.Memory[thread+int(c.Rule.CFAOff)/8], c.Thread = at(own), at(thread)
+	if c.Full == 0 { // arm64 has no general registers
+		c.Thread = at(own)
+		c.Memory[own+int(c.Rule.CFAOff)/8] = at(own)
+	}
+	c.Memory[own+int(c.Rule.Reg)], c.Memory[current+int(c.Rule.Reg)] = at(m), at(m)
+	c.Memory[m], c.Memory[m+int(c.Rule.FPOff)/8] = at(own), at(current)
+	if r.IntN(4) == 0 {
+		c.Memory[m+int(c.Rule.FPOff)/8] = 0
+	}
+	c.Memory[current+int(c.Rule.Reg2)] = at(stack + r.IntN(parityWords-stack))
+	if r.IntN(8) == 0 {
+		c.Memory[own+r.IntN(current+16-own)] = r.Uint64()
+	}
 }
 
 func (c *stepCase) regs() Regs {
 	return Regs{
 		PC: c.PC, SP: c.SP, FP: c.FP, LR: c.LR, General: c.General, Exact: c.Exact != 0, Full: c.Full != 0,
-		LRKnown: c.LRKnown != 0,
-		ViaFP:   c.FrameFlags&2 != 0, RBX: c.FrameFlags&16 != 0, Switches: c.Switches,
+		LRKnown: c.LRKnown != 0, Thread: c.Thread,
+		ViaFP: c.FrameFlags&2 != 0, RBX: c.FrameFlags&16 != 0, Switches: c.Switches,
 	}
 }
 
 // regs are what counts of a result: registers that are not known may be anything.
 func (r *stepResult) regs() Regs {
 	out := Regs{
-		PC: r.PC, SP: r.SP, FP: r.FP, Exact: r.Exact != 0, Full: r.Full != 0, LRKnown: r.LRKnown != 0,
+		PC: r.PC, SP: r.SP, FP: r.FP, Exact: r.Exact != 0, Full: r.Full != 0, LRKnown: r.LRKnown != 0, Thread: r.Thread,
 		ViaFP: r.FrameFlags&2 != 0, RBX: r.FrameFlags&16 != 0, Switches: r.Switches,
 	}
 	if out.Full {

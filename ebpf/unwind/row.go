@@ -38,6 +38,11 @@ const (
 	CFAFrame                      // CFA = fp + off; fp, ra = *fp, *(fp + 8); the caller may be on another stack
 	CFASPFar                      // CFA = sp + 8*off                wide rules only; frames beyond 2 GiB
 	CFAAbsent                     // not known yet, as if the page were not resident: code made at run time
+
+	// The registers that Go's runtime keeps of the goroutine that the thread runs; wide rules only. With g the
+	// descriptor that x86-64's word at thread pointer + off, or arm64's x28, points to:
+	// m = *(g + 8*Reg), curg = *(m + FPOff), sp and pc = *(curg + 8*Reg2...), lr and fp = *(curg + RAOff - 8...).
+	CFAGoroutine
 )
 
 // FPKind is the kind of the rule for the caller's frame pointer (rbp, x29).
@@ -61,7 +66,7 @@ const (
 	RAUndefined               // there is none: the outermost frame
 	RALR                      // ra = x30, arm64
 	RAAtCFA                   // ra = *(CFA + RAOff)             wide rules only
-	RAReg                     // ra = register number RAOff      wide rules only
+	RAReg                     // ra = register number RAOff      wide rules only; with CFAGoroutine: its pc
 
 	// x86-64: as RADefault. In the dynamic loader, whose lazy binding has a frame
 	// with CFA = rbx + off, rows say what becomes of rbx as well.
@@ -75,6 +80,9 @@ const (
 	// Frames of interpreters, whose caller's stack ends elsewhere.
 	RAAtFP // ra = *(fp + RAOff)                 wide rules only
 	RAAtSP // ra = *(sp + RAOff)                 wide rules only
+
+	// As RADefault; what Go's runtime keeps of a goroutine does not lead on from the frames from here on.
+	RADetached
 )
 
 // Row is the rule from one pc on until the next row of its page.
@@ -92,9 +100,9 @@ type Row struct {
 // the order of the fields.
 type WideRule struct {
 	CFA    CFAKind // kind of the CFA rule, never CFAWide
-	Reg    uint8   // CFAReg, CFASPIndexed: DWARF number; CFAFPDeref, CFASPDeref: add, in 8 bytes; otherwise 0
+	Reg    uint8   // CFAReg, CFASPIndexed: DWARF number; CFAFPDeref, CFASPDeref: add, in 8 bytes; CFAGoroutine; else 0
 	Rules  uint8   // low nibble FPKind, high nibble RAKind
-	Reg2   uint8   // FPReg: DWARF register number; CFASPIndexed: add, in units of 8 bytes; otherwise 0
+	Reg2   uint8   // FPReg: DWARF register number; CFASPIndexed: add, in units of 8 bytes; CFAGoroutine; else 0
 	CFAOff int32   // operand of CFA
 	FPOff  int32   // operand of the FP rule; arm64: also of RADefault
 	RAOff  int32   // RAAtCFA, RAAtFP, RAAtSP, RARestoreRBX: offset; RAReg: DWARF register number; otherwise 0
@@ -159,7 +167,7 @@ func (r Row) widen() WideRule {
 func (w WideRule) narrow() (Row, bool) {
 	r := Row{CFA: w.CFA, Rules: w.Rules, CFAOff: int16(w.CFAOff), FPOff: int16(w.FPOff)}
 	return r, r.widen() == w && w.CFA != CFAReg && w.CFA != CFASPIndexed && w.CFA != CFASPFar && w.FP() != FPReg &&
-		(w.RA() < RAAtCFA || w.RA() == RAKeepRBX)
+		w.CFA != CFAGoroutine && (w.RA() < RAAtCFA || w.RA() == RAKeepRBX || w.RA() == RADetached)
 }
 
 // Unsupported returns the row, without an Off, that stands for a rule that
@@ -182,13 +190,25 @@ func (w WideRule) String() string {
 	case CFAUnsupported:
 		return "unsupported: " + Reason(w.CFAOff).String()
 	case CFAFrame:
-		return fmt.Sprintf("cfa=fp%+d fp=*(fp) ra=*(fp+8)", w.CFAOff)
+		return fmt.Sprintf("cfa=fp%+d fp=*(fp) ra=*(fp+8)", w.CFAOff) + w.raString()
+	case CFAGoroutine:
+		return w.goroutineString()
 	case CFAAbsent:
 		return "not known yet"
 	case CFASignal:
 		return fmt.Sprintf("signal frame, sp at sp%+d", w.CFAOff)
 	}
 	return w.cfaString() + w.fpString() + w.raString()
+}
+
+// goroutineString says for which goroutine the registers are, where its sp and fp are, and how its pc is found.
+func (w WideRule) goroutineString() string {
+	pc := "*sp"
+	if w.RA() == RAReg {
+		pc = "kept"
+	}
+	return fmt.Sprintf("goroutine=*(*(g+%d)+%d) of g=*(tp%+d) sp=*(goroutine+%d) fp=*(goroutine+%d) ra=%s",
+		8*int(w.Reg), w.FPOff, w.CFAOff, 8*int(w.Reg2), w.RAOff, pc)
 }
 
 func (w WideRule) cfaString() string {
@@ -233,6 +253,8 @@ func (w WideRule) raString() string {
 	switch w.RA() {
 	case RADefault, RAKeepRBX:
 		return ""
+	case RADetached:
+		return " detached"
 	case RARestoreRBX:
 		return fmt.Sprintf(" rbx=*(cfa%+d)", w.RAOff)
 	case RAUndefined:

@@ -14,7 +14,8 @@ func (s *stepper) signalX86() Outcome {
 	if !s.readAll(at, saved[:]) {
 		return UnreadableStack
 	}
-	next := Regs{PC: saved[len(x86Gregs)], Exact: true, Full: true, Switches: s.regs.Switches}
+	next := Regs{PC: saved[len(x86Gregs)], Exact: true, Full: true, Thread: s.regs.Thread,
+		Switches: s.regs.Switches}
 	for i, number := range x86Gregs {
 		next.General[number] = saved[i]
 	}
@@ -24,13 +25,13 @@ func (s *stepper) signalX86() Outcome {
 }
 
 // signalAArch64 goes to what a signal interrupted. The rule's offset leads to
-// the saved sp; x29 and x30 are before it, pc is after it.
+// the saved sp; x28, x29 and x30 are before it, pc is after it.
 func (s *stepper) signalAArch64() Outcome {
-	var saved [4]uint64
-	if !s.readAll(s.regs.SP+uint64(int64(s.rule.CFAOff))-16, saved[:]) {
+	var saved [5]uint64
+	if !s.readAll(s.regs.SP+uint64(int64(s.rule.CFAOff))-24, saved[:]) {
 		return UnreadableStack
 	}
-	*s.regs = Regs{FP: saved[0], LR: saved[1], SP: saved[2], PC: saved[3], Exact: true, LRKnown: true,
+	*s.regs = Regs{Thread: saved[0], FP: saved[1], LR: saved[2], SP: saved[3], PC: saved[4], Exact: true, LRKnown: true,
 		Switches: s.regs.Switches}
 	return Unset
 }

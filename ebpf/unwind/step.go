@@ -33,7 +33,10 @@ type Regs struct {
 
 	ViaFP bool // the frame was found by the frame pointer, not by CFI
 
-	Switches uint8 // how often the chain of frame pointers has gone to another stack
+	// Thread leads to the goroutine of a thread of Go: x86-64's thread pointer, arm64's x28 of the leaf. 0: not known.
+	Thread uint64
+	// Switches is how often the chain of frame pointers has gone to another stack, or noMoreSwitches.
+	Switches uint8
 }
 
 // Lookup returns the address whose row applies: PC, or the last byte of
@@ -70,6 +73,8 @@ func Step(machine elf.Machine, rule WideRule, regs *Regs, mem Memory) Outcome {
 		return s.framePointer()
 	case rule.CFA == CFAFrame && rule.RA() != RAUndefined:
 		return s.record()
+	case rule.CFA == CFAGoroutine:
+		return s.goroutine()
 	case rule.CFA == CFASignal && s.arm:
 		return s.signalAArch64()
 	case rule.CFA == CFASignal:
@@ -102,12 +107,21 @@ func (s *stepper) call() Outcome {
 		// pointer of zero marks it, too.
 		return s.end(fp == 0 || s.mem.EndsAt(cfa))
 	}
-	next := Regs{PC: ra, SP: cfa, FP: fp, Switches: s.regs.Switches}
+	next := s.caller(ra, cfa, fp)
 	if o := s.callerRBX(&next, cfa); o != Unset {
 		return o
 	}
 	*s.regs = next
 	return Unset
+}
+
+// caller returns the registers of the caller, of which none but these are known.
+func (s *stepper) caller(pc, sp, fp uint64) Regs {
+	next := Regs{PC: pc, SP: sp, FP: fp, Thread: s.regs.Thread, Switches: s.regs.Switches}
+	if s.rule.RA() == RADetached {
+		next.Switches = noMoreSwitches
+	}
+	return next
 }
 
 // callerRBX sets the caller's rbx, if the rule speaks of it.
@@ -189,7 +203,7 @@ func (s *stepper) returnAddress(cfa uint64) (uint64, Outcome) {
 			return 0, Complete
 		}
 		return s.read(cfa-8, 0)
-	case RADefault:
+	case RADefault, RADetached:
 		at := cfa - 8
 		if s.arm {
 			at = cfa + uint64(int64(s.rule.FPOff)) + 8
@@ -240,6 +254,9 @@ func (s *stepper) callerFP(cfa uint64) (uint64, Outcome) {
 // maxSwitches is how often a chain of frame records may go to another stack.
 const maxSwitches = 4
 
+// noMoreSwitches says of the frames from here on that they stay on their stack, or a rule says where they go on.
+const noMoreSwitches = 255
+
 // framePointer goes to the caller by the frame record at the frame pointer,
 // which must look like one: aligned, not below sp, and pointing up the stack.
 // Once one record has led here, the chain is trusted to go on to another stack,
@@ -272,7 +289,7 @@ func (s *stepper) framePointer() Outcome {
 	case next != 0 && next <= fp && !s.regs.ViaFP && !FollowsCall(s.machine, ra, s.mem):
 		return NoRow // the caller may have another use for the register, but its return address must look like one
 	}
-	*s.regs = Regs{PC: ra, SP: fp + 16, FP: next, ViaFP: true, Switches: switches}
+	*s.regs = Regs{PC: ra, SP: fp + 16, FP: next, ViaFP: true, Thread: s.regs.Thread, Switches: switches}
 	return Unset
 }
 
@@ -331,7 +348,7 @@ func (s *stepper) record() Outcome {
 	if ra = s.strip(ra); ra == 0 {
 		return CompleteFP
 	}
-	*s.regs = Regs{PC: ra, SP: fp + uint64(int64(s.rule.CFAOff)), FP: next, Switches: s.regs.Switches}
+	*s.regs = s.caller(ra, fp+uint64(int64(s.rule.CFAOff)), next)
 	return Unset
 }
 

@@ -198,12 +198,15 @@ func TestStepSignal(t *testing.T) {
 	}
 
 	const registers = sp + 128 + 176 + 8 // siginfo, ucontext up to the sigcontext, fault address
-	mem = words{registers + 29*8: 29, registers + 30*8: 30, registers + 31*8: 31, registers + 32*8: 32}
+	mem = words{}
+	for i := uint64(28); i <= 32; i++ {
+		mem[registers+8*i] = i
+	}
 	regs = Regs{SP: sp}
 	if o := Step(arm, WideRule{CFA: CFASignal, CFAOff: aarch64SignalSP}, &regs, mem); o != Unset {
 		t.Fatal(o)
 	}
-	if diff := cmp.Diff(Regs{PC: 32, SP: 31, FP: 29, LR: 30, Exact: true, LRKnown: true}, regs); diff != "" {
+	if diff := cmp.Diff(Regs{PC: 32, SP: 31, FP: 29, LR: 30, Exact: true, LRKnown: true, Thread: 28}, regs); diff != "" {
 		t.Errorf("arm64 (-want +got):\n%s", diff)
 	}
 

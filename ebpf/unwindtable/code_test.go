@@ -38,7 +38,7 @@ func TestTrampolineX86(t *testing.T) {
 	f.FDE(cie, text+0x100, 32, offset(16))
 	d := &ehtest.Frames{Debug: true}
 	d.FDE(d.CIE(ehtest.CIE{Program: x86Initial()}), text+0x40, 32, offset(24))
-	s := Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes), DebugFrame: assembled(0, d.Bytes),
+	s := Sections{Machine: amd64, EHFrame: assembled(f.Addr, f.Bytes), DebugFrame: assembled(0, d.Bytes),
 		Text: codeAt(2*unwind.MaxPageSize, map[int]ehtest.Asm{
 			0: sigreturnRAX, 0x48: sigreturnEAX, 0x108: sigreturnRAX, unwind.MaxPageSize - 4: sigreturnRAX,
 		})}
@@ -70,7 +70,7 @@ func TestTrampolineOfGo(t *testing.T) {
 	d.FDE(cie, text+0x40, 16, nil)
 	d.FDE(cie, text+0x50, 9, nil)
 	d.FDE(cie, text+0x59, 16, nil)
-	table, err := FromSections(Sections{Machine: x86, Go: true, DebugFrame: assembled(0, d.Bytes),
+	table, err := FromSections(Sections{Machine: amd64, Go: true, DebugFrame: assembled(0, d.Bytes),
 		Text: codeAt(unwind.MaxPageSize, map[int]ehtest.Asm{
 			0x40: append(slices.Clone(sigreturnRAX), 0xcc), // int3
 			0x50: sigreturnRAX, 0x59: pushFrame,
@@ -106,7 +106,7 @@ func TestCodeIsReadWhereNeeded(t *testing.T) {
 	f.FDE(cie, text, unwind.MaxPageSize-64, offset(16))
 	f.FDE(cie, text+unwind.MaxPageSize, 64, offset(16))
 	unread := &Section{Addr: text, Size: 2 * unwind.MaxPageSize, Data: broken{}}
-	table, err := FromSections(Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes), Text: []*Section{unread}})
+	table, err := FromSections(Sections{Machine: amd64, EHFrame: assembled(f.Addr, f.Bytes), Text: []*Section{unread}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestGoFrames(t *testing.T) {
 	at(0x0c0, [2]uint64{0x10, 0x210}, [2]uint64{16, 8})
 	// assembly: pushes something else
 	at(0x100, [2]uint64{0x10, 16}, [2]uint64{16, 8})
-	s := Sections{Machine: x86, Go: true, DebugFrame: assembled(0, d.Bytes),
+	s := Sections{Machine: amd64, Go: true, DebugFrame: assembled(0, d.Bytes),
 		Text: codeAt(unwind.MaxPageSize, map[int]ehtest.Asm{
 			0x010: pushFrame, 0x050: storeFrame, 0x090: storeFrameFar, 0x0d0: storeElsewhere,
 			0x110: {0x53, 0x48, 0x89, 0xe5},
@@ -183,7 +183,7 @@ func TestCoroutineStart(t *testing.T) {
 	f, cie := x86Frames()
 	f.FDE(cie, text+0x40, 32, nil)
 	f.FDE(cie, text+0x80, unwind.MaxPageSize-0x80, nil)
-	s := Sections{Machine: x86, CLibrary: true, EHFrame: assembled(f.Addr, f.Bytes),
+	s := Sections{Machine: amd64, CLibrary: true, EHFrame: assembled(f.Addr, f.Bytes),
 		Text: codeAt(2*unwind.MaxPageSize, map[int]ehtest.Asm{
 			0x40: {0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24, 0x48, 0x85, 0xff},
 		})}
@@ -208,7 +208,7 @@ func TestCloneCall(t *testing.T) {
 	other := ehtest.Asm{0x0f, 0x05, 0x48, 0x85, 0xc0, 0x7c, 0x18, 0xc3} // another system call
 	f, cie := x86Frames()
 	f.FDE(cie, text+0x80, 32, offset(16))
-	table, err := FromSections(Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes),
+	table, err := FromSections(Sections{Machine: amd64, EHFrame: assembled(f.Addr, f.Bytes),
 		Text: codeAt(4096, map[int]ehtest.Asm{
 			0x20: glibc, 0x40: musl, 0x60: other, 0x88: glibc,
 		})})
@@ -225,10 +225,10 @@ func TestCloneCall(t *testing.T) {
 	parent.General[rax] = 42
 	child := parent
 	child.General[rax] = 0
-	if o := unwind.Step(x86, rule, &parent, stack); o != unwind.Unset || parent.PC != 0x1234 || parent.SP != 0x7008 {
+	if o := unwind.Step(amd64, rule, &parent, stack); o != unwind.Unset || parent.PC != 0x1234 || parent.SP != 0x7008 {
 		t.Errorf("parent: %v, pc %#x, sp %#x, want a caller at 0x1234 with sp 0x7008", o, parent.PC, parent.SP)
 	}
-	if o := unwind.Step(x86, rule, &child, stack); o != unwind.Complete {
+	if o := unwind.Step(amd64, rule, &child, stack); o != unwind.Complete {
 		t.Errorf("child: %v, want %v: its stack is a new one", o, unwind.Complete)
 	}
 }
@@ -255,7 +255,7 @@ func TestCodeWithFramePointers(t *testing.T) {
 	} {
 		copy(code[at:], piece)
 	}
-	table, err := FromSections(Sections{Machine: x86, Code: [][2]uint64{{text, text + unwind.MaxPageSize}},
+	table, err := FromSections(Sections{Machine: amd64, Code: [][2]uint64{{text, text + unwind.MaxPageSize}},
 		Text: []*Section{assembled(text, code)}})
 	if err != nil {
 		t.Fatal(err)

@@ -60,7 +60,7 @@ func row386(kind goKind, delta int64) ehframe.Row {
 	switch {
 	case kind == goOutermost:
 		return ehframe.Row{Registers: []ehframe.RegisterRule{{Number: i386Return, Rule: lost}}}
-	case kind != goPlain || delta < 0:
+	case kind != goPlain && kind != goScheduler || delta < 0:
 		return ehframe.Row{}
 	}
 	const word = 4

@@ -21,7 +21,21 @@ const (
 	armStoreFP = 0xf81f83fd // stur x29, [sp, #-8]
 	armStore2  = 0xa93ffa9d // stp x29, x30, [x20, #-8]
 	armMoveSP  = 0x9100001f // mov sp, x0
-	armAnyReg  = 31 << 5    // the source register of the latter
+	armMove    = 0xaa0003e0 // mov x0, x0
+	armLoad    = 0xf9400000 // ldr x0, [x0]
+	armKeepFP  = 0xf900001d // str x29, [x0]
+	armRet     = 0xd65f03c0
+	armCall    = 0x94000000 // bl
+	armCallReg = 0xd63f0000 // blr x0
+
+	armAnyReg    = 31 << 5 // the first source register
+	armAnyOffset = 0xfff << 10
+)
+
+// Registers.
+const (
+	armGoroutine = 28 // where Go keeps the goroutine
+	armFP        = 29
 )
 
 func (goAArch64) row(delta int64, frame bool) (unwind.WideRule, bool) {
@@ -54,13 +68,40 @@ func (goAArch64) record(delta int64) unwind.WideRule {
 	return w
 }
 
-func (goAArch64) loadsSP(text []byte) int {
-	for i := 0; i+4 <= len(text); i += 4 {
-		if binary.LittleEndian.Uint32(text[i:])&^armAnyReg == armMoveSP {
-			return i + 4
+func (goAArch64) absence(text []byte) (goAbsence, bool) {
+	var a absenceFinder
+	goroutine := goPath{loads: []int64{0}}
+	regs := [32]goPath{armGoroutine: goroutine}
+	for at := 0; at+4 <= len(text) && !a.over; at += 4 {
+		code := binary.LittleEndian.Uint32(text[at:])
+		to, from, offset := code&31, code>>5&31, int64(code&armAnyOffset>>10)*8
+		switch {
+		case code == armRet:
+			a.returns(at + 4)
+		case code&^armAnyReg == armMoveSP:
+			a.setsSP(at+4, regs[from])
+		case code&^(armAnyOffset|armAnyReg|31) == armLoad:
+			a.losesFP = a.losesFP || a.left && !a.called && to == armFP
+			regs[to] = regs[from].load(offset)
+		case code&^(31<<16|31) == armMove:
+			regs[to] = regs[code>>16&31]
+		case code&^0x3ffffff == armCall: // of a function that keeps the goroutine
+			regs = [32]goPath{armGoroutine: regs[armGoroutine]}
+		case code&^armAnyReg == armCallReg:
+			a.called = a.left
+			regs = [32]goPath{armGoroutine: goroutine}
 		}
 	}
-	return -1
+	return a.absence(len(text))
+}
+
+func (goAArch64) keepsFP(text []byte) (int64, bool) {
+	for at := 0; at+4 <= len(text); at += 4 {
+		if code := binary.LittleEndian.Uint32(text[at:]); code&^(armAnyOffset|armAnyReg) == armKeepFP {
+			return int64(code&armAnyOffset>>10) * 8, true
+		}
+	}
+	return 0, false
 }
 
 func (goAArch64) returnRegister(*code, uint64) (unwind.WideRule, bool) {

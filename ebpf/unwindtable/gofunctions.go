@@ -38,9 +38,11 @@ type goCode interface {
 	// record returns the rule where the frame pointer points to what has been
 	// saved and the stack pointer may be on another stack.
 	record(delta int64) unwind.WideRule
-	// loadsSP returns how many bytes of text there are up to and with the
-	// instruction that puts another value in the stack pointer; -1 if it is not found.
-	loadsSP(text []byte) int
+	// absence returns where the code of a function is on another stack; false if it is never.
+	absence(text []byte) (goAbsence, bool)
+	// keepsFP returns where in memory, in bytes from where a register other than the stack pointer points to, code puts
+	// the frame pointer first.
+	keepsFP(text []byte) (at int64, ok bool)
 	// returnRegister returns the rule for code before addr that took the return
 	// address off the stack.
 	returnRegister(c *code, addr uint64) (unwind.WideRule, bool)
@@ -79,10 +81,10 @@ type goFunction struct {
 	*goTable
 	f      *gopclntab.Func
 	kind   goKind
-	saved  bool // the frame pointer is saved
-	frame  int64
+	saved  bool   // the frame pointer is saved
 	marked uint64 // where the frame pointer points to what is saved; 0: nowhere yet
 	end    uint64 // of the rows so far
+	away   away
 }
 
 // function adds the rows of f.
@@ -96,15 +98,15 @@ func (g *goTable) function(f *gopclntab.Func) error {
 		return err
 	}
 	s := goFunction{goTable: g, f: f, kind: kind, end: f.Entry}
+	if s.away, err = g.away(f, kind); err != nil {
+		return err
+	}
 	err = g.reader.SPDeltas(f, func(start, end uint64, delta int64) bool {
 		s.addRange(start, end, delta)
 		s.end = end
 		g.steps++
 		return end < g.span.hi && g.steps < maxGoSteps
 	})
-	if kind == goLoadsSP || kind == goSwitches && !s.saved {
-		s.markLoad()
-	}
 	if s.end < g.span.hi {
 		g.add(s.end, unwind.Row{}) // padding
 	}
@@ -115,100 +117,104 @@ func (g *goTable) function(f *gopclntab.Func) error {
 func (s *goFunction) addRange(start, end uint64, delta int64) {
 	code := s.table.golang
 	switch {
-	case s.kind == goOutermost, s.kind == goLeavesStack && s.frame > 0 && delta > s.frame:
-		s.put(start, unwind.WideRule{CFA: unwind.CFASP, Rules: unwind.Rules(unwind.FPSame, unwind.RAUndefined)})
+	case s.kind == goOutermost:
+		s.put(start, end, outermostRule)
 		return
 	case delta < 0:
 		w, _ := code.returnRegister(s.code, start) // no rule if it is not known
-		s.put(start, w)
+		s.put(start, end, w)
 		return
 	case delta > 0 && !s.saved:
 		after, set, ok := code.saves(s.code, start, delta)
 		if s.saved = ok; ok {
-			s.frame, s.marked = delta, start+set
+			s.marked = start + set
 			if after = min(after, end-start); after > 0 {
 				w, _ := code.row(delta, false)
-				s.put(start, w)
+				s.put(start, start+after, w)
 				start += after
 			}
 		}
 	}
-	if start == end {
-		return
-	}
 	w, ok := code.row(delta, s.saved)
-	if ok && delta > 0 && !s.saved {
-		w.Rules = unwind.Rules(unwind.FPUndefined, w.RA())
+	if ok && delta > 0 {
+		switch {
+		case !s.saved:
+			w.Rules = unwind.Rules(unwind.FPUndefined, w.RA())
+		case s.kind == goScheduler:
+			w.Rules = unwind.Rules(w.FP(), unwind.RADetached)
+		}
 	}
 	if delta > 0 && s.saved && s.kind.switches() {
-		if start < s.marked {
-			s.put(start, w)
+		s.put(start, min(s.marked, end), w)
+		record := code.record(delta)
+		if s.kind == goCallback {
+			record.Rules = unwind.Rules(unwind.FPSame, unwind.RADetached)
 		}
-		start, w = max(start, s.marked), code.record(delta)
+		start = max(start, s.marked)
+		if s.away.framed {
+			s.put(start, min(s.away.back, end), record)
+			s.put(max(start, s.away.back), min(s.away.ret, end), w)
+			start = max(start, s.away.ret)
+		}
+		w = record
+	}
+	s.put(start, end, w)
+}
+
+// put adds the rule of [start, end), but for where the function is away.
+func (s *goFunction) put(start, end uint64, w unwind.WideRule) {
+	for _, a := range s.away.parts {
+		if end <= a.start || start >= a.end || s.saved && !s.away.framed {
+			continue
+		}
+		if start < a.start {
+			s.add(start, s.span.row(w, unwind.ReasonNone))
+		}
+		s.add(max(start, a.start), s.span.row(a.rule, unwind.ReasonNone))
+		start = a.end
 	}
 	if start < end {
-		s.put(start, w)
+		s.add(start, s.span.row(w, unwind.ReasonNone))
 	}
-}
-
-// put adds the rule from addr on.
-func (s *goFunction) put(addr uint64, w unwind.WideRule) {
-	s.add(addr, s.span.row(w, unwind.ReasonNone))
-}
-
-// markLoad ends the rows of a function without a frame where it puts another
-// value in the stack pointer. Who called runtime.morestack, and runtime.systemstack before Go 1.21,
-// is in the goroutine's descriptor alone, where rows cannot look: stacks say that they end there.
-func (s *goFunction) markLoad() {
-	const most = 512 // bytes, more than runtime.morestack has
-	text := s.code.at(s.f.Entry, int(min(s.end-s.f.Entry, most)))
-	n := s.table.golang.loadsSP(text)
-	if n < 0 || s.f.Entry+uint64(n) >= s.end || s.f.Entry+uint64(n) < s.span.lo && s.end <= s.span.lo {
-		return
-	}
-	name, err := s.reader.Name(s.f)
-	w := unwind.WideRule{CFA: unwind.CFAUnsupported, CFAOff: int32(unwind.ReasonSPRule)}
-	if err == nil && name == "runtime.clone" { // on another stack for good
-		w = unwind.WideRule{CFA: unwind.CFASP, Rules: unwind.Rules(unwind.FPSame, unwind.RAUndefined)}
-	}
-	s.put(s.f.Entry+uint64(n), w)
 }
 
 // goKind is what has to be known of a function besides its stack pointer.
 type goKind uint8
 
 const (
-	goPlain       goKind = iota
-	goOutermost          // the end of a stack
-	goSwitches           // goes to another stack and comes back
-	goLeavesStack        // goes to another stack, to call what does not return
-	goLoadsSP            // goes to another stack, without a frame of its own
-	goOnAnyStack         // uses the stack pointer for something else
+	goPlain      goKind = iota
+	goOutermost         // the end of a stack
+	goSwitches          // goes to another stack and comes back
+	goCallback          // goes back to a goroutine's stack, for code that the goroutine has called
+	goLoadsSP           // goes to another stack for good
+	goScheduler         // looks for another goroutine to run: the one before is not who called
+	goOnAnyStack        // uses the stack pointer for something else
 )
 
-func (k goKind) switches() bool { return k == goSwitches || k == goLeavesStack }
+func (k goKind) switches() bool { return k == goSwitches || k == goCallback }
 
 // kind returns what f is. Since Go 1.17 functions in assembly have flags, which say so;
 // in older programs, and for which way, names say it.
 func (g *goTable) kind(f *gopclntab.Func) (goKind, error) {
-	if f.HasFlags && f.Flags == 0 {
-		return goPlain, nil
-	}
 	name, err := g.reader.Name(f)
 	if err != nil {
 		return goPlain, err
 	}
 	switch {
+	case name == "runtime.schedule":
+		return goScheduler, nil
+	case f.HasFlags && f.Flags == 0:
+		return goPlain, nil
 	case name == "runtime.sigtramp" || name == "runtime.cgoSigtramp":
 		return goPlain, nil // what it interrupted is the caller: its return address is a signal trampoline
 	case f.Flags&gopclntab.TopFrame != 0 || slices.Contains(goOutermostNames(), name):
 		return goOutermost, nil
 	case strings.HasPrefix(name, "_rt0_") && !strings.Contains(name, "_lib"): // the latter are called by the loader
 		return goOutermost, nil
-	case name == "runtime.mcall":
-		return goLeavesStack, nil
-	case slices.Contains(goFramelessNames(), name):
+	case slices.Contains(goLeavingNames(), name):
 		return goLoadsSP, nil
+	case name == "runtime.cgocallback" || name == "runtime.cgocallback_gofunc":
+		return goCallback, nil
 	case f.Flags&gopclntab.SPWrite == 0 && !slices.Contains(goSwitchNames(), name):
 		return goPlain, nil
 	case strings.HasPrefix(name, "runtime.") || strings.HasPrefix(name, "time."):
@@ -223,17 +229,16 @@ func goOutermostNames() []string {
 	return []string{"runtime.goexit", "runtime.mstart", "runtime.rt0_go"}
 }
 
-// goFramelessNames are the functions that change the stack pointer and have no
-// frame of their own.
-func goFramelessNames() []string {
-	return []string{"gogo", "runtime.gogo", "runtime.morestack", "runtime.clone"}
+// goLeavingNames are the functions that go to another stack for good.
+func goLeavingNames() []string {
+	return []string{"gogo", "runtime.gogo", "runtime.mcall", goMorestack, "runtime.clone"}
 }
 
 // goSwitchNames are the functions that go to another stack and come back, in
 // programs older than the flag SPWrite.
 func goSwitchNames() []string {
 	return []string{
-		"runtime.systemstack", "runtime.asmcgocall", "runtime.cgocallback", "runtime.cgocallback_gofunc",
+		goSystemstack, goAsmcgocall,
 		"runtime.nanotime", "runtime.nanotime1", "runtime.walltime", "runtime.walltime1", "time.now",
 		"runtime.callCgoMmap", "runtime.callCgoMunmap", "runtime.callCgoSigaction", "runtime.sigfwd",
 	}

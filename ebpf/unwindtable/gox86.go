@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/ebpf/x86"
 )
 
 // goX86 is Go's code on x86-64 (cmd/internal/obj/x86/obj6.go, preprocess): a
@@ -50,24 +51,82 @@ func (goX86) saves(c *code, addr uint64, delta int64) (after, set uint64, ok boo
 
 func (goX86) record(int64) unwind.WideRule { return unwind.WideRule{CFA: unwind.CFAFrame, CFAOff: 16} }
 
-// loadsSP looks for a move to rsp from memory, REX.W 8B /4, or from a register,
-// REX.W 89 /r, as the runtime's own functions have it.
-func (goX86) loadsSP(text []byte) int {
-	for i := 0; i+4 <= len(text); i++ {
-		modrm := text[i+2]
-		if text[i]&^4 == 0x48 && text[i+1] == 0x89 && modrm&0xc7 == 0xc4 {
-			return i + 3
+func (goX86) absence(text []byte) (goAbsence, bool) {
+	var a absenceFinder
+	var regs [16]goPath
+	for at := 0; !a.over; {
+		in, ok := x86.Decode(text[at:])
+		if !ok {
+			break
 		}
-		if text[i]&^1 != 0x48 || text[i+1] != 0x8b || modrm>>3&7 != 4 || modrm>>6 == 3 {
-			continue
+		at += in.Length
+		switch store := in.Mod != 3; {
+		case in.Vector || in.Table != 0 || in.Opcode == movTo && store:
+		case in.Opcode == ret:
+			a.returns(at)
+		case in.Opcode == callNear, in.Opcode == group5 && in.Reg&7 == 2:
+			a.called = a.called || a.left && in.Opcode == group5
+			regs = [16]goPath{}
+		case in.Opcode == movTo && in.RM == x86.RSP:
+			a.setsSP(at, regs[in.Reg])
+		case in.Opcode == movFrom && in.Reg == x86.RSP:
+			a.setsSP(at, loadX86(&regs, &in))
+		case in.Wide && in.Opcode == movTo:
+			regs[in.RM] = regs[in.Reg]
+		case in.Wide && in.Opcode == movFrom:
+			regs[in.Reg] = loadX86(&regs, &in)
+		case in.Wide && in.Opcode == movNumber && !store:
+			regs[in.RM] = goPath{number: in.Imm}
+		default:
+			regs[in.RM], regs[in.Reg] = goPath{}, goPath{}
 		}
-		n := i + 3
-		if modrm&7 == 4 { // SIB
-			n++
-		}
-		return n + []int{0, 1, 4}[modrm>>6]
 	}
-	return -1
+	return a.absence(len(text))
+}
+
+// Opcodes.
+const (
+	movTo     = 0x89 // to a register or memory
+	movFrom   = 0x8b
+	movNumber = 0xc7
+	ret       = 0xc3
+	callNear  = 0xe8
+	group5    = 0xff // calls and jumps to where a register or memory says
+)
+
+// loadX86 returns what a move from a register or memory gets. The word of the thread in which Go keeps the goroutine is
+// addressed by the thread pointer, fs.
+func loadX86(regs *[16]goPath, in *x86.Instruction) goPath {
+	switch base := in.Base; {
+	case in.Mod == 3:
+		return regs[in.RM]
+	case in.Index || base == x86.RIPBase:
+		return goPath{}
+	case base == x86.NoBase && in.Segment:
+		return goPath{loads: []int64{in.Disp}}
+	case base == x86.NoBase:
+		return goPath{}
+	case in.Segment && regs[base].number != 0:
+		return goPath{loads: []int64{regs[base].number + in.Disp}}
+	case in.Segment:
+		return goPath{}
+	default:
+		return regs[base].load(in.Disp)
+	}
+}
+
+func (goX86) keepsFP(text []byte) (int64, bool) {
+	for at := 0; ; {
+		in, ok := x86.Decode(text[at:])
+		if !ok {
+			return 0, false
+		}
+		if in.Opcode == movTo && in.Table == 0 && in.Wide && in.Mod != 3 && in.Reg == x86.RBP && in.Base < 16 &&
+			in.Base != x86.RSP {
+			return in.Disp, true
+		}
+		at += in.Length
+	}
 }
 
 // returnRegister knows pop of r8 to r15, which syscall.rawVforkSyscall begins with.

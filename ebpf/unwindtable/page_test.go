@@ -61,7 +61,7 @@ func TestPageBorders(t *testing.T) {
 	f, cie := x86Frames()
 	f.FDE(cie, text-unwind.MaxPageSize-16, unwind.MaxPageSize+32, then(offset(16), 16+8, 24))
 	f.FDE(cie, text+unwind.MaxPageSize-16, 32, then(offset(32), 24, 40))
-	table := tableOf(t, x86, f)
+	table := tableOf(t, amd64, f)
 	checkPage(t, table, textPage-2, "0 no rule", "fff0 cfa=sp+16")
 	checkPage(t, table, textPage-1, "0 cfa=sp+16", "8 cfa=sp+24")
 	checkPage(t, table, textPage, "0 cfa=sp+24", "10 no rule", "fff0 cfa=sp+32")
@@ -85,7 +85,7 @@ func TestNeighbours(t *testing.T) {
 	f.FDE(cie, text+0x30, 16, offset(16))
 	f.FDE(cie, text+0x40, 0, offset(80))
 	f.FDE(cie, text+0x40, 16, then(offset(24), 4, 24))
-	checkPage(t, tableOf(t, x86, f), textPage,
+	checkPage(t, tableOf(t, amd64, f), textPage,
 		"0 cfa=sp+64", "10 no rule", "20 cfa=sp+16", "40 cfa=sp+24", "50 no rule")
 }
 
@@ -95,14 +95,14 @@ func TestOverlap(t *testing.T) {
 	f, cie := x86Frames()
 	f.FDE(cie, text, 64, then(offset(16), 32, 24))
 	f.FDE(cie, text+16, 8, offset(32))
-	checkPage(t, tableOf(t, x86, f), textPage, "0 cfa=sp+16", "10 cfa=sp+32", "18 no rule")
+	checkPage(t, tableOf(t, amd64, f), textPage, "0 cfa=sp+16", "10 cfa=sp+32", "18 no rule")
 }
 
 // TestWideRules checks that equal wide rules of a page are kept once.
 func TestWideRules(t *testing.T) {
 	f, cie := x86Frames()
 	f.FDE(cie, text, 64, then(then(then(offset(40000), 8, 16), 8, 40000), 8, 50000))
-	page := checkPage(t, tableOf(t, x86, f), textPage,
+	page := checkPage(t, tableOf(t, amd64, f), textPage,
 		"0 cfa=sp+40000", "8 cfa=sp+16", "10 cfa=sp+40000", "18 cfa=sp+50000", "40 no rule")
 	if len(page.Wide) != 2 {
 		t.Errorf("%d wide rules, want 2", len(page.Wide))
@@ -125,7 +125,7 @@ func TestUnsupported(t *testing.T) {
 	bad := f.FDE(cie, text+64, 64, nil)
 	f.FDE(cie, text+128, 64, nil)
 	f.Bytes[bad+4] ^= 8 // its CIE is elsewhere
-	page := checkPage(t, tableOf(t, x86, f), textPage,
+	page := checkPage(t, tableOf(t, amd64, f), textPage,
 		"0 cfa=sp+16", "10 unsupported: bad_program", "40 unsupported: bad_entry", "80 cfa=sp+8", "c0 no rule")
 	if diff := cmp.Diff(map[unwind.Reason]int{unwind.ReasonBadProgram: 48, unwind.ReasonBadEntry: 64},
 		page.Unsupported); diff != "" {
@@ -141,7 +141,7 @@ func TestBadHeader(t *testing.T) {
 	f.FDE(cie, text+32, 32, offset(24))
 	hdr := f.Header(hdrAddr)
 	hdr[len(hdr)-1] = 0x70 // the last FDE is far away
-	table, err := FromSections(Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes),
+	table, err := FromSections(Sections{Machine: amd64, EHFrame: assembled(f.Addr, f.Bytes),
 		EHFrameHdr: assembled(hdrAddr, hdr)})
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func TestNoHeader(t *testing.T) {
 		"empty": assembled(hdrAddr, (&ehtest.Frames{Addr: f.Addr}).Header(hdrAddr)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			table, err := FromSections(Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes), EHFrameHdr: hdr})
+			table, err := FromSections(Sections{Machine: amd64, EHFrame: assembled(f.Addr, f.Bytes), EHFrameHdr: hdr})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,7 +185,7 @@ func TestDebugFrame(t *testing.T) {
 	dcie := d.CIE(ehtest.CIE{Program: x86Initial()})
 	d.FDE(dcie, text, 40, then(offset(40000), 20, 48))
 	d.FDE(dcie, text+56, 16, offset(56))
-	both := Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes), DebugFrame: assembled(0, d.Bytes)}
+	both := Sections{Machine: amd64, EHFrame: assembled(f.Addr, f.Bytes), DebugFrame: assembled(0, d.Bytes)}
 	table, err := FromSections(both)
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +210,7 @@ func TestMaxRows(t *testing.T) {
 		program = then(then(program, 1, 16), 1, 24+i)
 	}
 	f.FDE(cie, text, unwind.MaxPageSize, program)
-	page, err := tableOf(t, x86, f).Page(textPage, unwind.MaxPageShift)
+	page, err := tableOf(t, amd64, f).Page(textPage, unwind.MaxPageShift)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestEffort(t *testing.T) {
 		again.Repeat()
 	}
 	again.FDE(cie, text+64, 64, offset(24))
-	table, err := FromSections(Sections{Machine: x86, EHFrame: assembled(f.Addr, again.Bytes),
+	table, err := FromSections(Sections{Machine: amd64, EHFrame: assembled(f.Addr, again.Bytes),
 		EHFrameHdr: assembled(hdrAddr, again.Header(hdrAddr))})
 	if err != nil {
 		t.Fatal(err)
@@ -248,7 +248,7 @@ func (broken) ReadAt([]byte, int64) (int, error) { return 0, errors.New("broken"
 func TestReadError(t *testing.T) {
 	f, cie := x86Frames()
 	f.FDE(cie, text, 64, nil)
-	s := Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes), EHFrameHdr: assembled(hdrAddr, f.Header(hdrAddr))}
+	s := Sections{Machine: amd64, EHFrame: assembled(f.Addr, f.Bytes), EHFrameHdr: assembled(hdrAddr, f.Header(hdrAddr))}
 	s.EHFrame.Data = broken{}
 	table, err := FromSections(s)
 	if err != nil {
@@ -274,7 +274,7 @@ func TestConcurrentPages(t *testing.T) {
 		f.FDE(cie, text+i*unwind.MaxPageSize, 64, offset(16+8*i))
 	}
 	for _, hdr := range []*Section{nil, assembled(hdrAddr, f.Header(hdrAddr))} {
-		table, err := FromSections(Sections{Machine: x86, EHFrame: assembled(f.Addr, f.Bytes), EHFrameHdr: hdr})
+		table, err := FromSections(Sections{Machine: amd64, EHFrame: assembled(f.Addr, f.Bytes), EHFrameHdr: hdr})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -300,7 +300,7 @@ func FuzzPage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, frame, hdr, code []byte, isX86 bool) {
 		machine := arm
 		if isX86 {
-			machine = x86
+			machine = amd64
 		}
 		table, err := FromSections(Sections{
 			Machine: machine, EHFrame: assembled(frameAddr, frame), EHFrameHdr: assembled(hdrAddr, hdr),
@@ -337,16 +337,16 @@ func TestEntryCode(t *testing.T) {
 		code    ehtest.Asm
 		want    []string
 	}{
-		{"a function follows", x86, slices.Concat(xor, call(9), exit, hot),
+		{"a function follows", amd64, slices.Concat(xor, call(9), exit, hot),
 			[]string{"20 cfa=sp+8 ra=undefined", "34 cfa=sp+8", "3e no rule"}},
-		{"what is called does not return", x86, slices.Concat(xor, call(0x70), hot),
+		{"what is called does not return", amd64, slices.Concat(xor, call(0x70), hot),
 			[]string{"20 cfa=sp+8 ra=undefined", "2b cfa=sp+8", "35 no rule"}},
-		{"the function that is called follows", x86, slices.Concat(xor, call(2), ehtest.Asm{0x66, 0x90}, hot),
+		{"the function that is called follows", amd64, slices.Concat(xor, call(2), ehtest.Asm{0x66, 0x90}, hot),
 			[]string{"20 cfa=sp+8 ra=undefined", "2d cfa=sp+8", "37 no rule"}},
-		{"jumps", x86, slices.Concat(ehtest.Asm{0xeb, 2, 0x50, 0xc3}, xor, call(0x70), ehtest.Asm{0xf4}),
+		{"jumps", amd64, slices.Concat(ehtest.Asm{0xeb, 2, 0x50, 0xc3}, xor, call(0x70), ehtest.Asm{0xf4}),
 			[]string{"20 cfa=sp+8 ra=undefined", "22 no rule", "23 cfa=sp+8", "24 cfa=sp+8 ra=undefined", "30 no rule"}},
-		{"a function", x86, hot, []string{"20 cfa=sp+8", "2a no rule"}},
-		{"exit by a byte", x86, slices.Concat(call(0x70), ehtest.Asm{0x31, 0xc0, 0xb0, 60, 0x31, 0xff, 0x0f, 0x05}, hot),
+		{"a function", amd64, hot, []string{"20 cfa=sp+8", "2a no rule"}},
+		{"exit by a byte", amd64, slices.Concat(call(0x70), ehtest.Asm{0x31, 0xc0, 0xb0, 60, 0x31, 0xff, 0x0f, 0x05}, hot),
 			[]string{"20 cfa=sp+8 ra=undefined", "2d cfa=sp+8", "37 no rule"}},
 		// bl; mov x8,#93; svc #0; ret
 		{"arm64", arm, armExit, []string{"20 cfa=sp+8 ra=undefined", "2c no rule"}},

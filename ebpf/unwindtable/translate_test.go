@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	x86 = elf.EM_X86_64
-	arm = elf.EM_AARCH64
+	amd64 = elf.EM_X86_64
+	arm   = elf.EM_AARCH64
 )
 
 const (
@@ -119,7 +119,7 @@ func TestTranslateX86(t *testing.T) {
 		"bad program":        {asm().Op(0x3f), "unsupported: bad_program"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := ruleOf(t, x86, ehtest.CIE{Augmentation: "zR", Program: x86Initial()}, c.program).String()
+			got := ruleOf(t, amd64, ehtest.CIE{Augmentation: "zR", Program: x86Initial()}, c.program).String()
 			if got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
@@ -135,20 +135,20 @@ func TestTranslateX86Signal(t *testing.T) {
 		b = b.Op(ehtest.Expression).Uleb(7).Block(breg(asm(), 7, 160))
 		return b.Op(ehtest.Expression).Uleb(16).Block(breg(asm(), 7, 168))
 	}
-	if got := ruleOf(t, x86, cie, restorer(120)).String(); got != "signal frame, sp at sp+160" {
+	if got := ruleOf(t, amd64, cie, restorer(120)).String(); got != "signal frame, sp at sp+160" {
 		t.Error(got)
 	}
-	if got := ruleOf(t, x86, cie, restorer(128)).String(); got != "unsupported: signal_frame" {
+	if got := ruleOf(t, amd64, cie, restorer(128)).String(); got != "unsupported: signal_frame" {
 		t.Errorf("another layout: %s", got)
 	}
 }
 
 func TestTranslateMissingRules(t *testing.T) {
-	if got := ruleOf(t, x86, ehtest.CIE{Augmentation: "zR"}, nil).String(); got != "unsupported: ra_missing" {
+	if got := ruleOf(t, amd64, ehtest.CIE{Augmentation: "zR"}, nil).String(); got != "unsupported: ra_missing" {
 		t.Error(got)
 	}
 	onlyRA := asm().Op(ehtest.OffsetReg | 16).Uleb(1)
-	if got := ruleOf(t, x86, ehtest.CIE{Augmentation: "zR", Program: onlyRA},
+	if got := ruleOf(t, amd64, ehtest.CIE{Augmentation: "zR", Program: onlyRA},
 		nil).String(); got != "unsupported: cfa_missing" {
 		t.Error(got)
 	}

@@ -13,6 +13,7 @@ type Instruction struct {
 	Vector  bool // VEX, EVEX or XOP
 	Wide    bool // operands of 64 bits, by a prefix
 	Short   bool // operands of 16 bits, by a prefix
+	Segment bool // the memory operand is relative to fs or gs
 	Reg, RM byte // of ModRM, with the upper bits; RM also of opcodes with a register
 	Mod     byte // 3: RM is a register
 	Base    byte // of a memory operand: a register, NoBase, or RIPBase, relative to the next instruction
@@ -205,7 +206,9 @@ func (d *decoder) prefixes() byte {
 			d.in.Short = true
 		case 0x67:
 			d.near = true
-		case 0xf2, 0xf3, 0xf0, 0x2e, 0x36, 0x3e, 0x26, 0x64, 0x65:
+		case 0x64, 0x65:
+			d.in.Segment = true
+		case 0xf2, 0xf3, 0xf0, 0x2e, 0x36, 0x3e, 0x26:
 		default:
 			if op&0xf0 == 0x40 {
 				d.in.Wide = op&8 != 0

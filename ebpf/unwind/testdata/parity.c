@@ -12,7 +12,7 @@
 enum { MEMORY_WORDS = 256 };
 
 struct step_case {
-	uint64_t pc, sp, fp, lr;
+	uint64_t pc, sp, fp, lr, thread;
 	uint64_t general[16];
 	uint8_t exact, full, lr_valid, switches;
 	uint32_t frame_flags;
@@ -24,7 +24,7 @@ struct step_case {
 
 struct step_result {
 	uint64_t outcome;
-	uint64_t pc, sp, fp, lr;
+	uint64_t pc, sp, fp, lr, thread;
 	uint64_t general[16];
 	uint8_t exact, full, lr_valid, switches;
 	uint32_t frame_flags;
@@ -53,6 +53,11 @@ static int stack_ends_at(uint64_t addr)
 	return in.memory_base + in.memory_words * 8 - addr <= 256;
 }
 
+static inline uint64_t thread_pointer(void)
+{
+	return in.thread;
+}
+
 #include "rules.h"
 #include "step.h"
 
@@ -67,6 +72,7 @@ static void step_once(void)
 	u.regs.sp = in.sp;
 	u.regs.fp = in.fp;
 	u.regs.lr = in.lr;
+	u.regs.x28 = in.thread;
 	memcpy(u.regs.general, in.general, sizeof(in.general));
 	memcpy(&rule, in.rule, sizeof(rule));
 	out.outcome = apply_rule(&u, &rule);
@@ -74,6 +80,7 @@ static void step_once(void)
 	out.sp = u.regs.sp;
 	out.fp = u.regs.fp;
 	out.lr = u.regs.lr;
+	out.thread = CALL_PUSHES_RETURN_ADDRESS ? in.thread : u.regs.x28;
 	memcpy(out.general, u.regs.general, sizeof(out.general));
 	out.exact = u.exact;
 	out.full = u.full;

@@ -1,0 +1,3 @@
+module growing
+
+go 1.17

@@ -1,0 +1,90 @@
+package unwind
+
+// goroutine goes on where the goroutine was left that the thread runs, as the runtime's own functions do that work for
+// it on the thread's stack. What the runtime keeps is of the last time that it was left, so a walk goes there once. It
+// is believed if goroutine and thread know each other. A thread that has come through the scheduler has no goroutine's
+// frames, nor has one that runs no goroutine any more.
+func (s *stepper) goroutine() Outcome {
+	pcIsKept := s.rule.RA() == RAReg
+	none := UnsupportedRule
+	if pcIsKept {
+		none = Complete
+	}
+	if s.regs.Switches == noMoreSwitches {
+		return none
+	}
+	current, o := s.currentGoroutine()
+	switch {
+	case o != Unset:
+		return o
+	case current == 0:
+		return none
+	}
+	var saved, kept [2]uint64 // sp, pc; lr, fp
+	if !s.readAll(current+8*uint64(s.rule.Reg2), saved[:]) ||
+		!s.readAll(current+uint64(int64(s.rule.RAOff))-8, kept[:]) {
+		return UnreadableStack
+	}
+	next := s.caller(saved[1], saved[0], kept[1])
+	if next.SP == 0 || next.SP%8 != 0 {
+		return UnsupportedRule
+	}
+	if !pcIsKept {
+		if o := s.enterCaller(&next); o != Unset {
+			return o
+		}
+	}
+	if next.PC == 0 {
+		return UnsupportedRule
+	}
+	next.PC = s.strip(next.PC)
+	if s.arm && pcIsKept {
+		next.LR, next.LRKnown = kept[0], true
+	}
+	next.Switches = noMoreSwitches
+	*s.regs = next
+	return Unset
+}
+
+// currentGoroutine returns the address of the descriptor of the goroutine that the thread runs, 0 if it runs none.
+func (s *stepper) currentGoroutine() (current uint64, o Outcome) {
+	g, toM := s.regs.Thread, 8*uint64(s.rule.Reg)
+	if g == 0 {
+		return 0, UnsupportedRule
+	}
+	if !s.arm {
+		if g, o = s.read(g+uint64(int64(s.rule.CFAOff)), 0); o != Unset {
+			return 0, o
+		}
+	}
+	m, o := s.read(g+toM, 0)
+	if o == Unset {
+		current, o = s.read(m+uint64(int64(s.rule.FPOff)), 0)
+	}
+	if g = current; o == Unset && g == 0 {
+		g, o = s.read(m, 0) // the first word of m is the goroutine of the thread's own stack
+	}
+	if o != Unset {
+		return 0, o
+	}
+	owner, o := s.read(g+toM, 0)
+	if o == Unset && owner != m {
+		o = UnsupportedRule
+	}
+	return current, o
+}
+
+// enterCaller makes of the registers in a function without locals those of its caller.
+func (s *stepper) enterCaller(r *Regs) (o Outcome) {
+	if s.arm {
+		if r.FP, o = s.read(r.SP-8, 0); o != Unset {
+			return o
+		}
+	}
+	if r.PC, o = s.read(r.SP, 0); s.arm {
+		r.SP += 16
+	} else {
+		r.SP += 8
+	}
+	return o
+}
