@@ -60,7 +60,8 @@ func TestFunctionsOfTwoPaths(t *testing.T) {
 	found, _, err := Functions(m.Profile)
 	require.NoError(t, err)
 	require.Equal(t, []Function{
-		functionOf("work", "/lib/x.so", 7, 7, m.Period), functionOf("work", "/other/x.so", 1, 1, m.Period),
+		functionOf("work", "/lib/x.so", 7, 7, m.Period),
+		functionOf("work", "/other/x.so", 1, 1, m.Period),
 		functionOf("server", "", 0, 8, m.Period),
 	}, found)
 }
