@@ -9,6 +9,8 @@ import (
 	"unicode/utf16"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 func writeFiles(t *testing.T, files map[string]string) (folder string) {
@@ -105,6 +107,7 @@ func FuzzLoad(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
+		defer testkit.Cheap(t, len(text))()
 		h := newHost(t)
 		source, err := Parse(map[string][]byte{"c.river": text})
 		if err != nil {

@@ -3,6 +3,8 @@ package dwarfline
 import (
 	"encoding/binary"
 	"testing"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // FuzzFrames looks up addresses in sections of any content. The corpus has those
@@ -11,6 +13,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add([]byte("\x0c\x00\x00\x00\x04\x00\x00\x00\x00\x00\x08\x01\x00\x00\x00\x00"), []byte(circleAbbrevs), []byte{},
 		[]byte{}, []byte{}, uint64(0x1010))
 	f.Fuzz(func(t *testing.T, info, abbrev, line, ranges, str []byte, addr uint64) {
+		defer testkit.Cheap(t, len(info)+len(abbrev)+len(line)+len(ranges)+len(str))()
 		s := &Sections{
 			Order: binary.LittleEndian, Info: info, Abbrev: abbrev, Line: line, LineStr: str, Str: str, StrOffsets: str,
 			Addr: ranges, Ranges: ranges, RngLists: ranges, Aranges: ranges,

@@ -5,6 +5,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/ehframe"
 	"github.com/headwater/headwater/ebpf/ehframe/ehtest"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // FuzzSection reads whatever is in a section: every FDE, every row. Rows must
@@ -22,6 +23,7 @@ func FuzzSection(f *testing.F) {
 	f.Add([]byte(debug.Bytes), true)
 
 	f.Fuzz(func(t *testing.T, b []byte, debug bool) {
+		defer testkit.Cheap(t, len(b))()
 		s := section(b, debug)
 		var p ehframe.Program
 		ehframe.NewReader(s).FDEs(func(fde ehframe.FDE, err error) bool {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // exercise calls every reader, whatever the image holds.
@@ -58,6 +60,7 @@ func FuzzFile(f *testing.F) {
 	add(compile(f, "int f(void) { return 0; }", "-c"))
 	f.Add([]byte("\x7fELF"))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer testkit.Cheap(t, len(data))()
 		file, err := New(bytes.NewReader(data))
 		if err != nil {
 			return

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 const (
@@ -218,6 +220,7 @@ func FuzzTable(f *testing.F) {
 		f.Add(append(make([]byte, 40), a.table(functions(), 0x4a0)...), false)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, section bool) {
+		defer testkit.Cheap(t, len(data))()
 		m := &memory{base: tableStart, data: data,
 			relative: [][2]uint64{{moduleAt, tableStart}, {tableStart + 24, textStart}}}
 		if section {

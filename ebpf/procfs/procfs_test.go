@@ -236,6 +236,7 @@ func FuzzMaps(f *testing.F) {
 	f.Add([]byte(maps))
 	f.Add([]byte("0-1 r--p 0 0:0 0"))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		defer testkit.Cheap(t, len(data))()
 		mappings, err := parseMaps(bytes.NewReader(data), func(Perms) bool { return true })
 		if err != nil {
 			return

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // FuzzObject names addresses of damaged programs by all sources.
@@ -17,6 +18,7 @@ func FuzzObject(f *testing.F) {
 		f.Add(readFile(f, path), uint64(0x300))
 	}
 	f.Fuzz(func(t *testing.T, data []byte, addr uint64) {
+		defer testkit.Cheap(t, len(data))()
 		s := New(Options{DebugDirs: []string{}})
 		o := &Object{ID: 1, Path: "/x", Open: func() (*elffile.File,
 			error) {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/pprof/profile"
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // pprofOf is a profile in pprof's format.
@@ -98,6 +100,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(pprofOf(f))
 	f.Add([]byte("main;work 12\n;; 3\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
+		defer testkit.Cheap(t, len(content))()
 		p, err := Read(context.Background(), "-", bytes.NewReader(content))
 		if err == nil {
 			require.NoError(t, p.CheckValid())

@@ -19,6 +19,7 @@ import (
 
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -108,6 +109,7 @@ func FuzzJitdump(f *testing.F) {
 	f.Add(sampleDump(binary.LittleEndian), uint64(0x1010), uint16(0))
 	f.Add(sampleDump(binary.BigEndian), uint64(0x3010), uint16(20))
 	f.Fuzz(func(t *testing.T, data []byte, addr uint64, window uint16) {
+		defer testkit.Cheap(t, len(data))()
 		m := newTable(fuzzBytes)
 		var d dump
 		for at := int64(0); at < int64(len(data)); {
@@ -131,6 +133,7 @@ func FuzzJitdump(f *testing.F) {
 func FuzzPerfMap(f *testing.F) {
 	f.Add([]byte("1000 100 first\n0x2000 0x10 second\n"), uint64(0x2001))
 	f.Fuzz(func(t *testing.T, data []byte, addr uint64) {
+		defer testkit.Cheap(t, len(data))()
 		m := newTable(fuzzBytes)
 		if used := m.parsePerfMap(data); used > len(data) {
 			t.Errorf("%d of %d bytes used", used, len(data))
