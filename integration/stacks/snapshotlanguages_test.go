@@ -101,6 +101,7 @@ func TestSnapshotOfPython(t *testing.T) {
 
 var (
 	jstackThread = regexp.MustCompile(`^"(.*)" #.* nid=(0x[0-9a-f]+|\d+) `)
+	ofOneRun     = regexp.MustCompile(`(\$\d+)?/0x[0-9a-f]+`) // in names of hidden classes, which profiles leave out
 	jstackLine   = regexp.MustCompile(`^at ([^(]+)\((?:[^/)]*/)?(?:(\w+\.java):(\d+)|.*)\)$`)
 )
 
@@ -171,7 +172,7 @@ func jstack(t testing.TB, pid int) map[int][]string {
 		}
 		if match := jstackLine.FindStringSubmatch(strings.TrimSpace(line)); match != nil && tid != 0 {
 			number, _ := strconv.Atoi(match[3]) // none: a native method
-			methods[tid] = append(methods[tid], method(match[1], match[2], number))
+			methods[tid] = append(methods[tid], method(ofOneRun.ReplaceAllString(match[1], ""), match[2], number))
 		}
 	}
 	return methods
