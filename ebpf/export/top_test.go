@@ -66,8 +66,8 @@ func TestFunctionsOfTwoPaths(t *testing.T) {
 	}, found)
 }
 
-// TestTreeOfDeepStacks has a recursion of 100,000 calls next to another stack: the text does not grow with the square of
-// the depth, and says what it does not show.
+// TestTreeOfDeepStacks has a recursion of 100,000 calls next to another stack: the text does not grow with the square
+// of the depth, and says what it does not show.
 func TestTreeOfDeepStacks(t *testing.T) {
 	m := newMaker()
 	deep := []string{":server", "a:main"}

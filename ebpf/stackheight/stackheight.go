@@ -88,6 +88,7 @@ func (a *Analysis) Rules(g Gap, yield func(addr uint64, size int, r Rule) bool) 
 		a.back()
 	}
 	a.ahead.fill()
+	a.contradict()
 	for i, in := range a.code {
 		if s := a.states[i]; s.rule.Kind != Unknown && !s.contradiction &&
 			!yield(g.Addr+uint64(in.at), in.size, s.rule) {
@@ -95,6 +96,28 @@ func (a *Analysis) Rules(g Gap, yield func(addr uint64, size int, r Rule) bool) 
 		}
 	}
 }
+
+// contradict takes the rules from code that an instruction leads to before which they cannot be: with more on the
+// stack than the way to the return takes off again, that is not the way. A jump by memory to code of the same function
+// makes such rules, as it looks like a jump to another function.
+func (a *Analysis) contradict() {
+	for i := 0; i+1 < len(a.code); i++ {
+		in, after := a.code[i], &a.states[i+1]
+		if in.effect != moves && in.effect != pushes || after.contradiction || after.rule.Kind != SP ||
+			after.rule.Off+int32(in.n) >= wordBytes {
+			continue
+		}
+		for i++; i < len(a.code); i++ {
+			a.states[i].contradiction = true
+			if e := a.code[i].effect; e == returns || e == leavesBy || e == stops || e == jumps || e == jumpsAnyway {
+				break
+			}
+		}
+	}
+}
+
+// wordBytes is the size of a return address.
+const wordBytes = 8
 
 // Begins reports whether, in the text last read, an instruction begins at addr.
 func (a *Analysis) Begins(addr uint64) bool {

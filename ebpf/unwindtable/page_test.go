@@ -344,7 +344,7 @@ func TestEntryCode(t *testing.T) {
 		{"the function that is called follows", amd64, slices.Concat(xor, call(2), ehtest.Asm{0x66, 0x90}, hot),
 			[]string{"20 cfa=sp+8 ra=undefined", "2d cfa=sp+8", "37 no rule"}},
 		{"jumps", amd64, slices.Concat(ehtest.Asm{0xeb, 2, 0x50, 0xc3}, xor, call(0x70), ehtest.Asm{0xf4}),
-			[]string{"20 cfa=sp+8 ra=undefined", "22 no rule", "23 cfa=sp+8", "24 cfa=sp+8 ra=undefined", "30 no rule"}},
+			[]string{"20 cfa=sp+8 ra=undefined", "22 no rule", "24 cfa=sp+8 ra=undefined", "30 no rule"}},
 		{"a function", amd64, hot, []string{"20 cfa=sp+8", "2a no rule"}},
 		{"exit by a byte", amd64, slices.Concat(call(0x70), ehtest.Asm{0x31, 0xc0, 0xb0, 60, 0x31, 0xff, 0x0f, 0x05}, hot),
 			[]string{"20 cfa=sp+8 ra=undefined", "2d cfa=sp+8", "37 no rule"}},

@@ -77,12 +77,32 @@ func TestPrograms(t *testing.T) {
 			t.Parallel()
 			running := lab.Start(t, exec.Command(p.build(t), endless))
 			running.WaitBusy(t) // it has got through the dynamic linker
-			native := nativeChains(t, busiestThread(t, running.PID()), 8, "")
+			thread := busiestThread(t, running.PID())
+			native := nativeChains(t, thread, 8, "")
 			// 300 samples: with 1 % of them elsewhere, as measured, 5 % or more are once in a million runs.
-			checkAgainst(t, inTime(t, host.until(t, p.name, 1200*time.Millisecond)), native, kernel)
+			all := inTime(t, host.until(t, p.name, 1200*time.Millisecond))
+			for looks := 0; looks < 5 && !covers(native, all, kernel); looks++ { // eu-stack may look where a program seldom is
+				native = append(nativeChains(t, thread, 8, ""), native...)
+			}
+			checkAgainst(t, all, native, kernel)
 		})
 	}
 }
+
+// covers reports whether nearly all time is below chains that eu-stack has seen.
+func covers(native []chain, all []lab.Stack, kernel map[string]bool) bool {
+	known := int64(0)
+	for _, s := range all {
+		user := s.Frames[1:firstKernelFrame(s, kernel)]
+		if slices.ContainsFunc(native, func(c chain) bool { return c.matchesCallers(user) }) {
+			known += s.Value
+		}
+	}
+	return float64(known) >= leastKnown*float64(lab.Total(all))
+}
+
+// leastKnown is the part of the time that must be below chains that eu-stack has seen.
+const leastKnown = 0.95
 
 // checkAgainst demands that the most frequent chain is in the profile and that
 // nearly all time is below chains that eu-stack has seen. The rest is the
@@ -107,7 +127,7 @@ func checkAgainst(t testing.TB, all []lab.Stack, native []chain, kernel map[stri
 	if best == 0 {
 		t.Errorf("the stack that eu-stack finds most often is not in the profile:\n%v", native[0])
 	}
-	if share := float64(known) / float64(lab.Total(all)); share < 0.95 {
+	if share := float64(known) / float64(lab.Total(all)); share < leastKnown {
 		t.Errorf("only %.3f of the time is in stacks that eu-stack saw; the first of them and the rest:\n%v\n%s",
 			share, native[0], lab.Show(strange, 5))
 	}
