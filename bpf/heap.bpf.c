@@ -266,31 +266,39 @@ ALWAYS_INLINE void leave_function(struct heap_sample *s)
 	s->regs.general[7] = s->regs.sp; /* DWARF number of rsp */
 }
 
+/* Has a block known. It is a function of its own, as find_entry_registers is. */
+static __attribute__((noinline)) long note_block(__u64 id, __u64 address, __u64 time, __u64 weight)
+{
+	struct heap_key key = { .address = address, .pid = id >> 32 };
+	struct heap_block block = { .time = time, .weight = weight };
+
+	return bpf_map_update_elem(&heap_blocks, &key, &block, BPF_ANY);
+}
+
 /* Has the block known and its sample written, or neither. */
 ALWAYS_INLINE void take_sample(sampled_regs *ctx, __u64 id, __u64 address, __u64 weight)
 {
-	struct heap_key key = { .address = address, .pid = id >> 32 };
-	struct heap_block block = { .time = bpf_ktime_get_ns(), .weight = weight };
+	__u64 time = bpf_ktime_get_ns();
 	struct heap_sample *s = bpf_ringbuf_reserve(&heap_samples, sizeof(*s), 0);
 
 	if (!s) {
 		__sync_fetch_and_add(&heap_count.lost, 1);
 		return;
 	}
-	if (bpf_map_update_elem(&heap_blocks, &key, &block, BPF_ANY)) {
+	if (note_block(id, address, time, weight)) {
 		__sync_fetch_and_add(&heap_count.full, 1);
 		bpf_ringbuf_discard(s, BPF_RB_NO_WAKEUP);
 		return;
 	}
-	s->key = key;
-	s->block = block;
+	s->key = (struct heap_key){ .address = address, .pid = id >> 32 };
+	s->block = (struct heap_block){ .time = time, .weight = weight };
 	s->tid = (__u32)id;
 	s->cpu = bpf_get_smp_processor_id();
 	s->unused = 0;
 	SET_REGISTERS(s, ctx);
 	leave_function(s);
 	copy_heap_stack(s);
-	take_walk(ctx, OF_USER, block.time);
+	take_walk(ctx, OF_USER, time);
 	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP); /* user space looks from time to time */
 }
 
@@ -305,9 +313,10 @@ ALWAYS_INLINE void keep_block(__u64 id, const struct heap_call *call)
 
 /*
  * An instruction returns from a function that allocates, or from one that such a function has jumped to: the stack pointer
- * is then what it was where the function began.
+ * is then what it was where the function began. Returns what its sample stands for, 0 if none is due, and sets the address
+ * of the block. It is a function of its own, as find_entry_registers is.
  */
-ALWAYS_INLINE int end_call(sampled_regs *ctx, __u64 address)
+static __attribute__((noinline)) __u64 leave_call(sampled_regs *ctx, __u64 *address)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 	struct heap_call *noted = bpf_map_lookup_elem(&heap_calls, &id);
@@ -319,12 +328,20 @@ ALWAYS_INLINE int end_call(sampled_regs *ctx, __u64 address)
 	bpf_map_delete_elem(&heap_calls, &id);
 	if (ctx->sp != call.sp)
 		return 0;
-	if (call.result && (address || bpf_probe_read_user(&address, sizeof(address), (const void *)call.result)))
+	if (call.result && (*address || bpf_probe_read_user(address, sizeof(*address), (const void *)call.result)))
 		return 0;
-	if (!address)
-		keep_block(id, &call);
-	else if (call.weight)
-		take_sample(ctx, id, address, call.weight);
+	if (*address)
+		return call.weight;
+	keep_block(id, &call);
+	return 0;
+}
+
+ALWAYS_INLINE int end_call(sampled_regs *ctx, __u64 address)
+{
+	__u64 weight = leave_call(ctx, &address);
+
+	if (weight)
+		take_sample(ctx, bpf_get_current_pid_tgid(), address, weight);
 	return 0;
 }
 

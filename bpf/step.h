@@ -310,8 +310,8 @@ ALWAYS_INLINE int enter_caller(__u64 *saved, __u64 *kept)
 ALWAYS_INLINE int step_goroutine(struct unwinder *u, const struct wide_rule *rule)
 {
 	__u64 to_m = 8 * (__u64)rule->reg, g, m, current, owner;
-	__u64 saved[2]; /* sp, pc */
-	__u64 kept[2]; /* lr, fp */
+	__u64 *saved = u->goroutine; /* sp, pc */
+	__u64 *kept = u->goroutine + 2; /* lr, fp */
 	int pc_is_kept = rule->rules >> 4 == RA_REG;
 
 	if (u->switches == NO_MORE_SWITCHES)
@@ -331,8 +331,8 @@ ALWAYS_INLINE int step_goroutine(struct unwinder *u, const struct wide_rule *rul
 		return OUTCOME_UNSUPPORTED_RULE;
 	if (!current)
 		return pc_is_kept ? OUTCOME_COMPLETE : OUTCOME_UNSUPPORTED_RULE;
-	if (read_user(saved, sizeof(saved), current + 8 * (__u64)rule->reg2) ||
-	    read_user(kept, sizeof(kept), current + rule->ra_off - 8))
+	if (read_user(saved, 2 * sizeof(*saved), current + 8 * (__u64)rule->reg2) ||
+	    read_user(kept, 2 * sizeof(*kept), current + rule->ra_off - 8))
 		return OUTCOME_UNREADABLE_STACK;
 	if (!saved[0] || (saved[0] & 7))
 		return OUTCOME_UNSUPPORTED_RULE;

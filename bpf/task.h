@@ -132,9 +132,10 @@ ALWAYS_INLINE void begin_walk(struct unwinder *u)
 
 /*
  * Begins a walk at the user's leaf frame of a task that is in the kernel, or returns the outcome that says why there is
- * none.
+ * none. It is a function of its own, so that the registers are not on the stack of a program that calls others: kernels
+ * such as 6.1 round up to 32 bytes what each of them uses.
  */
-ALWAYS_INLINE int find_entry_registers(struct unwinder *u)
+static __attribute__((noinline)) int find_entry_registers(struct unwinder *u)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	struct entry entry;

@@ -432,9 +432,9 @@ int read_threads(struct bpf_iter__task *ctx)
 	}
 	t->kernel_frames = (__u32)bytes / 8;
 	bpf_seq_write(seq, t, __builtin_offsetof(struct thread, kernel) + bytes);
-	__u64 returns = t->replaced_returns;
-	asm volatile("" : "+r"(returns)); /* else clang compares another copy, and the verifier sees no bound */
-	if (returns && returns <= MAX_RETURN_PROBES)
+	if (t->replaced_returns) {
+		__u64 returns = ((t->replaced_returns - 1) & (MAX_RETURN_PROBES - 1)) + 1; /* for the verifier */
 		bpf_seq_write(seq, t->returns, returns * sizeof(t->returns[0]));
+	}
 	return 0;
 }

@@ -53,6 +53,7 @@ struct unwinder {
 	__u32 frame_flags;
 	__u64 rbx_known; /* general[REG_RBX] is this frame's, even if not `full` */
 	struct wide_rule rule; /* by which the frame is left; here, as the stacks of BPF functions are short */
+	__u64 goroutine[4]; /* sp, pc, lr and fp of one, as it is entered; here for the same reason */
 	__u64 probed; /* the kernel's struct uprobe_task of the thread; 0: none, and no return address is replaced */
 	__u64 returns; /* the kernel's struct return_instance of the innermost call that may be left; 0: none */
 	__u64 cached_generation; /* of the mappings whose rules are remembered; 0: none are */

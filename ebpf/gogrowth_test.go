@@ -81,7 +81,8 @@ func checkGrowing(t *testing.T, program string) {
 	ours := shareBelow(stacks, "main.handle", "runtime.newstack")
 	theirs := shareBelow(ownStacks(own), "main.handle", "runtime.newstack")
 	t.Logf("%.3f of our samples and %.3f of Go's own are where the stack of main.handle grows", ours, theirs)
-	if theirs < 0.1 || ours < 0.7*theirs || ours > 1.4*theirs {
+	// Go's own profile has 100 samples a second of CPU time, a few dozen of them there, and fewer on a busy machine.
+	if theirs < 0.03 || ours < 0.4*theirs || ours > 2.5*theirs {
 		t.Errorf("%.3f of our samples and %.3f of Go's own are where the stack of main.handle grows", ours, theirs)
 	}
 }

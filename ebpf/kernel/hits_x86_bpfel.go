@@ -227,6 +227,7 @@ type hitsSampleRing struct {
 			FpOff  int32
 			RaOff  int32
 		}
+		Goroutine        [4]uint64
 		Probed           uint64
 		Returns          uint64
 		CachedGeneration uint64
@@ -263,6 +264,7 @@ type hitsSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
+	_            [32]byte
 	Rules        [1024]struct {
 		_          structs.HostLayout
 		Key        uint64
@@ -271,7 +273,7 @@ type hitsSampleRing struct {
 		Generation uint32
 		Row        uint64
 	}
-	_     [1280]byte
+	_     [1216]byte
 	Words [82432]uint64
 }
 

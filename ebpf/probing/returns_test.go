@@ -262,7 +262,7 @@ func (p *returnProgram) judge(s *sampler.Sample) {
 	switch chain := chainOf(text); {
 	case chain != "":
 		p.whole[chain]++
-	case strings.HasPrefix(text, "incomplete 0x7fff"): // the trampoline
+	case strings.HasPrefix(text, "incomplete 0x"): // the trampoline, or an address that is none
 		p.missing[text]++
 	case notRead[s.Outcome], !s.Outcome.Complete() && !slices.ContainsFunc(strings.Fields(text), isInChains):
 		return // the latter before main, in code without CFI
@@ -283,8 +283,8 @@ func (p *returnProgram) report(t *testing.T, name string) {
 		missing += p.missing[text]
 	}
 	// The kernel has no list in a process that ends, and none with the innermost function just while it handles its
-	// begin.
-	require.LessOrEqual(t, missing, p.samples/100, "of %d stacks end in the trampoline", p.samples)
+	// begin. A trap at an instruction that pops a word is one of such an instruction that was just done, now and then.
+	require.LessOrEqual(t, missing, p.samples/100, "of %d stacks end outside of code", p.samples)
 	for _, text := range slices.Sorted(maps.Keys(p.wrong)) {
 		t.Errorf("%s: %d of %d samples: %s", name, p.wrong[text], p.samples, text)
 	}
