@@ -262,7 +262,7 @@ func (p *returnProgram) judge(s *sampler.Sample) {
 	switch chain := chainOf(text); {
 	case chain != "":
 		p.whole[chain]++
-	case strings.HasPrefix(text, "incomplete 0x"): // the trampoline, or an address that is none
+	case strings.HasPrefix(text, "incomplete 0x"): // the trampoline, or an address outside of code
 		p.missing[text]++
 	case notRead[s.Outcome], !s.Outcome.Complete() && !slices.ContainsFunc(strings.Fields(text), isInChains):
 		return // the latter before main, in code without CFI
