@@ -103,8 +103,21 @@ func (b *builder) markEntry(rows []unwind.Row) ([]unwind.Row, error) {
 	return b.markOutermost(rows, code), nil
 }
 
-// entryCode returns the ranges of the code at the entry point, as far as no call frame information is around it.
+// entryCode returns the ranges of the code at the entry point, as far as no call frame information is around it. The
+// code is followed once: each stack of a 32-bit program asks for it.
 func (b *builder) entryCode() ([][2]uint64, error) {
+	t := b.table
+	t.entryMu.Lock()
+	defer t.entryMu.Unlock()
+	if t.entryCode != nil {
+		return t.entryCode, nil
+	}
+	code, err := b.followEntry()
+	t.entryCode = code
+	return code, err
+}
+
+func (b *builder) followEntry() ([][2]uint64, error) {
 	s := &b.table.sections
 	bounds, ok := b.codeAround(s.Entry, entryReach)
 	if !ok {

@@ -57,6 +57,9 @@ type Table struct {
 	scanEH     func() *ehframe.Scanned // made once, where it has not
 	scanDebug  func() *ehframe.Scanned // made once
 	builders   sync.Pool               // of *builder
+
+	entryMu   sync.Mutex
+	entryCode [][2]uint64 // see builder.entryCode; nil: not followed yet, or there is none
 }
 
 // New returns the rows of f, which must stay open as long as the table is
