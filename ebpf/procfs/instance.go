@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Instance is one process, and one program in it. Its PID may be that of another process before or afterwards.
@@ -43,13 +41,10 @@ func (i Instance) Is(other Instance) bool {
 	return i.Start == other.Start && (i.Program == other.Program || i.Program == 0 || other.Program == 0)
 }
 
-// Age returns how long ago the process began, to about a hundredth of a second.
+// Age returns how long ago the process began, to about a hundredth of a second; 0 if the time since boot is not known.
 func (i Instance) Age() time.Duration {
-	var booted unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &booted) != nil {
-		return 0
-	}
-	return time.Duration(booted.Nano()) - time.Duration(i.Start)*tick
+	age, _ := ageOf(i.Start)
+	return age
 }
 
 // String returns what ParseInstance takes: everything but the parent.

@@ -16,11 +16,20 @@ func (f FS) Started(pid uint32) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
+	age, err := ageOf(began[0])
+	if err != nil {
+		return time.Time{}, err
+	}
+	return time.Now().Add(-age), nil
+}
+
+// ageOf returns how long ago a process began, of which start is the starttime.
+func ageOf(start uint64) (time.Duration, error) {
 	var booted unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &booted); err != nil {
-		return time.Time{}, fmt.Errorf("read the time since boot: %w", err)
+		return 0, fmt.Errorf("read the time since boot: %w", err)
 	}
-	return time.Now().Add(time.Duration(began[0])*tick - time.Duration(booted.Nano())), nil
+	return time.Duration(booted.Nano()) - time.Duration(start)*tick, nil
 }
 
 // CPUTime returns the CPU time of a process, with all its threads, so far, to a hundredth of a second
