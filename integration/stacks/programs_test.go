@@ -81,55 +81,56 @@ func TestPrograms(t *testing.T) {
 			native := nativeChains(t, thread, 8, "")
 			// 300 samples: with 1 % of them elsewhere, as measured, 5 % or more are once in a million runs.
 			all := inTime(t, host.until(t, p.name, 1200*time.Millisecond))
-			for looks := 0; looks < 5 && !covers(native, all, kernel); looks++ { // eu-stack may look where a program seldom is
+			found := compareChains(all, native, kernel)
+			for looks := 0; looks < 5 && found.share() < leastKnown; looks++ { // eu-stack may look where a program seldom is
 				native = append(nativeChains(t, thread, 8, ""), native...)
+				found = compareChains(all, native, kernel)
 			}
-			checkAgainst(t, all, native, kernel)
+			found.check(t, native)
 		})
 	}
-}
-
-// covers reports whether nearly all time is below chains that eu-stack has seen.
-func covers(native []chain, all []lab.Stack, kernel map[string]bool) bool {
-	known := int64(0)
-	for _, s := range all {
-		user := s.Frames[1:firstKernelFrame(s, kernel)]
-		if slices.ContainsFunc(native, func(c chain) bool { return c.matchesCallers(user) }) {
-			known += s.Value
-		}
-	}
-	return float64(known) >= leastKnown*float64(lab.Total(all))
 }
 
 // leastKnown is the part of the time that must be below chains that eu-stack has seen.
 const leastKnown = 0.95
 
-// checkAgainst demands that the most frequent chain is in the profile and that
-// nearly all time is below chains that eu-stack has seen. The rest is the
-// program's start and the instants between its calls.
-func checkAgainst(t testing.TB, all []lab.Stack, native []chain, kernel map[string]bool) {
-	t.Helper()
-	best, known := int64(0), int64(0)
-	var strange []lab.Stack
+// comparison is what the stacks of a profile have of the chains that eu-stack has seen.
+type comparison struct {
+	best, known, all int64 // time below the first chain, below all chains, and of all stacks
+	strange          []lab.Stack
+}
+
+func compareChains(all []lab.Stack, native []chain, kernel map[string]bool) (c comparison) {
+	c.all = lab.Total(all)
 	for _, s := range all {
 		user := s.Frames[1:firstKernelFrame(s, kernel)]
-		switch which := slices.IndexFunc(native, func(c chain) bool { return c.matchesCallers(user) }); {
+		switch which := slices.IndexFunc(native, func(n chain) bool { return n.matchesCallers(user) }); {
 		case which == 0:
-			best += s.Value
+			c.best += s.Value
 			fallthrough
 		case which > 0:
-			known += s.Value
+			c.known += s.Value
 		default:
-			strange = append(strange, s)
+			c.strange = append(c.strange, s)
 		}
 	}
-	t.Logf("%d ms, %d ms like eu-stack's stacks", lab.Total(all)/1e6, known/1e6)
-	if best == 0 {
+	return c
+}
+
+// share is the part of the time that is below chains that eu-stack has seen.
+func (c *comparison) share() float64 { return float64(c.known) / float64(c.all) }
+
+// check demands that the most frequent chain is in the profile and that nearly all time is below chains that eu-stack
+// has seen. The rest is the program's start and the instants between its calls.
+func (c *comparison) check(t testing.TB, native []chain) {
+	t.Helper()
+	t.Logf("%d ms, %d ms like eu-stack's stacks", c.all/1e6, c.known/1e6)
+	if c.best == 0 {
 		t.Errorf("the stack that eu-stack finds most often is not in the profile:\n%v", native[0])
 	}
-	if share := float64(known) / float64(lab.Total(all)); share < leastKnown {
+	if c.share() < leastKnown {
 		t.Errorf("only %.3f of the time is in stacks that eu-stack saw; the first of them and the rest:\n%v\n%s",
-			share, native[0], lab.Show(strange, 5))
+			c.share(), native[0], lab.Show(c.strange, 5))
 	}
 }
 
