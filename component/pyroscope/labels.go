@@ -11,8 +11,8 @@ import (
 	"github.com/headwater/headwater/component"
 )
 
-// reservedPrefix begins the names of labels that are internal to the configuration: they are not sent.
-const reservedPrefix = "__"
+// ReservedPrefix begins the names of labels that are internal to the configuration: they are not sent.
+const ReservedPrefix = "__"
 
 // CheckLabel returns an error if a receiver refuses a label.
 func CheckLabel(name, value string) error {
@@ -36,7 +36,7 @@ func CheckLabel(name, value string) error {
 func CheckTargets[T ~map[string]string](attribute string, targets []T) error {
 	for i, t := range targets {
 		for _, name := range slices.Sorted(maps.Keys(t)) {
-			if strings.HasPrefix(name, reservedPrefix) || t[name] == "" {
+			if strings.HasPrefix(name, ReservedPrefix) || t[name] == "" {
 				continue
 			}
 			if err := CheckLabel(name, t[name]); err != nil && len(targets) > 1 {

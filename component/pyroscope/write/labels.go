@@ -13,10 +13,7 @@ import (
 	"github.com/headwater/headwater/component/pyroscope"
 )
 
-const (
-	labelName      = "__name__"
-	reservedPrefix = "__"
-)
+const labelName = "__name__"
 
 // pushLabels returns the labels of a series as they are pushed, sorted by name:
 // without those that are internal, and with external over those of the profile.
@@ -51,7 +48,7 @@ func mergeLabels(of labels.Labels, external map[string]string,
 
 // isSent reports whether a label is more than internal to the configuration.
 func isSent(name string) bool {
-	return !strings.HasPrefix(name, reservedPrefix) || name == labelName || name == pyroscope.LabelNameDelta
+	return !strings.HasPrefix(name, pyroscope.ReservedPrefix) || name == labelName || name == pyroscope.LabelNameDelta
 }
 
 // checkLabels checks labels sorted by name for what the server would refuse.
