@@ -17,11 +17,10 @@ type entryCode struct {
 	before  uint32 // arm64: the instruction before
 }
 
-// Entry follows the code at which the kernel starts a program or a thread: nobody has called it, so it has no caller.
-// Bounds are the code around it that may
-// belong to it. It returns the ranges of that code, in order. What the code calls may not
-// return, and other functions follow then. So where a return to a caller is reached, the code up to the first calls
-// counts alone, and none if there is a way to the return without a call.
+// Entry follows the code at which the kernel starts a program or a thread, and returns the ranges of that code, in
+// order: nobody has called it, so it has no caller. Bounds are the code around it that may belong to it. A function
+// that the code calls may not return, and another function follows the call then. So where a return to a caller is
+// reached, only the code up to the first calls counts, and none if a way leads to the return without a call.
 func Entry(image Image, machine elf.Machine, entry uint64, bounds [2]uint64) (ranges [][2]uint64) {
 	if entry < bounds[0] || entry >= bounds[1] {
 		return nil

@@ -9,9 +9,7 @@ import (
 )
 
 // MaxCopies is of how many threads stacks can be copied when they leave a CPU.
-const MaxCopies = int(maxCopies)
-
-const maxCopies = 1 << 9 // MAX_COPIED of bpf/threads.h
+const MaxCopies = 1 << 9 // MAX_COPIED of bpf/threads.h
 
 // leaving copies the stacks of threads when they leave a CPU.
 type leaving struct {

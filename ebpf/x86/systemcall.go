@@ -54,7 +54,7 @@ func (in *Instruction) sparesRAX() bool {
 	switch op := in.Opcode; {
 	case op >= 0x50 && op < 0x58: // push
 		return true
-	case op > 0xb8 && op <= 0xbf, op == 0xb8: // mov
+	case op >= 0xb8 && op <= 0xbf: // mov
 		return in.RM != RAX
 	case op == 0x01, op == 0x03, op == 0x21, op == 0x23, op == 0x29, op == 0x2b, op == 0x31, op == 0x33, op == 0x39,
 		op == 0x3b, op == 0x85, op == 0x89, op == 0x8b, op == 0x8d:
