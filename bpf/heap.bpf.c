@@ -313,8 +313,8 @@ ALWAYS_INLINE void keep_block(__u64 id, const struct heap_call *call)
 
 /*
  * An instruction returns from a function that allocates, or from one that such a function has jumped to: the stack pointer
- * is then what it was where the function began. Returns what its sample stands for, 0 if none is due, and sets the address
- * of the block. It is a function of its own, as find_entry_registers is.
+ * is then what it was where the function began. Returns how many bytes the sample stands for, 0 if none is due, and sets the
+ * address of the block. It is a function of its own, as find_entry_registers is.
  */
 static __attribute__((noinline)) __u64 leave_call(sampled_regs *ctx, __u64 *address)
 {

@@ -41,7 +41,7 @@ ALWAYS_INLINE int begin_hit(sampled_regs *regs, enum hit_registers what, struct 
 	}
 }
 
-/* Whether return addresses on the current thread's stack are replaced: a copy has those of the trampoline. */
+/* Whether return probes have replaced return addresses on the current thread's stack. A copy of the stack has them too. */
 ALWAYS_INLINE int has_return_probes(void)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
@@ -52,8 +52,8 @@ ALWAYS_INLINE int has_return_probes(void)
 
 /*
  * Walks, unless it is known that the process has no language runtime, and the thread no return probe: user space does as
- * well with a copy of the stack. time is that of the walk; 0: when it has ended, which is before the hit is noted and after
- * the one before.
+ * well with a copy of the stack. The sample gets `time`, or if that is 0 the time at the end of the walk: user space looks
+ * for the sample between this hit and the hit before.
  */
 ALWAYS_INLINE void take_walk(sampled_regs *regs, enum hit_registers what, __u64 time)
 {

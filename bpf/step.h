@@ -280,7 +280,7 @@ ALWAYS_INLINE int find_descriptor(const struct unwinder *u, const struct wide_ru
 #endif
 }
 
-/* Makes of the registers in a function without locals, kept as step_goroutine has them, those of its caller. */
+/* Replaces the registers in a function without locals, as step_goroutine keeps them, by its caller's registers. */
 ALWAYS_INLINE int enter_caller(__u64 *saved, __u64 *kept)
 {
 #if defined(__TARGET_ARCH_arm64)
@@ -303,9 +303,9 @@ ALWAYS_INLINE int enter_caller(__u64 *saved, __u64 *kept)
 
 /*
  * Goes on where the goroutine was left that the thread runs, as the runtime's own functions do that work for it on the
- * thread's stack. What the runtime keeps is of the last time that it was left, so a walk goes there once. It is believed
- * if goroutine and thread know each other. A thread that has come through the scheduler has no goroutine's frames, nor
- * has one that runs no goroutine any more.
+ * thread's stack. The runtime keeps the registers of the last time that the goroutine was left, so a walk goes there once.
+ * They are believed if goroutine and thread know each other. A thread that has come through the scheduler, or runs no
+ * goroutine any more, has no frames of a goroutine.
  */
 ALWAYS_INLINE int step_goroutine(struct unwinder *u, const struct wide_rule *rule)
 {

@@ -69,9 +69,9 @@ ALWAYS_INLINE int is_pushed(const struct unwinder *u, __u64 word)
 }
 
 /*
- * A breakpoint of a uprobe is one byte, and the CPU is behind it when the kernel begins to handle it: in the midst of
- * an instruction that was not executed. The walk begins at the instruction. Before a pc there may be the same byte
- * otherwise, as padding; so it is looked for in the handler of breakpoints alone. There the kernel also does itself what
+ * The breakpoint of a uprobe is one byte. When the kernel starts to handle it, the pc is after that byte, inside an
+ * instruction that was not executed, so the walk starts at the instruction. Padding has the same byte, so the byte counts
+ * only where the kernel is in the handler of breakpoints. There the kernel also does itself what
  * a push of a register would have done, and the pc is right then.
  */
 ALWAYS_INLINE void leave_breakpoint(struct unwinder *u, const struct entry *entry)

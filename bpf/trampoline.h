@@ -8,7 +8,7 @@
 #include "task.h"
 
 enum {
-	TRAMPOLINE_ALIGNMENT = 4096, /* it is where a page of memory begins */
+	TRAMPOLINE_ALIGNMENT = 4096, /* the trampoline is at the start of a page */
 	TRAMPOLINE_BYTES = 17,
 	AFTER_SYSTEM_CALL = 13, /* of its code on x86, since Linux 6.11 */
 };
