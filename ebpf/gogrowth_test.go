@@ -90,13 +90,17 @@ func checkGrowing(t *testing.T, program string) {
 // checkGrowth demands that stacks which grow have the functions that wanted more, as the source says.
 func checkGrowth(t testing.TB, stacks []goStack) {
 	t.Helper()
-	right, all := int64(0), int64(0)
+	right, said, all := int64(0), int64(0), int64(0)
 	for _, s := range stacks {
 		at := slices.Index(s.frames, "runtime.newstack")
 		if at < 0 || isPreempted(s.frames) {
 			continue
 		}
 		all += s.count
+		if strings.HasPrefix(s.frames[len(s.frames)-1], "[incomplete: ") { // while Go moves the stack
+			said += s.count
+			continue
+		}
 		callers := s.frames[at+1:]
 		if n := len(callers); n > 2 && callers[0] == "runtime.morestack" && callers[n-1] == "runtime.goexit" {
 			right += s.count
@@ -104,9 +108,8 @@ func checkGrowth(t testing.TB, stacks []goStack) {
 			t.Log(s)
 		}
 	}
-	t.Logf("%d of %d stacks that grow have their callers", right, all)
-	if all < 100 || float64(right) < 0.97*float64(all) {
-		t.Errorf("%d of %d stacks that grow have their callers", right, all)
+	if all < 100 || right+said != all || 4*said > all {
+		t.Errorf("%d of %d stacks that grow have their callers, %d say that they are incomplete", right, all, said)
 	}
 }
 
