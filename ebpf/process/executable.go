@@ -50,6 +50,7 @@ type Executable struct {
 
 	key     fileKey
 	remote  bool                  // the file may hang: the image is a copy, if there is one
+	pending bool                  // the file was not opened in time: another executable is the file once it was
 	image   atomic.Pointer[image] // never nil
 	library runtime.Library       // the language runtime that the file is; nil: no runtime
 

@@ -20,10 +20,15 @@ type mapping struct {
 
 func newMapping(m procfs.Mapping, e *Executable) mapping {
 	out := mapping{start: m.Start, end: m.End, exe: e, remote: e != nil && e.remote}
-	if e == nil || e.image.Load().elf == nil {
+	if e == nil {
 		return out
 	}
 	file := e.image.Load().elf
+	if file == nil {
+		// Where the file places its text is not known; offsets in the file are the same in each process.
+		out.bias = m.Start - m.Offset
+		return out
+	}
 	if e.Path == procfs.VDSO {
 		// The vdso is linked at 0 and mapped whole.
 		out.bias = m.Start
@@ -38,6 +43,9 @@ func newMapping(m procfs.Mapping, e *Executable) mapping {
 	out.end = min(out.end, textEnd(out, file.TextSegments()))
 	return out
 }
+
+// pending reports whether the file of m was not opened yet: nothing is known of its code.
+func (m mapping) pending() bool { return m.exe != nil && m.exe.pending }
 
 // hasPages reports whether there may be rows for m.
 func (m mapping) hasPages() bool { return m.exe != nil && m.exe.image.Load().directory.Pages > 0 }

@@ -116,7 +116,7 @@ func (x *executables) standIn(pid uint32, m *procfs.Mapping, err error) (*Execut
 	e := x.slow.byMapped[at]
 	fresh := e == nil || x.byID[e.ID] == nil
 	if fresh {
-		e = &Executable{Path: m.Path, Root: x.fs.RootPath(pid, ""), Err: err, remote: true}
+		e = &Executable{Path: m.Path, Root: x.fs.RootPath(pid, ""), Err: err, remote: true, pending: true}
 		x.add(e, newImage(e, nil))
 		x.slow.byMapped[at] = e
 	}

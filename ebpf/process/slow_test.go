@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/unwind"
 )
 
 // TestLateFile: what is known of a file that was opened before stays when it is late, as that of a mount that hangs.
@@ -29,5 +30,39 @@ func TestLateFile(t *testing.T) {
 		if e := mapped(); e != first {
 			t.Fatalf("the executable of a file that is late: %+v", e)
 		}
+	}
+}
+
+// TestPendingFile: code of a file that was not opened in time is at its offset in the file, and no frame pointer leads
+// on from there.
+func TestPendingFile(t *testing.T) {
+	h := newHosts(t)
+	m := mappedAs(t, builtProgram(t, t.TempDir(), "program", smallProgram), textAt)
+	const pid = 1
+	hang := make(chan struct{})
+	defer close(hang)
+	for origin := h.exes.origin(pid, &m); ; { // until no more files of the mount are opened
+		task, err := h.exes.work.Start(origin, "hanging", func() { <-hang })
+		if err != nil {
+			break
+		}
+		if err := h.exes.work.Wait(task, 0); err == nil {
+			t.Fatal("the work does not hang")
+		}
+	}
+	h.Update(func(b *Batch) {
+		b.Exec(clock.Monotonic(), pid, "program")
+		b.Map(clock.Monotonic(), pid, m)
+	})
+	v := h.At(pid, clock.Monotonic())
+	exe, offset := v.Locate(m.Start + 0x10)
+	if e := h.Executable(exe); e == nil || e.Path != m.Path || e.Err == nil || offset != m.Offset+0x10 {
+		t.Fatalf("executable %+v, offset %#x", e, offset)
+	}
+	if _, outcome := v.Rule(m.Start + 0x10); outcome != unwind.PageMissing {
+		t.Errorf("the rule: %v", outcome)
+	}
+	if p := h.store.processes[pid]; len(p.Mappings) != 0 {
+		t.Errorf("the kernel walks through %+v", p.Mappings)
 	}
 }

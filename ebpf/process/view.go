@@ -84,6 +84,8 @@ func (v *View) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {
 		return unwind.WideRule{}, unwind.ProcessUnknown
 	case !ok:
 		return unwind.WideRule{}, unwind.NoMapping
+	case m.pending():
+		return unwind.WideRule{}, unwind.PageMissing
 	case !m.hasPages():
 		return unwind.WideRule{}, unwind.Unset // frame pointers
 	}
