@@ -1,7 +1,6 @@
 package ebpf
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -17,14 +16,7 @@ import (
 
 // TestMain lets four tests run at once, however few CPUs there are: most wait for samples of their own program.
 func TestMain(m *testing.M) {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		if err := flag.Set("test.parallel", "4"); err != nil {
-			panic(err)
-		}
-	}
+	testkit.Parallel(4)
 	os.Exit(m.Run())
 }
 

@@ -487,23 +487,16 @@ func TestOverlays(t *testing.T) {
 	}
 	judgeAll(t, s, all...)
 
-	// A file that takes long to read is at first its own source.
+	// A file that takes long to read is at first its own source, and is registered again once it is read.
 	testkit.Eventually(t, "4 files have names from one source for each program", func() bool {
-		sources, files := map[string]map[unwind.ExeID]bool{}, map[string]bool{}
+		sourceOf := map[string]unwind.ExeID{} // by path, of the newest that is registered
 		for id := range unwind.ExeID(1 << 16) {
 			if e := s.sampler.Executable(id); e != nil && filepath.Base(e.Path) == "program" {
-				files[e.Path] = true
-				prefix := a.prefix
-				if e.Path == all[3].path {
-					prefix = b.prefix
-				}
-				if sources[prefix] == nil {
-					sources[prefix] = map[unwind.ExeID]bool{}
-				}
-				sources[prefix][s.sampler.Source(e).ID] = true
+				sourceOf[e.Path] = s.sampler.Source(e).ID
 			}
 		}
-		t.Logf("files %v have names from %v", files, sources)
-		return len(files) == 4 && len(sources["twina"]) == 1 && len(sources["twinb"]) == 1
+		t.Logf("files have names from %v", sourceOf)
+		return len(sourceOf) == 4 && sourceOf[all[0].path] == sourceOf[all[1].path] &&
+			sourceOf[all[0].path] == sourceOf[all[2].path] && sourceOf[all[0].path] != sourceOf[all[3].path]
 	})
 }

@@ -82,26 +82,32 @@ func TestContainers(t *testing.T) {
 	startAll(t, false)
 	lab.StartChain(t, filepath.Join(boxes[0].mount, "app"), 600) // the host's own, outside
 
+	// Both profile the containers at the same time.
 	hosts := []struct {
 		name    string
 		prepare func(*exec.Cmd)
-	}{{"on the host", nil}, {"in a container", inContainer(t)}}
+		server  *lab.Pyroscope
+		running *lab.Headwater
+	}{{name: "on the host"}, {name: "in a container", prepare: inContainer(t)}}
 	if trouble := runcTrouble(); trouble != "" {
 		t.Logf("runc does not run here: containers are made of cgroups, namespaces and chroot, "+
 			"and Headwater is not tried in one: %s", trouble)
 		hosts = hosts[:1]
 	}
+	for i := range hosts {
+		host := &hosts[i]
+		host.server = lab.StartPyroscope(t)
+		host.running = lab.LaunchHeadwater(t, containersConfig(host.server, boxes), host.prepare)
+		host.running.WaitReady(t)
+	}
+	startAll(t, true)
 	for _, host := range hosts {
 		t.Run(host.name, func(t *testing.T) {
-			server := lab.StartPyroscope(t)
-			h := lab.LaunchHeadwater(t, containersConfig(server, boxes), host.prepare)
-			h.WaitReady(t)
-			startAll(t, true)
-			checkContainers(t, server, boxes)
+			checkContainers(t, host.server, boxes)
 			if host.prepare == nil {
-				checkExplained(t, h, running)
+				checkExplained(t, host.running, running)
 			}
-			h.Stop(t)
+			host.running.Stop(t)
 		})
 	}
 }
@@ -257,9 +263,9 @@ func checkContainers(t testing.TB, server *lab.Pyroscope, boxes []box) {
 		services = append(services, shape.service)
 		selector := fmt.Sprintf(`{service_name=%q, shape=%q}`, shape.service, shape.name)
 		var all []lab.Stack
-		testkit.Eventually(t, "1 s of "+shape.name+" is in Pyroscope", func() bool {
+		testkit.Eventually(t, "half a second of "+shape.name+" is in Pyroscope", func() bool {
 			all = lab.Stacks(server.Profile(t, lab.CPUProfile, selector, time.Time{}))
-			return lab.Total(lab.OfCommand(all, "app")) >= 1e9
+			return lab.Total(lab.OfCommand(all, "app")) >= 5e8
 		})
 
 		shape.check(t, all, boxes[i])

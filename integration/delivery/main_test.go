@@ -1,19 +1,17 @@
 package delivery
 
 import (
-	"flag"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
-// TestMain runs all tests at once, unless -parallel says another number: most of them wait for a server.
+// TestMain runs all tests at once: most of them wait for a server.
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "32"); err != nil {
-		panic(err)
-	}
+	testkit.Parallel(32)
 	lab.Main(m)
 }
 

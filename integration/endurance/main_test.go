@@ -1,17 +1,15 @@
 package endurance
 
 import (
-	"flag"
 	"testing"
 
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
-// TestMain runs all tests of make test at once, unless -parallel says another number. Those of make nightly that
+// TestMain runs all tests of make test at once. Those of make nightly that
 // measure what the profiler costs run one after another.
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "16"); err != nil {
-		panic(err)
-	}
+	testkit.Parallel(16)
 	lab.Main(m)
 }

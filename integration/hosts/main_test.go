@@ -1,16 +1,14 @@
 package hosts
 
 import (
-	"flag"
 	"testing"
 
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
-// TestMain runs all tests at once, unless -parallel says another number: most of them wait for rounds of profiling.
+// TestMain runs all tests at once: most of them wait for rounds of profiling.
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "16"); err != nil {
-		panic(err)
-	}
+	testkit.Parallel(16)
 	lab.Main(m)
 }

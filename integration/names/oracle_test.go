@@ -28,8 +28,8 @@ type place struct {
 func (p place) String() string { return fmt.Sprintf("%s at %s:%d", p.function, p.file, p.line) }
 
 // placePattern matches file:line as addr2line prints it, or file:line:column as
-// elfutils' does.
-var placePattern = regexp.MustCompile(`^(.*?):(\d+|\?)(:\d+)?( \(discriminator.*)?$`)
+// elfutils' does. Go's prints :-1 where it knows the function and no line.
+var placePattern = regexp.MustCompile(`^(.*?):(\d+|\?|-1)(:\d+)?( \(discriminator.*)?$`)
 
 // addr2line returns what a tool with the options of addr2line says of addresses:
 // the innermost function first, then those that it was inlined into.
@@ -106,7 +106,7 @@ func goAddr2line(t testing.TB, file string, addrs []uint64) []place {
 			t.Fatalf("%v: cannot understand %q", cmd.Args, lines[2*i+1])
 		}
 		line, _ := strconv.Atoi(match[2])
-		answers = append(answers, place{goName(lines[2*i]), match[1], line})
+		answers = append(answers, place{goName(lines[2*i]), match[1], max(line, 0)})
 	}
 	return answers
 }

@@ -37,6 +37,7 @@ pyroscope.ebpf "host" {
 // code comes, they name none.
 func TestDeploy(t *testing.T) {
 	testkit.Nightly(t, "it judges changes by many rounds of real samples; TestBuilds judges them by made ones")
+	t.Parallel()
 	need.Root(t)
 	retry.Run(t, func(t *retry.T) {
 		program := filepath.Join(t.TempDir(), "shopd")

@@ -18,6 +18,7 @@ import (
 // TestDiffFile: the flame graph that headwater diff writes has colours and bounds where the profiles differ, loads
 // nothing, and violates no policy.
 func TestDiffFile(t *testing.T) {
+	t.Parallel()
 	base, after := flameProfile(t), flameProfile(t)
 	base.DurationNanos, after.DurationNanos = 10e9, 10e9
 	for _, s := range after.Sample { // handle took twice as long, where it calls nothing

@@ -86,6 +86,7 @@ func shareOf(t *testing.T, address, name string) (total, self string) {
 // TestFiguresAreOfAllSamples: table, search and sandwich say what the exported file has, however much of the flame
 // graph is folded.
 func TestFiguresAreOfAllSamples(t *testing.T) {
+	t.Parallel()
 	server := manyServer(t)
 	b := openBrowser(t)
 	b.do(t, chromedp.Navigate(server.URL+"/profiler/open?range=5m"))
@@ -121,6 +122,7 @@ func TestFiguresAreOfAllSamples(t *testing.T) {
 
 // TestFoldedFunctionsAreFound: the search and the table know functions that no frame shows.
 func TestFoldedFunctionsAreFound(t *testing.T) {
+	t.Parallel()
 	server := flameServer(t)
 	b := openBrowser(t)
 	b.do(t, chromedp.Navigate(server.URL+"/profiler/open#mode=table"))

@@ -16,6 +16,7 @@ import (
 // TestFile: a flame graph that headwater record writes is drawn from a file, with search and zoom,
 // loads nothing, and violates no policy.
 func TestFile(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "flame.html")
 	file, err := os.Create(path)
 	require.NoError(t, err)

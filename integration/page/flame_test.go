@@ -182,6 +182,7 @@ func flameServer(t *testing.T) *httptest.Server {
 // TestFlame looks at a flame graph as people do: colours, search, zoom, keys, the list of
 // functions; in light and dark, on a desktop and on a phone.
 func TestFlame(t *testing.T) {
+	t.Parallel()
 	server := flameServer(t)
 	b := openBrowser(t)
 	page := &uiPage{t: t, b: b, url: server.URL}

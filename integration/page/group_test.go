@@ -69,6 +69,7 @@ func group(t *testing.T, b *browser, label string) {
 
 // TestGroup groups a flame graph by labels of its samples. The link keeps it.
 func TestGroup(t *testing.T) {
+	t.Parallel()
 	server := waitingServer(t)
 	b := openBrowser(t)
 	b.do(t, chromedp.Navigate(server.URL+"/profiler/open?range=5m&kind=off-cpu"))

@@ -14,6 +14,7 @@ import (
 // TestLinesByHeat shows the lines of a function, with their text, from the menu of its frame. The hottest has the
 // strongest colour, and lines without samples have none.
 func TestLinesByHeat(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	source := filepath.Join(dir, "sort.c")
 	require.NoError(t, os.WriteFile(source, []byte("// sort\nvoid sort(int *a, int n) {\n\tfor (int i = 0; i < n; i++)\n"+

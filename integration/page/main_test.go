@@ -4,6 +4,11 @@ import (
 	"testing"
 
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
-func TestMain(m *testing.M) { lab.Main(m) }
+// TestMain lets four tests run at once: most of them wait for a browser or for a round of profiling.
+func TestMain(m *testing.M) {
+	testkit.Parallel(4)
+	lab.Main(m)
+}

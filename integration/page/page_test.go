@@ -27,6 +27,7 @@ import (
 // browser. The overview shows the target and the processes, and a process's flame graph has
 // the functions that its program calls. pprof's views of it are one link away.
 func TestPage(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	lab.StartChain(t, lab.ChainProgram(t, "hwpage"), 180)
 	h := lab.StartHeadwater(t, lab.ReadFile(t, "../../river/examples/quickstart.river"))

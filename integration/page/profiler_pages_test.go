@@ -16,6 +16,7 @@ import (
 // TestProfilerPages visits the pages of processes and health of a profiler: figures agree with tables, the search
 // changes both, and links lead from each to the others and to flame graphs.
 func TestProfilerPages(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	lab.StartChain(t, lab.ChainProgram(t, "hwpages"), 120)
 	h := lab.StartHeadwater(t, `

@@ -20,6 +20,7 @@ import (
 // TestRecordOnDemand has one process recorded next to a profiler that goes on: at the rate that is asked for, of that
 // process alone, and with times where the format has them.
 func TestRecordOnDemand(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	h := lab.StartHeadwater(t, hostConfig)
 	loop := lab.Start(t, exec.Command("sh", "-c", "while :; do :; done"))

@@ -20,6 +20,7 @@ import (
 // TestServe opens the page of headwater serve: files are listed, shown with all that a flame graph has, downloaded, and
 // shown again when they change.
 func TestServe(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	shop, other := filepath.Join(dir, "shop.pb.gz"), filepath.Join(dir, "other.folded")
 	file, err := os.Create(shop)

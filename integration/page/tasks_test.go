@@ -22,6 +22,7 @@ const mostActions = 4
 // TestTasks does what a person on call does with the page, by pointer and keyboard alone, and compares the answers that
 // the page gives with the profiles that were made.
 func TestTasks(t *testing.T) {
+	t.Parallel()
 	s := newShop(t)
 	b := openBrowser(t)
 	for _, task := range []struct {

@@ -234,6 +234,7 @@ func residentMB(t *testing.T, pid int) float64 {
 // that long at the usual interval, while many programs run; make test only sees that all views are answered.
 func TestTenViews(t *testing.T) {
 	testkit.Nightly(t, "TestViews and TestFlame ask the same pages, one at a time")
+	t.Parallel()
 	need.Root(t)
 	seconds, interval, config, load := 6, time.Second, strings.Replace(hostConfig, "targets_only", `collect_interval = "1s"
 	targets_only`, 1), ""

@@ -53,6 +53,7 @@ func addRound(t *testing.T, page *flamegraph.Page, end time.Time, job uint64) {
 
 // TestTimeline chooses ranges as people do: by dragging, by keys, by a form, and by following the newest profiles.
 func TestTimeline(t *testing.T) {
+	t.Parallel()
 	end := time.Now().Truncate(time.Second)
 	server, page := timelineServer(t, end)
 	b := openBrowser(t)

@@ -71,6 +71,7 @@ pyroscope.ebpf "host" {
 
 // TestUI visits the pages of the runtime by keyboard: list, component, module, graph.
 func TestUI(t *testing.T) {
+	t.Parallel()
 	need.Root(t)
 	h := lab.StartHeadwater(t, uiConfig)
 	b := openBrowser(t)

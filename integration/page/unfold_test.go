@@ -9,6 +9,7 @@ import (
 
 // TestUnfold: a click on a folded frame asks the server for what is in it. What was shown before is as it was.
 func TestUnfold(t *testing.T) {
+	t.Parallel()
 	server := flameServer(t)
 	b := openBrowser(t)
 	b.do(t, chromedp.Navigate(server.URL+"/profiler/open"))

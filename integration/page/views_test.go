@@ -92,6 +92,7 @@ func near(t testing.TB, got map[string]float64, want map[string]float64) {
 
 // TestViews: the ways to look at a profile, used by pointer and keys.
 func TestViews(t *testing.T) {
+	t.Parallel()
 	b := openBrowser(t)
 	address := openFile(t, b, flameProfile(t))
 	t.Run("sandwich", func(t *testing.T) { checkSandwich(t, b) })

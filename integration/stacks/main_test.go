@@ -2,19 +2,17 @@ package stacks
 
 import (
 	"bytes"
-	"flag"
 	"os/exec"
 	"syscall"
 	"testing"
 
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
-// TestMain lets four tests run at once unless -parallel says another number: most of them wait for one program.
+// TestMain lets four tests run at once: most of them wait for one program.
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "4"); err != nil {
-		panic(err)
-	}
+	testkit.Parallel(4)
 	lab.Main(m)
 }
 

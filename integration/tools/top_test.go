@@ -259,7 +259,8 @@ func TestTopCommand(t *testing.T) {
 	plain := func(args ...string) int {
 		stdout.Reset()
 		stderr.Reset()
-		cmd := exec.Command(lab.Binary(t), append([]string{"top", "-F", "499", "--interval", "60", "--once", "--"}, args...)...)
+		args = append([]string{"top", "-F", "499", "--interval", "60", "--once", "--"}, args...)
+		cmd := exec.Command(lab.Binary(t), args...)
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		_ = cmd.Run() // the exit code says how it ended
 		return cmd.ProcessState.ExitCode()

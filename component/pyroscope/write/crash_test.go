@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -21,12 +20,14 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/go-kit/log"
-	"github.com/headwater/headwater/component"
-	"github.com/headwater/headwater/component/pyroscope"
-	"github.com/headwater/headwater/integration/record"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/pyroscope"
+	"github.com/headwater/headwater/integration/record"
+	"github.com/headwater/headwater/integration/testkit"
 )
 
 // The environment of a process that TestCrash starts, and kills.
@@ -44,10 +45,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	flag.Parse()
-	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
-		_ = parallel.Value.Set("16") // most tests wait for timers; the text is a number
-	}
+	testkit.Parallel(16) // most tests wait for timers
 	os.Exit(m.Run())
 }
 

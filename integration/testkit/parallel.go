@@ -1,0 +1,20 @@
+package testkit
+
+import (
+	"flag"
+	"strconv"
+)
+
+// Parallel lets n parallel tests of a package run at once, unless the flag -parallel says another number. TestMain
+// calls it where most tests wait: there may be more of them than CPUs.
+func Parallel(n int) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
+		panic(err)
+	}
+}
