@@ -92,6 +92,7 @@ func compareCore(t testing.TB, s *coreSnapshot, core string) {
 
 // TestCoreOfServer compares the fifty threads of a C++ server with eu-stack, and with what the process itself showed.
 func TestCoreOfServer(t *testing.T) {
+	testkit.Nightly(t, "TestCoreOfPython reads a core, and TestSnapshotOfServer the threads of this program")
 	t.Parallel()
 	need.Tools(t, "g++")
 	server := startServer(t)
