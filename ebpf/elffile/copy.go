@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/procfs"
 )
 
 // Copies opens files that may hang when they are read, see procfs.Local. It copies them
@@ -28,9 +29,12 @@ const (
 	CopyTime  = time.Minute
 )
 
-// Open is NewFromFile for a file that is copied first. The error is ErrTooLarge for what
+// Open is NewFromFile for a file that is copied if it is not local. The error is ErrTooLarge for what
 // is beyond a bound. f is closed.
-func (c *Copies) Open(f *os.File) (*File, error) {
+func (c *Copies) Open(f procfs.File) (*File, error) {
+	if _, local := f.(*os.File); local {
+		return NewFromFile(f)
+	}
 	defer f.Close()
 	copied, err := c.copyFile(f)
 	if err != nil {
@@ -58,7 +62,7 @@ func (c *copied) Close() error {
 	return c.File.Close()
 }
 
-func (c *Copies) copyFile(f *os.File) (*copied, error) {
+func (c *Copies) copyFile(f procfs.File) (*copied, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
@@ -83,7 +87,7 @@ func (c *Copies) copyFile(f *os.File) (*copied, error) {
 	return &copied{to, size, c}, nil
 }
 
-func writeCopy(f *os.File, size int64) (*os.File, error) {
+func writeCopy(f io.ReaderAt, size int64) (*os.File, error) {
 	to, err := createIn([]string{"/var/tmp", os.TempDir()})
 	if err != nil {
 		return nil, err
@@ -94,7 +98,7 @@ func writeCopy(f *os.File, size int64) (*os.File, error) {
 		}
 	}
 	if err == nil {
-		err = copyExactly(to, &hurried{f, time.Now().Add(CopyTime)}, size)
+		err = copyExactly(to, &hurried{io.NewSectionReader(f, 0, size), time.Now().Add(CopyTime)}, size)
 	}
 	if err != nil {
 		to.Close()

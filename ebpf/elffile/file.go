@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -48,26 +47,22 @@ type File struct {
 	size   uint64 // bytes in the image; math.MaxInt64 when unknown
 	closer io.Closer
 
-	slow     bool         // it may hang when it is read
 	modified time.Time    // of the file, when it was opened
 	spilled  atomic.Int64 // bytes that were decompressed into a Spill
 }
 
 // Open opens the image at path. The caller closes it.
 func Open(path string) (*File, error) {
-	f, err := procfs.OpenRegular(path) // not a pipe in the place of a library
+	f, err := procfs.Open("", path) // not a pipe in the place of a library
 	if err != nil {
 		return nil, err // names the operation and the path already
-	}
-	if !procfs.Local("", f) {
-		return NewFromSlowFile(f)
 	}
 	return NewFromFile(f)
 }
 
 // NewFromFile reads the image from an open file and owns it from then on: Close
-// closes it, and so does an error here.
-func NewFromFile(f *os.File) (*File, error) {
+// closes it, and so does an error here. Of a file that is not local, see procfs.File, no section is mapped as it is.
+func NewFromFile(f procfs.File) (*File, error) {
 	file, err := fromFile(f)
 	if err != nil {
 		f.Close()
@@ -76,17 +71,7 @@ func NewFromFile(f *os.File) (*File, error) {
 	return file, nil
 }
 
-// NewFromSlowFile is NewFromFile for a file that may hang when it is read, see procfs.Local:
-// no section is mapped as it is.
-func NewFromSlowFile(f *os.File) (*File, error) {
-	file, err := NewFromFile(f)
-	if err == nil {
-		file.slow = true
-	}
-	return file, err
-}
-
-func fromFile(f *os.File) (*File, error) {
+func fromFile(f procfs.File) (*File, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err

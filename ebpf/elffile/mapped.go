@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/procfs"
 )
 
 // Mapped is the content of a section that is mapped into memory, so that only
@@ -105,7 +106,8 @@ func (f *File) mapSection(name string, spill *Spill) (*Mapped, error) {
 	if s == nil {
 		return nil, ErrNoSection
 	}
-	file, isFile := f.r.(*os.File)
+	file, isLocal := f.r.(*os.File)
+	_, isFile := f.r.(procfs.File)
 	switch content, size, err := f.decompressor(s); {
 	case err != nil:
 		return nil, err
@@ -116,9 +118,8 @@ func (f *File) mapSection(name string, spill *Spill) (*Mapped, error) {
 	case !isFile:
 		data, err := f.readRange(s.Offset, s.Size, MaxSection)
 		return &Mapped{Data: data}, err
-	}
-	if f.slow {
-		return spill.take(f, newTimed(io.NewSectionReader(file, int64(s.Offset), int64(s.Size))), s.Size)
+	case !isLocal:
+		return spill.take(f, newTimed(io.NewSectionReader(f.r, int64(s.Offset), int64(s.Size))), s.Size)
 	}
 	return mapRange(file, s.Offset, s.Size)
 }

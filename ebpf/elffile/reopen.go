@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"github.com/headwater/headwater/ebpf/procfs"
 )
 
 // Reopen opens the same image again, even if its path has been deleted or replaced
@@ -13,7 +15,11 @@ func (f *File) Reopen() (*File, error) {
 	if !ok {
 		return newFile(f.r, f.size)
 	}
-	again, err := Open(fmt.Sprintf("/proc/self/fd/%d", file.Fd()))
+	opened, err := procfs.OpenRegular(fmt.Sprintf("/proc/self/fd/%d", file.Fd())) // which is local
+	if err != nil {
+		return nil, fmt.Errorf("reopen %s: %w", file.Name(), err)
+	}
+	again, err := NewFromFile(opened)
 	if err == nil && f.Changed() {
 		again.Close()
 		err = ErrChanged
@@ -26,7 +32,7 @@ func (f *File) Reopen() (*File, error) {
 
 // Stat describes the file that was opened.
 func (f *File) Stat() (os.FileInfo, error) {
-	file, ok := f.r.(*os.File)
+	file, ok := f.r.(procfs.File)
 	if !ok {
 		return nil, errors.New("this image is in no file")
 	}

@@ -5,9 +5,9 @@ import (
 	"debug/elf"
 	"fmt"
 	"math"
-	"os"
 
 	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/procfs"
 )
 
 // Function is a Symbol whose name stays in the file.
@@ -162,7 +162,7 @@ func Label(name string, typ elf.SymType) bool { return name == "" || isLocalLabe
 // Changed reports whether the file is not what it was when it was opened:
 // somebody wrote to it. Images that are no files do not change.
 func (f *File) Changed() bool {
-	file, ok := f.r.(*os.File)
+	file, ok := f.r.(procfs.File)
 	if !ok {
 		return false
 	}

@@ -7,17 +7,28 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/procfs/helper"
 )
 
 // threadRan returns what the system counts of a thread of this process: CPU time, and
 // how often it began to run (Linux, Documentation/scheduler/sched-stats.rst); ""
 // where that is not counted.
 func threadRan(thread int) string {
-	counts, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/schedstat", thread))
+	counts, err := os.ReadFile(taskFolder(thread) + "/schedstat")
 	if err != nil {
 		return ""
 	}
 	return string(counts)
+}
+
+// taskFolder returns the folder in /proc of a thread of this process or, if it waits for the helper, of the helper's
+// thread.
+func taskFolder(thread int) string {
+	if pid, tid := helper.Serving(thread); tid != 0 {
+		return fmt.Sprintf("/proc/%d/task/%d", pid, tid)
+	}
+	return fmt.Sprintf("/proc/self/task/%d", thread)
 }
 
 // waitsForRuntime is the system call in which Go lets a thread rest.
@@ -29,7 +40,7 @@ func threadBlocked(thread int) bool {
 	if thread == 0 {
 		return false
 	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/syscall", thread)) // proc_pid_syscall(5)
+	text, err := os.ReadFile(taskFolder(thread) + "/syscall") // proc_pid_syscall(5)
 	if err != nil {
 		return true
 	}

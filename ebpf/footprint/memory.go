@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"github.com/headwater/headwater/ebpf/procfs"
 )
 
 const (
@@ -36,7 +38,7 @@ const (
 // It also sets the garbage collector's target, unless GOGC is set. It calls report
 // with an error after which the executable's pages stay resident, at most twice.
 func ReleaseMemory(ctx context.Context, prefer Preference, report func(error)) {
-	own, err := ownPages()
+	own, err := procfs.OwnPages()
 	if err != nil {
 		report(err)
 	}
@@ -54,7 +56,7 @@ func ReleaseMemory(ctx context.Context, prefer Preference, report func(error)) {
 			if b.isWorth(now) {
 				debug.FreeOSMemory()
 			}
-			if err := releasePages(own); err != nil {
+			if err := procfs.ReleasePages(own); err != nil {
 				report(err)
 				own = nil
 			}

@@ -103,7 +103,7 @@ func (f *files) attach(k *kernel.Heap, m process.FileMapping) error {
 	}
 	path := procfs.Default.MapFilePath(m.PID, m.Start, m.End)
 	err := f.attachAt(k, m, path, functions)
-	if _, gone := os.Stat(path); err != nil && errors.Is(gone, fs.ErrNotExist) {
+	if _, gone := os.Lstat(path); err != nil && errors.Is(gone, fs.ErrNotExist) {
 		if !f.each {
 			delete(f.seen, m.Exe.ID)
 		}

@@ -2,11 +2,12 @@ package process
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
 	"github.com/headwater/headwater/ebpf/elffile"
@@ -108,17 +109,11 @@ func (x *executables) known(at uint64, m *procfs.Mapping) (*Executable, bool) {
 // ever, and holds no lock while it reads. e is nil where the file is out of reach. The error is filework.Scarce.
 func (x *executables) find(pid uint32, m *procfs.Mapping) (openedFile, error) {
 	for _, c := range candidates(x.fs, pid, m) {
-		var st unix.Stat_t
-		if unix.Stat(c.name, &st) != nil || !c.holds(m, &st) {
-			continue
-		}
-		if e := x.withKey(m, keyOf(&st)); e != nil {
-			return openedFile{e: e}, nil
-		}
-		// What was there a moment ago may be gone, or another file: the process goes on.
-		if e, fresh, err := x.open(pid, m, c, &st); e != nil || err != nil {
+		e, fresh, err := x.open(pid, m, c)
+		if e != nil || err != nil {
 			return openedFile{e, fresh}, err
 		}
+		// What was there a moment ago may be gone, or another file: the process goes on.
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -208,18 +203,38 @@ func (x *executables) takeStale() map[*Executable]bool {
 	return stale
 }
 
-// open reads a file seen for the first time. Where that fails, the executable is
+// open finds out which known file c names, or reads one seen for the first time. Where that fails, the executable is
 // there all the same, with the reason; but nil when there is no such file, or
 // another one. The error is filework.Scarce.
-func (x *executables) open(pid uint32, m *procfs.Mapping, c candidate, st *unix.Stat_t) (*Executable, bool, error) {
-	root := x.fs.RootPath(pid, "")
-	file, remote, err := c.openFile(root, m, st, &x.copies)
-	if procfs.Gone(err) {
-		return nil, false, nil
+func (x *executables) open(pid uint32, m *procfs.Mapping, c candidate) (*Executable, bool, error) {
+	f, st, err := c.open()
+	if filework.Scarce(err) {
+		return nil, false, err
+	}
+	known := (*Executable)(nil)
+	if st != nil && c.holds(m, st) {
+		known = x.withKey(m, keyOf(st))
+	} else {
+		st = nil
+	}
+	if st == nil || known != nil || procfs.Gone(err) {
+		if f != nil {
+			f.Close()
+		}
+		return known, false, nil
+	}
+	var file *elffile.File
+	_, local := f.(*os.File)
+	if err == nil {
+		file, err = x.copies.Open(f)
 	}
 	if filework.Scarce(err) {
 		return nil, false, err
 	}
+	if err != nil {
+		err = fmt.Errorf("open ELF %s: %w", m.Path, errors.Unwrap(err)) // without the name that we opened
+	}
+	root, remote := x.fs.RootPath(pid, ""), !local
 	e := &Executable{Path: m.Path, Root: root, Err: err, key: keyOf(st), remote: remote}
 	i := newImage(e, file)
 	if err == nil {

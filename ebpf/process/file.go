@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"os"
 	"time"
 
@@ -81,15 +82,37 @@ func (k *knownFile) couldBe(m *procfs.Mapping) bool {
 
 // candidate is a path under which a mapped file may be found.
 type candidate struct {
-	name   string
-	byName bool // another file may have come to have that name
+	root, name string
+	byName     bool // another file may have come to have that name
 }
 
 // candidates returns where a mapped file can be opened: by the mapping itself, which
 // also works for deleted and hidden files, else by name in the process's root or
 // in ours.
 func candidates(fs procfs.FS, pid uint32, m *procfs.Mapping) []candidate {
-	return []candidate{{fs.MapFilePath(pid, m.Start, m.End), false}, {fs.RootPath(pid, m.Path), true}, {m.Path, true}}
+	root := fs.RootPath(pid, "")
+	return []candidate{{root, fs.MapFilePath(pid, m.Start, m.End), false}, {root, m.Path, true}, {"", m.Path, true}}
+}
+
+// open opens what c names. st is about that; nil if it is not known.
+func (c candidate) open() (f procfs.File, st *unix.Stat_t, err error) {
+	if c.byName {
+		f, err = procfs.Open(c.root, c.name)
+	} else {
+		f, err = procfs.OpenLink(c.root, c.name)
+	}
+	if err == nil {
+		if st, err = procfs.StatOf(f); err != nil {
+			f.Close()
+			return nil, nil, err
+		}
+		return f, st, nil
+	}
+	var refused *procfs.RefusedError
+	if errors.As(err, &refused) {
+		st = &refused.Stat
+	}
+	return nil, st, err
 }
 
 // holds reports whether st, of what c names, is the file of m. The process may have

@@ -1,13 +1,11 @@
 package process
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/procfs"
 )
@@ -145,30 +143,4 @@ func (x *executables) takeSlow(now time.Time) []uint32 {
 		}
 	}
 	return again
-}
-
-// openFile opens what c names if it is the file of m. A file that may hang later is
-// copied; st is about the file itself. Root is that of the process. Errors name the file
-// as the process sees it, so that those of one file are one, wherever and by whomever it
-// is mapped.
-func (c candidate) openFile(root string, m *procfs.Mapping, st *unix.Stat_t, copies *elffile.Copies) (
-	file *elffile.File, remote bool, err error,
-) {
-	f, err := procfs.OpenRegular(c.name)
-	if err != nil {
-		return nil, false, err
-	}
-	if unix.Fstat(int(f.Fd()), st) != nil || !c.holds(m, st) {
-		f.Close()
-		return nil, false, unix.ENOENT
-	}
-	if remote = !procfs.Local(root, f); remote {
-		file, err = copies.Open(f)
-	} else {
-		file, err = elffile.NewFromFile(f)
-	}
-	if err != nil {
-		return nil, remote, fmt.Errorf("open ELF %s: %w", m.Path, errors.Unwrap(err)) // without the name that we opened
-	}
-	return file, remote, nil
 }

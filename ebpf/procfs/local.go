@@ -2,6 +2,8 @@ package procfs
 
 import (
 	"os"
+	"path"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,7 +21,7 @@ const (
 // a file must not be read at all: a thread that waits for a page cannot be preempted.
 //
 // Root is the root directory of the process that has the file, /proc/PID/root, or "" for
-// one of this host, as in OpenBelow. It matters for overlays only: what users have
+// one of this host, as in Open. It matters for overlays only: what users have
 // mounted in a user namespace of their own may be over FUSE, and is not local.
 func Local(root string, f *os.File) bool {
 	var stat unix.Statfs_t
@@ -28,7 +30,7 @@ func Local(root string, f *os.File) bool {
 	}
 	switch uint32(stat.Type) {
 	case unix.OVERLAYFS_SUPER_MAGIC:
-		return mountedByHost(root, f)
+		return knownLocal(root, int(f.Fd()))
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, zfsMagic,
 		bcachefsMagic,
 		unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.HUGETLBFS_MAGIC,
@@ -39,3 +41,50 @@ func Local(root string, f *os.File) bool {
 	}
 	return false
 }
+
+// localKinds are the names of those file systems in mountinfo, and of those that the kernel makes up, whose files
+// openFound refuses.
+var localKinds = map[string]bool{
+	"ext2": true, "ext3": true, "ext4": true, "xfs": true, "btrfs": true, "f2fs": true, "zfs": true, "bcachefs": true,
+	"tmpfs": true, "devtmpfs": true, "ramfs": true, "rootfs": true, "hugetlbfs": true,
+	"squashfs": true, "erofs": true, "iso9660": true, "nilfs2": true, "reiserfs": true,
+	"exfat": true, "vfat": true, "msdos": true,
+	"proc": true, "sysfs": true, "debugfs": true, "tracefs": true, "securityfs": true, "cgroup": true, "cgroup2": true,
+	"bpf": true, "devpts": true,
+}
+
+// knownLocal reports whether it is certain that what a descriptor stands for is local, or made up by the kernel. It
+// asks nothing of the file system: the descriptor may be one of O_PATH. Root is as in Local.
+func knownLocal(root string, fd int) bool {
+	id, ok := mountID(fd)
+	if !ok {
+		return false
+	}
+	process := "/proc/self"
+	if root != "" {
+		process = path.Dir(path.Clean(root))
+	}
+	m := mountWith(process, id)
+	if m.kind == "" { // the file may be this host's all the same
+		m = mountWith("/proc/self", id)
+	}
+	switch m.kind {
+	case "overlay":
+		initial := path.Join(path.Dir(process), "1")
+		return (m.host || mountedOn(initial, m.device)) && !overForeign(initial, m.layers)
+	case "":
+		return id == memoryMount()
+	}
+	return localKinds[m.kind]
+}
+
+// memoryMount returns the mount of files in memory without a name, memfd_create(2), which no namespace has.
+var memoryMount = sync.OnceValue(func() uint64 {
+	fd, err := unix.MemfdCreate("mount", unix.MFD_CLOEXEC)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fd)
+	id, _ := mountID(fd)
+	return id
+})

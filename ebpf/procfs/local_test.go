@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/headwater/headwater/integration/testkit/fuse"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -47,26 +48,72 @@ func TestLocal(t *testing.T) {
 			dir := t.TempDir()
 			t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 			pid, folder := startReady(t, dir, test.script)
-			// The initial process of these tests is their own: they may run in a namespace of
-			// their own.
-			proc := t.TempDir()
-			for name, to := range map[string]int{"1": os.Getpid(), "2": pid} {
-				if err := os.Symlink("/proc/"+strconv.Itoa(to), filepath.Join(proc, name)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			root := filepath.Join(proc, "2/root")
-			f, err := OpenBelow(root, filepath.Join(folder, "merged/file"))
+			root := rootIn(t, pid)
+			f, err := openBelow(root, filepath.Join(folder, "merged/file"), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer f.Close()
+			opened, err := Open(root, filepath.Join(folder, "merged/file"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer opened.Close()
+			if _, local := opened.(*os.File); local != test.want {
+				t.Errorf("opened as local: %v", local)
+			}
 			if got := Local(root, f); got != test.want {
 				t.Errorf("local: %v", got)
 			}
 			// What a user has mounted is that in the hands of others, too.
 			if !test.want && Local("", f) {
 				t.Error("local for us")
+			}
+		})
+	}
+}
+
+// rootIn returns the root of a process as seen below a /proc whose initial process is this one: tests may run in a
+// namespace of their own.
+func rootIn(t *testing.T, pid int) string {
+	t.Helper()
+	proc := t.TempDir()
+	for name, to := range map[string]int{"1": os.Getpid(), "2": pid} {
+		if err := os.Symlink("/proc/"+strconv.Itoa(to), filepath.Join(proc, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(proc, "2/root")
+}
+
+// TestOverlayOverFUSE: an overlay of a container, mounted by this host's administrator, is not local if one of its
+// layers is not, such as those of images that are fetched when they are read.
+func TestOverlayOverFUSE(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "nsenter", "unshare", "mount")
+	dir := t.TempDir()
+	server, err := fuse.Mount(dir, map[string][]byte{"file": []byte("text")})
+	if err != nil {
+		need.Missing(t, "%v", err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, layers := range map[string]string{"absolute": "$PWD/lower:$PWD/fuse", "relative": "lower:fuse"} {
+		t.Run(name, func(t *testing.T) {
+			pid, folder := startReady(t, dir, `unshare -m sh -c "mkdir -p lower merged && echo x >lower/near &&
+				mount -t overlay -o lowerdir=`+layers+` overlay merged && $READY"`)
+			for _, file := range []string{"file", "near"} {
+				f, err := Open(rootIn(t, pid), filepath.Join(folder, "merged", file))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, local := f.(*os.File); local {
+					t.Errorf("%s is local", file)
+				}
+				f.Close()
 			}
 		})
 	}

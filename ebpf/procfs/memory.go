@@ -1,11 +1,16 @@
 package procfs
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/procfs/helper"
 )
 
 // Memory reads the memory of a process of this host, by address. It needs the right to
@@ -29,14 +34,18 @@ func (m Memory) ReadAt(b []byte, addr int64) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	n, err := m.readv(b, []unix.RemoteIovec{{Base: uintptr(addr), Len: len(b)}})
-	switch {
-	case err != nil:
-		return 0, fmt.Errorf("read %d bytes of process %d at 0x%x: %w", len(b), m.PID, addr, err)
-	case n < len(b):
-		return n, io.ErrUnexpectedEOF
+	for done := 0; done < len(b); {
+		piece := b[done:min(len(b), done+maxMemory)]
+		n, err := m.read([]uint64{uint64(addr) + uint64(done)}, len(piece), piece)
+		done += n
+		switch {
+		case err != nil && done == 0:
+			return 0, fmt.Errorf("read %d bytes of process %d at 0x%x: %w", len(b), m.PID, addr, err)
+		case n < len(piece):
+			return done, io.ErrUnexpectedEOF
+		}
 	}
-	return n, nil
+	return len(b), nil
 }
 
 // maxPieces is how many pieces one system call reads (UIO_MAXIOV).
@@ -54,12 +63,8 @@ func (m Memory) ReadEach(addrs []uint64, size int, b []byte) (done int, err erro
 		}
 		return len(addrs), nil
 	}
-	for piece := range slices.Chunk(addrs, maxPieces) {
-		remote := make([]unix.RemoteIovec, len(piece))
-		for i, addr := range piece {
-			remote[i] = unix.RemoteIovec{Base: uintptr(addr), Len: size}
-		}
-		n, err := m.readv(b[done*size:][:len(piece)*size], remote)
+	for piece := range slices.Chunk(addrs, max(1, min(maxPieces, maxMemory/max(size, 1)))) {
+		n, err := m.read(piece, size, b[done*size:][:len(piece)*size])
 		if err != nil {
 			return done, nil
 		}
@@ -71,12 +76,83 @@ func (m Memory) ReadEach(addrs []uint64, size int, b []byte) (done int, err erro
 	return done, nil
 }
 
-func (m Memory) readv(b []byte, remote []unix.RemoteIovec) (int, error) {
+// read reads what fits into one answer of the helper. Where this host has file systems of FUSE, pages may be of a file
+// whose server has taken the request and does not answer: the helper reads those that the process does not have in
+// memory. Other waits end with this process. A page that the process loses between the look and the read, which takes
+// a microsecond, is not seen.
+func (m Memory) read(addrs []uint64, size int, b []byte) (n int, err error) {
+	if fuseMounted() && !m.resident(addrs, size) {
+		n, err = m.askFor(addrs, size, b)
+		if !errors.Is(err, helper.ErrNone) {
+			return n, err
+		}
+	}
+	remote := make([]unix.RemoteIovec, len(addrs))
+	for i, addr := range addrs {
+		remote[i] = unix.RemoteIovec{Base: uintptr(addr), Len: size}
+	}
+	return readMemory(m.PID, b, remote)
+}
+
+// resident reports whether the process has all pages of size bytes at each of the addresses in memory, so that
+// reading them asks no file system (Linux, Documentation/admin-guide/mm/pagemap.rst).
+func (m Memory) resident(addrs []uint64, size int) bool {
+	pages, err := unix.Open(fmt.Sprintf("/proc/%d/pagemap", m.PID), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(pages)
+	const entry, present = 8, 1 << 63
+	pageSize := uint64(os.Getpagesize())
+	var room [32 * entry]byte
+	for _, addr := range addrs {
+		last := (addr + uint64(size) - 1) / pageSize
+		for page := addr / pageSize; page <= last; page += uint64(len(room) / entry) {
+			entries := room[:entry*min(last-page+1, uint64(len(room)/entry))]
+			if n, err := unix.Pread(pages, entries, int64(page)*entry); err != nil || n < len(entries) {
+				return false
+			}
+			for ; len(entries) > 0; entries = entries[entry:] {
+				if binary.NativeEndian.Uint64(entries)&present == 0 {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// askFor has the helper read.
+func (m Memory) askFor(addrs []uint64, size int, b []byte) (n int, err error) {
+	c, err := helper.Take()
+	if err != nil {
+		return 0, err
+	}
+	defer c.Put()
+	order := binary.NativeEndian
+	request := order.AppendUint32(order.AppendUint32([]byte{opMemory}, m.PID), uint32(size))
+	for _, addr := range addrs {
+		request = order.AppendUint64(request, addr)
+	}
+	reply := make([]byte, answerSize+len(b))
+	if n, _, err = c.Call(request, reply); err != nil {
+		return 0, err
+	}
+	if err := errorOf(reply[:n]); err != nil {
+		return 0, err
+	}
+	return copy(b, reply[answerSize:n]), nil
+}
+
+// maxMemory is how many bytes the helper reads at once.
+const maxMemory = helper.MaxReply - answerSize
+
+func readMemory(pid uint32, b []byte, remote []unix.RemoteIovec) (int, error) {
 	local := []unix.Iovec{{Base: &b[0], Len: uint64(len(b))}}
 	for {
-		n, err := unix.ProcessVMReadv(int(m.PID), local, remote, 0)
+		n, err := unix.ProcessVMReadv(int(pid), local, remote, 0)
 		if err != unix.EINTR {
-			return n, err
+			return max(n, 0), err // it is -1 with an error
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,67 +16,107 @@ import (
 // of them, with long names.
 const MaxMounts = 4 << 20
 
+// maxMountLine is how much is read of the line of a mount. The options of an overlay, at its end, have a page.
+const maxMountLine = 16 << 10
+
 // initialUserNamespace is the inode of the user namespace that all others descend from
 // (Linux, include/uapi/linux/nsfs.h).
 const initialUserNamespace = 0xeffffffd
 
-// mountedByHost reports whether the file system of a file was mounted with the rights of
-// this host's administrator: nobody else can attach a mount to a namespace that belongs to
-// the initial user namespace. The file's own mount is in such a one, or, for containers
-// that the administrator runs in a user namespace, another mount of its file system is in
-// that of PID 1. Root is as in Local.
-func mountedByHost(root string, f *os.File) bool {
-	process := "/proc/self"
-	if root != "" {
-		process = path.Dir(path.Clean(root))
-	}
-	id, ok := mountID(f)
-	if !ok {
-		return false
-	}
-	device, host := deviceOfMount(process, id)
-	if device == "" { // the file may be this host's all the same
-		device, host = deviceOfMount("/proc/self", id)
-	}
-	return device != "" && (host || mountedOn(path.Join(path.Dir(process), "1"), device))
+// mount is the mount of a file.
+type mount struct {
+	device, kind string   // of its file system; "" if it was not found
+	layers       []string // of an overlay: the folders that it is made of
+	// host says that the administrator of this host has mounted it: nobody else can attach a mount to a namespace that
+	// belongs to the initial user namespace. What containers have that the administrator runs in a user namespace is
+	// also mounted in the namespace of PID 1.
+	host bool
 }
 
 // mountID returns the ID of the mount through which a file was opened. It stays that of
 // this mount at least until the file is closed.
-func mountID(f *os.File) (id uint64, ok bool) {
+func mountID(fd int) (id uint64, ok bool) {
 	var stat unix.Statx_t
-	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &stat)
+	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &stat)
 	return stat.Mnt_id, err == nil && stat.Mask&unix.STATX_MNT_ID != 0
 }
 
-// deviceOfMount returns the device of the file system that is mounted with an ID in the
-// namespace of a process, "" if there is none, and whether that namespace belongs to the
-// host's user namespace.
-func deviceOfMount(process string, id uint64) (device string, host bool) {
+// mountWith returns the mount with an ID in the namespace of a process.
+func mountWith(process string, id uint64) (m mount) {
 	want := strconv.FormatUint(id, 10)
-	host = eachMount(process, func(id, dev string) bool {
-		if id == want {
-			device = dev
+	m.host = eachMount(process, func(fields []string) bool {
+		if fields[0] != want {
+			return true
 		}
-		return device == ""
+		var options string
+		_, m.kind, options = placeOf(fields[3])
+		m.device, m.layers = fields[2], layersIn(options)
+		return false
 	})
-	return device, host
+	return m
+}
+
+// placeOf divides what eachMount calls the rest of a mount's line.
+func placeOf(rest string) (point, kind, options string) {
+	// /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
+	before, after, _ := strings.Cut(rest, " - ")
+	if fields := strings.Fields(before); len(fields) > 1 {
+		point = fields[1]
+	}
+	if fields := strings.Fields(after); len(fields) > 2 {
+		return point, fields[0], fields[2]
+	}
+	return point, "", ""
+}
+
+// layersIn returns the folders that are named in the options of an overlay (Linux,
+// Documentation/filesystems/overlayfs.rst), as who mounted it named them.
+func layersIn(options string) (layers []string) {
+	for option := range strings.SplitSeq(options, ",") {
+		switch name, value, _ := strings.Cut(option, "="); name {
+		case "lowerdir", "lowerdir+", "datadir+", "upperdir":
+			layers = append(layers, strings.FieldsFunc(value, func(r rune) bool { return r == ':' })...)
+		}
+	}
+	return layers
+}
+
+// overForeign reports whether a folder of an overlay is on a file system that is not local, as the namespace of a
+// process shows it, which is that of who mounted the overlay. Of a relative name only the end is known.
+func overForeign(process string, layers []string) bool {
+	type on struct {
+		point string
+		local bool
+	}
+	found := make([]on, len(layers))
+	eachMount(process, func(fields []string) bool {
+		point, kind, _ := placeOf(fields[3])
+		for i, layer := range layers {
+			below := layer == point || strings.HasPrefix(layer, strings.TrimSuffix(point, "/")+"/") ||
+				!path.IsAbs(layer) && strings.HasSuffix(point, "/"+layer)
+			if below && len(point) >= len(found[i].point) { // a later mount covers an earlier one
+				found[i] = on{point, localKinds[kind] || kind == "overlay"}
+			}
+		}
+		return true
+	})
+	return slices.ContainsFunc(found, func(m on) bool { return m.point != "" && !m.local })
 }
 
 // mountedOn reports whether a device is mounted in the namespace of a process, and that
 // belongs to the host's user namespace.
 func mountedOn(process, device string) bool {
 	found := false
-	host := eachMount(process, func(_, dev string) bool {
-		found = dev == device
+	host := eachMount(process, func(fields []string) bool {
+		found = fields[2] == device
 		return !found
 	})
 	return found && host
 }
 
-// eachMount calls f for the mounts that a process can see until f returns false, and
-// reports whether their namespace belongs to the host's user namespace.
-func eachMount(process string, f func(id, device string) bool) (host bool) {
+// eachMount calls f for the mounts that a process can see, with the first three fields of its line and the rest,
+// until f returns false, and reports whether their namespace belongs to the host's user namespace.
+func eachMount(process string, f func(fields []string) bool) (host bool) {
 	dir, err := unix.Open(process, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
@@ -89,7 +130,7 @@ func eachMount(process string, f func(id, device string) bool) (host bool) {
 	// A process that is in a namespace of the host after that was in one before: only the
 	// host's administrator could have brought it there.
 	host = hostOwns(dir)
-	in := bufio.NewReader(io.LimitReader(mounts, MaxMounts))
+	in := bufio.NewReaderSize(io.LimitReader(mounts, MaxMounts), maxMountLine)
 	for {
 		line, more, err := in.ReadLine()
 		for more && err == nil { // the start is enough
@@ -98,9 +139,9 @@ func eachMount(process string, f func(id, device string) bool) (host bool) {
 		if err != nil {
 			return host
 		}
-		// 36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
+		// 36 35 98:0 and the rest, see placeOf
 		fields := strings.SplitN(string(line), " ", 4)
-		if len(fields) == 4 && !f(fields[0], fields[2]) {
+		if len(fields) == 4 && !f(fields) {
 			return host
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,31 +16,26 @@ var (
 	ErrNotRegular = errors.New("not a regular file")
 	// ErrNotOwned says that a file belongs to a user who has no say here.
 	ErrNotOwned = errors.New("belongs to another user")
+
+	errMayHang = errors.New("the file system may not answer")
 )
 
-// OpenBelow opens a regular file for reading whose absolute path is seen from the
-// root directory root. Symbolic links, absolute ones too, stay inside it: a
-// container must not send us to files of the host. With root "" the path is one of
-// this host, whose links of /proc are followed too.
-//
-// Other files are not opened at all, for opening one can have an effect: it wakes
-// the other end of a pipe, rewinds a tape, starts a watchdog.
-func OpenBelow(root, name string) (*os.File, error) { return openBelow(root, name, nil) }
+// OpenRegular opens a regular file of this host for reading, and no other file; see Open. Opening and reading it
+// may take for ever: it is for files that the administrator names.
+func OpenRegular(name string) (*os.File, error) { return openBelow("", name, nil) }
 
-// OpenOwnedBelow is OpenBelow for a file that is believed only if it belongs to
-// the user uid or to root. The error is ErrNotOwned if it does not.
-func OpenOwnedBelow(root, name string, uid uint32) (*os.File, error) {
-	return openBelow(root, name, func(stat *unix.Stat_t) error {
-		if stat.Uid != uid && stat.Uid != 0 {
-			return fmt.Errorf("%w: user %d, not %d", ErrNotOwned, stat.Uid, uid)
+// acceptOwner returns what accepts files of a user and of root only, or nil for anyOwner.
+func acceptOwner(owner int64) func(*unix.Stat_t) error {
+	if owner == anyOwner {
+		return nil
+	}
+	return func(stat *unix.Stat_t) error {
+		if int64(stat.Uid) != owner && stat.Uid != 0 {
+			return fmt.Errorf("%w: user %d, not %d", ErrNotOwned, stat.Uid, owner)
 		}
 		return nil
-	})
+	}
 }
-
-// OpenRegular opens a regular file of this host for reading, and no other file;
-// see OpenBelow.
-func OpenRegular(name string) (*os.File, error) { return openBelow("", name, nil) }
 
 func openBelow(root, name string, accept func(*unix.Stat_t) error) (*os.File, error) {
 	path, err := find(root, name)
@@ -47,18 +43,60 @@ func openBelow(root, name string, accept func(*unix.Stat_t) error) (*os.File, er
 		return nil, err
 	}
 	defer unix.Close(path)
+	return openFound(path, root+name, accept)
+}
+
+// openFound opens the file that path, opened with O_PATH, stands for.
+func openFound(path int, name string, accept func(*unix.Stat_t) error) (*os.File, error) {
 	fd, err := reopen(path, accept)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: root + name, Err: err}
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
 	// Else os would have the runtime poll the file, and a FUSE server that does not answer
 	// to that would stop all that waits for the network.
 	if err := unix.SetNonblock(fd, false); err != nil {
 		unix.Close(fd)
-		return nil, &os.PathError{Op: "fcntl", Path: root + name, Err: err}
+		return nil, &os.PathError{Op: "fcntl", Path: name, Err: err}
 	}
-	return os.NewFile(uintptr(fd), root+name), nil
+	return os.NewFile(uintptr(fd), name), nil
 }
+
+// resolveCached lets openat2(2) fail with EAGAIN where it would ask a file system (linux/openat2.h).
+const resolveCached = 0x20
+
+// findQuickly is find that asks no file system but local ones. The error is errMayHang if that is not enough.
+func findQuickly(root, name string) (fd int, err error) {
+	top, resolve := root, uint64(unix.RESOLVE_IN_ROOT|unix.RESOLVE_NO_MAGICLINKS)
+	if root == "" {
+		top, resolve = "/", 0
+	}
+	dir, err := unix.Open(top, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, &os.PathError{Op: "open", Path: top, Err: err}
+	}
+	defer unix.Close(dir)
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolve | unix.RESOLVE_NO_XDEV}
+	below := strings.TrimLeft(name, "/")
+	if !knownLocal(root, dir) {
+		how.Resolve = resolve | resolveCached
+	}
+	fd, err = openat2(dir, below, &how)
+	if err == unix.EXDEV {
+		how.Resolve = resolve | resolveCached
+		fd, err = openat2(dir, below, &how)
+	}
+	switch err {
+	case nil:
+		return fd, nil
+	case unix.EAGAIN, unix.EINVAL, unix.ENOSYS: // Linux knows RESOLVE_CACHED since 5.12
+		return 0, errMayHang
+	}
+	return 0, &os.PathError{Op: "openat2", Path: root + name, Err: err}
+}
+
+// findLink returns a descriptor that stands for the file that a link of /proc leads to. That asks nothing of its file
+// system.
+func findLink(name string) (fd int, err error) { return find("", name) }
 
 // find returns a descriptor that stands for a file, which it does not open.
 func find(root, name string) (fd int, err error) {
@@ -100,16 +138,28 @@ func reopen(path int, accept func(*unix.Stat_t) error) (fd int, err error) {
 		return 0, err
 	}
 	if stat.Mode&unix.S_IFMT != unix.S_IFREG || madeUp(path) {
-		return 0, ErrNotRegular
+		err = ErrNotRegular
+	} else if accept != nil {
+		err = accept(&stat)
 	}
-	if accept != nil {
-		if err := accept(&stat); err != nil {
-			return 0, err
-		}
+	if err == nil {
+		const flags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+		fd, err = unix.Open(fmt.Sprintf("/proc/self/fd/%d", path), flags, 0)
 	}
-	return unix.Open(fmt.Sprintf("/proc/self/fd/%d", path), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC,
-		0)
+	if err != nil {
+		return 0, &RefusedError{stat, err}
+	}
+	return fd, nil
 }
+
+// RefusedError says that a file was found and not opened.
+type RefusedError struct {
+	Stat unix.Stat_t // of the file
+	Err  error       // why
+}
+
+func (e *RefusedError) Error() string { return e.Err.Error() }
+func (e *RefusedError) Unwrap() error { return e.Err }
 
 // madeUp reports whether a file is in one of the file systems through which the
 // kernel shows itself. Their files look regular, but reading them may block or use
@@ -125,4 +175,36 @@ func madeUp(fd int) bool {
 		return true
 	}
 	return false
+}
+
+// SameFolder reports whether two paths of folders of /proc or this host lead to the same folder. It asks nothing of a
+// file system that may not answer.
+func SameFolder(a, b string) bool {
+	var stats [2]unix.Statx_t
+	for i, name := range []string{a, b} {
+		dir, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return false
+		}
+		err = unix.Statx(dir, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &stats[i])
+		unix.Close(dir)
+		if err != nil {
+			return false
+		}
+	}
+	return stats[0].Ino == stats[1].Ino && stats[0].Dev_major == stats[1].Dev_major &&
+		stats[0].Dev_minor == stats[1].Dev_minor
+}
+
+// ReadLocalDir lists a folder below the root directory root if it is local.
+func ReadLocalDir(root, name string) ([]os.DirEntry, error) {
+	path, err := findQuickly(root, name)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(path)
+	if !knownLocal(root, path) {
+		return nil, errMayHang
+	}
+	return os.ReadDir(fmt.Sprintf("/proc/self/fd/%d", path))
 }

@@ -123,16 +123,15 @@ func (w *wanted) origin(root string) filework.Origin {
 func (d *debugFinder) findBelow(root string, w wanted) (found, error) {
 	var unclear error
 	for _, c := range d.candidates(w.path, w.buildID, w.link) {
-		f, err := procfs.OpenOwnedBelow(root, c.path, w.fileOwner)
+		f, err := procfs.OpenOwned(root, c.path, w.fileOwner)
 		if err != nil {
 			continue
 		}
-		local := procfs.Local(root, f)
-		if root != "" && !local {
+		if _, local := f.(*os.File); root != "" && !local {
 			f.Close()
 			continue
 		}
-		debug, err := d.accept(f, local, &w, c.byLink)
+		debug, err := d.accept(f, &w, c.byLink)
 		if debug != nil {
 			return found{debug, f.Name(), !hostRoot(root)}, nil
 		}
@@ -143,15 +142,7 @@ func (d *debugFinder) findBelow(root string, w wanted) (found, error) {
 
 // hostRoot reports whether the root directory of a process is our own.
 func hostRoot(root string) bool {
-	if root == "" || root == "/" {
-		return true
-	}
-	theirs, err := os.Stat(root)
-	if err != nil {
-		return false
-	}
-	ours, err := os.Stat("/")
-	return err == nil && os.SameFile(theirs, ours)
+	return root == "" || root == "/" || procfs.SameFolder(root, "/")
 }
 
 // fetch is find for a debug file that is elsewhere. The error says why there is
@@ -165,11 +156,11 @@ func (d *debugFinder) fetch(w wanted) (debug *elffile.File, name string, err err
 	if err != nil {
 		return nil, "", err
 	}
-	f, err := procfs.OpenBelow("", path)
+	f, err := procfs.Open("", path)
 	if err != nil {
 		return nil, "", err
 	}
-	if debug, _ = d.accept(f, procfs.Local("", f), &w, false); debug == nil {
+	if debug, _ = d.accept(f, &w, false); debug == nil {
 		return nil, "", fmt.Errorf("%s: not the debug file of build ID %s", path, w.buildID)
 	}
 	return debug, path, nil
@@ -196,8 +187,8 @@ func (d *debugFinder) candidates(objectPath, buildID, link string) []candidate {
 // accept returns f as an ELF file if it has symbols or DWARF and belongs to the file with
 // w's build ID, or if it was named by its link and has that CRC; nil if not, and it
 // closes f then. The error says why that could not be found out.
-func (d *debugFinder) accept(f *os.File, local bool, w *wanted, byLink bool) (*elffile.File, error) {
-	debug, err := openELF(f, local)
+func (d *debugFinder) accept(f procfs.File, w *wanted, byLink bool) (*elffile.File, error) {
+	debug, err := elffile.NewFromFile(f)
 	if err != nil {
 		return nil, nil // closed already
 	}

@@ -5,16 +5,16 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/limit"
+	"github.com/headwater/headwater/ebpf/procfs"
 )
 
 // Limits on files that .gnu_debuglink names. Without a build ID only the check sum of
@@ -44,7 +44,7 @@ type checkSums struct {
 type fileVersion struct {
 	dev, inode       uint64
 	size             int64
-	written, changed syscall.Timespec
+	written, changed unix.Timespec
 }
 
 func newCheckSums(most int) *checkSums {
@@ -52,12 +52,11 @@ func newCheckSums(most int) *checkSums {
 }
 
 // of returns the CRC-32 of a file's content, without moving its offset.
-func (c *checkSums) of(f *os.File) (uint32, error) {
-	info, err := f.Stat()
+func (c *checkSums) of(f procfs.File) (uint32, error) {
+	stat, err := procfs.StatOf(f)
 	if err != nil {
 		return 0, err
 	}
-	stat := info.Sys().(*syscall.Stat_t)
 	version := fileVersion{uint64(stat.Dev), stat.Ino, stat.Size, stat.Mtim, stat.Ctim}
 	c.mu.Lock()
 	sum, ok := c.known[version]
@@ -77,7 +76,7 @@ func (c *checkSums) of(f *os.File) (uint32, error) {
 	return sum, nil
 }
 
-func (c *checkSums) compute(f *os.File, size int64) (uint32, error) {
+func (c *checkSums) compute(f io.ReaderAt, size int64) (uint32, error) {
 	if size > c.most {
 		return 0, limit.Hit(limit.DebugLink, fmt.Errorf("%d bytes, more than %d: %w", size, c.most,
 			elffile.ErrTooLarge))

@@ -2,7 +2,6 @@ package symbol
 
 import (
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -60,23 +59,14 @@ func hasDWARF(file *elffile.File) bool {
 // openSibling opens a file that the DWARF data of an object names: below the
 // process's root or, if the debug file is this host's, on this host.
 func openSibling(root, debugPath, name string) (*elffile.File, error) {
-	f, err := procfs.OpenBelow(root, name)
+	f, err := procfs.Open(root, name)
 	if err != nil && root != "" && debugPath != "" && !strings.HasPrefix(debugPath, root+"/") {
-		root = ""
-		f, err = procfs.OpenBelow("", name)
+		f, err = procfs.Open("", name)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return openELF(f, procfs.Local(root, f))
-}
-
-// openELF reads an image that is local or not, see procfs.Local. It owns f from then on.
-func openELF(f *os.File, local bool) (*elffile.File, error) {
-	if local {
-		return elffile.NewFromFile(f)
-	}
-	return elffile.NewFromSlowFile(f)
+	return elffile.NewFromFile(f)
 }
 
 // frames implements source. What is damaged does not matter as long as something

@@ -2,15 +2,15 @@ package symbol
 
 import (
 	"bytes"
+	"io"
 	"io/fs"
-	"os"
 	"path"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/procfs"
 )
 
 // A debug file that was missing is looked for again after firstLook, then after
@@ -125,7 +125,7 @@ func (p *packages) debugPackage(root, file string) string {
 	if ok {
 		return pkg
 	}
-	switch owner := dpkgOwner(filepath.Join("/", root, "var/lib/dpkg/info"), file); owner {
+	switch owner := dpkgOwner(root, "/var/lib/dpkg/info", file); owner {
 	case "":
 	case "libc6":
 		pkg = "libc6-dbg"
@@ -143,7 +143,7 @@ func (p *packages) debugPackage(root, file string) string {
 
 // dpkgOwner returns the package that has a file in its list, "" if none has.
 // Lists may name it by its path before /bin, /lib and /sbin were moved to /usr.
-func dpkgOwner(dir, file string) string {
+func dpkgOwner(root, dir, file string) string {
 	if !path.IsAbs(file) {
 		return ""
 	}
@@ -153,7 +153,7 @@ func dpkgOwner(dir, file string) string {
 	} else {
 		lines = append(lines, []byte("\n/usr"+file+"\n"))
 	}
-	entries, err := os.ReadDir(dir)
+	entries, err := procfs.ReadLocalDir(root, dir)
 	if err != nil {
 		return ""
 	}
@@ -167,7 +167,7 @@ func dpkgOwner(dir, file string) string {
 		if budget -= info.Size(); budget < 0 {
 			return ""
 		}
-		list, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+		list, err := readList(root, path.Join(dir, entry.Name()), info.Size())
 		if err != nil {
 			continue
 		}
@@ -179,4 +179,14 @@ func dpkgOwner(dir, file string) string {
 		}
 	}
 	return ""
+}
+
+// readList reads a list of a package manager, which is as long as its folder says.
+func readList(root, name string, size int64) ([]byte, error) {
+	f, err := procfs.Open(root, name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.NewSectionReader(f, 0, size))
 }

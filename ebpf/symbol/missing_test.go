@@ -136,7 +136,7 @@ func TestDpkgOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range []string{shell, strings.TrimPrefix(shell, "/usr"), library(t, "libc.so.6")} {
-		if owner := dpkgOwner(info, file); owner == "" ||
+		if owner := dpkgOwner("", info, file); owner == "" ||
 			!strings.Contains(run(t, "", "dpkg", "-L", owner), strings.TrimPrefix(file, "/usr")) {
 			t.Errorf("%s belongs to %q", file, owner)
 		}

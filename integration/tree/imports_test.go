@@ -20,7 +20,8 @@ var ranks = []struct {
 	pattern string
 	rank    int
 }{
-	{"ebpf/ehframe", 1}, {"ebpf/elffile", 1}, {"ebpf/gopclntab", 1}, {"ebpf/procfs", 0}, {"ebpf/x86", 0},
+	{"ebpf/ehframe", 1}, {"ebpf/elffile", 1}, {"ebpf/gopclntab", 1}, {"ebpf/procfs", 0}, {"ebpf/procfs/helper", 0},
+	{"ebpf/x86", 0},
 	{"ebpf/codeflow", 2}, {"ebpf/stackheight", 1}, {"ebpf/filework", 2},
 	{"ebpf/limit", 0}, {"ebpf/clock", 0}, {"ebpf/printable", 0}, {"ebpf/footprint", 1}, {"ebpf/counter", 0},
 	{"ebpf/footprint/early", 1},

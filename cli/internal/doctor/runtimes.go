@@ -94,7 +94,7 @@ func (s *survey) process(pid uint32) {
 }
 
 func (s *survey) mapping(pid uint32, m procfs.Mapping) {
-	f, err := procfs.OpenBelow(fmt.Sprintf("/proc/%d/root", pid), m.Path)
+	f, err := procfs.Open(fmt.Sprintf("/proc/%d/root", pid), m.Path)
 	if err != nil {
 		return
 	}

@@ -27,7 +27,7 @@ const (
 type growing struct {
 	root, name string // where it was opened
 	uid        uint32 // of its process
-	file       *os.File
+	file       procfs.File
 	stat       unix.Stat_t // when it was read
 	at         int64       // it was read up to here
 
@@ -38,7 +38,7 @@ type growing struct {
 // openGrowing opens a regular file that belongs to the user uid or to root, below
 // the directory root; nil if there is none. Others could make us believe anything.
 func openGrowing(root, name string, uid uint32) *growing {
-	f, err := procfs.OpenOwnedBelow(root, name, uid)
+	f, err := procfs.OpenOwned(root, name, uid)
 	if err != nil {
 		return nil
 	}
@@ -53,12 +53,12 @@ func (g *growing) renew() bool {
 		return false
 	}
 	replaced := g.reopen()
-	var stat unix.Stat_t
-	if unix.Fstat(int(g.file.Fd()), &stat) != nil {
+	stat, err := procfs.StatOf(g.file)
+	if err != nil {
 		return replaced
 	}
 	rewritten := stat.Size < g.at || stat.Size == g.at && g.at > 0 && stat.Mtim != g.stat.Mtim || !g.sameEdges()
-	g.stat = stat
+	g.stat = *stat
 	if !replaced && !rewritten {
 		return false
 	}
@@ -75,9 +75,9 @@ func (g *growing) reopen() bool {
 	if now == nil {
 		return false
 	}
-	var old, fresh unix.Stat_t
-	if unix.Fstat(int(g.file.Fd()), &old) == nil && unix.Fstat(int(now.file.Fd()), &fresh) == nil &&
-		old.Dev == fresh.Dev && old.Ino == fresh.Ino {
+	old, before := procfs.StatOf(g.file)
+	fresh, after := procfs.StatOf(now.file)
+	if before == nil && after == nil && old.Dev == fresh.Dev && old.Ino == fresh.Ino {
 		now.file.Close()
 		return false
 	}
@@ -125,7 +125,11 @@ func (g *growing) read(skip bool, left *allowance, parse func(b []byte, left int
 
 // skipHole goes on to the next bytes that a sparse file has.
 func (g *growing) skipHole() {
-	switch data, err := unix.Seek(int(g.file.Fd()), g.at, unix.SEEK_DATA); {
+	file, local := g.file.(*os.File)
+	if !local {
+		return
+	}
+	switch data, err := unix.Seek(int(file.Fd()), g.at, unix.SEEK_DATA); {
 	case errors.Is(err, unix.ENXIO): // there are no more
 		g.at, g.tail = g.stat.Size, nil
 	case err == nil && data-g.at >= chunk:

@@ -4,9 +4,10 @@
 //	hangfs MOUNTPOINT FOLDER
 //
 // Each line of its input is a command, "hang" or "answer", and each is confirmed by a
-// line. It ends with its input; who waits for it has an error then. It speaks the
-// kernel's protocol itself (Linux, include/uapi/linux/fuse.h): libraries for it answer
-// always.
+// line. While it hangs it takes requests and keeps them, as a server does whose network is
+// gone: no signal ends the wait for an answer then, not even SIGKILL. It ends with its
+// input; who waits for it has an error then. It speaks the kernel's protocol itself (Linux,
+// include/uapi/linux/fuse.h): libraries for it answer always.
 package main
 
 import (
@@ -17,7 +18,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync/atomic"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,7 +27,10 @@ import (
 type server struct {
 	fd    int
 	files []file
-	hangs atomic.Bool
+
+	mu    sync.Mutex
+	hangs bool
+	kept  [][]byte // requests that came meanwhile
 }
 
 type file struct {
@@ -47,7 +51,7 @@ func main() {
 	go s.serve()
 	fmt.Println("mounted")
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		s.hangs.Store(in.Text() == "hang")
+		s.tell(in.Text() == "hang")
 		fmt.Println(in.Text())
 	}
 }
@@ -81,7 +85,7 @@ func (s *server) serve() {
 	buf := make([]byte, 1<<20)
 	for {
 		poll := []unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}
-		if n, _ := unix.Poll(poll, 20); n <= 0 || s.hangs.Load() {
+		if n, _ := unix.Poll(poll, -1); n <= 0 {
 			continue
 		}
 		n, err := unix.Read(s.fd, buf)
@@ -91,7 +95,29 @@ func (s *server) serve() {
 		case err != nil:
 			return
 		}
-		s.answer(buf[:n])
+		s.take(buf[:n])
+	}
+}
+
+// take answers a request, or keeps it.
+func (s *server) take(request []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hangs {
+		s.kept = append(s.kept, bytes.Clone(request))
+		return
+	}
+	s.answer(request)
+}
+
+// tell lets the server hang, or answer what it has kept and all that comes.
+func (s *server) tell(hang bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hangs = hang
+	for !hang && len(s.kept) > 0 {
+		s.answer(s.kept[0])
+		s.kept = s.kept[1:]
 	}
 }
 

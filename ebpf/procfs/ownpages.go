@@ -1,4 +1,4 @@
-package footprint
+package procfs
 
 import (
 	"fmt"
@@ -6,20 +6,18 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"github.com/headwater/headwater/ebpf/procfs"
 )
 
-// ownPages returns the mappings of our own executable that hold what is in the file:
+// OwnPages returns the mappings of our own executable that hold what is in the file:
 // text and constants. Memory that was written to before it became read-only is not
 // among them: the loader writes the relocations of a position-independent executable.
-func ownPages() ([]procfs.Mapping, error) {
+func OwnPages() ([]Mapping, error) {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return nil, err
 	}
 	exe = strings.TrimSuffix(exe, " (deleted)")
-	mappings, err := procfs.Default.SelfMappings()
+	mappings, err := Default.SelfMappings()
 	if err != nil {
 		return nil, err
 	}
@@ -27,9 +25,9 @@ func ownPages() ([]procfs.Mapping, error) {
 	if err != nil {
 		return nil, err
 	}
-	var own []procfs.Mapping
+	var own []Mapping
 	for _, m := range mappings {
-		if m.Path == exe && m.Perms&^procfs.Exec == procfs.Read && !written[m.Start] {
+		if m.Path == exe && m.Perms&^Exec == Read && !written[m.Start] {
 			own = append(own, m)
 		}
 	}
@@ -61,10 +59,10 @@ func writtenTo() (map[uint64]bool, error) {
 	return written, nil
 }
 
-// releasePages takes the pages from the resident memory of this process. The kernel
+// ReleasePages takes the pages from the resident memory of this process. The kernel
 // maps those that are needed again from its page cache. Initializers touch most of
 // them, and nothing does after that: those of the Kubernetes client touch 20 MB.
-func releasePages(own []procfs.Mapping) error {
+func ReleasePages(own []Mapping) error {
 	for _, m := range own {
 		_, _, errno := syscall.Syscall(syscall.SYS_MADVISE, uintptr(m.Start), uintptr(m.End-m.Start),
 			syscall.MADV_DONTNEED)

@@ -1,4 +1,4 @@
-package footprint
+package procfs
 
 import (
 	"fmt"
@@ -11,26 +11,24 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-
-	"github.com/headwater/headwater/ebpf/procfs"
 )
 
 // TestReleasePages: the executable's pages leave the resident memory, and code and
 // constants are there again when they are needed.
 func TestReleasePages(t *testing.T) {
-	own, err := ownPages()
+	own, err := OwnPages()
 	require.NoError(t, err)
 	text := uint64(reflect.ValueOf(TestReleasePages).Pointer())
-	require.True(t, slices.ContainsFunc(own, func(m procfs.Mapping) bool { return m.Contains(text) }), own)
+	require.True(t, slices.ContainsFunc(own, func(m Mapping) bool { return m.Contains(text) }), own)
 
 	before := resident(t, own)
 	require.Greater(t, before, 512)
-	require.NoError(t, releasePages(own))
+	require.NoError(t, ReleasePages(own))
 	require.Less(t, resident(t, own), before*3/4)
 }
 
 // resident returns how many KiB of mappings are in memory, by /proc/self/smaps.
-func resident(t *testing.T, mappings []procfs.Mapping) int {
+func resident(t *testing.T, mappings []Mapping) int {
 	t.Helper()
 	smaps, err := os.ReadFile("/proc/self/smaps")
 	require.NoError(t, err)
@@ -40,7 +38,7 @@ func resident(t *testing.T, mappings []procfs.Mapping) int {
 		var kib int
 		if n, _ := fmt.Sscanf(line, "%x-%x ", &start, &end); n == 2 {
 			counts = slices.ContainsFunc(mappings,
-				func(m procfs.Mapping) bool { return m.Start == start && m.End == end })
+				func(m Mapping) bool { return m.Start == start && m.End == end })
 		} else if n, _ := fmt.Sscanf(line, "Rss: %d kB", &kib); n == 1 && counts {
 			total += kib
 		}
@@ -66,10 +64,10 @@ func TestOwnPagesAreOfTheFile(t *testing.T) {
 		return uint64(uintptr(unsafe.Pointer(&memory[0])))
 	}
 	untouched, written := mapped(false), mapped(true)
-	own, err := ownPages()
+	own, err := OwnPages()
 	require.NoError(t, err)
 	contains := func(addr uint64) bool {
-		return slices.ContainsFunc(own, func(m procfs.Mapping) bool { return m.Contains(addr) })
+		return slices.ContainsFunc(own, func(m Mapping) bool { return m.Contains(addr) })
 	}
 	require.True(t, contains(untouched))
 	require.False(t, contains(written))
