@@ -10,9 +10,9 @@ import (
 
 // answer is what was found out about a process. It is immutable.
 type answer struct {
-	view        *view  // nil: target is to be found
-	containerID string // "" if in no container
-	target      *Target
+	view       *view    // nil: target is to be found
+	containers []string // that it is in, by ID, the innermost first
+	target     *Target
 
 	instance  procfs.Instance // when it was looked at last; Start 0: it was not there any more
 	forked    bool            // it was seen to begin

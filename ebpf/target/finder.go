@@ -134,7 +134,7 @@ func (f *Finder) Inherit(parent, child uint32) {
 		known = f.lookup(v, parent, known)
 	}
 	fresh := &answer{
-		view: v, containerID: known.containerID, forked: true, inherited: v.ofParent(known), since: time.Now(),
+		view: v, containers: known.containers, forked: true, inherited: v.ofParent(known), since: time.Now(),
 	}
 	fresh.instance.Program = known.instance.Program
 	if t := v.byPID[parent]; t != nil && t == known.target && t.process.refresh != 0 {
@@ -154,8 +154,8 @@ func (f *Finder) Inherit(parent, child uint32) {
 }
 
 // Restarted notes that a process has executed another program: what a component
-// found out of it is about the program before. If it was found in no container,
-// its cgroup is read again: runtimes move a process into its container just before.
+// found out of it is about the program before. Its cgroup is read again: runtimes move
+// a process into its container just before, and those that run in a container, too.
 func (f *Finder) Restarted(pid uint32) {
 	known := f.cache.Load().get(pid)
 	if known == nil && f.view.Load().byPID[pid] == nil {
@@ -209,8 +209,11 @@ func (v *view) look(pid uint32, known *answer) *answer {
 		}
 		fresh.instance = now
 	}
-	if fresh.containerID == "" && len(v.byContainer) > 0 {
-		fresh.containerID = v.containerID(pid)
+	restarted := known != nil && known.view == nil
+	if (len(fresh.containers) == 0 || restarted) && len(v.byContainer) > 0 {
+		if ids := v.containersOf(pid); len(ids) > 0 {
+			fresh.containers = ids
+		}
 	}
 	if !fresh.forked && !fresh.executed && fresh.inherited == nil && alive && v.byPID[pid] == nil {
 		fresh.inherited, fresh.since = v.ancestorOf(now), time.Now().Add(-now.Age())
@@ -236,29 +239,33 @@ func (v *view) of(pid uint32, a *answer) *Target {
 	if t := v.ofParent(a); t != nil {
 		return t
 	}
-	return v.ofContainer(a.containerID)
+	if t := v.ofContainers(a.containers); t != nil {
+		return t
+	}
+	return v.fallback
 }
 
-// containerID returns the container of a process, "" if it is in none. A process
-// whose cgroup cannot be read is most often gone.
-func (v *view) containerID(pid uint32) string {
+// containersOf returns the containers that a process is in, the innermost first. A
+// process whose cgroup cannot be read is most often gone.
+func (v *view) containersOf(pid uint32) []string {
 	if v.fs == nil {
-		return ""
+		return nil
 	}
 	lines, err := v.fs.Cgroup(pid)
 	if err != nil {
-		return ""
+		return nil
 	}
-	return ContainerIDFromCgroup(lines)
+	return ContainerIDsFromCgroup(lines)
 }
 
-func (v *view) ofContainer(id string) *Target {
-	if id != "" {
+// ofContainers returns the target of the innermost container that has one, or nil.
+func (v *view) ofContainers(ids []string) *Target {
+	for _, id := range ids {
 		if t := v.byContainer[id]; t != nil {
 			return t
 		}
 	}
-	return v.fallback
+	return nil
 }
 
 // Counts says how many targets a Finder has, by what they apply to.
@@ -307,7 +314,7 @@ func (f *Finder) Targets() []*Target {
 // Explanation says why a process has the target that it has.
 type Explanation struct {
 	PID         uint32
-	ContainerID string  // as its cgroup says; "" if in no container or not readable
+	ContainerID string  // the innermost that its cgroup names; "" if in none or not readable
 	Target      *Target // nil: not profiled
 	MatchedBy   string  // the label of Target that names the process or its container; "" if none does
 	Reason      string  // one sentence for people
@@ -335,9 +342,12 @@ func (f *Finder) Explain(pid uint32) Explanation {
 		e.Reason = fmt.Sprintf("it is a child of %d, and too new to be found", t.pid)
 		return e
 	}
-	if t := v.byContainer[e.ContainerID]; t != nil {
+	if t := v.ofContainers(ContainerIDsFromCgroup(lines)); t != nil {
 		e.Target, e.MatchedBy = t, t.matchedBy
 		e.Reason = fmt.Sprintf("%s names its container", t.matchedBy)
+		if t.containerID != e.ContainerID {
+			e.Reason = fmt.Sprintf("%s names container %.12s around its own", t.matchedBy, t.containerID)
+		}
 		return e
 	}
 	switch {

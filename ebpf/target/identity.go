@@ -1,6 +1,7 @@
 package target
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -42,12 +43,21 @@ func trimRuntime(id string) string {
 	return ""
 }
 
-// ContainerIDFromCgroup returns the container ID in the first line of
-// /proc/PID/cgroup (cgroups(7)) that has one, or "". Of containers inside
-// containers it is the innermost. A process in a cgroup that the container made
-// for itself, as systemd in it does, is in the container too; the monitor process
-// that podman and CRI-O run next to each container is not.
+// ContainerIDFromCgroup returns the first of ContainerIDsFromCgroup, or "".
 func ContainerIDFromCgroup(lines []string) string {
+	if ids := ContainerIDsFromCgroup(lines); len(ids) > 0 {
+		return ids[0]
+	}
+	return ""
+}
+
+// ContainerIDsFromCgroup returns the container IDs in the first line of
+// /proc/PID/cgroup (cgroups(7)) that has one: the innermost container, then those
+// around it, such as a machine of kind or the runner of a CI. A process in a cgroup
+// that the container made for itself, as systemd in it does, is in the container
+// too; the monitor process that podman and CRI-O run next to each container is not.
+func ContainerIDsFromCgroup(lines []string) []string {
+	var ids []string
 	for _, line := range lines {
 		if len(line) < 32 { // too short to hold an ID; most often 0::/
 			continue
@@ -58,13 +68,16 @@ func ContainerIDFromCgroup(lines []string) string {
 		}
 		for path != "" {
 			slash := strings.LastIndexByte(path, '/')
-			if id := containerIDOfElement(path[slash+1:]); id != "" {
-				return id
+			if id := containerIDOfElement(path[slash+1:]); id != "" && !slices.Contains(ids, id) {
+				ids = append(ids, id)
 			}
 			path = path[:max(slash, 0)]
 		}
+		if ids != nil {
+			return ids
+		}
 	}
-	return ""
+	return nil
 }
 
 // pathOf returns the path of "hierarchy:controllers:path".

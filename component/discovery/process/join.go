@@ -2,6 +2,7 @@ package process
 
 import (
 	"maps"
+	"strings"
 
 	"github.com/headwater/headwater/component/discovery"
 	"github.com/headwater/headwater/ebpf/target"
@@ -22,11 +23,7 @@ func join(processes, containers []discovery.Target) []discovery.Target {
 		}
 	}
 	for _, p := range processes {
-		if c, found := byID[p[target.LabelContainerID]]; found {
-			p = maps.Clone(p)
-			maps.Copy(p, c)
-		}
-		joined = append(joined, p)
+		joined = append(joined, withContainer(p, byID))
 	}
 	for _, c := range containers {
 		if id, _ := target.ContainerID(c); id != "" && sameTarget(byID[id], c) {
@@ -35,6 +32,18 @@ func join(processes, containers []discovery.Target) []discovery.Target {
 		}
 	}
 	return joined
+}
+
+// withContainer returns a process with the labels of the innermost of its containers that byID has.
+func withContainer(p discovery.Target, byID map[string]discovery.Target) discovery.Target {
+	for _, id := range append([]string{p[target.LabelContainerID]}, strings.Split(p[labelOuterContainers], ",")...) {
+		if c, found := byID[id]; found {
+			p = maps.Clone(p)
+			maps.Copy(p, c)
+			return p
+		}
+	}
+	return p
 }
 
 // sameTarget reports whether two targets have equal labels.

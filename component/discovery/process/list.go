@@ -22,6 +22,8 @@ const (
 	labelUsername    = "__meta_process_username"
 	labelUID         = "__meta_process_uid"
 	labelCgroupPath  = "__meta_process_cgroup_path"
+
+	labelOuterContainers = "__meta_process_outer_container_ids"
 )
 
 // lister makes targets of processes.
@@ -99,6 +101,7 @@ func (l *lister) describe(pid uint32, wanted Discover, refresh time.Duration) (d
 		{wanted.Username, labelUsername, l.username},
 		{wanted.UID, labelUID, l.uid},
 		{wanted.ContainerID, target.LabelContainerID, l.containerID},
+		{wanted.ContainerID, labelOuterContainers, l.outerContainers},
 		{wanted.CgroupPath, labelCgroupPath, l.cgroupPath},
 	} {
 		if !part.wanted {
@@ -141,6 +144,13 @@ func (l *lister) username(pid uint32) (string, error) {
 func (l *lister) containerID(pid uint32) (string, error) {
 	lines, err := l.cgroups.Cgroup(pid)
 	return target.ContainerIDFromCgroup(lines), err
+}
+
+// outerContainers returns the containers around that of a process, the innermost first, with commas between them.
+func (l *lister) outerContainers(pid uint32) (string, error) {
+	lines, err := l.cgroups.Cgroup(pid)
+	ids := target.ContainerIDsFromCgroup(lines)
+	return strings.Join(ids[min(1, len(ids)):], ","), err
 }
 
 // cgroupPath returns the paths of all hierarchies in the order of the kernel,

@@ -65,6 +65,12 @@ func TestLabels(t *testing.T) {
 		"__container_id__":           idA,
 	}}, found)
 
+	fs = fakeProc(t, 7, "0::/docker/"+idA+"/docker/"+idB+"\n")
+	found, err = newLister(fs, log.NewNopLogger()).list(Discover{ContainerID: true}, time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, idB, found[0]["__container_id__"])
+	require.Equal(t, idA, found[0]["__meta_process_outer_container_ids"])
+
 	found, err = newLister(fs, log.NewNopLogger()).list(Discover{}, time.Minute)
 	require.NoError(t, err)
 	require.Equal(t, []discovery.Target{{"__process_pid__": "7", "__process_instance__": "77.0/1m0s"}}, found)
@@ -123,6 +129,11 @@ func TestJoin(t *testing.T) {
 	}, join(processes, containers))
 	require.NotContains(t, processes[1], "__meta_docker_container_id", "what came in is not changed")
 	require.Equal(t, processes, join(processes, nil))
+
+	nested := []discovery.Target{{"__container_id__": idB, "__meta_process_outer_container_ids": "d," + idA}}
+	require.Equal(t, "container", join(nested, containers)[1]["name"], "of the container around its own")
+	own := discovery.Target{"__container_id__": idB, "name": "inner"}
+	require.Equal(t, "inner", join(nested, append(containers, own))[1]["name"])
 }
 
 func TestRun(t *testing.T) {
