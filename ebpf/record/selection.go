@@ -3,7 +3,6 @@ package record
 import (
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,10 +22,12 @@ type Selection struct {
 	Children  bool     // with PIDs: and those that they have started before
 	TIDs      []uint32 // these threads
 	CPUs      []uint32 // what runs on these CPUs
-	Cgroup    string   // processes in this control group, as /proc/PID/cgroup has it, or in one below
+	Cgroup    string   // processes in this control group or one below: as /proc/PID/cgroup has it, or its directory
 	Unit      string   // processes of this systemd unit
 	Container string   // processes of this container: its ID, or how that begins
 	Command   bool     // the command of Start, and what it starts
+
+	hierarchy []string // controllers of the one that Cgroup is in; nil: any hierarchy
 }
 
 // everything reports whether no process is left out.
@@ -142,6 +143,13 @@ func newSelection(o Selection, fs procfs.FS) (*selection, error) {
 		}
 		s.add(pid)
 	}
+	if s.Cgroup != "" {
+		mounts, err := readMounts()
+		if err != nil {
+			return nil, err
+		}
+		s.locate(mounts)
+	}
 	if s.byCgroup() {
 		s.cgroups = fs.Cgroups()
 		if err := s.checkCgroups(); err != nil {
@@ -220,24 +228,18 @@ func (s *selection) inCgroup(pid uint32) bool {
 
 // fitsCgroup reports whether the lines of /proc/PID/cgroup are of what is selected.
 func (s *Selection) fitsCgroup(lines []string) bool {
-	if s.Container != "" && !strings.HasPrefix(target.ContainerIDFromCgroup(lines), s.Container) {
+	inContainer := func(id string) bool { return strings.HasPrefix(id, s.Container) }
+	if s.Container != "" && !slices.ContainsFunc(target.ContainerIDsFromCgroup(lines), inContainer) {
 		return false
 	}
-	return fitsAny(lines, s.Cgroup, func(at string) bool {
-		wanted := path.Clean("/" + strings.TrimPrefix(s.Cgroup, "/sys/fs/cgroup"))
-		return at == wanted || wanted == "/" || strings.HasPrefix(at, wanted+"/")
-	}) && fitsAny(lines, s.Unit, func(at string) bool {
-		return slices.Contains(strings.Split(at, "/"), s.Unit) || slices.Contains(strings.Split(at, "/"), s.Unit+".service")
-	})
+	return (s.Cgroup == "" || slices.ContainsFunc(lines, s.isCgroup)) &&
+		(s.Unit == "" || slices.ContainsFunc(lines, s.isUnit))
 }
 
-// fitsAny reports whether the path of some line fits; everything fits if nothing is wanted.
-func fitsAny(lines []string, wanted string, fits func(path string) bool) bool {
-	return wanted == "" || slices.ContainsFunc(lines, func(line string) bool {
-		_, rest, _ := strings.Cut(line, ":")
-		_, at, found := strings.Cut(rest, ":")
-		return found && fits(at)
-	})
+// isUnit reports whether a line of /proc/PID/cgroup is of the selected systemd unit.
+func (s *Selection) isUnit(line string) bool {
+	parts := strings.Split(line, "/")
+	return slices.Contains(parts[1:], s.Unit) || slices.Contains(parts[1:], s.Unit+".service")
 }
 
 // has reports whether a process is selected.

@@ -106,7 +106,7 @@ func TestFitsCgroup(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	lines := []string{"1:name=systemd:/", "0::/system.slice/docker-" + id + ".scope"}
 	for _, fitting := range []Selection{
-		{}, {Cgroup: "/"}, {Cgroup: "/system.slice"}, {Cgroup: "system.slice/"}, {Cgroup: "/sys/fs/cgroup/system.slice"},
+		{}, {Cgroup: "/"}, {Cgroup: "/system.slice"}, {Cgroup: "system.slice/"},
 		{Unit: "system.slice"}, {Container: id}, {Container: id[:8]}, {Unit: "docker-" + id + ".scope", Container: id},
 	} {
 		require.True(t, fitting.fitsCgroup(lines), "%+v", fitting)
@@ -117,6 +117,10 @@ func TestFitsCgroup(t *testing.T) {
 	} {
 		require.False(t, other.fitsCgroup(lines), "%+v", other)
 	}
+	around := "f" + id[1:]
+	inner := []string{"0::/docker/" + around + "/docker/" + id}
+	require.True(t, (&Selection{Container: around}).fitsCgroup(inner), "a container in a container")
+	require.True(t, (&Selection{Container: id[:12]}).fitsCgroup(inner))
 	service := []string{"0::/system.slice/ssh.service"}
 	require.True(t, (&Selection{Unit: "ssh"}).fitsCgroup(service))
 	require.True(t, (&Selection{Unit: "ssh.service"}).fitsCgroup(service))
