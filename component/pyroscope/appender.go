@@ -43,8 +43,8 @@ type Appendable interface {
 type Appender interface {
 	// Append hands over profiles of one label set. The receiver keeps samples
 	// and labels, so the caller must not change them afterwards. An error says
-	// that the receiver, or one that it sends to, will not deliver them; the caller
-	// should not try again.
+	// that the receiver, or one that it sends to, will not deliver them, and Answers
+	// whether others will.
 	Append(ctx context.Context, labels labels.Labels, samples []*RawSample) error
 
 	// AppendIngest does the same for a profile of the older API.

@@ -2,7 +2,6 @@ package pyroscope
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -93,7 +92,7 @@ func (a *fanoutAppender) AppendIngest(ctx context.Context, profile *IncomingProf
 // all hands profiles to all children at the same time, so that a slow child does not
 // hold up the others (in Grafana Agent they wait for each other). It returns when all
 // have answered or ctx is done. A child that has not answered by then goes on by itself
-// and counts as failed. The error joins the errors of all children.
+// and counts as failed. The error is that of Answers of all children.
 func (a *fanoutAppender) all(ctx context.Context, profiles int, hand func(Appender) error) error {
 	start := time.Now()
 	defer func() { a.metrics.latency.Observe(time.Since(start).Seconds()) }()
@@ -102,23 +101,22 @@ func (a *fanoutAppender) all(ctx context.Context, profiles int, hand func(Append
 	for _, child := range a.children {
 		go func() { answers <- hand(child) }()
 	}
-	var errs []error
+	var got Answers
 	forwarded := false
 	for waiting := len(a.children); waiting > 0; waiting-- {
 		select {
 		case err := <-answers:
-			errs = append(errs, err)
+			got.Add(err)
 			if err == nil && !forwarded {
 				forwarded = true
 				a.metrics.forwarded.Add(float64(profiles))
 			}
 		case <-ctx.Done():
-			errs = append(errs,
-				fmt.Errorf("%d of %d receivers have not answered: %w", waiting, len(a.children), context.Cause(ctx)))
-			return a.wrap(errors.Join(errs...))
+			got.Add(fmt.Errorf("%d of %d receivers have not answered: %w", waiting, len(a.children), context.Cause(ctx)))
+			return a.wrap(got.Err())
 		}
 	}
-	return a.wrap(errors.Join(errs...))
+	return a.wrap(got.Err())
 }
 
 func (a *fanoutAppender) wrap(err error) error {

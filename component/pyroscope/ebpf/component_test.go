@@ -98,7 +98,10 @@ func TestReceiverErrorsAreLoggedAndCounted(t *testing.T) {
 	l := newLab(t, fastArgs(&fakeReceiver{err: errors.New("no such tenant")}))
 	stop := l.run(t)
 	testkit.Eventually(t, "a log line", func() bool { return strings.Contains(l.log.String(), "no such tenant") })
-	require.Equal(t, component.HealthTypeHealthy, l.CurrentHealth().Health)
+	testkit.Eventually(t, "to be unhealthy", func() bool {
+		h := l.CurrentHealth()
+		return h.Health == component.HealthTypeUnhealthy && strings.Contains(h.Message, "no such tenant")
+	})
 	require.NoError(t, stop())
 	made := valueOf(t, l.metrics.services.pprofs.WithLabelValues("svc"))
 	require.EqualValues(t, made, l.own().lost[lostToRefusal], "each profile")

@@ -52,7 +52,7 @@ type loop struct {
 
 	dueBefore, lostBefore uint64 // samples of the session that were due, and lost, at the end of the last round
 
-	sessionErr, updateErr, collectErr error
+	sessionErr, updateErr, collectErr, refusedErr error
 }
 
 func newLoop(ctx context.Context, c *Component, args Settings) *loop {
@@ -353,6 +353,12 @@ func (l *loop) reportSending() {
 	if t.dropped > 0 {
 		level.Warn(l.c.opts.Logger).Log("msg", "receivers are too slow: profiles dropped", "profiles", t.dropped)
 	}
+	switch {
+	case t.failed > 0:
+		l.refusedErr = fmt.Errorf("a receiver refused %s of the last interval: %w", plural(int(t.failed), "profile"), t.err)
+	case t.passed > 0:
+		l.refusedErr = nil
+	}
 	if t.failed > 0 {
 		level.Error(l.c.opts.Logger).Log("msg", "ebpf pprof write", "profiles", t.failed, "err", t.err)
 	}
@@ -367,7 +373,7 @@ const (
 
 // reportHealth says whether the profiler works; the samples are of the round just collected.
 func (l *loop) reportHealth(withUser, complete uint64) {
-	if err := errors.Join(l.sessionErr, l.updateErr, l.collectErr); err != nil {
+	if err := errors.Join(l.sessionErr, l.updateErr, l.collectErr, l.refusedErr); err != nil {
 		l.c.SetHealth(component.HealthTypeUnhealthy, err.Error())
 		return
 	}

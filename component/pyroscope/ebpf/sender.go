@@ -39,6 +39,7 @@ type sender struct {
 	queue   []outgoing
 	bytes   int
 	closed  bool
+	passed  uint64 // that all receivers have taken
 	dropped uint64 // not handed over
 	failed  uint64 // refused by a receiver
 	lastErr error  // why, the newest
@@ -105,6 +106,7 @@ func (s *sender) work() {
 		cancel()
 		switch {
 		case err == nil:
+			s.count(&s.passed, nil)
 		case s.ctx.Err() != nil:
 			s.count(&s.dropped, err)
 		default:
@@ -122,17 +124,17 @@ func (s *sender) count(n *uint64, err error) {
 	}
 }
 
-// troubles is what went wrong since the last call of takeTroubles.
+// troubles is what became of profiles since the last call of takeTroubles.
 type troubles struct {
-	dropped, failed uint64
-	err             error // of a failed one
+	passed, dropped, failed uint64
+	err                     error // of a failed one
 }
 
 func (s *sender) takeTroubles() troubles {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := troubles{dropped: s.dropped, failed: s.failed, err: s.lastErr}
-	s.dropped, s.failed, s.lastErr = 0, 0, nil
+	t := troubles{passed: s.passed, dropped: s.dropped, failed: s.failed, err: s.lastErr}
+	s.passed, s.dropped, s.failed, s.lastErr = 0, 0, 0, nil
 	return t
 }
 

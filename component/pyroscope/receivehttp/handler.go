@@ -41,7 +41,7 @@ type pusher struct{ c *Component }
 func (p pusher) Push(ctx context.Context,
 	req *connect.Request[pushv1.PushRequest]) (*connect.Response[pushv1.PushResponse], error) {
 	appender := p.c.fanout.Appender()
-	var errs []error
+	var got pyroscope.Answers
 	for _, series := range req.Msg.GetSeries() {
 		set := map[string]string{}
 		for _, pair := range series.GetLabels() {
@@ -51,13 +51,37 @@ func (p pusher) Push(ctx context.Context,
 		for _, s := range series.GetSamples() {
 			samples = append(samples, &pyroscope.RawSample{ID: s.GetID(), RawProfile: s.GetRawProfile()})
 		}
-		errs = append(errs, appender.Append(ctx, withServiceName(set), samples))
+		got.Add(appender.Append(ctx, withServiceName(set), samples))
 	}
-	if err := errors.Join(errs...); err != nil {
-		level.Warn(p.c.opts.Logger).Log("msg", "Failed to forward profiles requests", "err", err)
-		return nil, connect.NewError(connect.CodeInternal, err)
+	switch status := p.c.answer(&got); status {
+	case http.StatusOK:
+		return connect.NewResponse(&pushv1.PushResponse{}), nil
+	case http.StatusInternalServerError:
+		return nil, connect.NewError(connect.CodeInternal, got.Err())
+	default: // Connect has no code for 413
+		return nil, connect.NewError(connect.CodeInvalidArgument, got.Err())
 	}
-	return connect.NewResponse(&pushv1.PushResponse{}), nil
+}
+
+// answer returns the HTTP status that a client gets for what receivers say to its profiles. It may send them again
+// after 500 only: when no receiver has taken one of them, and not all will refuse them for ever.
+func (c *Component) answer(got *pyroscope.Answers) int {
+	err := got.Err()
+	if err == nil {
+		return http.StatusOK
+	}
+	level.Warn(c.opts.Logger).Log("msg", "failed to forward profiles", "taken_by_others", got.Taken, "err", err)
+	switch {
+	case got.Failed && !got.Taken:
+		return http.StatusInternalServerError
+	case got.TooLarge:
+		return http.StatusRequestEntityTooLarge
+	case got.Refused:
+		return http.StatusBadRequest
+	default:
+		c.partial.Inc()
+		return http.StatusOK
+	}
 }
 
 // ingest takes profiles of the older API, in whatever format they are.
@@ -79,12 +103,12 @@ func (c *Component) ingest(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "reading the profile: "+err.Error(), status)
 		return
 	}
-	err = c.fanout.Appender().AppendIngest(r.Context(), &pyroscope.IncomingProfile{
+	var got pyroscope.Answers
+	got.Add(c.fanout.Appender().AppendIngest(r.Context(), &pyroscope.IncomingProfile{
 		RawBody: body, ContentType: r.Header.Values("Content-Type"), URL: r.URL, Labels: withServiceName(set.Labels()),
-	})
-	if err != nil {
-		level.Warn(c.opts.Logger).Log("msg", "Failed to ingest profiles", "err", err)
-		http.Error(w, "Failed to process request", http.StatusInternalServerError)
+	}))
+	if status := c.answer(&got); status != http.StatusOK {
+		http.Error(w, got.Err().Error(), status)
 	}
 }
 

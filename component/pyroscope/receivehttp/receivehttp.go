@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-kit/log/level"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/netutil"
 
 	"github.com/headwater/headwater/component"
@@ -44,6 +45,7 @@ type Component struct {
 	fanout  *pyroscope.Fanout
 	updates *mailbox.Mailbox[Arguments]
 	room    *room
+	partial prometheus.Counter
 	addr    atomic.Value // string: where it listens; "" if it does not
 }
 
@@ -51,7 +53,11 @@ type Component struct {
 func New(opts component.Options, args Arguments) *Component {
 	c := &Component{opts: opts, fanout: pyroscope.NewFanout(args.ForwardTo, opts.ID, opts.Registerer),
 		updates: mailbox.New[Arguments](),
-		room:    newRoom(MaxInFlight, opts.Registerer)}
+		room:    newRoom(MaxInFlight, opts.Registerer),
+		partial: component.Registered(opts.Registerer, prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pyroscope_receive_http_partial_total",
+			Help: "Requests answered with 200 although a receiver failed, because another has taken a profile.",
+		}))}
 	c.SetHealth(component.HealthTypeUnknown, "not started yet")
 	c.updates.Send(args)
 	return c

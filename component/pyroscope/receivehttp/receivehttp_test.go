@@ -138,6 +138,80 @@ func TestIngest(t *testing.T) {
 	require.Equal(t, 413, status)
 }
 
+// TestWhatClientsAreTold has a client send a profile again only where that helps, and counts it nowhere twice.
+func TestWhatClientsAreTold(t *testing.T) {
+	label := &pyroscope.RefusedError{Err: errors.New(`invalid label name "k8s-app"`)}
+	large := &pyroscope.RefusedError{Err: errors.New("profile of more than 64 MiB"), TooLarge: true}
+	away := errors.New("pyroscope.write.w has exited")
+	for name, test := range map[string]struct {
+		branches []error
+		push     int
+		ingest   int
+	}{
+		"a label":              {[]error{label}, 400, 400},
+		"too large":            {[]error{large}, 400, 413},
+		"away":                 {[]error{away}, 500, 500},
+		"taken, and a label":   {[]error{nil, label}, 400, 400},
+		"taken, and away":      {[]error{away, nil}, 200, 200},
+		"away, and a label":    {[]error{away, label}, 500, 500},
+		"taken, large, away":   {[]error{nil, large, away}, 400, 413},
+		"all have taken it":    {[]error{nil, nil}, 200, 200},
+		"no older API there":   {[]error{pyroscope.ErrNoIngest}, 400, 400},
+		"nobody to send it to": {nil, 200, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var receivers []pyroscope.Appendable
+			for _, err := range test.branches {
+				receivers = append(receivers, &receiver{err: err})
+			}
+			c := New(component.Options{ID: "x", Logger: log.NewNopLogger()}, Arguments{HTTP: local(), ForwardTo: receivers})
+			run(t, c)
+			url := "http://" + c.listening(t)
+			for path, want := range map[string]int{
+				"/ingest?name=app": test.ingest, "/push.v1.PusherService/Push": test.push,
+			} {
+				response, err := http.Post(url+path, "application/json",
+					strings.NewReader(`{"series":[{"samples":[{"rawProfile":"cA=="}]}]}`))
+				require.NoError(t, err)
+				text, err := io.ReadAll(response.Body)
+				require.NoError(t, err)
+				require.NoError(t, response.Body.Close())
+				require.Equal(t, want, response.StatusCode, "%s: %s", path, text)
+				for _, err := range test.branches {
+					if err != nil && want != 200 {
+						require.Contains(t, strings.ReplaceAll(string(text), `\`, ""), err.Error(), "the reason")
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestSeriesOfOneRequest has one series refused and one taken.
+func TestSeriesOfOneRequest(t *testing.T) {
+	taken := 0
+	c := New(component.Options{ID: "x", Logger: log.NewNopLogger()}, Arguments{HTTP: local(),
+		ForwardTo: []pyroscope.Appendable{pyroscope.AppendableFunc(
+			func(_ context.Context, l labels.Labels, _ []*pyroscope.RawSample) error {
+				if l.Get("bad") != "" {
+					return errors.New("away for a moment")
+				}
+				taken++
+				return nil
+			})}})
+	run(t, c)
+	client := pushv1connect.NewPusherServiceClient(http.DefaultClient, "http://"+c.listening(t))
+	good := &pushv1.RawProfileSeries{Labels: []*typesv1.LabelPair{{Name: "__name__", Value: "cpu"}}}
+	bad := &pushv1.RawProfileSeries{Labels: []*typesv1.LabelPair{{Name: "bad", Value: "1"}}}
+	_, err := client.Push(context.Background(), connect.NewRequest(&pushv1.PushRequest{
+		Series: []*pushv1.RawProfileSeries{good, bad}}))
+	require.NoError(t, err, "sent again, the first would count twice")
+	require.Equal(t, 1, taken)
+	_, err = client.Push(context.Background(), connect.NewRequest(&pushv1.PushRequest{
+		Series: []*pushv1.RawProfileSeries{bad}}))
+	require.Equal(t, connect.CodeInternal, connect.CodeOf(err))
+}
+
 func TestPortIsTaken(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

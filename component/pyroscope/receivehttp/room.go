@@ -33,7 +33,8 @@ const maxRead = 64 << 10
 var (
 	errNoRoom = connect.NewError(connect.CodeUnavailable,
 		errors.New("other requests hold all room for profiles; try again later"))
-	errTooLong = connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("request of more than %d MiB", MaxRequest>>20))
+	// Not CodeResourceExhausted: that is status 429, after which clients send it again.
+	errTooLong = connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("request of more than %d MiB", MaxRequest>>20))
 )
 
 // room is what the bodies of all requests may hold together.

@@ -185,14 +185,13 @@ func TestPushCompressed(t *testing.T) {
 		size    int
 		want    connect.Code
 	}{
-		"gzip": {[]connect.ClientOption{connect.WithSendGzip()}, 3, 0},
-		"gzip, too large": {[]connect.ClientOption{connect.WithSendGzip()}, MaxRequest,
-			connect.CodeResourceExhausted},
-		"gRPC-Web": {[]connect.ClientOption{connect.WithGRPCWeb()}, 3, 0},
+		"gzip":            {[]connect.ClientOption{connect.WithSendGzip()}, 3, 0},
+		"gzip, too large": {[]connect.ClientOption{connect.WithSendGzip()}, MaxRequest, connect.CodeInvalidArgument},
+		"gRPC-Web":        {[]connect.ClientOption{connect.WithGRPCWeb()}, 3, 0},
 		"gRPC-Web, compressed": {[]connect.ClientOption{connect.WithGRPCWeb(), connect.WithSendGzip()}, 3,
 			connect.CodeUnimplemented},
 		"gRPC-Web, one byte beyond": {[]connect.ClientOption{connect.WithGRPCWeb()}, MaxRequest,
-			connect.CodeResourceExhausted},
+			connect.CodeResourceExhausted}, // a message that says so before it is read
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := pushv1connect.NewPusherServiceClient(http.DefaultClient, "http://"+addr, test.options...)

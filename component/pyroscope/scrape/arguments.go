@@ -2,6 +2,7 @@ package scrape
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -87,7 +88,8 @@ func (p *Profiling) SetToDefault() {
 
 // kind is one kind of profile to ask for.
 type kind struct {
-	name string // value of the label __name__
+	name  string // value of the label __name__
+	block string // profile.NAME, as it is configured
 	Profile
 	// cumulative: the program counts from its start, so that what is sent is the
 	// difference to the profile before.
@@ -97,13 +99,17 @@ type kind struct {
 // enabled returns the kinds of profiles that are asked for, sorted by name.
 func (p *Profiling) enabled() []kind {
 	all := []kind{
-		{"memory", p.Memory, true}, {"block", p.Block, true}, {"mutex", p.Mutex, true},
-		{"goroutine", p.Goroutine, false}, {"process_cpu", p.ProcessCPU, false}, {"fgprof", p.FGProf, false},
+		{"memory", "memory", p.Memory, true}, {"block", "block", p.Block, true}, {"mutex", "mutex", p.Mutex, true},
+		{"goroutine", "goroutine", p.Goroutine, false}, {"process_cpu", "process_cpu", p.ProcessCPU, false},
+		{"fgprof", "fgprof", p.FGProf, false},
 		// That godeltaprof was used is not to be seen: its profiles are differences.
-		{"memory", p.GoDeltaProfMemory, false}, {"mutex", p.GoDeltaProfMutex, false}, {"block", p.GoDeltaProfBlock, false},
+		{"memory", "godeltaprof_memory", p.GoDeltaProfMemory, false},
+		{"mutex", "godeltaprof_mutex", p.GoDeltaProfMutex, false},
+		{"block", "godeltaprof_block", p.GoDeltaProfBlock, false},
 	}
 	for _, c := range p.Custom {
-		all = append(all, kind{c.Name, Profile{Enabled: c.Enabled, Path: c.Path, Delta: c.Delta}, false})
+		all = append(all, kind{c.Name, fmt.Sprintf("custom %q", c.Name),
+			Profile{Enabled: c.Enabled, Path: c.Path, Delta: c.Delta}, false})
 	}
 	all = slices.DeleteFunc(all, func(k kind) bool { return !k.Enabled })
 	order.Stable(all, func(a, b kind) int {
@@ -112,6 +118,20 @@ func (p *Profiling) enabled() []kind {
 		}
 		return 0
 	})
+	return all
+}
+
+// twice says which enabled kinds have one name, so that a server adds up what both count.
+func (p *Profiling) twice() []string {
+	var all []string
+	for i, kinds := 0, p.enabled(); i < len(kinds); i++ {
+		for _, other := range kinds[i+1:] {
+			if k := kinds[i]; k.name == other.name {
+				all = append(all, fmt.Sprintf("profile.%s and profile.%s are both sent as %q: what both count "+
+					"counts twice, unless one has enabled = false", k.block, other.block, k.name))
+			}
+		}
+	}
 	return all
 }
 

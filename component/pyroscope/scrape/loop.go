@@ -42,6 +42,8 @@ type status struct {
 	at   time.Time // zero: none yet
 	took time.Duration
 	err  error
+
+	refused error // why a receiver has not taken the newest profile; nil if all have
 }
 
 // run asks until ctx is done. The first request comes at a moment of the interval
@@ -57,15 +59,19 @@ func (l *loop) run(ctx context.Context) {
 		}
 		began := time.Now()
 		timer.Reset(l.interval)
-		err := l.scrape(ctx)
+		raw, err := l.scrape(ctx)
 		if ctx.Err() != nil {
 			return
+		}
+		refused := l.refusal()
+		if raw != nil {
+			refused = l.forward(ctx, raw)
 		}
 		if err != nil {
 			level.Error(l.logger).Log("msg", "fetch profile failed", "target", l.endpoint.labels, "err", err)
 		}
 		l.mu.Lock()
-		l.status = status{at: began, took: time.Since(began), err: err}
+		l.status = status{at: began, took: time.Since(began), err: err, refused: refused}
 		l.mu.Unlock()
 	}
 }
@@ -77,27 +83,35 @@ func (l *loop) offset(now time.Time) time.Duration {
 	return time.Duration((h.Sum64() - uint64(now.UnixNano())) % uint64(l.interval))
 }
 
-// scrape asks once and hands over the profile.
-func (l *loop) scrape(ctx context.Context) error {
-	raw, err := l.fetch(ctx)
-	if err != nil {
-		return err
+// scrape asks once. The profile is nil if there is nothing to send.
+func (l *loop) scrape(ctx context.Context) (raw []byte, err error) {
+	raw, err = l.fetch(ctx)
+	if err == nil && l.endpoint.kind.cumulative {
+		return l.delta.next(raw)
 	}
+	return raw, err
+}
+
+// refusal returns why a receiver has not taken the newest profile, nil if all have.
+func (l *loop) refusal() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.status.refused
+}
+
+// forward hands over a profile.
+func (l *loop) forward(ctx context.Context, raw []byte) error {
 	set := l.endpoint.set
-	if l.endpoint.kind.cumulative {
-		if raw, err = l.delta.next(raw); err != nil || raw == nil {
-			return err
-		}
-	}
 	if l.endpoint.kind.isDelta() {
 		b := labels.NewBuilder(set)
 		b.Set(pyroscope.LabelNameDelta, "false")
 		set = b.Labels()
 	}
-	if err := l.fanout.Appender().Append(ctx, set, []*pyroscope.RawSample{{RawProfile: raw}}); err != nil {
+	err := l.fanout.Appender().Append(ctx, set, []*pyroscope.RawSample{{RawProfile: raw}})
+	if err != nil {
 		level.Error(l.logger).Log("msg", "push failed", "labels", l.endpoint.labels, "err", err)
 	}
-	return nil
+	return err
 }
 
 // isDelta reports whether what is sent of k, of the kinds that count from a program's

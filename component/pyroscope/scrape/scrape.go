@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,6 +37,8 @@ type Component struct {
 	updates *mailbox.Mailbox[Arguments]
 
 	mu    sync.Mutex
+	built time.Time
+	twice []string // kinds that count the same
 	job   string
 	loops map[string]*loop // by the key of their endpoint
 	bad   []error          // targets that cannot be asked
@@ -48,6 +51,7 @@ func New(opts component.Options, args Arguments) (*Component, error) {
 		fanout:  pyroscope.NewFanout(args.ForwardTo, opts.ID, opts.Registerer),
 		updates: mailbox.New[Arguments](),
 		loops:   map[string]*loop{},
+		built:   time.Now(),
 	}
 	return c, c.Update(args)
 }
@@ -113,10 +117,14 @@ func (c *Component) apply(ctx context.Context, args Arguments, client *http.Clie
 	for _, err := range bad {
 		level.Error(c.opts.Logger).Log("msg", "target left out", "err", err)
 	}
+	twice := args.Profiling.twice()
+	for _, what := range twice {
+		level.Warn(c.opts.Logger).Log("msg", what)
+	}
 	c.stopLoops(wanted)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.bad, c.job = bad, args.JobName
+	c.bad, c.twice, c.job = bad, twice, args.JobName
 	for key, e := range wanted {
 		if c.loops[key] != nil {
 			continue
@@ -143,10 +151,29 @@ func (c *Component) stopLoops(wanted map[string]endpoint) {
 	}
 }
 
+// CurrentHealth implements component.HealthComponent: unhealthy while a receiver refuses the profiles of an endpoint.
+func (c *Component) CurrentHealth() component.Health {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	health := component.Health{Health: component.HealthTypeHealthy, UpdateTime: c.built}
+	messages := append([]string{fmt.Sprintf("scraping %d endpoints", len(c.loops))}, c.twice...)
+	for _, key := range slices.Sorted(maps.Keys(c.loops)) {
+		if err := c.loops[key].refusal(); err != nil {
+			health.Health = component.HealthTypeUnhealthy
+			messages = []string{fmt.Sprintf("a receiver refuses profiles of %s: %v", c.loops[key].endpoint.labels, err)}
+			break
+		}
+	}
+	health.Message = strings.Join(messages, "; ")
+	return health
+}
+
 // DebugInfo is what the component reports about itself in River.
 type DebugInfo struct {
 	Targets []TargetStatus `river:"target,block,optional"`
 	Errors  []string       `river:"errors,attr,optional"` // of targets that cannot be asked
+	// kinds of profiles that count the same
+	CountedTwice []string `river:"counted_twice,attr,optional"`
 }
 
 // TargetStatus is how the last request to one endpoint went.
@@ -164,7 +191,7 @@ type TargetStatus struct {
 func (c *Component) DebugInfo() interface{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	info := DebugInfo{}
+	info := DebugInfo{CountedTwice: c.twice}
 	for _, err := range c.bad {
 		info.Errors = append(info.Errors, err.Error())
 	}

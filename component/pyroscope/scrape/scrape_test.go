@@ -3,11 +3,14 @@ package scrape
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/http/pprof"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -119,6 +122,71 @@ func TestScrape(t *testing.T) {
 		}
 	}
 	require.Equal(t, "up", health["goroutine"])
+}
+
+// TestTwice has kinds that a server adds up because they have one name.
+func TestTwice(t *testing.T) {
+	for text, want := range map[string][]string{
+		"": nil,
+		"profile.godeltaprof_memory { enabled = true }": {
+			`profile.memory and profile.godeltaprof_memory are both sent as "memory": what both count counts twice, ` +
+				`unless one has enabled = false`},
+		"profile.memory { enabled = false }\nprofile.godeltaprof_memory { enabled = true }": nil,
+		"profile.godeltaprof_mutex { enabled = true }\nprofile.godeltaprof_block { enabled = true }": {
+			`profile.block and profile.godeltaprof_block are both sent as "block": what both count counts twice, ` +
+				`unless one has enabled = false`,
+			`profile.mutex and profile.godeltaprof_mutex are both sent as "mutex": what both count counts twice, ` +
+				`unless one has enabled = false`},
+		"profile.custom \"goroutine\" {\nenabled = true\npath = \"/g\"\n}": {
+			`profile.goroutine and profile.custom "goroutine" are both sent as "goroutine": what both count counts twice, ` +
+				`unless one has enabled = false`},
+	} {
+		args := decode(t, "profiling_config {\n"+text+"\n}")
+		require.Equal(t, want, args.Profiling.twice(), text)
+		c, err := New(component.Options{ID: "x", Logger: log.NewNopLogger()}, args)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		require.Eventually(t, func() bool { return slices.Equal(want, c.DebugInfo().(DebugInfo).CountedTwice) },
+			30*time.Second, time.Millisecond)
+		for _, message := range want {
+			require.Contains(t, c.CurrentHealth().Message, message)
+		}
+		require.Equal(t, component.HealthTypeHealthy, c.CurrentHealth().Health)
+		cancel()
+		require.NoError(t, <-done)
+	}
+}
+
+// TestRefusedIsUnhealthy has a receiver that takes no profile.
+func TestRefusedIsUnhealthy(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(pprof.Index))
+	defer server.Close()
+	args := decode(t, "scrape_interval = \"100ms\"\nprofiling_config {\nprofile.process_cpu { enabled = false }\n}")
+	args.Targets = []discovery.Target{{"__address__": strings.TrimPrefix(server.URL, "http://")}}
+	var answer atomic.Pointer[pyroscope.RefusedError]
+	answer.Store(&pyroscope.RefusedError{Err: errors.New("no such tenant")})
+	args.ForwardTo = []pyroscope.Appendable{pyroscope.AppendableFunc(
+		func(context.Context, labels.Labels, []*pyroscope.RawSample) error {
+			if err := answer.Load(); err != nil {
+				return err
+			}
+			return nil
+		})}
+	c, err := New(component.Options{ID: "x", Logger: log.NewNopLogger()}, args)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	require.Eventually(t, func() bool { return c.CurrentHealth().Health == component.HealthTypeUnhealthy },
+		30*time.Second, time.Millisecond)
+	require.Contains(t, c.CurrentHealth().Message, "no such tenant")
+	answer.Store(nil)
+	require.Eventually(t, func() bool { return c.CurrentHealth().Health == component.HealthTypeHealthy },
+		30*time.Second, time.Millisecond)
+	cancel()
+	require.NoError(t, <-done)
 }
 
 func TestUpdateKeepsLoops(t *testing.T) {

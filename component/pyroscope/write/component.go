@@ -218,7 +218,7 @@ func (c *Component) carryOut(next change) *endpoint {
 }
 
 // CurrentHealth implements component.HealthComponent: unhealthy while pushes to
-// an endpoint fail one after the other.
+// an endpoint fail one after the other, and for a while after a profile was refused.
 func (c *Component) CurrentHealth() component.Health {
 	health := component.Health{Health: component.HealthTypeHealthy, UpdateTime: c.built}
 	var problems []string

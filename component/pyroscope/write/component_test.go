@@ -11,15 +11,17 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
 	pushv1 "github.com/grafana/pyroscope/api/gen/proto/go/push/v1"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/stretchr/testify/require"
+
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/headwater/headwater/integration/testkit"
-	"github.com/prometheus/prometheus/model/labels"
-	"github.com/stretchr/testify/require"
 )
 
 type pushRequest = connect.Request[pushv1.PushRequest]
@@ -100,6 +102,67 @@ func TestInvalidLabelsAreRefused(t *testing.T) {
 		err := r.receiver.Appender().Append(context.Background(), of, nil)
 		require.EqualError(t, err, "invalid labels in profile: "+why)
 	}
+}
+
+// TestRefusedIsUnhealthy has profiles that never arrive: for a label of theirs, for one that the configuration adds,
+// and because the server says so while it takes others.
+func TestRefusedIsUnhealthy(t *testing.T) {
+	s := newServer(t)
+	good := labels.FromStrings("__name__", "process_cpu")
+	for name, test := range map[string]struct {
+		external map[string]string
+		of       labels.Labels
+		answer   error
+		want     string
+	}{
+		"a label": {nil, labels.FromStrings("__name__", "x", "k8s-app", "x"), nil, `invalid label name "k8s-app"`},
+		"a label of our own": {map[string]string{"k8s-cluster": "x"}, good, nil,
+			`invalid label name "k8s-cluster"`},
+		"the server": {nil, good, connect.NewError(connect.CodeInvalidArgument, errors.New("no")),
+			"invalid_argument: no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := argumentsTo(s.URL)
+			args.ExternalLabels = test.external
+			r := newRig(t, args, testTuning()).run()
+			require.Equal(t, component.HealthTypeHealthy, r.CurrentHealth().Health)
+			s.set(func(int, *pushRequest) error { return test.answer })
+			err := r.receiver.Appender().Append(context.Background(), test.of,
+				[]*pyroscope.RawSample{{RawProfile: []byte("x")}})
+			var refused *pyroscope.RefusedError
+			require.Equal(t, test.answer == nil, errors.As(err, &refused))
+			r.eventually("pyroscope_write_drop_reasons_total", 1)
+			require.Contains(t, strings.ReplaceAll(r.log.String(), `\"`, `"`), test.want)
+			health := r.CurrentHealth()
+			require.Equal(t, component.HealthTypeUnhealthy, health.Health)
+			require.Contains(t, health.Message, "1 profiles refused since")
+			require.Contains(t, health.Message, test.want)
+		})
+	}
+}
+
+// TestRefusalsAreForgotten has an endpoint healthy again when none was refused for a while.
+func TestRefusalsAreForgotten(t *testing.T) { synctest.Test(t, testRefusalsAreForgotten) }
+
+func testRefusalsAreForgotten(t *testing.T) {
+	var s status
+	problem := func() string { text, _ := s.problem(); return text }
+	require.Empty(t, problem())
+	s.refused(errors.New("one"))
+	time.Sleep(refusedFor - time.Second)
+	s.succeeded()
+	require.Contains(t, problem(), "1 profiles refused since", "others arrive meanwhile")
+	s.refused(errors.New("two"))
+	time.Sleep(refusedFor - time.Second)
+	require.Contains(t, problem(), "2 profiles refused since")
+	require.Contains(t, problem(), "the last: two")
+	time.Sleep(time.Second)
+	text, since := s.problem()
+	require.Empty(t, text)
+	require.Equal(t, time.Now(), since)
+	time.Sleep(time.Hour)
+	s.refused(errors.New("three"))
+	require.Contains(t, problem(), "1 profiles refused since")
 }
 
 // What the codes mean, and that a profile is dropped or arrives accordingly.

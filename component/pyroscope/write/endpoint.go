@@ -223,6 +223,9 @@ func (e *endpoint) send() {
 // drop counts a profile that will not arrive.
 func (e *endpoint) drop(it *item, why string, err error) {
 	e.queue.done(it)
+	if why == lostToRefusal {
+		e.status.refused(err)
+	}
 	e.count(loss{why: why, profiles: 1, bytes: it.size}, err)
 }
 

@@ -93,6 +93,7 @@ const (
 	lostToAge     = "dropped profiles, too old for the server"
 	lostToStop    = "dropped profiles, stopped before they were sent"
 	lostToRefusal = "dropped profiles, the endpoint refused them"
+	lostToLabels  = "dropped profiles, no server takes their labels"
 	lostToRetries = "dropped profiles, retries are used up"
 )
 
@@ -101,6 +102,7 @@ func (l loss) reason() string {
 	return map[string]string{
 		lostToRoom: "queue_full", lostToTooBig: "too_big", lostToRead: "queue_damaged", lostToAge: "too_old",
 		lostToStop: "stopped", lostToRefusal: "refused", lostToRetries: "retries_used_up",
+		lostToLabels: "labels",
 	}[l.why]
 }
 

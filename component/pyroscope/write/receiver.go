@@ -2,7 +2,6 @@ package write
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"sync/atomic"
@@ -58,19 +57,22 @@ func (r *receiver) Append(_ context.Context, of labels.Labels, samples []*pyrosc
 	}
 	pairs, err := pushLabels(of, to.external)
 	if err != nil {
-		return err
+		for _, sample := range samples {
+			to.refuse(loss{why: lostToLabels, profiles: 1, bytes: len(sample.RawProfile)}, err)
+		}
+		return &pyroscope.RefusedError{Err: err}
 	}
 	now := time.Now()
-	var errs []error
+	var got pyroscope.Answers
 	for _, sample := range samples {
 		parts, err := limits.Server().Split(sample.RawProfile, now)
 		if err != nil {
 			to.refuse(loss{why: lostToTooBig, profiles: 1, bytes: len(sample.RawProfile)}, err)
-			errs = append(errs, err)
+			got.Add(&pyroscope.RefusedError{Err: err, TooLarge: true})
 			continue
 		}
 		for _, part := range parts {
-			errs = append(errs, to.enqueue(&item{
+			got.Add(to.enqueue(&item{
 				size:  len(part),
 				taken: now,
 				push: &pushv1.PushRequest{Series: []*pushv1.RawProfileSeries{{
@@ -80,12 +82,13 @@ func (r *receiver) Append(_ context.Context, of labels.Labels, samples []*pyrosc
 			}))
 		}
 	}
-	return errors.Join(errs...)
+	return got.Err()
 }
 
 // refuse counts a profile that no endpoint gets.
 func (to *routes) refuse(l loss, err error) {
 	for _, e := range to.endpoints {
+		e.status.refused(err)
 		e.count(l, err)
 	}
 }
@@ -98,18 +101,21 @@ func (r *receiver) AppendIngest(_ context.Context, profile *pyroscope.IncomingPr
 	}
 	request, err := newIngestRequest(profile, to.external)
 	if err != nil {
-		return err
+		to.refuse(loss{why: lostToLabels, profiles: 1, bytes: len(profile.RawBody)}, err)
+		return &pyroscope.RefusedError{Err: err}
 	}
 	return to.enqueue(&item{size: len(profile.RawBody), taken: time.Now(), ingest: request})
 }
 
 // enqueue hands an item to all endpoints.
 func (to *routes) enqueue(it *item) error {
-	var errs []error
+	var got pyroscope.Answers
 	for _, e := range to.endpoints {
-		if !e.enqueue(it) {
-			errs = append(errs, fmt.Errorf("endpoint %s has been removed", e.name))
+		if e.enqueue(it) {
+			got.Add(nil)
+		} else {
+			got.Add(fmt.Errorf("endpoint %s has been removed", e.name))
 		}
 	}
-	return errors.Join(errs...)
+	return got.Err()
 }

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// refusedFor is how long an endpoint is unhealthy after a profile that it, or this component for its sake, has refused.
+const refusedFor = 5 * time.Minute
+
 // persistent is the number of failed attempts in a row that make an endpoint
 // unhealthy.
 const persistent = 3
@@ -18,6 +21,11 @@ type status struct {
 	failures int       // attempts in a row
 	since    time.Time // of the first of them, or of the first success after them
 	err      error     // of the last of them
+
+	refusals     int       // profiles that were never to arrive, without a pause of refusedFor
+	refusedSince time.Time // the first of them
+	refusedLast  time.Time // the last of them
+	refusal      error     // why that one
 
 	back chan struct{} // closed when an endpoint that was unhealthy takes a profile
 }
@@ -66,12 +74,31 @@ func (s *status) dropped(profiles int) {
 	s.drops += uint64(profiles)
 }
 
+// refused notes that a profile will never arrive, whatever becomes of others.
+func (s *status) refused(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if now.Sub(s.refusedLast) >= refusedFor {
+		s.refusals, s.refusedSince = 0, now
+	}
+	s.refusals++
+	s.refusedLast, s.refusal = now, err
+}
+
 // problem says what is wrong, "" if nothing, and since when.
 func (s *status) problem() (string, time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failures < persistent {
-		return "", s.since
+		if s.refusals == 0 {
+			return "", s.since
+		}
+		if over := s.refusedLast.Add(refusedFor); !time.Now().Before(over) {
+			return "", later(s.since, over)
+		}
+		return fmt.Sprintf("%d profiles refused since %s, the last: %s",
+			s.refusals, s.refusedSince.Format(time.TimeOnly), brief(s.refusal)), s.refusedSince
 	}
 	return fmt.Sprintf("%d pushes in a row failed since %s: %s", s.failures, s.since.Format(time.TimeOnly), brief(s.err)),
 		s.since
