@@ -187,6 +187,15 @@ int heap_calloc(sampled_regs *ctx)
 	return enters_ignored(ctx, id) ? 0 : begin_call(ctx, id, bytes_of(ARGUMENT_1(ctx), ARGUMENT_2(ctx)), 0, OUTER);
 }
 
+/* (heap, count, size) */
+SEC("uprobe")
+int heap_of_calloc(sampled_regs *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+
+	return enters_ignored(ctx, id) ? 0 : begin_call(ctx, id, bytes_of(ARGUMENT_2(ctx), ARGUMENT_3(ctx)), 0, OUTER);
+}
+
 /*
  * A call of realloc begins. The old block is forgotten at once: when the call returns, another thread may have its
  * address. The call keeps it, and a call that fails has it known again.
@@ -228,6 +237,26 @@ int heap_reallocarray(sampled_regs *ctx)
 	return enters_ignored(ctx, id)
 		       ? 0
 		       : begin_realloc(ctx, id, ARGUMENT_1(ctx), bytes_of(ARGUMENT_2(ctx), ARGUMENT_3(ctx)));
+}
+
+/* (heap, block, size, ...) */
+SEC("uprobe")
+int heap_of_realloc(sampled_regs *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+
+	return enters_ignored(ctx, id) ? 0 : begin_realloc(ctx, id, ARGUMENT_2(ctx), ARGUMENT_3(ctx));
+}
+
+/* (heap, block, count, size, ...) */
+SEC("uprobe")
+int heap_of_reallocarray(sampled_regs *ctx)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+
+	return enters_ignored(ctx, id)
+		       ? 0
+		       : begin_realloc(ctx, id, ARGUMENT_2(ctx), bytes_of(ARGUMENT_3(ctx), ARGUMENT_4(ctx)));
 }
 
 /* (block, ...) */

@@ -20,11 +20,14 @@ enum {
 #define REGS_IN_USER_MODE(regs) (((regs)->pstate & PSR_MODE_MASK) == 0)
 #define REGS_ARE_64BIT(regs) (((regs)->pstate & PSR_MODE_32BIT) == 0)
 #define STACK_POINTER(regs) ((regs)->sp)
+/* Of a thread that is the kernel's own worker in a process, as io_uring and vhost have them. */
+#define NEVER_IN_USER_MODE(regs) (!(regs)->pc && !(regs)->sp)
 
 /* Of the C calling convention. */
 #define ARGUMENT_1(from) ((from)->regs[0])
 #define ARGUMENT_2(from) ((from)->regs[1])
 #define ARGUMENT_3(from) ((from)->regs[2])
+#define ARGUMENT_4(from) ((from)->regs[3])
 #define RETURNED(from) ((from)->regs[0])
 
 #define SET_REGISTERS(u, from)                    \

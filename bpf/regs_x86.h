@@ -19,11 +19,14 @@ enum {
 #define REGS_IN_USER_MODE(regs) (((regs)->cs & USER_MODE_RING) == USER_MODE_RING)
 #define REGS_ARE_64BIT(regs) ((regs)->cs == CS_64BIT)
 #define STACK_POINTER(regs) ((regs)->sp)
+/* Of a thread that is the kernel's own worker in a process, as io_uring and vhost have them. */
+#define NEVER_IN_USER_MODE(regs) (!(regs)->ip && !(regs)->sp)
 
 /* Of the C calling convention. */
 #define ARGUMENT_1(regs) ((regs)->di)
 #define ARGUMENT_2(regs) ((regs)->si)
 #define ARGUMENT_3(regs) ((regs)->dx)
+#define ARGUMENT_4(regs) ((regs)->cx)
 #define RETURNED(regs) ((regs)->ax)
 
 /* A macro, since the sampled registers are context memory and others are not. */

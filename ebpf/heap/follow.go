@@ -12,8 +12,8 @@ import (
 	"github.com/headwater/headwater/ebpf/kernel"
 )
 
-// maxJumps is how many functions jump to another one, in a row, before the last one returns.
-const maxJumps = 4
+// maxFunctions is how many functions one may lead to by jumps alone, which then return for it.
+const maxFunctions = 64
 
 // errUncertain says that a function is not probed.
 var errUncertain = errors.New("where it returns is not certain")
@@ -40,15 +40,18 @@ func followAll(file *elffile.File, candidates []candidate) (found []kernel.HeapF
 	if f.stubs, err = stubNames(file); err != nil {
 		return nil, nil, err
 	}
+	isMalloc := func(c candidate) bool { return c.Call == kernel.HeapMalloc }
+	hasMalloc, complete := slices.ContainsFunc(candidates, isMalloc), false
 	for _, c := range candidates {
 		probed, err := f.follow(&c)
 		if err != nil {
 			leftOut = errors.Join(leftOut, fmt.Errorf("%s: %w: %w", c.Name, errUncertain, err))
 		} else if probed {
 			found = append(found, c.HeapFunction)
+			complete = complete || isMalloc(c) || !hasMalloc && c.gives()
 		}
 	}
-	if !slices.ContainsFunc(found, func(f kernel.HeapFunction) bool { return f.Call == kernel.HeapMalloc }) {
+	if !complete {
 		return nil, leftOut, nil // most blocks would be missing
 	}
 	return found, leftOut, nil
@@ -98,15 +101,17 @@ func (f *follower) follow(c *candidate) (probed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if strings.HasPrefix(c.Name, "_Z") && f.onlyCalls(flow) {
+	if isOperator(c.Name) && f.onlyCalls(flow) {
 		return false, nil
 	}
 	if c.Call == kernel.HeapFree {
 		return true, nil
 	}
 	isStub := func(addr uint64) bool { _, ok := f.stubs[addr]; return ok || f.finder.IsStub(addr) }
-	c.Nested = flow.CallsBySlot || slices.ContainsFunc(flow.Calls, isStub)
-	return true, f.addEnds(c, flow, maxJumps)
+	isProbed := func(addr uint64) bool { return f.known[addr] || isStub(addr) }
+	c.Nested = flow.CallsBySlot || slices.ContainsFunc(flow.Calls, isProbed) ||
+		slices.ContainsFunc(flow.Exits(), func(in codeflow.Instruction) bool { return isProbed(in.To) })
+	return true, f.addEnds(c, flow, map[uint64]bool{c.vaddr: true})
 }
 
 // onlyCalls reports whether an operator calls, or jumps to, a function of an allocator: in this file or in another one.
@@ -124,8 +129,9 @@ func isAllocating(name string) bool {
 // returnsArgument are functions that return their first argument.
 var returnsArgument = []string{"memset", "__memset_chk", "memcpy", "memmove"}
 
-// addEnds adds the instructions by which a function returns, or one that it jumps to.
-func (f *follower) addEnds(c *candidate, flow *codeflow.Function, jumps int) error {
+// addEnds adds the instructions by which a function returns, or one that it jumps to. seen are the functions that it
+// has led to so far.
+func (f *follower) addEnds(c *candidate, flow *codeflow.Function, seen map[uint64]bool) error {
 	if flow.Unfollowed != 0 {
 		return fmt.Errorf("the jump at %#x goes to an address that the program computes", flow.Unfollowed)
 	}
@@ -150,14 +156,16 @@ func (f *follower) addEnds(c *candidate, flow *codeflow.Function, jumps int) err
 		case isStub && isAllocating(name): // its returns are probed, with the same stack pointer
 		case isStub, exit.Kind == codeflow.Slot:
 			return fmt.Errorf("it jumps to the function %q of another file at %#x", name, exit.Addr)
-		case jumps == 0:
-			return fmt.Errorf("more than %d functions jump to each other", maxJumps)
+		case seen[exit.To]:
+		case len(seen) == maxFunctions:
+			return fmt.Errorf("more than %d functions jump to each other", maxFunctions)
 		default:
+			seen[exit.To] = true
 			next, err := f.finder.Function(exit.To, 0)
 			if err != nil {
 				return err
 			}
-			if err := f.addEnds(c, next, jumps-1); err != nil {
+			if err := f.addEnds(c, next, seen); err != nil {
 				return err
 			}
 		}

@@ -15,14 +15,39 @@ import (
 // jemalloc, that of Rust programs, tcmalloc, mimalloc.
 var prefixes = []string{"je_", "_rjem_", "tc_", "mi_"}
 
-// calls are the functions of allocators, without a prefix: those of C, and those of their own that some have.
+// calls are the functions of allocators, without a prefix: those of C, and those of jemalloc's own.
 var calls = map[string]kernel.HeapCall{
 	"malloc": kernel.HeapMalloc, "valloc": kernel.HeapNew, "pvalloc": kernel.HeapNew, "mallocx": kernel.HeapNew,
-	"mi_zalloc": kernel.HeapNew, "mi_malloc_aligned": kernel.HeapNew, "calloc": kernel.HeapCalloc,
-	"aligned_alloc": kernel.HeapAligned, "memalign": kernel.HeapAligned, "posix_memalign": kernel.HeapPosixMemalign,
-	"realloc": kernel.HeapRealloc, "rallocx": kernel.HeapRealloc, "reallocarray": kernel.HeapReallocArray,
+	"calloc": kernel.HeapCalloc, "aligned_alloc": kernel.HeapAligned, "memalign": kernel.HeapAligned,
+	"posix_memalign": kernel.HeapPosixMemalign,
+	"realloc":        kernel.HeapRealloc, "rallocx": kernel.HeapRealloc, "reallocarray": kernel.HeapReallocArray,
 	"free": kernel.HeapFree, "cfree": kernel.HeapFree, "free_sized": kernel.HeapFree,
 	"free_aligned_sized": kernel.HeapFree, "dallocx": kernel.HeapFree, "sdallocx": kernel.HeapFree,
+}
+
+// mimalloc are those that mimalloc has for all that C and C++ have not: as Rust's crate, Python and databases call it.
+// With one more argument before the others, a heap, they are called mi_heap_. What gives a block back in its place,
+// such as mi_expand, is none of them.
+var mimalloc = map[string]kernel.HeapCall{
+	"malloc_small": kernel.HeapNew, "malloc_aligned": kernel.HeapNew, "malloc_aligned_at": kernel.HeapNew,
+	"zalloc": kernel.HeapNew, "zalloc_small": kernel.HeapNew, "zalloc_aligned": kernel.HeapNew,
+	"zalloc_aligned_at": kernel.HeapNew, "mallocn": kernel.HeapCalloc, "calloc_aligned": kernel.HeapCalloc,
+	"calloc_aligned_at": kernel.HeapCalloc,
+	"realloc_aligned":   kernel.HeapRealloc, "realloc_aligned_at": kernel.HeapRealloc, "reallocf": kernel.HeapRealloc,
+	"rezalloc": kernel.HeapRealloc, "rezalloc_aligned": kernel.HeapRealloc, "rezalloc_aligned_at": kernel.HeapRealloc,
+	"reallocn": kernel.HeapReallocArray, "recalloc": kernel.HeapReallocArray,
+	"recalloc_aligned": kernel.HeapReallocArray, "recalloc_aligned_at": kernel.HeapReallocArray,
+	"aligned_recalloc": kernel.HeapReallocArray, "aligned_offset_recalloc": kernel.HeapReallocArray,
+	"new": kernel.HeapNew, "new_nothrow": kernel.HeapNew, "new_aligned": kernel.HeapNew,
+	"new_aligned_nothrow": kernel.HeapNew, "new_n": kernel.HeapCalloc, "new_realloc": kernel.HeapRealloc,
+	"new_reallocn": kernel.HeapReallocArray, "alloc_new": kernel.HeapNew, "alloc_new_n": kernel.HeapCalloc,
+	"free_size": kernel.HeapFree, "free_size_aligned": kernel.HeapFree, "free_aligned": kernel.HeapFree,
+}
+
+// ofHeap is what a call takes with a heap before its arguments.
+var ofHeap = map[kernel.HeapCall]kernel.HeapCall{
+	kernel.HeapMalloc: kernel.HeapAligned, kernel.HeapNew: kernel.HeapAligned, kernel.HeapCalloc: kernel.HeapOfCalloc,
+	kernel.HeapRealloc: kernel.HeapOfRealloc, kernel.HeapReallocArray: kernel.HeapOfReallocArray,
 }
 
 // callOf returns what a function of an allocator does.
@@ -40,6 +65,21 @@ func callOf(name string) (call kernel.HeapCall, ok bool) {
 	}
 	if call, ok = calls[name]; ok {
 		return call, true
+	}
+	if rest, has := strings.CutPrefix(name, "mi_heap_"); has {
+		if strings.HasPrefix(rest, "new") { // a heap; of blocks it is mi_heap_alloc_new
+			return 0, false
+		}
+		if call, ok = mimalloc[rest]; !ok {
+			call, ok = calls[rest]
+		}
+		call, is := ofHeap[call]
+		return call, ok && is
+	}
+	if rest, has := strings.CutPrefix(name, "mi_"); has {
+		if call, ok = mimalloc[rest]; ok {
+			return call, ok
+		}
 	}
 	for _, prefix := range prefixes {
 		if rest, has := strings.CutPrefix(name, prefix); has {
@@ -70,13 +110,18 @@ func functions(f *elffile.File) (found []kernel.HeapFunction, leftOut, err error
 }
 
 func isAllocator(found []candidate) bool {
-	has := func(call kernel.HeapCall) bool {
-		return slices.ContainsFunc(found, func(f candidate) bool {
-			return f.Call == call && !strings.HasPrefix(f.Name, "_Z")
-		})
-	}
-	return has(kernel.HeapMalloc) && has(kernel.HeapFree)
+	takes := func(f candidate) bool { return f.Call == kernel.HeapFree && !isOperator(f.Name) }
+	return slices.ContainsFunc(found, candidate.gives) && slices.ContainsFunc(found, takes)
 }
+
+// gives reports whether most blocks of an allocator may come from a function: malloc, or what it has instead where the
+// linker has left out functions that nobody calls.
+func (c candidate) gives() bool {
+	own := slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(c.Name, prefix) })
+	return c.Call == kernel.HeapMalloc || own && c.Call != kernel.HeapFree
+}
+
+func isOperator(name string) bool { return strings.HasPrefix(name, "_Z") }
 
 // candidate is a function that has the name of an allocator's.
 type candidate struct {

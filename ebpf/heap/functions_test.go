@@ -21,13 +21,23 @@ func TestCallOf(t *testing.T) {
 		"tc_calloc": kernel.HeapCalloc, "mi_realloc": kernel.HeapRealloc, "malloc@@GLIBC_2.2.5": kernel.HeapMalloc,
 		"posix_memalign": kernel.HeapPosixMemalign, "memalign": kernel.HeapAligned, "mi_zalloc": kernel.HeapNew,
 		"reallocarray": kernel.HeapReallocArray, "_Znwm": kernel.HeapNew, "_ZnamRKSt9nothrow_t": kernel.HeapNew,
+		"mi_malloc": kernel.HeapMalloc, "mi_malloc_aligned": kernel.HeapNew, "mi_zalloc_aligned": kernel.HeapNew,
+		"mi_realloc_aligned": kernel.HeapRealloc, "mi_heap_malloc": kernel.HeapAligned, "mi_new": kernel.HeapNew,
+		"mi_heap_calloc": kernel.HeapOfCalloc, "mi_heap_mallocn": kernel.HeapOfCalloc, "mi_new_n": kernel.HeapCalloc,
+		"mi_heap_realloc_aligned": kernel.HeapOfRealloc, "mi_heap_recalloc": kernel.HeapOfReallocArray,
+		"mi_heap_alloc_new": kernel.HeapAligned, "mi_free_size_aligned": kernel.HeapFree,
+		"mi_aligned_alloc": kernel.HeapAligned,
+		"_rjem_mallocx":    kernel.HeapNew, "_rjem_rallocx": kernel.HeapRealloc, "_rjem_sdallocx": kernel.HeapFree,
 		"_ZdlPv": kernel.HeapFree, "_ZdaPvmSt11align_val_t": kernel.HeapFree, "sdallocx": kernel.HeapFree,
 	} {
 		got, ok := callOf(name)
 		require.True(t, ok, name)
 		require.Equal(t, want, got, name)
 	}
-	for _, name := range []string{"", "mallocs", "xmalloc", "zalloc", "malloc_usable_size", "je_", "_Zfree"} {
+	for _, name := range []string{"", "mallocs", "xmalloc", "zalloc", "malloc_usable_size", "je_", "_Zfree",
+		"mi_expand", "mi_heap_new", "mi_heap_free", "mi_heap_memalign", "mi_new_", "mi_usable_size", "xallocx",
+		"malloc_aligned",
+		"zalloc"} {
 		_, ok := callOf(name)
 		require.False(t, ok, name)
 	}

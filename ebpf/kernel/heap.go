@@ -21,14 +21,17 @@ type HeapCall uint8
 
 // The calls, with their arguments.
 const (
-	HeapMalloc        HeapCall = iota // (size), and calls no other function of its allocator
-	HeapNew                           // (size, ...)
-	HeapAligned                       // (alignment, size)
-	HeapPosixMemalign                 // (where to write the block, alignment, size)
-	HeapCalloc                        // (count, size)
-	HeapRealloc                       // (block, size, ...)
-	HeapReallocArray                  // (block, count, size)
-	HeapFree                          // (block, ...)
+	HeapMalloc         HeapCall = iota // (size), and calls no other function of its allocator
+	HeapNew                            // (size, ...)
+	HeapAligned                        // (alignment or heap, size, ...)
+	HeapPosixMemalign                  // (where to write the block, alignment, size)
+	HeapCalloc                         // (count, size, ...)
+	HeapRealloc                        // (block, size, ...)
+	HeapReallocArray                   // (block, count, size, ...)
+	HeapFree                           // (block, ...)
+	HeapOfCalloc                       // (heap, count, size, ...)
+	HeapOfRealloc                      // (heap, block, size, ...)
+	HeapOfReallocArray                 // (heap, block, count, size, ...)
 )
 
 // HeapFunction is a function of an allocator in a file.
@@ -39,7 +42,7 @@ type HeapFunction struct {
 	Skip   uint64 // bytes of its code before the probe, which change no register but flags
 	// Stepped says that the kernel has the CPU step over the probed instruction, and does not do it itself.
 	Stepped bool
-	// Nested says, of HeapMalloc, that it may call functions of another allocator, whose blocks are then its own.
+	// Nested says, of HeapMalloc, that it may call other functions that are probed, whose blocks are then its own.
 	Nested bool
 	// Returns are the instructions in the file by which the function, or one that it jumps to, returns to its caller.
 	Returns []uint64
@@ -128,7 +131,8 @@ func (h *Heap) program(f *HeapFunction) *ebpf.Program {
 		HeapMalloc: h.objects.HeapMalloc, HeapNew: h.objects.HeapNew, HeapAligned: h.objects.HeapAligned,
 		HeapPosixMemalign: h.objects.HeapPosixMemalign, HeapCalloc: h.objects.HeapCalloc,
 		HeapRealloc: h.objects.HeapRealloc, HeapReallocArray: h.objects.HeapReallocarray,
-		HeapFree: h.objects.HeapFree,
+		HeapFree: h.objects.HeapFree, HeapOfCalloc: h.objects.HeapOfCalloc, HeapOfRealloc: h.objects.HeapOfRealloc,
+		HeapOfReallocArray: h.objects.HeapOfReallocarray,
 	}[f.Call]
 }
 

@@ -423,6 +423,9 @@ const (
 	heapProgHeapFree           = "heap_free"
 	heapProgHeapMalloc         = "heap_malloc"
 	heapProgHeapNew            = "heap_new"
+	heapProgHeapOfCalloc       = "heap_of_calloc"
+	heapProgHeapOfRealloc      = "heap_of_realloc"
+	heapProgHeapOfReallocarray = "heap_of_reallocarray"
 	heapProgHeapPosixMemalign  = "heap_posix_memalign"
 	heapProgHeapRealloc        = "heap_realloc"
 	heapProgHeapReallocarray   = "heap_reallocarray"
@@ -483,6 +486,9 @@ type heapProgramSpecs struct {
 	HeapFree           *ebpf.ProgramSpec `ebpf:"heap_free"`
 	HeapMalloc         *ebpf.ProgramSpec `ebpf:"heap_malloc"`
 	HeapNew            *ebpf.ProgramSpec `ebpf:"heap_new"`
+	HeapOfCalloc       *ebpf.ProgramSpec `ebpf:"heap_of_calloc"`
+	HeapOfRealloc      *ebpf.ProgramSpec `ebpf:"heap_of_realloc"`
+	HeapOfReallocarray *ebpf.ProgramSpec `ebpf:"heap_of_reallocarray"`
 	HeapPosixMemalign  *ebpf.ProgramSpec `ebpf:"heap_posix_memalign"`
 	HeapRealloc        *ebpf.ProgramSpec `ebpf:"heap_realloc"`
 	HeapReallocarray   *ebpf.ProgramSpec `ebpf:"heap_reallocarray"`
@@ -595,6 +601,9 @@ type heapPrograms struct {
 	HeapFree           *ebpf.Program `ebpf:"heap_free"`
 	HeapMalloc         *ebpf.Program `ebpf:"heap_malloc"`
 	HeapNew            *ebpf.Program `ebpf:"heap_new"`
+	HeapOfCalloc       *ebpf.Program `ebpf:"heap_of_calloc"`
+	HeapOfRealloc      *ebpf.Program `ebpf:"heap_of_realloc"`
+	HeapOfReallocarray *ebpf.Program `ebpf:"heap_of_reallocarray"`
 	HeapPosixMemalign  *ebpf.Program `ebpf:"heap_posix_memalign"`
 	HeapRealloc        *ebpf.Program `ebpf:"heap_realloc"`
 	HeapReallocarray   *ebpf.Program `ebpf:"heap_reallocarray"`
@@ -609,6 +618,9 @@ func (p *heapPrograms) Close() error {
 		p.HeapFree,
 		p.HeapMalloc,
 		p.HeapNew,
+		p.HeapOfCalloc,
+		p.HeapOfRealloc,
+		p.HeapOfReallocarray,
 		p.HeapPosixMemalign,
 		p.HeapRealloc,
 		p.HeapReallocarray,
