@@ -13,10 +13,12 @@ import (
 // Builder adds up profiles, and keeps all nodes: see Merge for what is folded. It is not safe for concurrent use.
 type Builder struct {
 	graph
-	show  func(name string) string
-	made  map[madeOf]uint32 // the number of what a frame was made of; of the profile that is read
-	edges edges
-	texts texts
+	show func(name string) string
+	made map[madeOf]uint32 // the number of what a frame was made of; of the profile that is read
+	// the profile that is read says of no function which file it is in
+	noFiles bool
+	edges   edges
+	texts   texts
 
 	ratio float64    // of the value of samples, while those of the base are added
 	base  bool       // those of the base are added
@@ -90,7 +92,10 @@ func (b *Builder) Add(p *profile.Profile) error {
 	return nil
 }
 
-func (b *Builder) beginProfile(p *profile.Profile) { b.made = make(map[madeOf]uint32, len(p.Function)) }
+func (b *Builder) beginProfile(p *profile.Profile) {
+	b.made = make(map[madeOf]uint32, len(p.Function))
+	b.noFiles = !slices.ContainsFunc(p.Mapping, func(m *profile.Mapping) bool { return m.File != "" })
+}
 
 // position is a frame at a line.
 type position struct {
@@ -221,6 +226,12 @@ func (b *Builder) frameAt(l *profile.Location, line int) uint32 {
 		f.name = AddressName(l)
 	}
 	f.kind = KindOf(l.Mapping, f.name, f.inlined)
+	if b.noFiles && f.kind == Other { // as of other profilers, and of folded stacks
+		f.kind = Native
+		if f.inlined {
+			f.kind = Inlined
+		}
+	}
 	number := b.frame(b.same(f))
 	if hasName {
 		b.made[of] = number

@@ -187,6 +187,23 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
+// TestKindsWithoutFiles: functions of profiles that say of none which file it is in are functions all the same, and
+// those of others are not.
+func TestKindsWithoutFiles(t *testing.T) {
+	m := newMaker()
+	m.sample(1, ":main", ":work|inlined", ":[unknown]")
+	if got, want := render(treeOf(t, Options{}, m.Profile)),
+		"root 0/1\n main native 0/1\n  work native 0/1\n   inlined inlined 0/1\n    [unknown] unnamed 1/1\n"; got != want {
+		t.Errorf("got:\n%swant:\n%s", got, want)
+	}
+	m = newMaker()
+	m.sample(1, ":pid=12", "/bin/a:main")
+	want := "root 0/1\n pid=12 other 0/1\n  main native 1/1\n"
+	if got := render(treeOf(t, Options{}, m.Profile)); got != want {
+		t.Errorf("got:\n%swant:\n%s", got, want)
+	}
+}
+
 func TestShownNames(t *testing.T) {
 	m := newMaker()
 	m.sample(1, "/a:_Zf", "/a:_Zg")
