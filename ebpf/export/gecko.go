@@ -45,6 +45,7 @@ type geckoThread struct {
 	strings map[string]int
 	frames  map[geckoFrame]int
 	stacks  map[geckoStack]int
+	known   map[*frame]int // stacks, by their first frames
 }
 
 type geckoFrame struct {
@@ -114,7 +115,7 @@ func newGeckoThread(t *track, first, period int64, cpu bool) *geckoThread {
 		Frames: newGeckoTable("location", "relevantForJS", "innerWindowID", "implementation", "line", "column",
 			"category", "subcategory"),
 		Stacks: newGeckoTable("prefix", "frame"), Strings: []string{},
-		strings: map[string]int{}, frames: map[geckoFrame]int{}, stacks: map[geckoStack]int{},
+		strings: map[string]int{}, frames: map[geckoFrame]int{}, stacks: map[geckoStack]int{}, known: map[*frame]int{},
 	}
 	for i, m := range t.moments {
 		at := m.time - first
@@ -130,9 +131,16 @@ func newGeckoThread(t *track, first, period int64, cpu bool) *geckoThread {
 	return g
 }
 
-// stack returns the number of a stack, root first.
+// stack returns the number of a stack, root first. Samples of one stack share their frames.
 func (g *geckoThread) stack(frames []frame) int {
 	at := -1
+	if len(frames) == 0 {
+		return at
+	}
+	if known, ok := g.known[&frames[0]]; ok {
+		return known
+	}
+	defer func() { g.known[&frames[0]] = at }()
 	for _, f := range frames {
 		key := geckoStack{at, g.frame(f)}
 		id, ok := g.stacks[key]

@@ -2,6 +2,7 @@ package export
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"path"
@@ -43,6 +44,8 @@ func PerfScript(w io.Writer, p *profile.Profile) error {
 		}
 	})
 	out, what := bufio.NewWriter(w), perfEvent(p.SampleType[s.value].Type)
+	var stack bytes.Buffer // of the sample before
+	var before *profile.Sample
 	for _, e := range events {
 		name := e.name
 		if name == "" {
@@ -50,8 +53,15 @@ func PerfScript(w io.Writer, p *profile.Profile) error {
 		}
 		fmt.Fprintf(out, "%s %d/%d %d.%06d: %10d %s: \n", printable.Text(name), e.pid, e.tid,
 			e.time/1e9, e.time%1e9/1e3, e.value, what) // Flush reports errors
-		writePerfStack(out, e.of)
-		fmt.Fprintln(out)
+		if e.of != before {
+			stack.Reset()
+			writePerfStack(&stack, e.of)
+			before = e.of
+		}
+		out.Write(stack.Bytes())
+		if _, err := fmt.Fprintln(out); err != nil {
+			return err // nobody reads the rest
+		}
 	}
 	return out.Flush()
 }

@@ -217,16 +217,38 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	var body bytes.Buffer
-	if err := format.Write(&body, p); err != nil { // not all profiles have what all formats need
+	body := &attachment{w: w, name: withoutSuffix(path.Base(h.files[i])) + format.Suffixes[0]}
+	err = format.Write(body, p)
+	switch {
+	case err == nil:
+		body.begin() // the file may be empty
+	case body.begun:
+		panic(http.ErrAbortHandler) // the client notices that the file is not whole
+	default: // not all profiles have what all formats need
 		http.Error(w, fmt.Sprintf("%s as %s: %v", h.files[i], format.Name, err), http.StatusUnprocessableEntity)
+	}
+}
+
+// attachment is a file that is sent while it is made: as text, a deep stack that was sampled often is hundreds of MB.
+type attachment struct {
+	w     http.ResponseWriter
+	name  string
+	begun bool
+}
+
+func (a *attachment) begin() {
+	if a.begun {
 		return
 	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{
-		"filename": withoutSuffix(path.Base(h.files[i])) + format.Suffixes[0],
-	}))
-	w.Write(body.Bytes())
+	a.begun = true
+	a.w.Header().Set("Content-Type", "application/octet-stream")
+	a.w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": a.name}))
+}
+
+// Write implements io.Writer.
+func (a *attachment) Write(b []byte) (int, error) {
+	a.begin()
+	return a.w.Write(b)
 }
 
 // withoutSuffix cuts off of a file's name what says its format.

@@ -1,6 +1,7 @@
 package servepage
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -134,6 +135,33 @@ func TestDownloadName(t *testing.T) {
 		_, answer := ask(t, h, "/1/download?format=svg")
 		require.Equal(t, http.StatusOK, answer.Code)
 		require.Equal(t, want, answer.Header().Get("Content-Disposition"))
+	}
+}
+
+// sized is a client that notes how much it gets at a time.
+type sized struct {
+	*httptest.ResponseRecorder
+	total, largest int
+}
+
+func (s *sized) Write(b []byte) (int, error) {
+	s.total, s.largest = s.total+len(b), max(s.largest, len(b))
+	return len(b), nil
+}
+
+// TestDownloadOfDeepStacks: what is long as text, a deep stack that was sampled often, is sent while it is made.
+func TestDownloadOfDeepStacks(t *testing.T) {
+	const depth, samples = 5000, 200
+	h := New([]string{fileOf(t, "deep.folded", "main"+strings.Repeat(";f;g", depth/2)+fmt.Sprintf(" %d\n", samples))},
+		"localhost:1")
+	for format, atLeast := range map[string]int{"perf": depth * samples * 20, "folded": depth, "gecko": depth} {
+		client := &sized{ResponseRecorder: httptest.NewRecorder()}
+		r := httptest.NewRequest(http.MethodGet, "/1/download?format="+format, nil)
+		r.Host = "localhost"
+		h.ServeHTTP(client, r)
+		require.Equal(t, http.StatusOK, client.Code)
+		require.Greater(t, client.total, atLeast, format)
+		require.Less(t, client.largest, 1<<20, format)
 	}
 }
 
