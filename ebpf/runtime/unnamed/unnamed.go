@@ -14,24 +14,34 @@ import (
 type language struct {
 	name string
 	mark string // a file that has this is the interpreter
-	made string // what the code that it makes may be: its own, or regular expressions
+	made string // what the code that it makes is, its own or regular expressions, where no perf map names it
 	// Functions that run those of the language, best first: the first group counts of which the file has any. Where
-	// the evaluation loop is not exported, they are the ways into it.
-	run [][]string
+	// the evaluation loop is not exported, they are the ways into it. None: all that runs is code that was made.
+	run  [][]string
+	hint string // what gives the code that it makes names; "": nothing does
 }
 
 // table has the languages. Those of one file go by the first mark that it has.
 var table = []language{
-	{"PHP", "zend_execute", "[code made by PHP]", [][]string{{"execute_ex"}}},
+	{"PHP", "zend_execute", "[code made by PHP]", [][]string{{"execute_ex"}}, ""},
 	{"Ruby", "ruby_run_node", "[Ruby code]", [][]string{
 		{"rb_vm_exec"}, // up to 3.2
 		{"ruby_run_node", "rb_funcallv", "rb_funcallv_kw", "rb_yield", "rb_yield_values2", "rb_block_call"},
-	}},
-	{"Perl", "Perl_runops_standard", "[Perl code]", [][]string{{"Perl_runops_standard", "Perl_runops_debug"}}},
+	}, ""},
+	{"Perl", "Perl_runops_standard", "[Perl code]", [][]string{{"Perl_runops_standard", "Perl_runops_debug"}}, ""},
 	{"Lua", "luaL_newstate", "[Lua code]", [][]string{ // 5.2 and later; 5.1 and LuaJIT
 		{"lua_callk", "lua_pcallk", "lua_resume"},
 		{"lua_call", "lua_pcall", "lua_cpcall", "lua_resume"},
-	}},
+	}, ""},
+	{"Mono", "mono_jit_init", "[code made by Mono]", nil, "start mono with --jitmap"},
+	{".NET", "coreclr_initialize", "[code made by .NET]", nil, "start it with DOTNET_PerfMapEnabled=1"},
+	{"Erlang", "enif_alloc", "[code made by Erlang]", nil, "start erl with +JPperf true"},
+	{"Julia", "jl_init", "[code made by Julia]", nil, ""},
+	{"PyPy", "pypy_execute_source", "[code made by PyPy]", nil, ""},
+	{"SBCL", "call_into_lisp", "[code made by SBCL]", nil, ""},
+	{"Racket", "racket_apply", "[code made by Racket]", nil, ""},
+	{"Chez Scheme", "Sscheme_init", "[code made by Chez Scheme]", nil, ""},
+	{"Guile", "scm_init_guile", "[code made by Guile]", nil, ""},
 }
 
 // Language detects those interpreters. It implements runtime.Language.
@@ -42,6 +52,9 @@ func (Language) Detect(_ string, file *elffile.File) runtime.Library {
 	i := slices.IndexFunc(table, func(l language) bool { return len(exported(file, l.mark)) > 0 })
 	if i < 0 {
 		return nil
+	}
+	if table[i].run == nil {
+		return &library{language: &table[i]}
 	}
 	for _, group := range table[i].run {
 		if ranges := exported(file, group...); len(ranges) > 0 {
@@ -81,10 +94,18 @@ func (*library) Entering() []runtime.Range { return nil }
 
 // Interpret implements runtime.Interpreted.
 func (l *library) Interpret(runtime.Process) (runtime.Interpreter, error) {
-	return nil, &runtime.UnnamedError{
+	unnamed := &runtime.UnnamedError{
 		Frame: fmt.Sprintf("[%s code]", l.language.name),
 		Made:  l.language.made,
 		Hint: fmt.Sprintf("functions of %s are not named yet, in any version: the frame shows where they run, "+
 			"its callees are native code that they use", l.language.name),
 	}
+	if l.language.run == nil {
+		unnamed.Frame = l.language.made
+		unnamed.Hint = fmt.Sprintf("functions of %s are code that it makes, which has no names", l.language.name)
+		if l.language.hint != "" {
+			unnamed.Hint += " unless a perf map has them: " + l.language.hint
+		}
+	}
+	return nil, unnamed
 }

@@ -30,7 +30,7 @@ func (v Language) Detect(_ string, file *elffile.File) runtime.Library {
 		l.lines = v.lines
 		return l
 	}
-	return nil
+	return detectNameless(file)
 }
 
 // Library is a file that has V8 in it: node, its library, or another program. It implements runtime.Interpreted.

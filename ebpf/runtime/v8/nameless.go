@@ -1,0 +1,115 @@
+package v8
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/runtime"
+)
+
+// nameless is a file that has V8 in it and no symbol of it, as deno and Electron have. Nothing shows where V8 has what
+// in their processes, so functions have no names. It implements runtime.Interpreted.
+type nameless struct {
+	found        chan struct{} // closed when the version is known
+	major, minor string        // "": there is no V8 after all
+}
+
+// nodeAPI is what programs export that run JavaScript and take node's extensions, whatever runs it.
+const nodeAPI = "napi_create_function"
+
+// detectNameless returns the V8 of a file without its symbols, nil if there is none. Its file is read meanwhile.
+func detectNameless(file *elffile.File) runtime.Library {
+	if _, ok, err := file.DynamicSymbol(nodeAPI); !ok || err != nil {
+		return nil
+	}
+	again, err := file.Reopen()
+	if err != nil {
+		return nil
+	}
+	n := &nameless{found: make(chan struct{})}
+	go func() {
+		defer close(n.found)
+		defer again.Close()
+		searching.Lock()
+		defer searching.Unlock()
+		n.search(again)
+	}()
+	return n
+}
+
+var (
+	// flagName is a flag of V8's own. Others that run JavaScript name versions of V8, too, to say what they are like.
+	flagName = regexp.MustCompile(`interpreted[-_]frames[-_]native[-_]stack`)
+	// versionText is what V8 says that it is, with the name of who has built it into a program.
+	versionText = regexp.MustCompile(
+		`\x00([0-9]{1,3})\.([0-9]{1,3})\.[0-9]{1,5}\.[0-9]{1,5}-(?:rusty|electron\.[0-9]+|node\.[0-9]+)\x00`)
+	// embedders are how those names begin.
+	embedders = [][]byte{[]byte("-rusty"), []byte("-electron."), []byte("-node.")}
+	flagWord  = []byte("frames_native_stack")
+	flagWords = []byte("frames-native-stack")
+)
+
+// maxVersion bounds the text of a version, in bytes, and that of the flag.
+const maxVersion = 64
+
+// search finds the version in the file's constants.
+func (n *nameless) search(file *elffile.File) {
+	constants, err := file.OpenSection(".rodata")
+	if err != nil {
+		return
+	}
+	chunk := make([]byte, 1<<20)
+	major, minor, isV8 := "", "", false
+	for at := int64(0); ; at += int64(len(chunk) - maxVersion) {
+		size, err := constants.Data.ReadAt(chunk, at)
+		text := chunk[:size]
+		if !isV8 && (bytes.Contains(text, flagWord) || bytes.Contains(text, flagWords)) {
+			isV8 = flagName.Match(text)
+		}
+		for _, e := range embedders {
+			if major != "" || !bytes.Contains(text, e) { // the expression takes long
+				continue
+			}
+			if found := versionText.FindSubmatch(text); found != nil {
+				major, minor = string(found[1]), string(found[2])
+			}
+		}
+		if isV8 && major != "" {
+			n.major, n.minor = major, minor
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Attach implements runtime.Library: the rows of V8's code are frame pointers.
+func (*nameless) Attach(runtime.Process) (runtime.Code, error) { return nil, runtime.ErrUnknown }
+
+// Evaluation implements runtime.Interpreted: V8's own code is somewhere among all of the file.
+func (*nameless) Evaluation() []runtime.Range { return nil }
+
+// Entering implements runtime.Interpreted.
+func (*nameless) Entering() []runtime.Range { return nil }
+
+// Interpret implements runtime.Interpreted.
+func (n *nameless) Interpret(runtime.Process) (runtime.Interpreter, error) {
+	select {
+	case <-n.found:
+	default:
+		return nil, runtime.ErrNotReady
+	}
+	if n.major == "" {
+		return nil, runtime.ErrUnknown
+	}
+	frame := fmt.Sprintf("[V8 %s.%s code]", n.major, n.minor)
+	return nil, &runtime.UnnamedError{
+		Frame: frame, Made: frame,
+		Hint: fmt.Sprintf("the program has V8 %s.%s without symbols, so functions of JavaScript have no names: start it "+
+			"with --perf-basic-prof --interpreted-frames-native-stack, of deno by --v8-flags=, or run it in node",
+			n.major, n.minor),
+	}
+}
