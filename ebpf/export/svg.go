@@ -72,7 +72,7 @@ func writeSVGFrames(out io.Writer, tree *trie.Tree) {
 			name = tree.Strings[tree.Frames.Name[frame]]
 			kind = tree.Kinds.Name[tree.Frames.Kind[frame]]
 		case frame < -1:
-			name, kind = fmt.Sprintf("(%d small)", -1-frame), "small"
+			name, kind = fmt.Sprintf("(%d more)", -1-frame), "small"
 		}
 		x, y := float64(begin)*scale, svgTop+int(depth)*svgRow
 		fmt.Fprintf(out, `<g><title>%s: %.1f %%</title><rect x="%.2f" y="%d" width="%.2f" height="%d" fill="%s"/>`,

@@ -60,7 +60,11 @@ type folding struct {
 	least
 }
 
-// fold decides what is too small to show: the smallest nodes, and of those that are equal the deepest.
+// deepEnough is a depth that stacks have only if a function calls itself over and over.
+const deepEnough = 256
+
+// fold decides what is too small to show: the smallest nodes, and of those that are equal the deepest. Where those that
+// are large are too many all the same, the deepest are folded: a deep recursion takes no room from other stacks.
 func (f *folding) fold(o Options, total, scale int64) {
 	limit := o.Enough
 	f.near, f.far = scale, scale
@@ -69,7 +73,12 @@ func (f *folding) fold(o Options, total, scale int64) {
 		if !f.exceeds(limit) {
 			return // all that is left is large
 		}
-		f.raise(limit, math.MaxInt64, total)
+		large := f.far
+		f.near, f.far, f.depth = large, math.MaxInt64, deepEnough
+		if f.exceeds(limit) {
+			f.near, f.far, f.depth = large, large, 0
+			f.raise(limit, math.MaxInt64, total)
+		}
 	}
 	if f.near < f.far { // there may be room for more
 		deepest := uint32(0)

@@ -37,3 +37,34 @@ func TestFoldedBase(t *testing.T) {
 		t.Errorf("nodes have %d of the base, want 100100", self)
 	}
 }
+
+// TestDeepRecursion: a stack that is deeper than there is room for is cut where it is deep, and costs other stacks
+// nothing.
+func TestDeepRecursion(t *testing.T) {
+	m := newMaker()
+	deep := []string{"a:main"}
+	for i := range 3000 {
+		deep = append(deep, fmt.Sprintf("a:f%d", i%7))
+	}
+	m.sample(590, append(deep, "a:leaf")...)
+	m.sample(300, "a:main", "a:other", "a:worker", "a:busy")
+	m.sample(110, "a:main", "a:idle")
+	tree := treeOf(t, Options{MaxNodes: 2000, Enough: 1000}, m.Profile)
+	n := &tree.Nodes
+	if len(n.Frame) > 2001 || len(n.Frame) < 1900 {
+		t.Errorf("%d nodes are shown, there is room for 2000", len(n.Frame))
+	}
+	shown := map[string]bool{}
+	for i, frame := range n.Frame {
+		if frame >= 0 {
+			shown[tree.Strings[tree.Frames.Name[frame]]] = true
+		} else if frame < -1 && n.Depth[i] < 1900 {
+			t.Errorf("%d nodes are folded at depth %d, with %d of %d", -1-frame, n.Depth[i], n.Total[i], n.Total[0])
+		}
+	}
+	for _, name := range []string{"other", "worker", "busy", "idle"} {
+		if !shown[name] {
+			t.Errorf("%s is not shown", name)
+		}
+	}
+}

@@ -202,7 +202,7 @@ func (w *writer) fold(o Options, room []node) {
 	f := folding{nodes: w.graph.nodes, depths: depthsOf(w.graph.nodes, &w.begins)}
 	f.marks = emptied(&w.scratch.children, len(f.nodes))
 	f.fold(o, w.total, w.tree.Scale)
-	w.tree.Omitted.Below = f.far
+	w.tree.Omitted.Below = min(f.far, w.total+1)
 	var moved []uint32
 	w.nodes, moved = compact(room, f.nodes, f.least, f.depths, &w.scratch.children)
 	for i, base := range w.graph.ofBase {

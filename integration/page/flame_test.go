@@ -270,7 +270,7 @@ func checkTotals(t *testing.T, b *browser, server *httptest.Server) {
 	}
 	whole := flameBox(t, b, "all").Width
 	for name, want := range map[string]float64{
-		"main": 1040, "handle": 500, "do_syscall_64": 200, "group1": 500, "(14,000 small)": 40,
+		"main": 1040, "handle": 500, "do_syscall_64": 200, "group1": 500, "(14,000 more)": 40,
 	} {
 		if got := flameBox(t, b, name).Width / whole * 2040; math.Abs(got-want) > 0.01 {
 			t.Errorf("%s is as wide as %f samples, not %f", name, got, want)

@@ -32,13 +32,13 @@ func TestUnfold(t *testing.T) {
 // unfoldTiny clicks on the folded frame of flameProfile, and checks what is shown then.
 func unfoldTiny(t *testing.T, b *browser) {
 	t.Helper()
-	at := flameBox(t, b, "(14,000 small)")
+	at := flameBox(t, b, "(14,000 more)")
 	require.Greater(t, at.Width, 4.)
 	b.do(t, chromedp.MouseClickXY(at.X+at.Width/2, at.Y+at.Height/2))
 	result(t, b, chromedp.Evaluate[any](`document.querySelector("#flame").view.unfolding`, chromedp.EvalAwaitPromise))
 	painted(t, b)
 	require.Empty(t, text(t, b, "#notice"))
-	require.Zero(t, flameBox(t, b, "(14,000 small)").Width)
+	require.Zero(t, flameBox(t, b, "(14,000 more)").Width)
 	require.Equal(t, "main", result(t, b, chromedp.Evaluate[string](
 		`(view => view.tree.name(view.main.zoomed))(document.querySelector("#flame").view)`)))
 	require.Equal(t, []int{14_000, 1, 2040 * 350}, result(t, b, chromedp.Evaluate[[]int](`(view => {

@@ -6,7 +6,7 @@ const KINDS = {
   jit: 'JIT code',
   unnamed: 'no name',
   other: 'process or group',
-  small: 'too small to show',
+  small: 'folded',
 };
 const NAMED_GROUPS = 6; // of binaries or packages that have a colour of their own
 

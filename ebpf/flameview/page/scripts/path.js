@@ -58,7 +58,7 @@ class Paths {
     let bytes = this.texts.get(fn);
     if (!bytes) {
       const { profile } = this.tree;
-      const texts = fn < 0 ? ['(small)', ''] : [profile.name(fn), profile.binary(profile.first[fn])];
+      const texts = fn < 0 ? ['(more)', ''] : [profile.name(fn), profile.binary(profile.first[fn])];
       bytes = this.encoder.encode(texts[0] + '\0' + texts[1] + '\0');
       this.texts.set(fn, bytes);
     }

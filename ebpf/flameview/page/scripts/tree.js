@@ -51,7 +51,7 @@ class Tree {
   name(node) {
     const frame = this.frame(node);
     if (frame === -1) return 'all';
-    return frame < 0 ? '(' + count(-1 - frame) + ' small)' : this.profile.frameName(frame);
+    return frame < 0 ? '(' + count(-1 - frame) + ' more)' : this.profile.frameName(frame);
   }
 
   kind(node) {
