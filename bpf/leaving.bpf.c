@@ -51,7 +51,7 @@ ALWAYS_INLINE __u64 first_page(struct task_struct *task)
 	if ((BPF_CORE_READ(task, flags) & PF_KTHREAD) || !BPF_CORE_READ(task, mm))
 		return 0;
 	const char *at = ENTRY_REGISTERS(task, bpf_get_current_task_btf());
-	if (bpf_probe_read_kernel(&regs, sizeof(regs), at) || !REGS_IN_USER_MODE(&regs))
+	if (bpf_probe_read_kernel(&regs, sizeof(regs), at) || NEVER_IN_USER_MODE(&regs) || !REGS_IN_USER_MODE(&regs))
 		return 0;
 	return (STACK_POINTER(&regs) - RED_ZONE) & ~(STACK_PAGE - 1ULL);
 }

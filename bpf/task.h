@@ -143,7 +143,11 @@ static __attribute__((noinline)) int find_entry_registers(struct unwinder *u)
 	begin_walk(u);
 	if ((BPF_CORE_READ(task, flags) & PF_KTHREAD) || !BPF_CORE_READ(task, mm))
 		return OUTCOME_KERNEL_THREAD;
-	if (find_entry(task, &entry) || !REGS_IN_USER_MODE(&entry.regs))
+	if (find_entry(task, &entry))
+		return OUTCOME_NO_USER_REGISTERS;
+	if (NEVER_IN_USER_MODE(&entry.regs))
+		return OUTCOME_KERNEL_THREAD;
+	if (!REGS_IN_USER_MODE(&entry.regs))
 		return OUTCOME_NO_USER_REGISTERS;
 	note_probes(u);
 	if (!REGS_ARE_64BIT(&entry.regs)) {

@@ -204,7 +204,11 @@ ALWAYS_INLINE int take_registers(struct task_struct *task, struct thread *t)
 	if (of_the_kernel(task))
 		return OUTCOME_KERNEL_THREAD;
 	at = ENTRY_REGISTERS(task, task);
-	if (bpf_probe_read_kernel(&regs, sizeof(regs), at) || !REGS_IN_USER_MODE(&regs))
+	if (bpf_probe_read_kernel(&regs, sizeof(regs), at))
+		return OUTCOME_NO_USER_REGISTERS;
+	if (NEVER_IN_USER_MODE(&regs))
+		return OUTCOME_KERNEL_THREAD;
+	if (!REGS_IN_USER_MODE(&regs))
 		return OUTCOME_NO_USER_REGISTERS;
 	if (!REGS_ARE_64BIT(&regs)) { /* its system calls have other numbers */
 		SET_32BIT_REGISTERS(t, &regs);

@@ -1,0 +1,41 @@
+package tools
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit/need"
+)
+
+// TestWorkersOfTheKernel: threads that the kernel made in a process for itself, as io_uring has them, have stacks of
+// the kernel alone, on the CPU and off it: no frame of the program, no end of one that was never there.
+func TestWorkersOfTheKernel(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
+	program := filepath.Join(t.TempDir(), "hwuring")
+	lab.Compile(t, "gcc", "-O1", "-g", "-o", program, "testdata/uring.c")
+	if err := exec.Command(program).Run(); err != nil {
+		need.Missing(t, "io_uring cannot be used here: %v", err)
+	}
+	for event, floor := range map[string]int64{"cpu": 50e6, "off-cpu": 1} {
+		folder, _, _, code := record(t, "-e", event, "-F", "499", "--threads", "-o", "out.pb.gz", "--", program)
+		require.Equal(t, 0, code)
+		workers := int64(0)
+		for _, s := range lab.Stacks(readProfile(t, folder, "out.pb.gz")) {
+			names := strings.Join(s.Names(), ";")
+			if !strings.Contains(names, "io_wq_worker") {
+				require.NotContains(t, names, "no_mapping", event)
+				continue
+			}
+			workers += s.Value
+			require.NotContains(t, names, "[incomplete", event)
+			require.NotContains(t, names, "[unknown", event)
+		}
+		require.GreaterOrEqual(t, workers, floor, event)
+	}
+}
