@@ -55,6 +55,9 @@ func (c scan) run(t *Tracker) Event {
 	if c.name && len(maps) > 0 {
 		found.comm, _ = t.fs.Comm(c.pid) // a process that has gone has none
 	}
+	if t.fs.Leaderless(c.pid) {
+		t.noteLone(c.pid)
+	}
 	found.mappings = t.locate(c.pid, maps)
 	found.at = time.Now()
 	return found

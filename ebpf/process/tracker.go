@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/limit"
 	"github.com/headwater/headwater/ebpf/procfs"
@@ -35,6 +36,7 @@ type Tracker struct {
 	mu     sync.Mutex // never held while files are read
 	state  state
 	only   map[uint32]bool  // PIDs of the only processes to sample; nil: all
+	lone   map[uint32]bool  // processes whose first thread has ended before others: no record says when they end
 	pushed []unwind.Mapping // what the store got last, for its memory
 }
 
@@ -217,12 +219,39 @@ func (t *Tracker) Reap(before uint64) []uint32 {
 			t.scan(pid)
 		}
 	}
+	t.endLone()
 	t.flush()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	gone := t.state.reap(before)
 	t.publish(time.Now())
 	return gone
+}
+
+// noteLone notes that a process goes on without its first thread.
+func (t *Tracker) noteLone(pid uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lone == nil {
+		t.lone = map[uint32]bool{}
+	}
+	t.lone[pid] = true
+}
+
+// endLone notes which processes without a first thread have ended.
+func (t *Tracker) endLone() {
+	t.mu.Lock()
+	lone := slices.Collect(maps.Keys(t.lone))
+	t.mu.Unlock()
+	for _, pid := range lone {
+		if t.fs.Lives(pid) {
+			continue
+		}
+		t.mu.Lock()
+		delete(t.lone, pid)
+		t.mu.Unlock()
+		t.handle(exited{clock.Monotonic(), pid}.apply)
+	}
 }
 
 // ended reports whether a process is known to have ended.

@@ -13,9 +13,20 @@ import (
 )
 
 // Mappings returns all mappings of a process in the order of their addresses.
-// Threads of kernel origin and zombies have none.
+// Threads of kernel origin and zombies have none, but for those whose first thread alone has ended.
 func (f FS) Mappings(pid uint32) ([]Mapping, error) {
-	return mappings(f.path(pid, "/maps"), func(Perms) bool { return true })
+	return f.mappingsOf(pid, func(Perms) bool { return true })
+}
+
+func (f FS) mappingsOf(pid uint32, keep func(Perms) bool) ([]Mapping, error) {
+	tid := f.thread(pid)
+	found, err := mappings(f.path(tid, "/maps"), keep)
+	if err == nil && len(found) == 0 {
+		if other := f.standIn(pid); other != tid {
+			return mappings(f.path(other, "/maps"), keep)
+		}
+	}
+	return found, err
 }
 
 // SelfMappings returns all mappings of this process, whatever its PID is where the
@@ -26,7 +37,7 @@ func (f FS) SelfMappings() ([]Mapping, error) {
 
 // ExecMappings returns the executable mappings of a process, see Mappings.
 func (f FS) ExecMappings(pid uint32) ([]Mapping, error) {
-	return mappings(f.path(pid, "/maps"), func(p Perms) bool { return p&Exec != 0 })
+	return f.mappingsOf(pid, func(p Perms) bool { return p&Exec != 0 })
 }
 
 func mappings(path string, keep func(Perms) bool) ([]Mapping, error) {

@@ -23,6 +23,9 @@ type Memory struct {
 // Memory returns the memory of a process. That of a process is always equal.
 func (f FS) Memory(pid uint32) Memory { return Memory{pid, f.kept} }
 
+// thread returns the thread through which the memory is read.
+func (m Memory) thread() uint32 { return Default.thread(m.PID) }
+
 // OfEnded reports whether it is the memory that was kept of a process.
 func (m Memory) OfEnded() bool { return m.kept != nil }
 
@@ -91,13 +94,13 @@ func (m Memory) read(addrs []uint64, size int, b []byte) (n int, err error) {
 	for i, addr := range addrs {
 		remote[i] = unix.RemoteIovec{Base: uintptr(addr), Len: size}
 	}
-	return readMemory(m.PID, b, remote)
+	return readMemory(m.thread(), b, remote)
 }
 
 // resident reports whether the process has all pages of size bytes at each of the addresses in memory, so that
 // reading them asks no file system (Linux, Documentation/admin-guide/mm/pagemap.rst).
 func (m Memory) resident(addrs []uint64, size int) bool {
-	pages, err := unix.Open(fmt.Sprintf("/proc/%d/pagemap", m.PID), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	pages, err := unix.Open(fmt.Sprintf("/proc/%d/pagemap", m.thread()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
@@ -130,7 +133,7 @@ func (m Memory) askFor(addrs []uint64, size int, b []byte) (n int, err error) {
 	}
 	defer c.Put()
 	order := binary.NativeEndian
-	request := order.AppendUint32(order.AppendUint32([]byte{opMemory}, m.PID), uint32(size))
+	request := order.AppendUint32(order.AppendUint32([]byte{opMemory}, m.thread()), uint32(size))
 	for _, addr := range addrs {
 		request = order.AppendUint64(request, addr)
 	}

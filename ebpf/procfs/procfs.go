@@ -93,13 +93,13 @@ func (f FS) Comm(pid uint32) (string, error) {
 // ExePath returns the path of the executable as the process sees it, with
 // " (deleted)" at its end if the file is gone. Kernel threads have none and give
 // an error that is Gone.
-func (f FS) ExePath(pid uint32) (string, error) { return os.Readlink(f.path(pid, "/exe")) }
+func (f FS) ExePath(pid uint32) (string, error) { return os.Readlink(f.path(f.thread(pid), "/exe")) }
 
 // MapFilePath returns a path that opens the very file that is mapped at
 // [start, end), also when it was deleted or replaced. It needs CAP_SYS_ADMIN or
 // CAP_CHECKPOINT_RESTORE and works while the process has that mapping.
 func (f FS) MapFilePath(pid uint32, start, end uint64) string {
-	return f.path(pid, fmt.Sprintf("/map_files/%x-%x", start, end))
+	return f.path(f.thread(pid), fmt.Sprintf("/map_files/%x-%x", start, end))
 }
 
 // RootPath returns a path that opens path as the process sees it, in its mount
@@ -109,5 +109,5 @@ func (f FS) RootPath(pid uint32, path string) string {
 	if f.kept != nil {
 		return path
 	}
-	return f.path(pid, "/root") + filepath.Clean("/"+path)
+	return f.path(f.thread(pid), "/root") + filepath.Clean("/"+path)
 }
