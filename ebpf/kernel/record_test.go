@@ -44,6 +44,8 @@ func TestParseRecord(t *testing.T) {
 	const exec, read = unix.PROT_EXEC | unix.PROT_READ, unix.PROT_READ
 	mapped := procfs.Mapping{Start: 0x1000, End: 0x3000, Offset: 0x4000, Path: "/lib/x.so"}
 	mapped.Dev, mapped.Inode, mapped.Generation = unix.Mkdev(8, 1), 77, 3
+	shared := mapped
+	shared.Perms = procfs.Shared
 	for _, c := range []struct {
 		name string
 		kind uint32
@@ -56,6 +58,12 @@ func TestParseRecord(t *testing.T) {
 			body{}.u32(5, 6).u64(0x1000, 0x2000, 0x4000).u32(8, 1).u64(77, 3).u32(exec, 0).
 				text("/lib/x.so", 16).u64(99),
 			[]Record{{Kind: RecordMap, Time: 99, PID: 5, Mapping: mapped}},
+		},
+		{
+			"shared mapping", unix.PERF_RECORD_MMAP2, 0,
+			body{}.u32(5, 6).u64(0x1000, 0x2000, 0x4000).u32(8, 1).u64(77, 3).u32(exec, unix.MAP_SHARED).
+				text("/lib/x.so", 16).u64(99),
+			[]Record{{Kind: RecordMap, Time: 99, PID: 5, Mapping: shared}},
 		},
 		{
 			"data", unix.PERF_RECORD_MMAP2, 0,

@@ -8,6 +8,7 @@
 package process
 
 import (
+	"debug/elf"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -60,6 +61,12 @@ type Executable struct {
 	refs           int    // mappings of processes
 	unusedSince    time.Time
 	held           int // descriptor of its file while it shares the image of another; 0: none
+}
+
+// isNoELF reports whether the file was read and is no executable of any kind that has rows or names.
+func (e *Executable) isNoELF() bool {
+	var format *elf.FormatError
+	return e != nil && errors.As(e.Err, &format)
 }
 
 // now returns what the file's identity is now and was when it was opened, and false if it is

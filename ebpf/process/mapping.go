@@ -27,6 +27,9 @@ func newMapping(m procfs.Mapping, e *Executable) mapping {
 	if file == nil {
 		// Where the file places its text is not known; offsets in the file are the same in each process.
 		out.bias = m.Start - m.Offset
+		if m.Perms&procfs.Shared != 0 && e.isNoELF() {
+			out.exe, out.bias = nil, 0 // code that is written through another mapping of that memory, as .NET does: of no file
+		}
 		return out
 	}
 	if e.Path == procfs.VDSO {
