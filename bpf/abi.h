@@ -215,6 +215,7 @@ _Static_assert(sizeof(struct mapping) == 8 * MAPPING_WORDS, "mapping words");
 enum process_flags {
 	PROCESS_IGNORED = 1, /* matches no target: take no sample */
 	PROCESS_MAKES_CODE = 2, /* while it runs, perhaps in the place of other code: rows may be old */
+	PROCESS_RESTLESS = 4, /* puts one file over another: mappings may be old, so every sample carries its stack */
 };
 
 /* Value of the map `processes`. */
@@ -224,7 +225,8 @@ struct process {
 	__u16 flags;
 	__u16 interpreter; /* index in the map `interpreters`; 0: none */
 	__u32 generation; /* of the mappings, for user space */
-	__u64 program; /* which program they belong to; BPF sets it when it is 0 */
+	__u32 exec; /* number of the program that they belong to, as the kernel counts; BPF sets it when it is 0 */
+	__u32 pid; /* whose it is: the kernel uses the memory of a value that was replaced for the next one at once */
 	__u64 bias; /* of the interpreter's file */
 };
 _Static_assert(sizeof(struct process) == 32, "process");
@@ -368,6 +370,7 @@ enum sample_flags {
 	SAMPLE_PART = 32, /* no sample: more of the stack of the one before, of the same CPU; packed */
 	SAMPLE_CONTINUED = 64, /* a part follows */
 	SAMPLE_FROM_LEAF = 16, /* pc, sp, ... are the leaf's: the walk met a rule that needs more than it keeps */
+	SAMPLE_PRECAUTION = 128, /* so they are, for the case that the walk went by old mappings */
 };
 
 /* What a sample is of; ebpf/kind has the same numbers. */
@@ -406,13 +409,15 @@ struct sample {
 	__u64 lr;
 	/* With a copy of the stack: where the region begins in which a frame can be the outermost one; 0: not known. */
 	__u64 last_frames;
+	__u32 exec; /* number of the program, as the kernel counts those of a process and its ancestors; 0: none */
+	__u32 unused;
 	__u32 interpreter; /* whose chain was read: id of it; 0: none */
 	__u16 runtime_words;
 	__u8 chain_end; /* enum chain_end */
 	__u8 codes; /* code objects that the sample names */
 	char comm[COMM_LEN]; /* of the thread */
 };
-_Static_assert(sizeof(struct sample) == 112, "sample");
+_Static_assert(sizeof(struct sample) == 120, "sample");
 _Static_assert(MAX_KERNEL_FRAMES + MAX_USER_FRAMES * FRAME_WORDS + GENERAL_REGISTERS < MAX_FRAME_WORDS,
 	       "frames and registers end below the mask");
 _Static_assert(sizeof(struct sample) / 8 + MAX_FRAME_WORDS + MAX_STACK_BYTES / 8 <= SAMPLE_WORDS,

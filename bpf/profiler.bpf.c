@@ -67,6 +67,8 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	}
 	if (wants_leaf(p, outcome) && !find_user_registers(&ctx->regs, u, s)) {
 		s->flags |= SAMPLE_FROM_LEAF;
+		if (is_precaution(p, outcome))
+			s->flags |= SAMPLE_PRECAUTION;
 		if (may_be_in_trampoline(u))
 			leave_trampoline(cpu);
 	}
@@ -78,7 +80,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 		for (int i = 0; i < MAX_PARTS && take_part(cpu); i++)
 			;
 	}
-	emit_sample(ring, wanted);
+	emit_sample(ring, wanted && (walk_missed(outcome) || !(s->flags & SAMPLE_PRECAUTION)));
 	/* 1 lets the event go on to what it would do without a program. */
 	return config & CONFIG_KEEP_EVENTS ? 1 : 0;
 }

@@ -77,6 +77,7 @@ ALWAYS_INLINE void begin_sample(struct sample *s, __u64 id)
 	s->flags = 0;
 	s->generation = 0;
 	s->last_frames = 0;
+	s->exec = 0;
 	s->interpreter = 0;
 	s->runtime_words = 0;
 	s->chain_end = CHAIN_NONE;

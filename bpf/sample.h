@@ -37,13 +37,19 @@ ALWAYS_INLINE int wants_stack(const struct unwinder *u, const struct sample *s, 
 	       (outcome == OUTCOME_NO_ROW && !u->mapping.exe) || (s->flags & SAMPLE_FROM_LEAF);
 }
 
+/* Whether the walk may have gone by old mappings, though all seems well. Nobody needs to be woken for that. */
+ALWAYS_INLINE int is_precaution(const struct process *p, int outcome)
+{
+	return p && (p->flags & PROCESS_RESTLESS) && outcome < OUTCOME_TASK_32BIT;
+}
+
 /*
  * Whether user space should walk from the leaf, where every register is known: rows cannot
  * express the rule, or may have been old.
  */
 ALWAYS_INLINE int wants_leaf(const struct process *p, int outcome)
 {
-	if (outcome == OUTCOME_UNSUPPORTED_RULE)
+	if (outcome == OUTCOME_UNSUPPORTED_RULE || is_precaution(p, outcome))
 		return 1;
 	return p && (p->flags & PROCESS_MAKES_CODE) &&
 	       (outcome == OUTCOME_NO_MAPPING || outcome == OUTCOME_NO_ROW || outcome == OUTCOME_NO_PROGRESS ||

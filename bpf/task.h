@@ -20,6 +20,7 @@ struct task_struct {
 	unsigned int flags;
 	struct mm_struct *mm;
 	struct uprobe_task *utask;
+	unsigned long long self_exec_id;
 	unsigned in_execve : 1;
 	struct thread_struct thread;
 } __attribute__((preserve_access_index));
@@ -187,6 +188,17 @@ ALWAYS_INLINE int find_user_registers(sampled_regs *regs, struct unwinder *u, st
 ALWAYS_INLINE __u64 first_stack_word(void)
 {
 	return BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), mm, start_stack);
+}
+
+/*
+ * The number of the program that the current task runs: the kernel counts the programs of a process, and those of its
+ * ancestors until it was forked. 0 while a program is being replaced: the new one has no stack then.
+ */
+ALWAYS_INLINE __u32 current_exec(void)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+
+	return first_stack_word() ? (__u32)BPF_CORE_READ(task, self_exec_id) : 0;
 }
 
 /* Of the current thread. */

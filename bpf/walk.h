@@ -94,19 +94,15 @@ __attribute__((noinline)) int walk_frame(__u32 cpu)
 }
 
 /*
- * A process that has executed a new program has none of the mappings that user
- * space stored before. Programs are distinguished by where the kernel put their stack: that
- * is random, children inherit it, and it is 0 while a program is being replaced.
- * The first sample after an update notes it.
+ * A process that has executed a new program has none of the mappings that user space stored before. User space knows the
+ * number of the program once it has seen a sample of it, or of the parent. Until then the first sample after an update
+ * notes it: if that is of a later program, user space gives up the stack, as it knows the times of both.
  */
 ALWAYS_INLINE int is_same_program(struct process *p, const struct sample *s)
 {
-	__u64 program = first_stack_word();
-
-	/* Inside execve the stack is not final yet. */
-	if (!p->program && !in_execve(s))
-		p->program = program;
-	return program && p->program == program;
+	if (!p->exec)
+		p->exec = s->exec;
+	return s->exec && p->exec == s->exec;
 }
 
 ALWAYS_INLINE int walk(struct unwinder *u, struct sample *s, __u32 cpu, struct process *p)
@@ -114,11 +110,17 @@ ALWAYS_INLINE int walk(struct unwinder *u, struct sample *s, __u32 cpu, struct p
 	u->mapping.start = u->mapping.end = 0;
 	u->mappings = u->mapping_count = 0;
 	u->cached_generation = 0;
+	s->exec = current_exec();
 	if (p && is_same_program(p, s)) {
 		u->mappings = p->mappings;
 		u->mapping_count = p->count;
 		s->generation = p->generation;
 		begin_cache(u, p, row_changes, s->time);
+		if (*(volatile __u32 *)&p->pid != s->pid || *(volatile __u32 *)&p->generation != s->generation) {
+			u->mapping_count = 0;
+			u->cached_generation = 0;
+			s->generation = 0;
+		}
 	}
 	for (int i = 0; i <= MAX_USER_FRAMES; i++) {
 		int r = walk_frame(cpu);

@@ -143,7 +143,7 @@ type ends struct {
 
 // unreadyReasons are those for which a stack is incomplete because the machine was too busy: the kernel did not know
 // the process or have its rows when it walked, and the sample came too fast after others to carry a copy of its stack.
-var unreadyReasons = []string{"process_unknown", "page_missing", "records_lost"}
+var unreadyReasons = []string{"process_unknown", "page_missing", "records_lost", "replaced"}
 
 // add counts a sample, as one of no rows also if its stack is incomplete for one of other reasons.
 func (e *ends) add(p Profile, s *profile.Sample, reasons ...string) {

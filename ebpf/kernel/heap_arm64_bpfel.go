@@ -52,6 +52,8 @@ type heapAbiEnums struct {
 		Fp           uint64
 		Lr           uint64
 		LastFrames   uint64
+		Exec         uint32
+		Unused       uint32
 		Interpreter  uint32
 		RuntimeWords uint16
 		ChainEnd     uint8
@@ -261,7 +263,8 @@ type heapProcess struct {
 	Flags       uint16
 	Interpreter uint16
 	Generation  uint32
-	Program     uint64
+	Exec        uint32
+	Pid         uint32
 	Bias        uint64
 }
 

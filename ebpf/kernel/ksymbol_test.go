@@ -24,7 +24,7 @@ func TestKernelSymbolRecords(t *testing.T) {
 	}
 	same, seen := 0, []string{}
 	testkit.Eventually(t, "there are records of the programs", func() bool {
-		records, err := side.Read()
+		records, _, err := side.Read()
 		if err != nil {
 			t.Fatal(err)
 		}

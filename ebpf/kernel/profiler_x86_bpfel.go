@@ -52,6 +52,8 @@ type profilerAbiEnums struct {
 		Fp           uint64
 		Lr           uint64
 		LastFrames   uint64
+		Exec         uint32
+		Unused       uint32
 		Interpreter  uint32
 		RuntimeWords uint16
 		ChainEnd     uint8
@@ -302,7 +304,8 @@ type profilerProcess struct {
 	Flags       uint16
 	Interpreter uint16
 	Generation  uint32
-	Program     uint64
+	Exec        uint32
+	Pid         uint32
 	Bias        uint64
 }
 
@@ -311,6 +314,7 @@ type profilerProcessFlags uint32
 const (
 	profilerProcessFlagsPROCESS_IGNORED    profilerProcessFlags = 1
 	profilerProcessFlagsPROCESS_MAKES_CODE profilerProcessFlags = 2
+	profilerProcessFlagsPROCESS_RESTLESS   profilerProcessFlags = 4
 )
 
 type profilerProgram struct {
@@ -377,6 +381,8 @@ type profilerSample struct {
 	Fp           uint64
 	Lr           uint64
 	LastFrames   uint64
+	Exec         uint32
+	Unused       uint32
 	Interpreter  uint32
 	RuntimeWords uint16
 	ChainEnd     uint8
@@ -387,13 +393,14 @@ type profilerSample struct {
 type profilerSampleFlags uint32
 
 const (
-	profilerSampleFlagsSAMPLE_EXACT_PC  profilerSampleFlags = 1
-	profilerSampleFlagsSAMPLE_IN_USER   profilerSampleFlags = 2
-	profilerSampleFlagsSAMPLE_REGISTERS profilerSampleFlags = 4
-	profilerSampleFlagsSAMPLE_RBX       profilerSampleFlags = 8
-	profilerSampleFlagsSAMPLE_PART      profilerSampleFlags = 32
-	profilerSampleFlagsSAMPLE_CONTINUED profilerSampleFlags = 64
-	profilerSampleFlagsSAMPLE_FROM_LEAF profilerSampleFlags = 16
+	profilerSampleFlagsSAMPLE_EXACT_PC   profilerSampleFlags = 1
+	profilerSampleFlagsSAMPLE_IN_USER    profilerSampleFlags = 2
+	profilerSampleFlagsSAMPLE_REGISTERS  profilerSampleFlags = 4
+	profilerSampleFlagsSAMPLE_RBX        profilerSampleFlags = 8
+	profilerSampleFlagsSAMPLE_PART       profilerSampleFlags = 32
+	profilerSampleFlagsSAMPLE_CONTINUED  profilerSampleFlags = 64
+	profilerSampleFlagsSAMPLE_FROM_LEAF  profilerSampleFlags = 16
+	profilerSampleFlagsSAMPLE_PRECAUTION profilerSampleFlags = 128
 )
 
 type profilerSampleKind uint32

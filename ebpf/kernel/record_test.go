@@ -149,7 +149,7 @@ func TestSideBand(t *testing.T) {
 	}
 	begin()
 	testkit.Eventually(t, "the program has ended", func() bool {
-		records, err := s.Read()
+		records, _, err := s.Read()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +211,7 @@ func TestSideBandWait(t *testing.T) {
 		}
 		select {
 		case err := <-waited:
-			records, _ := s.Read()
+			records, _, _ := s.Read()
 			if err != nil || len(records) < 100 {
 				t.Errorf("woken by %d records, %v", len(records), err)
 			}

@@ -26,6 +26,7 @@ type Sample struct {
 	Outcome    unwind.Outcome
 	InUser     bool   // the CPU was in user mode
 	Generation uint32 // of the mappings that the walk saw, 0: none
+	Exec       uint32 // the kernel's number of the program that ran, see unwind.Process; 0: not known
 	Comm       string // of the thread
 
 	Kernel []uint64 // addresses, leaf first
@@ -37,10 +38,12 @@ type Sample struct {
 	// a table or met such a rule.
 	Regs     unwind.Regs
 	FromLeaf bool
-	Stack    Stack
-	Finish   Finish   // set by who finishes it
-	Walked   int      // frames of User that are as the kernel walked them; set by who finishes it
-	FPs      []uint64 // frame pointers of the others, each at the number of its frame; set by who finishes it
+	// Precaution says, with FromLeaf, that the walk needs nothing more if it did not go by old mappings.
+	Precaution bool
+	Stack      Stack
+	Finish     Finish   // set by who finishes it
+	Walked     int      // frames of User that are as the kernel walked them; set by who finishes it
+	FPs        []uint64 // frame pointers of the others, each at the number of its frame; set by who finishes it
 
 	Chain Chain // of the thread's interpreter
 
@@ -247,7 +250,7 @@ func (r *sampleReader) decode(b []byte) error {
 	out.CPU = u32(unsafe.Offsetof(s.Cpu))
 	out.Outcome = unwind.Outcome(b[unsafe.Offsetof(s.Outcome)])
 	out.InUser = flags&profilerSampleFlagsSAMPLE_IN_USER != 0
-	out.Generation = u32(unsafe.Offsetof(s.Generation))
+	out.Generation, out.Exec = u32(unsafe.Offsetof(s.Generation)), u32(unsafe.Offsetof(s.Exec))
 	out.Comm = r.comm(b[unsafe.Offsetof(s.Comm):][:len(s.Comm)])
 	out.Regs = unwind.Regs{
 		PC:    u64(unsafe.Offsetof(s.Pc)),
@@ -259,6 +262,7 @@ func (r *sampleReader) decode(b []byte) error {
 	out.Regs.LRKnown = out.Regs.LR != 0
 	out.Regs.Full = flags&profilerSampleFlagsSAMPLE_REGISTERS != 0
 	out.Regs.RBX = flags&profilerSampleFlagsSAMPLE_RBX != 0
+	out.Precaution = flags&profilerSampleFlagsSAMPLE_PRECAUTION != 0
 	out.FromLeaf, out.Finish = flags&profilerSampleFlagsSAMPLE_FROM_LEAF != 0, InKernel
 	body = out.readFrames(body, kernelFrames, userFrames)
 	out.Chain.Interpreter = u32(unsafe.Offsetof(s.Interpreter))

@@ -34,8 +34,9 @@ type SideBand struct {
 	ready *waiter // for epoll; nobody asks it which events there are
 	mu    sync.Mutex
 	rings []*perfRing
-	batch []Record
-	texts texts // of the records read so far
+	batch []Record // what was read; after a Read those that came too late for it
+	taken int      // of these, what the last Read returned
+	texts texts    // of the records read so far
 }
 
 // OpenSideBand opens a dummy event on every online CPU.
@@ -130,18 +131,22 @@ func (s *SideBand) Wait() error {
 // less room than that has lost records, or may have.
 const maxRecord = unix.PathMax + 256
 
-// Read returns what is there, in order of time, without waiting. The slice is
-// valid until the next call. The kernel reports lost records when it has room for the
-// next one, so a buffer that is full is said to have lost some right away.
-func (s *SideBand) Read() ([]Record, error) {
-	s.batch = s.batch[:0]
+// Read returns what has been recorded until a time, CLOCK_MONOTONIC in ns, in order of time, without waiting. The slice
+// is valid until the next call. The kernel reports lost records when it has room for the next one, so a buffer that is
+// full is said to have lost some right away.
+//
+// Buffers are read one after the other: a process that goes over to another CPU meanwhile may have its last record in
+// one that was read before, and the next one in one that was not yet. So records of after the beginning wait.
+func (s *SideBand) Read() (records []Record, until uint64, err error) {
+	s.batch = slices.Delete(s.batch, 0, s.taken)
+	s.taken, until = 0, clock.Monotonic()
 	for _, r := range s.rings {
 		from, full := len(s.batch), r.filled()+maxRecord > uint64(len(r.data))
 		err := r.read(func(kind uint32, misc uint16, body []byte) {
 			s.batch = parseRecord(s.batch, s.texts, kind, misc, body)
 		})
 		if err != nil {
-			return nil, fmt.Errorf("side-band: CPU %d: %w", r.event.cpu, err)
+			return nil, 0, fmt.Errorf("side-band: CPU %d: %w", r.event.cpu, err)
 		}
 		for i := from; i < len(s.batch); i++ {
 			if s.batch[i].Kind == RecordLost {
@@ -150,11 +155,15 @@ func (s *SideBand) Read() ([]Record, error) {
 			r.last = s.batch[i].Time
 		}
 		if full {
-			s.batch = append(s.batch, Record{Kind: RecordLost, Time: clock.Monotonic(), Since: r.last})
+			s.batch = append(s.batch, Record{Kind: RecordLost, Time: max(until, r.last+1), Since: r.last})
 		}
 	}
 	slices.SortStableFunc(s.batch, func(a, b Record) int { return cmp.Compare(a.Time, b.Time) })
-	return s.batch, nil
+	s.taken = len(s.batch)
+	for s.taken > 0 && s.batch[s.taken-1].Time > until {
+		s.taken--
+	}
+	return s.batch[:s.taken], until, nil
 }
 
 // Stop ends the present and every later Wait. It may be called at any time

@@ -23,7 +23,7 @@ func TestLostRecords(t *testing.T) {
 	defer s.Close()
 	read := func() (lost []Record) {
 		t.Helper()
-		records, err := s.Read()
+		records, _, err := s.Read()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -69,17 +69,16 @@ func (t *Tables) SetProcess(pid uint32, p unwind.Process) error {
 	}
 	value := profilerProcess{
 		Mappings: mappings.Word(), Count: uint32(len(p.Mappings)), Generation: p.Generation,
-		Interpreter: p.Interpreter, Bias: p.Bias,
-	}
-	var relative profilerProcess
-	if p.SameProgramAs != 0 && t.processes.Lookup(p.SameProgramAs, &relative) == nil {
-		value.Program = relative.Program
+		Interpreter: p.Interpreter, Bias: p.Bias, Exec: p.Exec, Pid: pid,
 	}
 	if p.Ignore {
 		value.Flags |= uint16(profilerProcessFlagsPROCESS_IGNORED)
 	}
 	if p.MakesCode {
 		value.Flags |= uint16(profilerProcessFlagsPROCESS_MAKES_CODE)
+	}
+	if p.Restless {
+		value.Flags |= uint16(profilerProcessFlagsPROCESS_RESTLESS)
 	}
 	if err := t.processes.Put(pid, &value); err != nil {
 		t.store.RemoveMappings(mappings)

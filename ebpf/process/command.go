@@ -59,7 +59,7 @@ func (c scan) run(t *Tracker) Event {
 		t.noteLone(c.pid)
 	}
 	found.mappings = t.locate(c.pid, maps)
-	found.at = time.Now()
+	found.at, found.until = time.Now(), clock.Monotonic()
 	return found
 }
 

@@ -30,6 +30,7 @@ func (e mapped) apply(s *state) []Command {
 			return []Command{s.scan(e.pid, e)} // finds this mapping too, unless the process has gone
 		}
 		p = s.add(e.pid)
+		p.begun = e.time
 	}
 	if e.time < p.started {
 		s.refs.release(e.exe)
@@ -62,11 +63,7 @@ func (e opened) apply(s *state) []Command {
 		s.refs.keep(m.exe)
 		p.reported = append(p.reported, m)
 	}
-	old, ok := p.mappings.find(m.Start)
-	added := s.addMapping(p, m)
-	if ok && added && old.exe != p.added[len(p.added)-1].exe && (p.replaced.time == 0 || p.replaced.generation != 0) {
-		p.replaced = change{time: e.time}
-	}
+	s.addMapping(p, m, e.time)
 	s.touch(p)
 	return nil
 }
@@ -82,18 +79,12 @@ func (e execed) apply(s *state) []Command {
 	p := s.processes[e.pid]
 	if p == nil {
 		p = s.add(e.pid)
+		p.begun = e.time
 	}
-	s.mergeMappings(p)
-	if len(p.mappings) > 0 {
-		if len(p.previous) == 0 {
-			s.replaced = append(s.replaced, p)
-		}
-		s.dropPrevious(p, max(0, len(p.previous)+1-maxPrevious))
-		p.previous = append(p.previous, program{e.time, p.mappings, p.code, p.interpretation})
-		p.mappings = nil
-	}
+	s.replaceProgram(p, e.time)
+	s.revive(p)
 	p.rename(e.time, e.comm)
-	p.generations, p.relative, p.ignored = generations{started: e.time}, 0, false
+	p.started, p.ignored = e.time, false
 	p.attached, p.code, p.interpretation = nil, nil, nil
 	p.execs++
 	s.touch(p)
@@ -135,7 +126,12 @@ func (e forked) apply(s *state) []Command {
 	}
 	s.mergeMappings(from)
 	p := s.add(e.pid)
-	p.comm, p.started, p.relative = from.comm, e.time, e.parent
+	p.comm, p.begun, p.started = from.comm, e.time, e.time
+	p.execBase, p.execKnown = from.exec(), from.execKnown
+	if !p.execKnown {
+		p.parent, p.parentExecs = from, from.execs
+	}
+	p.note(e.time)             // another process may have had its PID
 	p.mappings = from.mappings // which nobody changes: what replaces some is a new slice
 	p.attached, p.code, p.interpretation = inherit(from.attached), from.code, from.interpretation.inherit()
 	if p.interpretation.open() {
@@ -146,6 +142,15 @@ func (e forked) apply(s *state) []Command {
 	}
 	s.touch(p)
 	return nil
+}
+
+// revive notes that p goes on though its first thread has ended: another one has started a program.
+func (s *state) revive(p *Process) {
+	if p.ended == 0 {
+		return
+	}
+	p.ended = 0
+	s.ended = slices.DeleteFunc(s.ended, func(other *Process) bool { return other == p })
 }
 
 // exited is the end of a process. It is kept until reap, for samples that are still to be
@@ -166,9 +171,16 @@ func (e exited) apply(s *state) []Command {
 }
 
 // recordsLost says that events are missing: everything is read again.
-type recordsLost struct{ alive []uint32 }
+type recordsLost struct {
+	alive []uint32
+	since uint64 // time since which some may be missing
+}
 
 func (e recordsLost) apply(s *state) (commands []Command) {
+	s.known = min(s.known, e.since)
+	for _, p := range s.processes {
+		p.execKnown = false // it may have started programs
+	}
 	alive := map[uint32]bool{}
 	for _, pid := range e.alive {
 		alive[pid] = true
@@ -187,6 +199,7 @@ func (e recordsLost) apply(s *state) (commands []Command) {
 type scanned struct {
 	scan
 	at       time.Time
+	until    uint64 // CLOCK_MONOTONIC
 	comm     string // "" if it was not asked for
 	mappings []located
 }
@@ -221,6 +234,7 @@ func (s *state) replaceMappings(p *Process, e *scanned) {
 	}
 	p.scanned = e.at
 	s.mergeMappings(p)
+	s.findReplaced(p, e)
 	old := p.mappings
 	p.mappings = nil
 	for _, a := range p.attached {
@@ -233,16 +247,32 @@ func (s *state) replaceMappings(p *Process, e *scanned) {
 	for _, files := range []bool{true, false} { // a runtime before the code that it made
 		for _, m := range e.mappings {
 			if m.HasFile() == files {
-				s.addMapping(p, m)
+				s.addMapping(p, m, 0)
 			}
 		}
 	}
 	for _, m := range p.reported[e.from:] {
 		s.refs.keep(m.exe)
-		s.addMapping(p, m)
+		s.addMapping(p, m, 0)
 	}
 	s.drop(old)
 	s.touch(p)
+}
+
+// findReplaced begins an epoch if /proc has other files than were reported. When they came is not known: after what was
+// applied last.
+func (s *state) findReplaced(p *Process, e *scanned) {
+	for _, m := range e.mappings {
+		if m.exe == nil || m.exe.pending {
+			continue // it may be known by what was reported
+		}
+		now := newMapping(m.Mapping, m.exe)
+		if p.mappings.overlaps(&now, func(old *mapping) bool { return old.exe != nil && old.differs(&now) }) {
+			s.replace(p, max(s.known+1, p.latest()))
+			s.lose(p, max(e.until, p.latest()))
+			return
+		}
+	}
 }
 
 // endScan notes that a reading of /proc is over.
@@ -285,7 +315,7 @@ func (e attached) apply(s *state) []Command {
 	waiting := a.waiting
 	a.waiting = nil
 	for _, m := range waiting {
-		s.addMapping(p, located{Mapping: m})
+		s.addMapping(p, located{Mapping: m}, 0)
 	}
 	s.touch(p)
 	return nil

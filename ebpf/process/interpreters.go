@@ -80,7 +80,7 @@ func (t *Tracker) sweepInterpreters(now time.Time) {
 		if p.interpretation != nil {
 			had[p.interpretation.interpreter] = true
 		}
-		for _, old := range p.previous {
+		for _, old := range p.epochs {
 			if old.interpretation != nil {
 				had[old.interpretation.interpreter] = true
 			}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/unwind"
 )
 
@@ -50,12 +51,7 @@ func (t *Tracker) publish(now time.Time) {
 func (t *Tracker) push(p *Process, now time.Time) {
 	s := &t.state
 	s.generation++
-	if p.generation == 0 {
-		p.generation = s.generation
-	}
-	if p.replaced.generation == 0 {
-		p.replaced.generation = s.generation
-	}
+	p.publish(s.generation, clock.Monotonic())
 	s.mergeMappings(p)
 	p.pushed = now
 	ms := t.pushed[:0]
@@ -66,13 +62,14 @@ func (t *Tracker) push(p *Process, now time.Time) {
 	}
 	t.pushed = ms
 	out := unwind.Process{
-		Mappings: ms, Generation: s.generation, Ignore: t.ignores(p), MakesCode: len(p.code) > 0, SameProgramAs: p.relative,
+		Mappings: ms, Generation: s.generation, Ignore: t.ignores(p), MakesCode: len(p.code) > 0,
+		Restless: p.calm != 0, Exec: p.exec(),
 	}
+	p.pushedExec = out.Exec
 	if i := p.interpretation; i != nil && i.interpreter != nil {
 		out.Interpreter, out.Bias = i.interpreter.number, i.bias
 	}
 	t.failed(t.store.SetProcess(p.PID, out))
-	p.relative = p.PID
 }
 
 // followFiles lets processes have what came out about the files that they have mapped: some

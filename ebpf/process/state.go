@@ -9,20 +9,22 @@ import (
 
 // Process is what is known of one process.
 type Process struct {
-	PID  uint32
-	comm string
-
-	before  string // the name until renamed
-	renamed uint64 // time, 0: never
-	generations
-	ended    uint64 // time, 0: it lives
-	relative uint32 // PID of a process in the store that runs the same program, or 0
+	PID uint32
+	name
+	begun   uint64 // time since which it is known: of the fork or exec; 0: it was there before
+	started uint64 // time of the last exec, or fork; 0: before the Tracker
+	ended   uint64 // time, 0: it lives
 
 	mappings       mappings
 	added          mappings     // in order of time, not yet among mappings
 	last           reportedFile // of the last of them
-	previous       []program    // those that it ran before, oldest first; dropped by reap
+	history                     // what it had before
 	execs          int          // programs that it has started
+	execBase       uint32       // the kernel's number of its present program, less execs
+	execKnown      bool         // execBase is known
+	parent         *Process     // if it is not: who has forked the process; nil: not known
+	parentExecs    int          // execs of the parent then
+	pushedExec     uint32       // the number that the store got last
 	attached       []*attachment
 	code           []*JITCode      // of those; replaced, never changed
 	interpretation *interpretation // nil: none
@@ -37,48 +39,24 @@ type Process struct {
 	pushed  time.Time // when the store got them last
 }
 
-// generations say which mappings a walk must not have gone by.
-type generations struct {
-	started    uint64 // time of the last exec, or fork, 0: before the Tracker
-	generation uint32 // of the mappings when started
-	replaced   change // the last time that another file came to a place that had one
-}
-
-// stale reports whether a walk at a time went by mappings that were not the process's any
-// more.
-func (g generations) stale(time uint64, generation uint32) bool {
-	if generation == 0 {
-		return false
+// exec returns the kernel's number of the program that the process runs, 0 if that is not known.
+func (p *Process) exec() uint32 {
+	if !p.execKnown {
+		return 0
 	}
-	return g.started != 0 && time >= g.started && generation < g.generation || g.replaced.after(time, generation)
+	return p.execBase + uint32(p.execs)
 }
 
-// change is when mappings changed so that those of before are wrong.
-type change struct {
-	time       uint64 // 0: never
-	generation uint32 // of the first mappings that the store got afterwards; 0: not yet
-}
-
-// after reports whether mappings of a generation are older than the change, though at
-// that time it had happened.
-func (c change) after(time uint64, generation uint32) bool {
-	return c.time != 0 && time >= c.time && (c.generation == 0 || generation < c.generation)
-}
-
-// program is what a process ran until it executed another one.
-type program struct {
-	until          uint64 // time
-	mappings       mappings
-	code           []*JITCode
-	interpretation *interpretation
+// name is what a process is called.
+type name struct {
+	comm    string
+	before  string // the name until renamed
+	renamed uint64 // time, 0: never
 }
 
 // usualMappings are as many as most programs begin with: themselves, their loader, the vdso, the C library
 // and two more.
 const usualMappings = 6
-
-// maxPrevious is how many programs of a process are remembered.
-const maxPrevious = 64
 
 // located is a mapping and the file that it is of.
 type located struct {
@@ -101,7 +79,9 @@ type state struct {
 	dirty        []*Process // the store is to get them
 	removed      []uint32   // the store is to forget them
 	ended        []*Process
-	replaced     []*Process // with previous programs
+	replaced     []*Process // with epochs
+	restless     []*Process // that have put one file over another lately
+	known        uint64     // what was reported until this time has been applied
 	interpreting []*Process // that have interpreters to be asked
 	generation   uint32     // of what the store got last
 }
@@ -125,19 +105,11 @@ func (s *state) remove(p *Process) {
 	s.mergeMappings(p)
 	s.drop(p.mappings)
 	p.mappings = nil
-	s.dropPrevious(p, len(p.previous))
+	s.dropEpochs(p, len(p.epochs))
 	if s.processes[p.PID] == p {
 		delete(s.processes, p.PID)
 		s.removed = append(s.removed, p.PID)
 	}
-}
-
-// dropPrevious forgets the n oldest programs.
-func (s *state) dropPrevious(p *Process, n int) {
-	for _, old := range p.previous[:n] {
-		s.drop(old.mappings)
-	}
-	p.previous = slices.Delete(p.previous, 0, n)
 }
 
 func (s *state) drop(ms mappings) {
@@ -154,13 +126,16 @@ func (s *state) touch(p *Process) {
 	}
 }
 
-// addMapping adds m to those that mergeMappings puts among the others, and takes its
-// reference. It reports false if m is, or may be, memory for the code of a language runtime.
-func (s *state) addMapping(p *Process, m located) bool {
+// addMapping adds m, which came at a time, to those that mergeMappings puts among the others, and takes its reference.
+// Time 0: it takes no part in the history.
+func (s *state) addMapping(p *Process, m located, time uint64) {
 	if p.takes(&m.Mapping) {
-		return false
+		return // memory for the code of a language runtime, or it may be
 	}
 	added := newMapping(m.Mapping, m.exe)
+	if time != 0 && s.replaces(p, &added) {
+		s.replace(p, time)
+	}
 	p.detect(m.exe, &added)
 	if p.interpret(m.exe, &added, &m.Mapping) {
 		s.interpreting = append(s.interpreting, p)
@@ -172,7 +147,6 @@ func (s *state) addMapping(p *Process, m located) bool {
 		p.added = make(mappings, 0, usualMappings)
 	}
 	p.added, p.last = append(p.added, added), fileOf(&m.Mapping)
-	return true
 }
 
 // neighbour returns the executable of the mapping that was added last if m is of the same
@@ -207,33 +181,25 @@ func (s *state) mergeMappings(p *Process) {
 	p.mappings = p.mappings.overlay(added, s.refs.keep, s.refs.release)
 }
 
-func (p *Process) rename(time uint64, comm string) {
-	if comm == p.comm {
+func (n *name) rename(time uint64, comm string) {
+	if comm == n.comm {
 		return
 	}
-	p.before, p.renamed, p.comm = p.comm, time, comm
+	n.before, n.renamed, n.comm = n.comm, time, comm
 }
 
-// commAt returns the name that p had at a time.
-func (p *Process) commAt(time uint64) string {
-	if p.renamed > time && p.before != "" {
-		return p.before
+// commAt returns the name at a time.
+func (n *name) commAt(time uint64) string {
+	if n.renamed > time && n.before != "" {
+		return n.before
 	}
-	return p.comm
+	return n.comm
 }
 
 // reap forgets the processes that ended before a time, and returns their PIDs; and the
-// programs that were replaced before it.
+// mappings that were replaced before it.
 func (s *state) reap(before uint64) (gone []uint32) {
-	s.replaced = slices.DeleteFunc(s.replaced, func(p *Process) bool {
-		old := slices.IndexFunc(p.previous, func(r program) bool { return r.until >= before })
-		if old >= 0 {
-			s.dropPrevious(p, old)
-			return false
-		}
-		s.dropPrevious(p, len(p.previous))
-		return true
-	})
+	s.reapHistory(before)
 	s.ended = slices.DeleteFunc(s.ended, func(p *Process) bool {
 		if p.ended >= before {
 			return false

@@ -115,7 +115,7 @@ func TestEvents(t *testing.T) {
 			[][]string{nil, nil, nil, nil}, "7 a ended 2"},
 		{"an end that is reported late", []any{execed{5, 7, "a"}, exited{2, 7}},
 			[][]string{nil, nil}, "7 a"},
-		{"lost records", []any{execed{1, 7, "a"}, execed{1, 8, "b"}, recordsLost{[]uint32{8, 9}}},
+		{"lost records", []any{execed{1, 7, "a"}, execed{1, 8, "b"}, recordsLost{alive: []uint32{8, 9}}},
 			[][]string{nil, nil, {"scan 8 then <nil>", "scan 9 then <nil>"}}, "7 a ended 1\n8 b"},
 		{"a name", []any{execed{1, 7, "a"}, renamed{2, 7, "b"}, renamed{0, 7, "c"}, renamed{2, 8, "d"}},
 			[][]string{nil, nil, nil, nil}, "7 b"},

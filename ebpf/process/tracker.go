@@ -198,14 +198,21 @@ func (b *Batch) Fork(time uint64, parent, pid uint32) {
 // still to be read.
 func (b *Batch) Exit(time uint64, pid uint32) { b.t.handle(exited{time, pid}.apply) }
 
-// Lost reports that records were lost: everything is read again.
-func (b *Batch) Lost() {
+// Until notes that all records until a time have been reported.
+func (b *Batch) Until(time uint64) {
+	b.t.mu.Lock()
+	defer b.t.mu.Unlock()
+	b.t.state.known = max(b.t.state.known, time)
+}
+
+// Lost reports that records were lost after a time: everything is read again.
+func (b *Batch) Lost(since uint64) {
 	alive, err := b.t.fs.PIDs()
 	if err != nil {
 		b.t.note(fmt.Errorf("list processes: %w", err))
 		return
 	}
-	b.t.handle(recordsLost{alive}.apply)
+	b.t.handle(recordsLost{alive, since}.apply)
 }
 
 // Reap forgets the processes that ended before a time, and returns their PIDs; and

@@ -17,7 +17,9 @@ type View struct {
 	pid            uint32
 	time           uint64
 	comm           string
-	program        generations
+	changes        changes
+	unreported     bool // the process ran another program than was reported
+	execs          int
 	mappings       mappings
 	code           []*JITCode
 	interpretation *interpretation
@@ -29,19 +31,41 @@ type View struct {
 func (t *Tracker) At(pid uint32, time uint64) View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v := View{tracker: t, pid: pid, time: time}
+	return t.at(t.state.processes[pid], pid, time)
+}
+
+// AtExec is At for a time at which the kernel's number of the program was exec, 0: not known. Of another program than
+// the one that was reported, nothing is known.
+func (t *Tracker) AtExec(pid uint32, time uint64, exec uint32) View {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	p := t.state.processes[pid]
-	if p == nil {
+	v := t.at(p, pid, time)
+	if p == nil || exec == 0 || time < p.begun || t.state.learnExec(p, exec-uint32(v.execs)) {
+		return v
+	}
+	if time >= p.started {
+		t.state.startUnreported(p, time)
+	}
+	v.unreported = true
+	v.mappings, v.code, v.interpretation, v.interpreter = nil, nil, nil, nil
+	return v
+}
+
+// at returns what is known of a process at a time. The caller holds t.mu.
+func (t *Tracker) at(p *Process, pid uint32, time uint64) View {
+	v := View{tracker: t, pid: pid, time: time}
+	if p == nil || time < p.begun { // another process had the PID
 		return v
 	}
 	t.state.mergeMappings(p)
-	v.comm, v.program = p.commAt(time), p.generations
+	v.comm, v.changes, v.execs = p.commAt(time), p.changes, p.execs
 	v.mappings, v.code = p.mappings, p.code // replaced, never changed
 	v.interpretation = p.interpretation
-	for _, old := range slices.Backward(p.previous) {
-		if time < old.until {
-			v.mappings, v.code, v.interpretation = old.mappings, old.code, old.interpretation
-		}
+	if i := slices.IndexFunc(p.epochs, func(e epoch) bool { return time < e.until }); i >= 0 {
+		old := &p.epochs[i]
+		v.comm, v.execs = old.name.commAt(time), old.execs
+		v.mappings, v.code, v.interpretation = old.mappings, old.code, old.interpretation
 	}
 	if v.interpretation != nil {
 		v.interpreter = v.interpretation.interpreter
@@ -74,7 +98,9 @@ func (v *View) Program() unwind.ExeID {
 
 // Stale reports whether mappings of the given generation are not those that the process
 // had: it had started another program by then, or put another file where there was one.
-func (v *View) Stale(generation uint32) bool { return v.program.stale(v.time, generation) }
+func (v *View) Stale(generation uint32) bool {
+	return generation != 0 && (v.unreported || v.changes.stale(v.time, generation))
+}
 
 // Rule returns the rule that holds at an address.
 func (v *View) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {

@@ -84,7 +84,7 @@ func (w *compatWalker) callFrame(f *cfi.Frame) (call unwind.CallFrame, bias uint
 func (w *compatWalker) find(addr uint64) unwind.Outcome {
 	if w.view.Mapped(addr) != unwind.Unset {
 		w.tracker.Refresh(w.sample.PID, addr)
-		*w.view = w.tracker.At(w.sample.PID, w.sample.Time)
+		*w.view = w.tracker.AtExec(w.sample.PID, w.sample.Time, w.sample.Exec)
 	}
 	return w.view.Mapped(addr)
 }

@@ -50,7 +50,7 @@ type completer struct {
 // complete completes a sample.
 func (c *completer) complete(sample *Sample) {
 	view := &c.view
-	*view = c.tracker.At(sample.PID, sample.Time)
+	*view = c.tracker.AtExec(sample.PID, sample.Time, sample.Exec)
 	completeStack(c.tracker, view, sample.Sample)
 	if !sample.Outcome.Complete() {
 		recheck(view, sample.Sample)

@@ -44,7 +44,7 @@ func restartAtLeaf(t *process.Tracker, view *process.View, s *kernel.Sample) {
 	recheck(view, s)
 	if last := s.User[len(s.User)-1]; last.Exe == 0 {
 		t.Refresh(s.PID, last.Vaddr)
-		*view = t.At(s.PID, s.Time)
+		*view = t.AtExec(s.PID, s.Time, s.Exec)
 	}
 	s.User, s.FromLeaf = s.User[:1], false
 }

@@ -93,12 +93,11 @@ func (s *Sampler) finishSamples(use func(*Sample) error) error {
 	}
 }
 
-// finishSample hands a sample to use if its process is wanted.
+// finishSample hands a sample to use if its process is wanted. Nothing is said of a sample before what has happened
+// until its time is known: which program its process ran, and what that had mapped.
 func (s *Sampler) finishSample(raw *kernel.Sample, use func(*Sample) error) error {
-	if missed(raw.Outcome) {
-		if err := s.sideBand.drainUntil(raw.Time); err != nil {
-			return err
-		}
+	if err := s.sideBand.drainUntil(raw.Time); err != nil {
+		return err
 	}
 	s.sample = Sample{Sample: raw}
 	if s.options.Target != nil {

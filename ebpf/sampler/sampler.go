@@ -226,7 +226,7 @@ func (s *Sampler) CatchUp(until uint64) error { return s.sideBand.drainUntil(unt
 // Replaced reports whether the process of a sample runs another program by now, or has put
 // another file where there was one.
 func (s *Sampler) Replaced(sample *Sample) bool {
-	const now = 1<<64 - 1
+	const now = 1<<64 - 1 // nothing that ends is known of that time
 	view := s.tracker.At(sample.PID, now)
 	return view.Stale(sample.Generation)
 }

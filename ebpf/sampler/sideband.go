@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/kernel"
 	"github.com/headwater/headwater/ebpf/process"
 )
@@ -19,7 +18,7 @@ type sideBand struct {
 	gaps
 
 	draining sync.Mutex    // one reader at a time
-	upTo     atomic.Uint64 // drainUntil has drained it up to this time, CLOCK_MONOTONIC
+	upTo     atomic.Uint64 // it has been drained up to this time, CLOCK_MONOTONIC
 }
 
 // openSideBand opens the side-band of every CPU.
@@ -38,9 +37,9 @@ func (s *sideBand) addCPUs() error {
 	return s.band.AddCPUs()
 }
 
-// follow keeps the side-band from overflowing until stop. Run drains it at each round too,
-// and when a sample misses something: that is how new programs come to be known in time,
-// and the thousand records a second of those that nobody samples cost no wake-ups.
+// follow keeps the side-band from overflowing until stop. Run drains it before it uses samples, once for all that are
+// there, and is woken by those that miss something: that is how new programs come to be known in time, and the thousand
+// records a second of those that nobody samples cost no wake-ups.
 func (s *sideBand) follow() error {
 	for {
 		err := s.band.Wait()
@@ -61,20 +60,18 @@ func (s *sideBand) drainUntil(time uint64) error {
 	if time <= s.upTo.Load() {
 		return nil
 	}
-	now := clock.Monotonic()
-	err := s.drain()
-	s.upTo.Store(now) // only now: others then rely on the records
-	return err
+	return s.drain()
 }
 
 // drain reports to the tracker what the side-band holds.
 func (s *sideBand) drain() error {
 	s.draining.Lock()
 	defer s.draining.Unlock()
-	records, err := s.band.Read()
+	records, until, err := s.band.Read()
 	if err != nil {
 		return err
 	}
+	defer s.upTo.Store(until) // only then: others rely on the records
 	if len(records) == 0 {
 		return nil
 	}
@@ -88,6 +85,7 @@ func (s *sideBand) drain() error {
 				s.observe(&records[i])
 			}
 		}
+		b.Until(until)
 	})
 	return nil
 }
@@ -105,7 +103,7 @@ func apply(b *process.Batch, r *kernel.Record) {
 	case kernel.RecordExit:
 		b.Exit(r.Time, r.PID)
 	case kernel.RecordLost:
-		b.Lost()
+		b.Lost(r.Since)
 	}
 }
 

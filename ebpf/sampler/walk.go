@@ -32,11 +32,7 @@ func completeStack(t *process.Tracker, view *process.View, s *kernel.Sample) {
 		walkCompat(t, view, s)
 		return
 	}
-	if view.Stale(s.Generation) && !(missed(s.Outcome) && len(s.User) == 1) {
-		// Unwound by the tables of the program that the process ran before, and not
-		// just looked up in vain.
-		s.User, s.Outcome = s.User[:0], unwind.ProcessUnknown
-	}
+	leaveOldMappings(view, s)
 	walked := s.User
 	s.FPs = s.FPs[:0]
 	if s.Chain.Interpreter != 0 {
@@ -49,6 +45,22 @@ func completeStack(t *process.Tracker, view *process.View, s *kernel.Sample) {
 		rewalk(view, s)
 	}
 	s.Walked = sameFrames(walked, s.User)
+}
+
+// leaveOldMappings gives up the frames of a walk that went by mappings which the process had not any more at that time,
+// unless it just looked up something in vain. A copy of the stack from the leaf on is walked again.
+func leaveOldMappings(view *process.View, s *kernel.Sample) {
+	switch {
+	case !view.Stale(s.Generation):
+		if s.Precaution && s.Outcome.Complete() {
+			s.FromLeaf = false
+		}
+	case s.FromLeaf && s.Stack.Exists() && len(s.User) > 0:
+		s.User, s.Outcome, s.FromLeaf = s.User[:1], unwind.PageMissing, false
+	case missed(s.Outcome) && len(s.User) == 1, !s.Outcome.HasUserPart():
+	default:
+		s.User, s.Outcome = s.User[:0], unwind.Replaced
+	}
 }
 
 // sameFrames returns how many frames from the leaf on two stacks have in common.
@@ -68,7 +80,7 @@ func resume(t *process.Tracker, view *process.View, s *kernel.Sample) {
 	}
 	if _, outcome := view.Rule(s.Regs.Lookup()); outcome != unwind.Unset {
 		t.Refresh(s.PID, s.Regs.Lookup())
-		*view = t.At(s.PID, s.Time)
+		*view = t.AtExec(s.PID, s.Time, s.Exec)
 	}
 	leaf, fromLeaf := s.Regs, len(s.User) == 1
 	walked := len(s.User)

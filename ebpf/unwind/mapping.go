@@ -36,9 +36,8 @@ type Process struct {
 	// load bias of its file.
 	Interpreter uint16
 	Bias        uint64
-	// SameProgramAs is the PID of a process known to run the same program: the
-	// process itself, or its parent after a fork. 0: a program not seen before.
-	SameProgramAs uint32
+	Restless    bool   // files come to the places of others: stacks are copied
+	Exec        uint32 // the kernel's number of the program that it runs; 0: that of its next sample
 }
 
 // Program is the file of a program, as the kernel distinguishes files, and where its code begins

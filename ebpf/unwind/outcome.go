@@ -38,6 +38,10 @@ const Moved = RecordsLost + 1
 // caller was found by the frame pointer alone, from code that may not keep one. Callers may be missing.
 const Guessed = Moved + 1
 
+// Replaced is an outcome that user space sets where the kernel walked by the mappings of a program or file that another
+// one had replaced by then. No frame of it is kept.
+const Replaced = Guessed + 1
+
 // String returns the name of o in snake_case, as used in metric labels.
 func (o Outcome) String() string {
 	switch o {
@@ -77,6 +81,8 @@ func (o Outcome) String() string {
 		return "moved"
 	case Guessed:
 		return "guessed"
+	case Replaced:
+		return "replaced"
 	}
 	return "unknown"
 }

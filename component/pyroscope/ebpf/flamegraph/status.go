@@ -80,6 +80,8 @@ func outcomeText(name string) (text string, good bool) {
 		return "The process was not known yet, or gone already.", false
 	case "records_lost":
 		return "The profiler came too late: the process had ended, or the kernel had no room for the records about it.", false
+	case "replaced":
+		return "Another program or library had come to the place of the one whose unwind rules were used.", false
 	case "guessed":
 		return "The frame pointer alone led to some caller, from code that may not keep one.", false
 	case "moved":

@@ -1,0 +1,160 @@
+package ebpf
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/integration/testkit"
+	"github.com/headwater/headwater/integration/testkit/need"
+)
+
+// replacing is a way in which code comes to the place of other code.
+type replacing struct {
+	how          string
+	milliseconds int // for which one stays
+	library      bool
+}
+
+// replacings are the ways: a library or a program of one letter comes to the place of that of the other letter. Those
+// of programs are further starts in one process, "fixed" without random addresses, "thread" by another thread than the
+// first; "fork" and "vfork" make a process for each.
+func replacings() []replacing {
+	return []replacing{
+		{"dlopen", 20, true}, {"mmap", 20, true},
+		{"chain", 10, false}, {"fixed", 30, false}, {"thread", 10, false}, {"fork", 20, false}, {"vfork", 20, false},
+	}
+}
+
+// replaced counts the samples of a way.
+type replaced struct {
+	right, wrong, incomplete int64
+	example                  string
+	ends                     map[string]int64
+}
+
+// letterOf returns the letter whose function a name is, "" if it is of none.
+func letterOf(name string) string {
+	for _, letter := range []string{"a", "b"} {
+		if strings.HasPrefix(name, letter+letter+"_") || name == "in_"+letter {
+			return letter
+		}
+	}
+	return ""
+}
+
+// judge counts a stack, in which the functions of one letter alone may be: of the given one, unless that is "".
+func (r *replaced) judge(names []string, own string, n int64) {
+	end := ""
+	for _, name := range names {
+		if letter := letterOf(name); letter != "" && own == "" {
+			own = letter
+		} else if letter != "" && letter != own {
+			r.wrong += n
+			r.example = own + ": " + strings.Join(names, " ")
+			return
+		}
+		if strings.HasPrefix(name, "[incomplete") {
+			end, _, _ = strings.Cut(name, " in ")
+		}
+	}
+	if end != "" {
+		r.incomplete += n
+		r.ends[end] += n
+		return
+	}
+	r.right += n
+}
+
+// TestReplacedCode has code come to the place of other code all the time, in every way that programs have. A stack that
+// was walked by what was there before is given up, and none is named wrongly.
+func TestReplacedCode(t *testing.T) {
+	t.Parallel()
+	need.Root(t)
+	need.Tools(t, "gcc")
+	dir, seconds := t.TempDir(), 4
+	if testkit.IsNightly() {
+		seconds = 120
+	}
+	sources := "testdata/replaced/"
+	flags := []string{"-O2", "-fomit-frame-pointer", "-pthread"}
+	build := func(to, source string, more ...string) string {
+		path := filepath.Join(dir, to)
+		run(t, "gcc", append(append(append([]string{}, flags...), more...), "-o", path, sources+source)...)
+		return path
+	}
+	var libraries []string
+	for _, letter := range []string{"a", "b"} {
+		libraries = append(libraries, build("lib"+letter+".so", "library.c", "-shared", "-fPIC",
+			fmt.Sprintf("-DNAME(x)=%s%s_##x", letter, letter)))
+		build("program"+letter, "program.c", "-no-pie", "-fno-pie", fmt.Sprintf("-DNAME(x)=%s%s_##x", letter, letter))
+	}
+	build("replaced", "replaced.c", "-ldl")
+
+	o := DefaultOptions()
+	o.SampleRate, o.Comm = 997, CommLabel
+	s := start(t, o)
+	defer s.Close()
+	counts := map[string]*replaced{}
+	end := time.Duration(clock.Monotonic()).Seconds() + float64(seconds)
+	for _, way := range replacings() {
+		counts[way.how] = &replaced{ends: map[string]int64{}}
+		pause := fmt.Sprint(way.milliseconds)
+		if way.library {
+			path := filepath.Join(dir, "hw"+way.how)
+			testkit.CopyProgram(t, filepath.Join(dir, "replaced"), path)
+			testkit.Run(t, exec.Command(path, way.how, fmt.Sprint(seconds), pause, libraries[0], libraries[1]))
+			continue
+		}
+		var paths []string
+		for _, letter := range []string{"a", "b"} {
+			path := filepath.Join(dir, "hw"+way.how+letter)
+			if err := os.Link(filepath.Join(dir, "program"+letter), path); err != nil {
+				t.Fatal(err)
+			}
+			paths = append(paths, path)
+		}
+		testkit.Run(t, exec.Command(paths[0], way.how, fmt.Sprint(end), pause, paths[1]))
+	}
+	for done := false; !done; {
+		done = time.Duration(clock.Monotonic()).Seconds() > end
+		profiles, err := s.Collect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range profiles {
+			for _, sample := range p.Pprof.Sample {
+				comm := strings.Join(sample.Label["comm"], " ")
+				names := frameNames(sample)
+				for _, way := range replacings() {
+					if !strings.HasPrefix(comm, "hw"+way.how) {
+						continue
+					}
+					own := "" // of a library: that of its caller
+					if !way.library {
+						own = comm[len("hw"+way.how):]
+					}
+					counts[way.how].judge(names, own, sample.Value[0]/p.Pprof.Period)
+				}
+			}
+		}
+		time.Sleep(time.Second)
+	}
+	for _, way := range replacings() {
+		c := counts[way.how]
+		all := c.right + c.wrong + c.incomplete
+		t.Logf("%-8s %6d samples, %6d whole, %d wrong, %v", way.how, all, c.right, c.wrong, c.ends)
+		if c.wrong > 0 || c.right == 0 {
+			t.Errorf("%s: %d of %d are wrong: %s", way.how, c.wrong, all, c.example)
+		}
+		if testkit.IsNightly() && c.right < all*99/100 {
+			t.Errorf("%s: %d of %d are whole", way.how, c.right, all)
+		}
+	}
+	t.Logf("%v", s.Stats().Errors)
+}
