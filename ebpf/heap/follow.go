@@ -101,21 +101,20 @@ func (f *follower) follow(c *candidate) (probed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if isOperator(c.Name) && f.onlyCalls(flow) {
+	if isOperator(c.Name) && f.leadsToProbed(flow) {
 		return false, nil
 	}
 	if c.Call == kernel.HeapFree {
 		return true, nil
 	}
 	isStub := func(addr uint64) bool { _, ok := f.stubs[addr]; return ok || f.finder.IsStub(addr) }
-	isProbed := func(addr uint64) bool { return f.known[addr] || isStub(addr) }
-	c.Nested = flow.CallsBySlot || slices.ContainsFunc(flow.Calls, isProbed) ||
-		slices.ContainsFunc(flow.Exits(), func(in codeflow.Instruction) bool { return isProbed(in.To) })
+	c.Nested = flow.CallsBySlot || slices.ContainsFunc(flow.Calls, isStub) || f.leadsToProbed(flow)
 	return true, f.addEnds(c, flow, map[uint64]bool{c.vaddr: true})
 }
 
-// onlyCalls reports whether an operator calls, or jumps to, a function of an allocator: in this file or in another one.
-func (f *follower) onlyCalls(flow *codeflow.Function) bool {
+// leadsToProbed reports whether a function calls, or jumps to, a function of an allocator: in this file or in another
+// one. An operator that does is not probed.
+func (f *follower) leadsToProbed(flow *codeflow.Function) bool {
 	isProbed := func(addr uint64) bool { return f.known[addr] || isAllocating(f.stubs[addr]) }
 	leavesTo := func(in codeflow.Instruction) bool { return in.Kind == codeflow.Leave && isProbed(in.To) }
 	return slices.ContainsFunc(flow.Calls, isProbed) || slices.ContainsFunc(flow.Exits(), leavesTo)
