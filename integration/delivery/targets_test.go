@@ -190,7 +190,7 @@ func TestPIDOfTargetUsedAgain(t *testing.T) {
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait() // it says that it was killed
 
-	out, err := exec.Command(starter.path, "as", strconv.Itoa(pid), second.path, "8000").CombinedOutput()
+	out, err := exec.Command(starter.path, "as", strconv.Itoa(pid), second.path, "6000").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	ns, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
 	require.NoError(t, err)

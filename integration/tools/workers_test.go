@@ -22,7 +22,7 @@ func TestWorkersOfTheKernel(t *testing.T) {
 	if err := exec.Command(program).Run(); err != nil {
 		need.Missing(t, "io_uring cannot be used here: %v", err)
 	}
-	for event, floor := range map[string]int64{"cpu": 50e6, "off-cpu": 1} {
+	for event, floor := range map[string]int64{"cpu": 20e6, "off-cpu": 1} {
 		folder, _, _, code := record(t, "-e", event, "-F", "499", "--threads", "-o", "out.pb.gz", "--", program)
 		require.Equal(t, 0, code)
 		workers := int64(0)
