@@ -100,6 +100,7 @@ enum outcome {
 	OUTCOME_KERNEL_THREAD = 12,    /* no user part exists */
 	OUTCOME_NO_USER_REGISTERS = 13, /* a worker, or a task between two programs */
 	OUTCOME_NOT_COLLECTED = 14,    /* user stacks are switched off */
+	OUTCOME_NO_CALL = 15,          /* no call precedes what a rule by analysis takes for the return address */
 	OUTCOMES, /* how many there are */
 };
 
@@ -153,6 +154,8 @@ enum ra_rule {
 	RA_CLONE = 7,
 	/* as RA_DEFAULT; what Go's runtime keeps of a goroutine does not lead on from the frames from here on */
 	RA_DETACHED = 10,
+	/* x86: as RA_DEFAULT, if that is where a call may return to: of rules that the code alone has led to */
+	RA_CALLED = 11,
 };
 
 /* One unwind rule, for the pcs from `off` to the next row of its page. One word. */

@@ -98,17 +98,6 @@ ALWAYS_INLINE int may_copy(struct sample_ring *ring, const struct sample *s)
 	       has_room_for_copy(ring, ring->next, words_with_copy(ring, s));
 }
 
-/* What an address that may be a return address shows of itself. */
-enum { NO_CALL = 0, CALL = 1, TRAMPOLINE = 2 };
-
-/* A function of its own, so that its branches are not multiplied by those of find_other_stack. */
-__attribute__((noinline)) int called_from(__u64 addr)
-{
-	if (follows_call(addr) || is_replaced(addr))
-		return CALL;
-	return is_trampoline(addr) ? TRAMPOLINE : NO_CALL;
-}
-
 /*
  * Follows frame pointers from where the walk missed to the end of the stack, or to
  * another one: Go's runtime has a stack of its own, and its frames lead to those of a

@@ -41,8 +41,8 @@ ALWAYS_INLINE int step_frame_pointer(struct unwinder *u, __u64 *zero_at)
 		*zero_at = fp;
 		return record[0] || !chained ? OUTCOME_NO_ROW : OUTCOME_COMPLETE_FP;
 	}
-	/* The caller may have another use for the register; its return address must look like one then. */
-	if (record[0] && record[0] <= fp && !chained && !follows_call(record[1]))
+	/* The caller may have another use for the register, but its return address must look like one. */
+	if (!called_from(record[1]))
 		return OUTCOME_NO_ROW;
 	u->regs.pc = record[1];
 	u->regs.fp = record[0];
@@ -171,6 +171,7 @@ ALWAYS_INLINE int find_return_address(struct unwinder *u, const struct wide_rule
 		break;
 	case RA_DEFAULT:
 	case RA_DETACHED:
+	case RA_CALLED:
 		at = CALL_PUSHES_RETURN_ADDRESS ? cfa - 8 : cfa + rule->fp_off + 8;
 		break;
 	case RA_AT_CFA:
@@ -393,6 +394,8 @@ ALWAYS_INLINE int find_caller(struct unwinder *u, const struct wide_rule *rule, 
 		*zero_at = fp ? cfa : ANYWHERE;
 		return OUTCOME_COMPLETE_FP;
 	}
+	if (ra_rule == RA_CALLED && !called_from(ra))
+		return OUTCOME_NO_CALL;
 	__u64 rbx_known = ra_rule == RA_KEEP_RBX && (u->full || u->rbx_known);
 	if (ra_rule == RA_RESTORE_RBX) {
 		if (read_word(u, cfa + rule->ra_off, &u->regs.general[REG_RBX]))

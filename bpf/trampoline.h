@@ -138,6 +138,17 @@ ALWAYS_INLINE int is_replaced(__u64 address)
 	return address && !(address & (TRAMPOLINE_ALIGNMENT - 1)) && address == TRAMPOLINE_OF(task);
 }
 
+/* What an address that may be a return address shows of itself. */
+enum { NO_CALL = 0, CALL = 1, TRAMPOLINE = 2 };
+
+/* A function of its own, so that its branches are not multiplied by those of what calls it. */
+__attribute__((noinline)) int called_from(__u64 addr)
+{
+	if (follows_call(addr) || is_replaced(addr))
+		return CALL;
+	return is_trampoline(addr) ? TRAMPOLINE : NO_CALL;
+}
+
 /*
  * Puts the true return addresses into a copy of the stack at `from`, which is `at` words from where the sample that is
  * being made begins. Where calls push no address it is not known where functions have put theirs.

@@ -8,6 +8,7 @@
  * and asks others about the stack and the thread:
  *   stack_ends_at(addr)          whether no frame but that of start code can be above addr
  *   thread_pointer()             on x86
+ *   called_from(addr)            0 if addr is where no call and no signal handler returns to
  */
 #ifndef HEADWATER_UNWINDER_H
 #define HEADWATER_UNWINDER_H

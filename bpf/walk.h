@@ -5,9 +5,10 @@
 
 #include "ring.h"
 #include "rules.h"
-#include "step.h"
 #include "task.h"
 #include "trampoline.h"
+
+#include "step.h" /* asks what the others define */
 
 /*
  * Makes the frame that samples have of the current registers, and finds u->rule, to leave it by. Sets u->mapping: of a
@@ -86,6 +87,9 @@ __attribute__((noinline)) int walk_frame(__u32 cpu)
 	s->user_frames++;
 	if (r)
 		return r;
+	/* What a program makes for itself is analyzed before its frame pointer is believed, unless its runtime keeps that. */
+	if (u->rule.cfa == CFA_NONE && !f.exe && !ring->slots_wanted && (config & CONFIG_COPY_STACKS))
+		return OUTCOME_NO_ROW;
 	r = apply_rule(u, &u->rule);
 	/* Only a signal leads to an exact pc: this was its trampoline, which nobody called. */
 	if (!r && u->exact)

@@ -10,19 +10,32 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// TestGuessed: stacks that the frame pointer alone leads through code of no file say so, and are not whole. Stacks that
-// the code itself leads through are.
+// TestGuessed: where the code itself leads through code of no file, stacks are whole and have all callers. Where the
+// frame pointer alone does, stacks say so and are not whole; where the call that it leads to is of another function,
+// they end.
 func TestGuessed(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
 	need.Tools(t, "gcc")
-	for name, guesses := range map[string]bool{"mixed": true, "jitted": false} {
+	for name, test := range map[string]struct {
+		program string
+		flags   []string
+		want    []string // from the leaf on
+		whole   bool
+	}{
+		"followed": {"mixed", nil, []string{"burn", "[unknown]", "[unknown]", "[unknown]", "main"}, true},
+		"guessed": {"mixed", []string{"-DHIDDEN"},
+			[]string{"burn", "[unknown]", "[guessed: frame_pointer]", "[unknown]", "main"}, false},
+		"another is called": {"mixed", []string{"-DHIDDEN", "-DDIRECT"},
+			[]string{"burn", "[unknown]", "[incomplete: no_call]"}, false},
+		"without frame pointers": {"jitted", nil, []string{"burn", "[unknown]", "main"}, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			program := filepath.Join(t.TempDir(), "hw"+name)
+			program := filepath.Join(t.TempDir(), "hw"+test.program)
 			// burn is compiled to keep rbp as its caller has it.
-			build := exec.Command("gcc", "-O2", "-fomit-frame-pointer", "-o", program,
-				"../integration/stacks/testdata/rules/"+name+".c")
+			build := exec.Command("gcc", append([]string{"-O2", "-fomit-frame-pointer", "-o", program,
+				"../integration/stacks/testdata/rules/" + test.program + ".c"}, test.flags...)...)
 			if out, err := build.CombinedOutput(); err != nil {
 				t.Fatalf("gcc: %v\n%s", err, out)
 			}
@@ -30,32 +43,30 @@ func TestGuessed(t *testing.T) {
 			s := start(t, only(identityOptions(), pid)) // there may be others that make code
 			defer s.Close()
 			settle(t, s, pid)
-			marked, unmarked := 0, 0
+			through := 0
 			collectUntil(t, s, "there are stacks through code of no file", func(more []Profile) bool {
 				for _, p := range more {
 					for _, sample := range ofPID(p, pid) {
 						names := frameNames(sample)
-						at := slices.Index(names, "[guessed: frame_pointer]")
-						switch through := slices.Index(names, "[unknown]"); {
-						case through < 0 || endsUnready(names):
-						case at == through+1:
-							marked++
-						case at < 0:
-							unmarked++
-						default:
-							t.Errorf("the mark is elsewhere: %v", names)
+						if !slices.Contains(names, "[unknown]") || endsUnready(names) {
+							continue
+						}
+						at := slices.Index(names, "burn")
+						if at < 0 {
+							continue // in that code itself
+						}
+						if through++; !slices.Equal(names[at:min(at+len(test.want), len(names))], test.want) {
+							t.Errorf("%v, want %v", names, test.want)
 						}
 					}
-					if guesses && p.Complete > p.Samples/2 {
+					if !test.whole && p.Complete > p.Samples/2 {
 						t.Errorf("%d of %d samples count as whole", p.Complete, p.Samples)
 					}
 				}
-				return marked+unmarked >= 3
+				return through >= 3
 			})
-			guessed := s.Stats().Guessed
-			t.Logf("%d stacks with the mark, %d without, %d samples counted", marked, unmarked, guessed)
-			if guesses && (unmarked > 0 || guessed == 0) || !guesses && (marked > 0 || guessed > 0) {
-				t.Errorf("%d stacks with the mark, %d without, %d samples counted", marked, unmarked, guessed)
+			if guessed := s.Stats().Guessed; name == "guessed" && guessed == 0 || test.whole && guessed > 0 {
+				t.Errorf("%d samples count as guessed", guessed)
 			}
 		})
 	}

@@ -174,7 +174,7 @@ type hitsSampleRing struct {
 		Copies       uint64
 		CopiedBytes  uint64
 		Uncopied     uint64
-		Outcomes     [15]uint64
+		Outcomes     [16]uint64
 		Chains       [7]uint64
 		ChainFrames  uint64
 		Codes        uint64
@@ -267,7 +267,7 @@ type hitsSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [32]byte
+	_            [24]byte
 	Rules        [1024]struct {
 		_          structs.HostLayout
 		Key        uint64

@@ -9,7 +9,7 @@ import (
 // endOfStack is how far below the end of a stack its outermost frame can be.
 const endOfStack = 4096
 
-// hitStack is the copy of a stack that came with a hit. It implements unwind.Memory.
+// hitStack is the copy of a stack that came with a hit. It implements unwind.Stack.
 type hitStack struct {
 	base  uint64
 	bytes []byte
@@ -17,9 +17,9 @@ type hitStack struct {
 }
 
 // Memory returns the copy of the stack. It is valid as long as the hit.
-func (h *ProbeHit) Memory() unwind.Memory { return hitStack{h.SP(), h.Stack, h.Full} }
+func (h *ProbeHit) Memory() unwind.Stack { return hitStack{h.SP(), h.Stack, h.Full} }
 
-// ReadU64 implements unwind.Memory.
+// ReadU64 implements unwind.Stack.
 func (s hitStack) ReadU64(addr uint64) (uint64, bool) {
 	at := addr - s.base
 	if addr < s.base || at > uint64(len(s.bytes)) || uint64(len(s.bytes))-at < 8 {
@@ -28,7 +28,7 @@ func (s hitStack) ReadU64(addr uint64) (uint64, bool) {
 	return binary.LittleEndian.Uint64(s.bytes[at:]), true
 }
 
-// EndsAt implements unwind.Memory. Copies that are not full end where the stack does.
+// EndsAt implements unwind.Stack. Copies that are not full end where the stack does.
 func (s hitStack) EndsAt(addr uint64) bool {
 	end := s.base + uint64(len(s.bytes))
 	return !s.full && addr <= end && end-addr < endOfStack

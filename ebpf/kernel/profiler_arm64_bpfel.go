@@ -123,7 +123,7 @@ type profilerCounters struct {
 	Copies       uint64
 	CopiedBytes  uint64
 	Uncopied     uint64
-	Outcomes     [15]uint64
+	Outcomes     [16]uint64
 	Chains       [7]uint64
 	ChainFrames  uint64
 	Codes        uint64
@@ -282,7 +282,8 @@ const (
 	profilerOutcomeOUTCOME_KERNEL_THREAD     profilerOutcome = 12
 	profilerOutcomeOUTCOME_NO_USER_REGISTERS profilerOutcome = 13
 	profilerOutcomeOUTCOME_NOT_COLLECTED     profilerOutcome = 14
-	profilerOutcomeOUTCOMES                  profilerOutcome = 15
+	profilerOutcomeOUTCOME_NO_CALL           profilerOutcome = 15
+	profilerOutcomeOUTCOMES                  profilerOutcome = 16
 )
 
 type profilerPathOp uint32
@@ -345,6 +346,7 @@ const (
 	profilerRaRuleRA_AT_SP       profilerRaRule = 9
 	profilerRaRuleRA_CLONE       profilerRaRule = 7
 	profilerRaRuleRA_DETACHED    profilerRaRule = 10
+	profilerRaRuleRA_CALLED      profilerRaRule = 11
 )
 
 type profilerRowPageMark uint32
@@ -504,7 +506,7 @@ type profilerSampleRing struct {
 	Codes        uint64
 	UnknownCount uint64
 	Unknown      [32]uint64
-	_            [32]byte
+	_            [24]byte
 	Rules        [1024]struct {
 		_          structs.HostLayout
 		Key        uint64

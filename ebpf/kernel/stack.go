@@ -18,16 +18,16 @@ const (
 )
 
 // Stack is a copy of pieces of a user stack, or of two where one goes on in another; or the
-// memory of a process, see StackIn. It is an unwind.Memory.
+// memory of a process, see StackIn. It is an unwind.Stack.
 type Stack struct {
 	stackPart
 	more       []stackPart
-	lastFrames uint64        // where the region begins in which a frame can be the outermost one; 0: not known
-	memory     unwind.Memory // instead of a copy
+	lastFrames uint64       // where the region begins in which a frame can be the outermost one; 0: not known
+	memory     unwind.Stack // instead of a copy
 }
 
 // StackIn is a stack that is read of memory, which must not change until it is walked.
-func StackIn(m unwind.Memory) Stack { return Stack{memory: m} }
+func StackIn(m unwind.Stack) Stack { return Stack{memory: m} }
 
 // Exists reports whether there is a stack to read.
 func (s Stack) Exists() bool { return s.memory != nil || s.Len() > 0 }

@@ -113,13 +113,19 @@ func (a *allowance) take(now time.Time) bool {
 	return true
 }
 
-// Called reports whether addr, in executable memory, follows an instruction that may
-// be a call.
-func (v *View) Called(machine elf.Machine, addr uint64) bool {
-	if m, ok := v.mappings.find(addr - 1); !ok || m.remote {
+// Called reports whether a call may return to addr, in executable memory, or a signal handler. Code of files is read
+// from them: the process may have ended.
+func (v *View) Called(addr uint64) bool {
+	m, ok := v.mappings.find(addr - 1)
+	switch {
+	case !ok:
 		return false
+	case m.exe != nil:
+		if called, known := m.exe.called(v.Machine(), addr-m.bias); known {
+			return called
+		}
 	}
-	return unwind.FollowsCall(machine, addr, codeWords{v.tracker.memory(v.pid)})
+	return !m.remote && unwind.ReturnsTo(v.Machine(), addr, codeWords{v.tracker.memory(v.pid)})
 }
 
 // codeWords reads words of code.

@@ -65,7 +65,7 @@ func TestRuleByAnalysis(t *testing.T) {
 	check(called, 80)
 	code[12] = 0xf4 // hlt for ret
 	check(0, 0)
-	isCalled := func(addr uint64) bool { return space.Called(elf.EM_X86_64, addr) }
+	isCalled := func(addr uint64) bool { return space.Called(addr) }
 	if !isCalled(begin+called) || isCalled(begin+called+1) || isCalled(begin) {
 		t.Error("the call is not found, or something else is")
 	}

@@ -194,4 +194,16 @@ func (e *Executable) outermost(vaddr uint64) (bool, error) {
 	return outermost, nil
 }
 
+// called reports whether a call may return to vaddr, or a signal handler; known is false for code that is in no file.
+func (e *Executable) called(machine elf.Machine, vaddr uint64) (called, known bool) {
+	i := e.image.Load()
+	i.building.Lock()
+	defer i.building.Unlock()
+	file, ok := i.rows.(*fileRows)
+	if !ok {
+		return false, false
+	}
+	return unwind.ReturnsTo(machine, vaddr, file), true
+}
+
 func (e *Executable) String() string { return fmt.Sprintf("%s (build ID %q)", e.Path, e.BuildID) }

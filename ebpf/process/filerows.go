@@ -1,6 +1,7 @@
 package process
 
 import (
+	"encoding/binary"
 	"errors"
 	"time"
 
@@ -66,6 +67,13 @@ func (f *fileRows) open() (*unwindtable.Table, error) {
 	}
 	f.table, f.indexed = f.indexed.Table, nil
 	return f.table, nil
+}
+
+// ReadU64 implements unwind.Words.
+func (f *fileRows) ReadU64(vaddr uint64) (uint64, bool) {
+	var b [8]byte
+	err := f.elf.ReadVaddr(b[:], vaddr)
+	return binary.LittleEndian.Uint64(b[:]), err == nil
 }
 
 // Page implements runtime.RowSource. Without unwind information a page has no rows.

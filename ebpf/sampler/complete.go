@@ -56,7 +56,7 @@ func (c *completer) complete(sample *Sample) {
 		recheck(view, sample.Sample)
 	}
 	identify(view, sample.Sample)
-	sample.Guessed = markGuesses(view, sample.User)
+	sample.Guessed = markGuesses(view, sample.Sample)
 	c.interpreted.languages.addJITCode(view, sample.Sample)
 	sample.Interpreted = c.interpreted.frames(c.tracker, view, sample.Sample)
 	sample.Program = view.Program()
@@ -81,8 +81,10 @@ func (c *completer) complete(sample *Sample) {
 func outsideFile(f kernel.Frame) bool { return f.Exe == 0 || f.Code != 0 }
 
 // markGuesses leaves the flag FramePointer to the frames that are guesses, and reports whether there are any: the frame
-// pointer alone led to them, from code that may not keep one. V8's code keeps it, also that in V8's file.
-func markGuesses(view *process.View, frames []kernel.Frame) (guessed bool) {
+// pointer alone led to them, from code that may not keep one. V8's code keeps it, also that in V8's file. The stack
+// ends before a guess that is wrong, as the call there is of another function.
+func markGuesses(view *process.View, s *kernel.Sample) (guessed bool) {
+	frames := s.User
 	by, ok := view.Interpretation()
 	keeps := ok && by.Interpreter != nil && by.Interpreter.HasSlots() && by.Interpreter.HasNoFile()
 	for i := range frames {
@@ -93,6 +95,10 @@ func markGuesses(view *process.View, frames []kernel.Frame) (guessed bool) {
 		if i > 0 && keeps && (frames[i-1].Exe == 0 || frames[i-1].Exe == by.File()) {
 			f.Flags &^= kernel.FramePointer
 			continue
+		}
+		if i > 0 && !view.MayCall(f.Exe, f.Vaddr, frames[i-1].Exe, frames[i-1].Lookup()) {
+			s.User, s.Walked, s.Outcome = frames[:i], min(s.Walked, i), unwind.NoCall
+			return guessed
 		}
 		guessed = true
 	}

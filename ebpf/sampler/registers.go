@@ -77,7 +77,7 @@ func (w *walker) byRow(regs *unwind.Regs, yield func(*unwind.Regs)) unwind.Outco
 	if o != unwind.Unset {
 		return o
 	}
-	return unwind.Step(w.number, rule, regs, w.stack)
+	return unwind.Step(w.number, rule, regs, codeAndStack{w.view, w.stack})
 }
 
 // frame returns registers as package cfi has them.

@@ -15,7 +15,7 @@ import (
 
 // ThreadMemory is the memory of a process in which the stacks of a thread lie.
 type ThreadMemory interface {
-	unwind.Memory
+	unwind.Stack
 	chain.Memory
 }
 

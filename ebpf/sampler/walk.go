@@ -108,35 +108,45 @@ func resume(t *process.Tracker, view *process.View, s *kernel.Sample) {
 	}
 }
 
-// walkOn walks from s.Regs, by rows and frame pointers and, where those end, by analysis
-// of the code.
+// walkOn walks from s.Regs, by rows, by analysis of code that has none and is in no file, and by frame pointers.
 func walkOn(view *process.View, s *kernel.Sample) (unwind.Outcome, kernel.Finish) {
-	by := kernel.ByRows
-	for {
-		outcome := unwind.Walk(view.Machine(), view, &s.Regs, s.Stack, maxFrames-len(s.User), func(r *unwind.Regs) {
-			addFrame(view, s, r)
-		})
-		if outcome != unwind.NoRow || len(s.User) >= maxFrames || !stepByAnalysis(view, s) {
-			return outcome, by
-		}
-		by = kernel.ByAnalysis
-	}
+	space := analyzed{view: view, regs: &s.Regs, memory: codeAndStack{view, s.Stack}, by: kernel.ByRows}
+	outcome := unwind.Walk(view.Machine(), &space, &s.Regs, space.memory, maxFrames-len(s.User), func(r *unwind.Regs) {
+		addFrame(view, s, r)
+	})
+	return outcome, space.by
 }
 
-// stepByAnalysis goes to the caller of s.Regs by what the code there does.
-func stepByAnalysis(view *process.View, s *kernel.Sample) bool {
-	rule, ok := view.RuleByAnalysis(view.Machine(), s.Regs.PC)
-	if !ok {
-		return false
-	}
-	caller := s.Regs
-	caller.ViaFP = false
-	if unwind.Step(view.Machine(), rule, &caller, s.Stack) != unwind.Unset || !view.Called(view.Machine(), caller.PC) {
-		return false
-	}
-	s.Regs = caller
-	return true
+// analyzed is the address space of a process with the rules that its code leads to where there are no others. It is an
+// unwind.Space of one walk.
+type analyzed struct {
+	view   *process.View
+	regs   *unwind.Regs // of the frame whose rule is asked for
+	memory codeAndStack
+	by     kernel.Finish
 }
+
+// Rule implements unwind.Space. A rule that leads to no caller is none.
+func (a *analyzed) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {
+	rule, o := a.view.Rule(addr)
+	if o != unwind.Unset || rule.CFA != unwind.CFANone {
+		return rule, o
+	}
+	found, ok := a.view.RuleByAnalysis(a.view.Machine(), a.regs.PC)
+	if caller := *a.regs; !ok || unwind.Step(a.view.Machine(), found, &caller, a.memory) != unwind.Unset {
+		return rule, o
+	}
+	a.by = kernel.ByAnalysis
+	return found, o
+}
+
+// codeAndStack is the memory of a process, of which the stack may be a copy. It is an unwind.Memory.
+type codeAndStack struct {
+	view *process.View
+	kernel.Stack
+}
+
+func (m codeAndStack) Called(addr uint64) bool { return m.view.Called(addr) }
 
 // rewalk walks a stack from its leaf, of which the sample has the registers and
 // the copy, because a rule needs more of them than a walk by rows keeps. It leaves

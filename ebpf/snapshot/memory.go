@@ -42,7 +42,7 @@ func newMemory(process runtime.Memory, t *kernel.Thread) *Memory {
 	return &Memory{process: process, thread: t, selfPointer: hasSelfPointer, pages: map[uint64][]byte{}}
 }
 
-// ReadU64 implements unwind.Memory.
+// ReadU64 implements unwind.Stack.
 func (m *Memory) ReadU64(addr uint64) (uint64, bool) {
 	if page := m.page(addr &^ (pageBytes - 1)); addr%pageBytes <= pageBytes-8 {
 		if page == nil {
@@ -105,7 +105,7 @@ const (
 	threadDescriptor = 4096
 )
 
-// EndsAt implements unwind.Memory. The stack of a program's first thread ends where the kernel began it, that of
+// EndsAt implements unwind.Stack. The stack of a program's first thread ends where the kernel began it, that of
 // another below what the C library keeps of the thread.
 func (m *Memory) EndsAt(addr uint64) bool {
 	end := m.thread.StartStack + 16 // start code may have taken the number of arguments off the stack

@@ -91,7 +91,7 @@ func (w WideRule) fpColumn(n names) string {
 
 func (w WideRule) raColumn(n names) string {
 	switch w.RA() {
-	case RAKeepRBX, RARestoreRBX, RAClone:
+	case RAKeepRBX, RARestoreRBX, RAClone, RACalled:
 		return "c-8"
 	case RADefault:
 		if n.pushed {

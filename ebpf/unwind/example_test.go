@@ -19,6 +19,9 @@ func (s stack) ReadU64(addr uint64) (uint64, bool) {
 // EndsAt implements unwind.Memory.
 func (s stack) EndsAt(addr uint64) bool { return addr >= 0x7ff0 }
 
+// Called implements unwind.Memory.
+func (s stack) Called(addr uint64) bool { return addr == 0x401234 }
+
 // A function has pushed rbp. Its caller's frame is 16 bytes above the stack pointer:
 // the return address at CFA-8, the caller's rbp at CFA-16.
 func ExampleStep() {

@@ -21,6 +21,7 @@ const (
 	KernelThread                   // a task without a user part
 	NoUserRegisters                // the task's user registers were not found: a kernel worker, or a task inside execve
 	NotCollected                   // user stacks are switched off
+	NoCall                         // no call precedes what a rule by analysis takes for the return address
 
 	NumOutcomes = iota // how many there are
 )
@@ -75,6 +76,8 @@ func (o Outcome) String() string {
 		return "no_user_registers"
 	case NotCollected:
 		return "not_collected"
+	case NoCall:
+		return "no_call"
 	case RecordsLost:
 		return "records_lost"
 	case Moved:

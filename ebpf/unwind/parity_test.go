@@ -71,7 +71,10 @@ func runParity[T any](t *testing.T, program, mode string, cases []stepCase) []T 
 }
 
 // parityStack is the memory of a case, as Memory.
-type parityStack struct{ c *stepCase }
+type parityStack struct {
+	c       *stepCase
+	machine elf.Machine
+}
 
 func (m parityStack) ReadU64(addr uint64) (uint64, bool) {
 	at := addr - m.c.MemoryBase
@@ -86,6 +89,8 @@ func (m parityStack) ReadU64(addr uint64) (uint64, bool) {
 	}
 	return binary.LittleEndian.Uint64(b[at%8:]), true
 }
+
+func (m parityStack) Called(addr uint64) bool { return ReturnsTo(m.machine, addr, m) }
 
 // EndsAt says of the last 256 bytes that the stack ends there.
 func (m parityStack) EndsAt(addr uint64) bool { return m.c.MemoryBase+8*m.c.MemoryWords-addr <= 256 }
@@ -132,7 +137,7 @@ func randomCase(r *rand.Rand) stepCase {
 	c.Switches, c.FrameFlags = uint8(r.IntN(maxSwitches+2)), uint32(r.IntN(2))*2|uint32(r.IntN(2))<<4
 	c.Rule = WideRule{
 		CFA: CFAKind(r.IntN(15)), Reg: uint8(r.IntN(16)), Reg2: uint8(r.IntN(16)),
-		Rules: uint8(r.IntN(6)) | uint8(r.IntN(11))<<4, CFAOff: small(), FPOff: small(), RAOff: small(),
+		Rules: uint8(r.IntN(6)) | uint8(r.IntN(12))<<4, CFAOff: small(), FPOff: small(), RAOff: small(),
 	}
 	switch {
 	case c.Rule.CFA == CFAGoroutine && r.IntN(4) > 0:
@@ -213,7 +218,7 @@ func TestStepParity(t *testing.T) {
 		for i, got := range runParity[stepResult](t, program, "steps", cases) {
 			c := &cases[i]
 			want := c.regs()
-			outcome := Step(machine, c.Rule, &want, parityStack{c})
+			outcome := Step(machine, c.Rule, &want, parityStack{c, machine})
 			outcomes[outcome]++
 			if outcome != Outcome(got.Outcome) {
 				t.Fatalf("%s: case %d, rule %s: C ends with %s, Go with %s; sp 0x%x, fp 0x%x, %d words at 0x%x", arch,

@@ -83,6 +83,9 @@ const (
 
 	// As RADefault; what Go's runtime keeps of a goroutine does not lead on from the frames from here on.
 	RADetached
+
+	// x86-64: as RADefault, if that is where a call may return to: of rules that the code alone has led to.
+	RACalled
 )
 
 // Row is the rule from one pc on until the next row of its page.
@@ -167,7 +170,7 @@ func (r Row) widen() WideRule {
 func (w WideRule) narrow() (Row, bool) {
 	r := Row{CFA: w.CFA, Rules: w.Rules, CFAOff: int16(w.CFAOff), FPOff: int16(w.FPOff)}
 	return r, r.widen() == w && w.CFA != CFAReg && w.CFA != CFASPIndexed && w.CFA != CFASPFar && w.FP() != FPReg &&
-		w.CFA != CFAGoroutine && (w.RA() < RAAtCFA || w.RA() == RAKeepRBX || w.RA() == RADetached)
+		w.CFA != CFAGoroutine && (w.RA() < RAAtCFA || w.RA() == RAKeepRBX || w.RA() == RADetached || w.RA() == RACalled)
 }
 
 // Unsupported returns the row, without an Off, that stands for a rule that
@@ -251,7 +254,7 @@ func (w WideRule) fpString() string {
 
 func (w WideRule) raString() string {
 	switch w.RA() {
-	case RADefault, RAKeepRBX:
+	case RADefault, RAKeepRBX, RACalled:
 		return ""
 	case RADetached:
 		return " detached"

@@ -12,12 +12,19 @@ type Words interface {
 	ReadU64(addr uint64) (uint64, bool)
 }
 
-// Memory is the memory of the task whose stack is walked.
-type Memory interface {
+// Stack is the stack of the task that is walked.
+type Stack interface {
 	Words
 	// EndsAt reports whether the stack ends at addr or soon above, so that a frame
 	// there can be the outermost one.
 	EndsAt(addr uint64) bool
+}
+
+// Memory is the memory of the task whose stack is walked.
+type Memory interface {
+	Stack
+	// Called reports whether a call may return to the address addr, or a signal handler, see [ReturnsTo].
+	Called(addr uint64) bool
 }
 
 // Regs is the registers of one frame. Known are always PC, SP and FP.
@@ -106,6 +113,9 @@ func (s *stepper) call() Outcome {
 		// Of a stack that a program has made for itself nobody knows the end; a frame
 		// pointer of zero marks it, too.
 		return s.end(fp == 0 || s.mem.EndsAt(cfa))
+	}
+	if s.rule.RA() == RACalled && !s.mem.Called(ra) {
+		return NoCall
 	}
 	next := s.caller(ra, cfa, fp)
 	if o := s.callerRBX(&next, cfa); o != Unset {
@@ -203,7 +213,7 @@ func (s *stepper) returnAddress(cfa uint64) (uint64, Outcome) {
 			return 0, Complete
 		}
 		return s.read(cfa-8, 0)
-	case RADefault, RADetached:
+	case RADefault, RADetached, RACalled:
 		at := cfa - 8
 		if s.arm {
 			at = cfa + uint64(int64(s.rule.FPOff)) + 8
@@ -286,7 +296,7 @@ func (s *stepper) framePointer() Outcome {
 		return s.end(s.mem.EndsAt(fp))
 	case ra == 0:
 		return NoRow
-	case next != 0 && next <= fp && !s.regs.ViaFP && !FollowsCall(s.machine, ra, s.mem):
+	case !s.mem.Called(ra):
 		return NoRow // the caller may have another use for the register, but its return address must look like one
 	}
 	*s.regs = Regs{PC: ra, SP: fp + 16, FP: next, ViaFP: true, Thread: s.regs.Thread, Switches: switches}
@@ -299,6 +309,18 @@ func (s *stepper) end(plausible bool) Outcome {
 		return CompleteFP
 	}
 	return NoRow
+}
+
+// ReturnsTo reports whether a call may return to addr, as code shows it, or a signal handler.
+func ReturnsTo(machine elf.Machine, addr uint64, code Words) bool {
+	if FollowsCall(machine, addr, code) {
+		return true
+	}
+	v, _ := code.ReadU64(addr)
+	if machine == elf.EM_AARCH64 {
+		return v == 0xd4000001_d2801168 // mov x8, #139; svc #0
+	}
+	return v == 0x0f000000_0fc0c748 || v<<8 == 0x050f0000_000fb800 // mov $15, %rax or %eax; syscall
 }
 
 // FollowsCall reports whether the instruction before addr may be a call, as it is

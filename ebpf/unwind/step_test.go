@@ -15,6 +15,11 @@ func (w words) ReadU64(addr uint64) (uint64, bool) {
 	return v, ok
 }
 
+func (w words) Called(addr uint64) bool { return addr != notCalled }
+
+// notCalled is an address that no call is before.
+const notCalled = 0x4445
+
 // EndsAt says that what is in it is the stack.
 func (w words) EndsAt(addr uint64) bool {
 	for at := range w {
@@ -78,7 +83,18 @@ func TestStep(t *testing.T) {
 			words{0x7000: 0x5555, 0x7100: 0x7300}, Regs{PC: 0x5555, SP: 0x7008, FP: 0x7100}, Unset},
 		"3 GiB": {x86, WideRule{CFA: CFASPFar, CFAOff: 3 << 27}, leaf,
 			words{0xc0006ff8: 0x5555}, Regs{PC: 0x5555, SP: 0xc0007000, FP: 0x7100}, Unset},
-		"frame pointer of no use above": {x86, WideRule{}, leaf, words{0x7100: 1, 0x7108: 0x5555}, leaf, NoRow},
+		"frame pointer of no use above": {x86, WideRule{}, leaf, words{0x7100: 1, 0x7108: notCalled}, leaf, NoRow},
+		"frame pointer to what looks like a record": {x86, WideRule{}, leaf, words{0x7100: 0x7300, 0x7108: notCalled},
+			leaf, NoRow},
+		"chain to what looks like a record": {x86, WideRule{}, chained(0x7100, 0),
+			words{0x7100: 0x7300, 0x7108: notCalled}, chained(0x7100, 0), NoRow},
+		"by analysis": {x86, WideRule{CFA: CFASP, CFAOff: 8, Rules: Rules(FPSame, RACalled)}, leaf,
+			words{0x7000: 0x5555}, Regs{PC: 0x5555, SP: 0x7008, FP: 0x7100}, Unset},
+		"by analysis, to where nothing was called": {x86,
+			WideRule{CFA: CFASP, CFAOff: 8, Rules: Rules(FPSame, RACalled)}, leaf, words{0x7000: notCalled}, leaf,
+			NoCall},
+		"by analysis, to the end of the stack": {x86,
+			WideRule{CFA: CFASP, CFAOff: 8, Rules: Rules(FPSame, RACalled)}, leaf, words{0x7000: 0}, leaf, CompleteFP},
 		"frame pointer of no use above, but a call": {x86, WideRule{}, leaf,
 			words{0x7100: 1, 0x7108: 0x5558, 0x5550: 0xe8 << 24},
 			Regs{PC: 0x5558, SP: 0x7110, FP: 1, ViaFP: true}, Unset},
@@ -124,7 +140,7 @@ func TestStep(t *testing.T) {
 		"end of frame pointers": {x86, WideRule{}, leaf, words{0x7100: 0, 0x7108: 0}, leaf, NoRow},
 		"last frame pointer": {x86, WideRule{}, leaf, words{0x7100: 0, 0x7108: 0x5555},
 			Regs{PC: 0x5555, SP: 0x7110, ViaFP: true}, Unset},
-		"frame pointer goes down": {x86, WideRule{}, leaf, words{0x7100: 0x7100, 0x7108: 0x5555}, leaf, NoRow},
+		"frame pointer goes down": {x86, WideRule{}, leaf, words{0x7100: 0x7100, 0x7108: notCalled}, leaf, NoRow},
 		"frame pointer below sp": {x86, WideRule{}, Regs{SP: 0x7000, FP: 0x6ff8},
 			words{0x6ff8: 0x7300, 0x7000: 0x5555}, Regs{SP: 0x7000, FP: 0x6ff8}, NoRow},
 		"frame pointer unaligned": {x86, WideRule{}, Regs{SP: 0x7000, FP: 0x7004},

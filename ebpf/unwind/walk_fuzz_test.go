@@ -28,6 +28,8 @@ func (c *chaos) ReadU64(addr uint64) (uint64, bool) {
 
 func (c *chaos) EndsAt(addr uint64) bool { return addr%3 == 0 }
 
+func (c *chaos) Called(addr uint64) bool { return addr%5 != 0 }
+
 // FuzzWalk walks whatever stack by whatever rules. A walk ends, at the latest at
 // its depth limit, and a call is undone only towards the root of the stack.
 func FuzzWalk(f *testing.F) {

@@ -240,6 +240,8 @@ func (w oneWord) ReadU64(addr uint64) (uint64, bool) { return w.value, addr == w
 
 func (w oneWord) EndsAt(uint64) bool { return true }
 
+func (w oneWord) Called(uint64) bool { return true }
+
 // TestCodeWithFramePointers has no call frame information, and functions with and without frame pointers, with nop
 // between them: each instruction has its rule, and one from which nobody knows where it leads has none.
 func TestCodeWithFramePointers(t *testing.T) {

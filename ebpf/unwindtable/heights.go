@@ -163,7 +163,10 @@ func RuleByAnalysis(machine elf.Machine, code []byte, start, addr, low, high uin
 
 // ruleOfHeight translates what the code says.
 func ruleOfHeight(r stackheight.Rule) (unwind.WideRule, bool) {
-	w := unwind.WideRule{CFAOff: r.Off, FPOff: r.FP}
+	w := unwind.WideRule{CFAOff: r.Off, FPOff: r.FP, Rules: unwind.Rules(unwind.FPSame, unwind.RACalled)}
+	if r.FP != 0 {
+		w.Rules = unwind.Rules(unwind.FPAtCFA, unwind.RACalled)
+	}
 	switch r.Kind {
 	case stackheight.SP:
 		w.CFA = unwind.CFASP
@@ -173,9 +176,6 @@ func ruleOfHeight(r stackheight.Rule) (unwind.WideRule, bool) {
 		w.CFA = unwind.CFASPDeref
 	case stackheight.FPDeref:
 		w.CFA = unwind.CFAFPDeref
-	}
-	if r.FP != 0 {
-		w.Rules = unwind.Rules(unwind.FPAtCFA, unwind.RADefault)
 	}
 	words := r.Add / 8
 	w.Reg = uint8(words)

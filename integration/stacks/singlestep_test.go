@@ -234,6 +234,8 @@ func (p *traced) ReadU64(addr uint64) (uint64, bool) {
 // EndsAt takes every zero for the end of the stack. The test compares where the walk leads.
 func (p *traced) EndsAt(uint64) bool { return true }
 
+func (p *traced) Called(addr uint64) bool { return unwind.ReturnsTo(elf.EM_X86_64, addr, p) }
+
 // find returns the file at an address of the program, and the address in it.
 func (p *traced) find(addr uint64) (*tracedFile, uint64) {
 	for range 2 {

@@ -58,6 +58,13 @@ static inline uint64_t thread_pointer(void)
 	return in.thread;
 }
 
+#include "code.h"
+
+static int called_from(uint64_t addr)
+{
+	return follows_call(addr) || is_trampoline(addr);
+}
+
 #include "rules.h"
 #include "step.h"
 

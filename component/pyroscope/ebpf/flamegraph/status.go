@@ -96,6 +96,8 @@ func outcomeText(name string) (text string, good bool) {
 		return "The stack could not be read, for example because it was swapped out.", false
 	case "no_progress":
 		return "The unwind rule led nowhere.", false
+	case "no_call":
+		return "The file has no unwind rule for that code, and what the code itself shows led to no caller.", false
 	case "depth_limit":
 		return "The stack is deeper than the limit.", false
 	case "task_32bit":
