@@ -35,9 +35,16 @@ ALWAYS_INLINE __u64 interrupted_stack(__u64 record)
 ALWAYS_INLINE int follows_call(__u64 addr)
 {
 	__u8 code[8]; /* code[8 - n] is n bytes before addr */
+	__u64 word, in_page = addr & 4095;
 
-	if (read_user(code, sizeof(code), addr - 8))
-		return 0;
+	if (read_user(&word, sizeof(word), addr - 8)) {
+		/* The page before may not be there: zeros stand for its bytes. */
+		if (!in_page || in_page >= 8 || read_user(&word, sizeof(word), addr - in_page))
+			return 0;
+		word <<= 64 - 8 * in_page;
+	}
+	for (int i = 0; i < 8; i++)
+		code[i] = (__u8)(word >> (8 * i));
 	/* clang-format off */
 	return code[3] == 0xe8 ||
 	       /* register */

@@ -54,7 +54,8 @@ func TestRuleByAnalysis(t *testing.T) {
 	check := func(offset uint64, want int32) {
 		t.Helper()
 		rule, ok := space.RuleByAnalysis(elf.EM_X86_64, begin+offset)
-		if ok != (want != 0) || ok && rule != (unwind.WideRule{CFA: unwind.CFASP, CFAOff: want}) {
+		byCode := unwind.WideRule{CFA: unwind.CFASP, Rules: unwind.Rules(unwind.FPSame, unwind.RACalled), CFAOff: want}
+		if ok != (want != 0) || ok && rule != byCode {
 			t.Errorf("offset %d: %v, %v, want sp+%d", offset, rule, ok, want)
 		}
 	}

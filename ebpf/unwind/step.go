@@ -328,6 +328,11 @@ func ReturnsTo(machine elf.Machine, addr uint64, code Words) bool {
 func FollowsCall(machine elf.Machine, addr uint64, mem Words) bool {
 	arm := machine == elf.EM_AARCH64
 	v, ok := mem.ReadU64(addr - 8)
+	if inPage := addr % 4096; !ok && !arm && inPage > 0 && inPage < 8 {
+		// The page before may not be there: zeros stand for its bytes.
+		v, ok = mem.ReadU64(addr - inPage)
+		v <<= 64 - 8*inPage
+	}
 	if !ok || arm && addr%4 != 0 {
 		return false
 	}

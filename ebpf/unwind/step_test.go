@@ -272,3 +272,13 @@ func TestWalk(t *testing.T) {
 		t.Errorf("%d frames, %v", len(pcs), o)
 	}
 }
+
+// TestFollowsCallAtPageStart: a call may be the first instruction of the first page of code.
+func TestFollowsCallAtPageStart(t *testing.T) {
+	code := words{0x5000: 0xc359_0000_0000_00e8, 0x6000: 0x90_d1ff}
+	for addr, want := range map[uint64]bool{0x5005: true, 0x5004: false, 0x6002: true, 0x6003: false, 0x5000: false} {
+		if got := FollowsCall(x86, addr, code); got != want {
+			t.Errorf("%#x: %v, want %v", addr, got, want)
+		}
+	}
+}
