@@ -110,6 +110,9 @@ func (m Memory) resident(addrs []uint64, size int) bool {
 	var room [32 * entry]byte
 	for _, addr := range addrs {
 		last := (addr + uint64(size) - 1) / pageSize
+		if last < addr/pageSize { // it is beyond the last address
+			return false
+		}
 		for page := addr / pageSize; page <= last; page += uint64(len(room) / entry) {
 			entries := room[:entry*min(last-page+1, uint64(len(room)/entry))]
 			if n, err := unix.Pread(pages, entries, int64(page)*entry); err != nil || n < len(entries) {
