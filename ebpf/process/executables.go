@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/headwater/headwater/ebpf/elffile"
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/procfs"
@@ -36,16 +34,17 @@ type executables struct {
 	work         *filework.Pool
 	slow         slow
 	patience     time.Duration  // with which files are opened that are not known yet
-	indexWaits   *rate.Limiter  // milliseconds that indexes are waited for
+	opening      waits          // for files
+	indexes      waits          // for indexes
 	copies       elffile.Copies // of files that may hang
 }
 
 func newExecutables(store Store, fs procfs.FS, work *filework.Pool, languages []runtime.Language) *executables {
 	return &executables{
 		store: store, fs: fs, languages: languages, work: work, patience: openPatience,
-		indexWaits: rate.NewLimiter(rate.Limit(time.Second.Milliseconds()/indexWaitShare), int(openPatience.Milliseconds())),
-		vdsos32:    map[[sha256.Size]byte]*Executable{},
-		byID:       map[unwind.ExeID]*Executable{}, code: map[unwind.ExeID]*JITCode{},
+		opening: newWaits(openAtOnce, openShare), indexes: newWaits(indexAtOnce, indexShare),
+		vdsos32: map[[sha256.Size]byte]*Executable{},
+		byID:    map[unwind.ExeID]*Executable{}, code: map[unwind.ExeID]*JITCode{},
 		byFile: map[fileKey]*Executable{}, byMapped: map[mappedFile]*knownFile{},
 		slow:    slow{byMapped: map[mappedFile]*Executable{}, tried: map[uint32]time.Time{}},
 		sharing: sharing{byShape: map[string][]*image{}},

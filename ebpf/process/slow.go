@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/procfs"
@@ -19,9 +20,14 @@ const (
 	// openPatience is how long a file that is not known yet is waited for. Nothing else
 	// happens meanwhile.
 	openPatience = 200 * time.Millisecond
-	// indexWaitShare bounds how long indexes of files that have none are waited for, in the long run 1/indexWaitShare of
-	// the time: nothing else happens meanwhile, and any user can make such files.
-	indexWaitShare = 20
+	// openAtOnce and openShare bound how long files are waited for, where CPUs or disks are busy and many programs
+	// begin: so long at once, and in the long run 1/openShare of the time.
+	openAtOnce = 2 * time.Second
+	openShare  = 10
+	// indexAtOnce and indexShare bound likewise how long indexes of files that have none are waited for: any user can
+	// make such files.
+	indexAtOnce = openPatience
+	indexShare  = 20
 	// retrySlow is how often the processes are read again whose files were slow.
 	retrySlow = 2 * time.Second
 	// maxRetry bounds how many of them at once.
@@ -36,6 +42,27 @@ type slow struct {
 	byMapped map[mappedFile]*Executable
 	tried    map[uint32]time.Time // when processes with such files were read last
 	arrived  []uint32             // processes whose files were opened since
+}
+
+// waits bound how long work is waited for.
+type waits struct{ left *rate.Limiter } // milliseconds
+
+func newWaits(atOnce time.Duration, share int64) waits {
+	return waits{rate.NewLimiter(rate.Limit(time.Second.Milliseconds()/share), int(atOnce.Milliseconds()))}
+}
+
+// patience returns how long work may be waited for now: as long as wanted, where nobody has to go on meanwhile.
+func (w waits) patience(wanted time.Duration) time.Duration {
+	if wanted > openPatience {
+		return wanted
+	}
+	return min(wanted, time.Duration(max(0, w.left.Tokens()))*time.Millisecond)
+}
+
+// spent notes that work was waited for since then.
+func (w waits) spent(began time.Time) {
+	now := time.Now()
+	w.left.ReserveN(now, min(w.left.Burst(), int(now.Sub(began).Milliseconds())))
 }
 
 // origin is where the file of a mapping comes from.
@@ -60,7 +87,8 @@ type openedFile struct {
 
 // openSlowly opens the file of a mapping, on a worker.
 func (x *executables) openSlowly(pid uint32, m procfs.Mapping) (*Executable, bool) {
-	o, err := filework.Get(x.work, x.origin(pid, &m), "opening "+m.Path, x.patience,
+	defer x.opening.spent(time.Now())
+	o, err := filework.Get(x.work, x.origin(pid, &m), "opening "+m.Path, x.opening.patience(x.patience),
 		func() (openedFile, error) { return x.find(pid, &m) },
 		func(late openedFile) {
 			x.release(late.e)
@@ -89,14 +117,8 @@ func (x *executables) indexing(o filework.Origin, path string) indexing {
 			return nil, err
 		}
 		return func() error {
-			began, patience := time.Now(), x.patience
-			if patience <= openPatience {
-				patience = min(patience, time.Duration(max(0, x.indexWaits.TokensAt(began)))*time.Millisecond)
-			}
-			err := x.work.Wait(task, patience)
-			now := time.Now()
-			x.indexWaits.ReserveN(now, min(x.indexWaits.Burst(), int(now.Sub(began).Milliseconds())))
-			return err
+			defer x.indexes.spent(time.Now())
+			return x.work.Wait(task, x.indexes.patience(x.patience))
 		}, nil
 	}
 }

@@ -2,6 +2,7 @@ package process
 
 import (
 	"testing"
+	"time"
 
 	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/unwind"
@@ -64,5 +65,20 @@ func TestPendingFile(t *testing.T) {
 	}
 	if p := h.store.processes[pid]; len(p.Mappings) != 0 {
 		t.Errorf("the kernel walks through %+v", p.Mappings)
+	}
+}
+
+// TestWaits: what was waited for is not waited for again soon, but by who has nothing else to do.
+func TestWaits(t *testing.T) {
+	w := newWaits(openAtOnce, openShare)
+	if got := w.patience(openPatience); got != openPatience {
+		t.Errorf("at first %v", got)
+	}
+	w.spent(time.Now().Add(-time.Hour))
+	if got := w.patience(openPatience); got == openPatience {
+		t.Error("it is waited for as long as before")
+	}
+	if got := w.patience(time.Minute); got != time.Minute {
+		t.Errorf("who has nothing else to do waits %v", got)
 	}
 }

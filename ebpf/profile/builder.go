@@ -31,7 +31,7 @@ type Builder struct {
 	epoch int64 // when CLOCK_MONOTONIC was 0, ns since 1970
 
 	collecting sync.Mutex  // one Collect at a time; guards collected
-	collected  time.Time   // when Collect was called last
+	collected  time.Time   // when Collect returned last
 	clock      pprof.Clock // of all profiles
 
 	mu       sync.Mutex
@@ -204,7 +204,7 @@ func (b *Builder) collect(patience time.Duration) (out []Profile) {
 // each has use called with what each target has counted since the last call. The caller holds b.collecting.
 func (b *Builder) each(patience time.Duration, use func(*namer, *targetCounts, *aggregate)) {
 	past := b.take()
-	b.collected = time.Now()
+	defer func() { b.collected = time.Now() }()
 
 	ended := b.names.jit.Gone()
 	b.names.refreshDebugFiles()

@@ -17,11 +17,14 @@ import (
 )
 
 // Names are read by workers, each for one executable or one process's JIT compiler. A
-// round waits for half of the time that passed since the one before, within bounds; what
-// is not read then has its names in the next round.
+// round waits for half of the time that passed since the end of the one before, within
+// bounds; what is not read then has its names in the next round. A user may have files
+// whose names are never ready: a round that waited long must not make the next one wait
+// longer, and rounds that are due every two seconds must come all the same.
 const (
-	minPatience = 2 * time.Second
-	maxPatience = 5 * time.Second
+	minPatience  = time.Second
+	maxPatience  = 5 * time.Second
+	lastPatience = 2 * time.Second // once the end was asked for
 	// firstTurn is how long one job is waited for before the next is begun.
 	firstTurn = 250 * time.Millisecond
 	// nextTurn is how long it is waited for when all have had their first.
@@ -66,7 +69,7 @@ type work struct {
 	err  error // why it is not done
 }
 
-// hurry lets the round under way wait minPatience at most from now on, and the last one as well.
+// hurry lets the round under way wait lastPatience at most from now on, and the last one as well.
 func (r *readers) hurry() {
 	now := time.Now()
 	r.ends.CompareAndSwap(nil, &now)
@@ -79,7 +82,7 @@ func (r *readers) left(began time.Time, patience time.Duration) time.Duration {
 		if ends.After(began) {
 			began = *ends
 		}
-		if last := began.Add(minPatience); last.Before(deadline) {
+		if last := began.Add(lastPatience); last.Before(deadline) {
 			deadline = last
 		}
 	}

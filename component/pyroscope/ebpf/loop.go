@@ -128,6 +128,9 @@ func (l *loop) startSession() error {
 	return nil
 }
 
+// latePause is which part of the interval a round comes after one that has taken longer than the interval.
+const latePause = 4
+
 func (l *loop) schedule(due time.Time) {
 	l.due = due
 	l.timer.Reset(time.Until(due))
@@ -146,8 +149,8 @@ func (l *loop) tick() {
 	l.govern()
 	l.keepMemory()
 	next := l.due.Add(l.args.CollectInterval)
-	if now := time.Now(); next.Before(now) {
-		next = now.Add(l.args.CollectInterval) // collecting takes longer than the interval
+	if now := time.Now(); next.Before(now) { // collecting takes longer than the interval
+		next = now.Add(l.args.CollectInterval / latePause)
 	}
 	l.schedule(next)
 }
