@@ -225,6 +225,9 @@ func (r *recording) noSamples(recorded *record.Recording) error {
 		return fmt.Errorf("%w memory in use of what was selected was allocated meanwhile, so no file was written: what was "+
 			"before is not seen, nor what no malloc has allocated; a lower --period samples more", errNoEvents)
 	}
+	if text := summary.Dropped(recorded.Dropped); text != "" {
+		return fmt.Errorf("%w %s has a value, so no file was written: %s", errNoEvents, &r.flags.event, text)
+	}
 	return fmt.Errorf("%w %s of what was selected was sampled, so no file was written; "+
 		"a lower --period samples more of them", errNoEvents, &r.flags.event)
 }

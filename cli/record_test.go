@@ -7,7 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/headwater/headwater/ebpf/kind"
 	"github.com/headwater/headwater/ebpf/numa"
+	"github.com/headwater/headwater/ebpf/record"
 )
 
 // TestRecordRefuses: what cannot be recorded or written is refused before anything begins.
@@ -104,4 +106,21 @@ func TestRecordLeavesFiles(t *testing.T) {
 	text, err := os.ReadFile(old)
 	require.NoError(t, err)
 	require.Equal(t, "old", string(text))
+}
+
+// TestDroppedValues: where all values of a probe were too large, as those of an int whose upper half is not its own,
+// the error says what to write instead.
+func TestDroppedValues(t *testing.T) {
+	r := &recording{}
+	r.flags.event.kind = kind.PageFaults
+	for _, test := range []struct {
+		dropped uint64
+		want    string
+	}{{0, "lower --period"}, {1, "1 value was"}, {1200, "1,200 values were"}} {
+		err := r.noSamples(&record.Recording{Dropped: test.dropped})
+		require.ErrorContains(t, err, test.want)
+		if test.dropped > 0 {
+			require.ErrorContains(t, err, "value=arg2:int")
+		}
+	}
 }

@@ -151,6 +151,7 @@ type Recording struct {
 
 	LeftOut []Process              // descendants of the processes that were selected, from before; the first of them
 	Paused  []heap.Paused          // processes whose memory was not recorded all the time
+	Dropped uint64                 // values of a probe that were too large to be any, and add nothing
 	Frames  uint64                 // user frames and kernel frames of distinct stacks
 	Unnamed []builder.UnnamedStats // of these, frames without a name, by binary; most first
 	Errors  map[string]uint64      // what cost names or stacks, and how often
@@ -510,6 +511,9 @@ func (r *Recorder) describe(out *Recording) error {
 	out.LeftOut = r.selected.leftOut
 	if r.heap != nil {
 		out.Paused = r.heap.Stats().Paused
+	}
+	if r.probing != nil {
+		out.Dropped = r.probing.Stats().Dropped
 	}
 	if out.Profile != nil {
 		pprof.SetLost(out.Profile, due, (&Recording{Lost: stats.Lost}).LostSamples())

@@ -73,6 +73,9 @@ func (s *Summary) WriteText(w io.Writer) error {
 	for _, paused := range r.Paused {
 		fmt.Fprintf(&b, "not all memory was recorded of %s, more than --heap-limit allows\n", paused)
 	}
+	if text := Dropped(r.Dropped); text != "" {
+		fmt.Fprintln(&b, text)
+	}
 	s.writeUnnamed(&b)
 	if s.Verbose {
 		s.writeErrors(&b)
@@ -89,6 +92,18 @@ func (s *Summary) WriteText(w io.Writer) error {
 
 // maxLeftOut is how many processes are named that were left out.
 const maxLeftOut = 4
+
+// Dropped says that values of a probe were dropped, "" if none were.
+func Dropped(values uint64) string {
+	switch values {
+	case 0:
+		return ""
+	case 1:
+		return "1 value was too large to be one, and adds nothing: an int is written value=arg2:int or value=ret:int"
+	}
+	return fmt.Sprintf("%s values were too large to be any, and add nothing: an int is written value=arg2:int or "+
+		"value=ret:int", count(values))
+}
 
 // LeftOut says which processes were left out because they were there before, "" if none was.
 func LeftOut(all []record.Process) string {
