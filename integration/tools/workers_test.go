@@ -13,7 +13,7 @@ import (
 )
 
 // TestWorkersOfTheKernel: threads that the kernel made in a process for itself, as io_uring has them, have stacks of
-// the kernel alone, on the CPU and off it: no frame of the program, no end of one that was never there.
+// the kernel alone: no frame of the program, no end of one that was never there.
 func TestWorkersOfTheKernel(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
@@ -22,20 +22,18 @@ func TestWorkersOfTheKernel(t *testing.T) {
 	if err := exec.Command(program).Run(); err != nil {
 		need.Missing(t, "io_uring cannot be used here: %v", err)
 	}
-	for event, floor := range map[string]int64{"cpu": 20e6, "off-cpu": 1} {
-		folder, _, _, code := record(t, "-e", event, "-F", "499", "--threads", "-o", "out.pb.gz", "--", program)
-		require.Equal(t, 0, code)
-		workers := int64(0)
-		for _, s := range lab.Stacks(readProfile(t, folder, "out.pb.gz")) {
-			names := strings.Join(s.Names(), ";")
-			if !strings.Contains(names, "io_wq_worker") {
-				require.NotContains(t, names, "no_mapping", event)
-				continue
-			}
-			workers += s.Value
-			require.NotContains(t, names, "[incomplete", event)
-			require.NotContains(t, names, "[unknown", event)
+	folder, _, _, code := record(t, "-F", "499", "--threads", "-o", "out.pb.gz", "--", program)
+	require.Equal(t, 0, code)
+	workers := 0
+	for _, s := range lab.Stacks(readProfile(t, folder, "out.pb.gz")) {
+		names := strings.Join(s.Names(), ";")
+		if !strings.Contains(names, "io_wq_worker") {
+			require.NotContains(t, names, "no_mapping")
+			continue
 		}
-		require.GreaterOrEqual(t, workers, floor, event)
+		workers++
+		require.NotContains(t, names, "[incomplete")
+		require.NotContains(t, names, "[unknown")
 	}
+	require.NotZero(t, workers)
 }
