@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headwater/headwater/ebpf/order"
 	"github.com/prometheus/prometheus/discovery/targetgroup"
+
+	"github.com/headwater/headwater/ebpf/order"
 )
 
 // Target is what a component finds: a set of labels. Those that begin with "__"

@@ -15,9 +15,10 @@ import (
 
 	"github.com/grafana/pyroscope/api/gen/proto/go/push/v1/pushv1connect"
 	"github.com/grafana/river"
+	"github.com/stretchr/testify/require"
+
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/common/config"
-	"github.com/stretchr/testify/require"
 )
 
 func TestRegistration(t *testing.T) {

@@ -13,9 +13,10 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/go-kit/log"
-	"github.com/headwater/headwater/component"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/component"
 )
 
 // queued returns arguments with a queue.

@@ -10,8 +10,9 @@ import (
 	"net/url"
 
 	"github.com/grafana/pyroscope/api/model/labelset"
-	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/headwater/headwater/component/pyroscope"
 )
 
 const labelServiceName = "service_name"

@@ -6,9 +6,10 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/component/pyroscope"
 )
 
 func incoming(t *testing.T, target, body string) *pyroscope.IncomingProfile {

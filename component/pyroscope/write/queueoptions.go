@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/units"
 	"github.com/go-kit/log"
 	"github.com/go-kit/log/level"
+
 	"github.com/headwater/headwater/component"
 	"github.com/headwater/headwater/component/pyroscope/write/spool"
 )

@@ -8,9 +8,10 @@ import (
 	"time"
 
 	pushv1 "github.com/grafana/pyroscope/api/gen/proto/go/push/v1"
+	"github.com/prometheus/prometheus/model/labels"
+
 	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/headwater/headwater/component/pyroscope/limits"
-	"github.com/prometheus/prometheus/model/labels"
 )
 
 // receiver is the way into a component. It stays the same over updates, so

@@ -14,8 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headwater/headwater/component"
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/component"
 )
 
 // breakdown is how long the proxy of TestReset resets connections. The target "reset"

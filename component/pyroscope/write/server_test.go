@@ -14,11 +14,12 @@ import (
 	"github.com/go-kit/log"
 	pushv1 "github.com/grafana/pyroscope/api/gen/proto/go/push/v1"
 	"github.com/grafana/pyroscope/api/gen/proto/go/push/v1/pushv1connect"
-	"github.com/headwater/headwater/component"
-	"github.com/headwater/headwater/component/pyroscope"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/stretchr/testify/require"
+
+	"github.com/headwater/headwater/component"
+	"github.com/headwater/headwater/component/pyroscope"
 )
 
 // server is a Pyroscope that speaks real Connect and answers what the test wants.

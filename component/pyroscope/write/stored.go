@@ -6,8 +6,9 @@ import (
 	"fmt"
 
 	pushv1 "github.com/grafana/pyroscope/api/gen/proto/go/push/v1"
-	"github.com/headwater/headwater/component/pyroscope/write/spool"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/headwater/headwater/component/pyroscope/write/spool"
 )
 
 // An item on disk begins with its kind. A push goes on as the protobuf of its

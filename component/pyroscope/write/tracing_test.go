@@ -3,11 +3,12 @@ package write
 import (
 	"testing"
 
-	"github.com/headwater/headwater/component"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/headwater/headwater/component"
 )
 
 // Each request is a span, whose trace is in a header.
