@@ -196,8 +196,8 @@ func SameFolder(a, b string) bool {
 		stats[0].Dev_minor == stats[1].Dev_minor
 }
 
-// ReadLocalDir lists a folder below the root directory root if it is local.
-func ReadLocalDir(root, name string) ([]os.DirEntry, error) {
+// ReadLocalDir describes what is in a folder below the root directory root, by name, if it is local.
+func ReadLocalDir(root, name string) ([]os.FileInfo, error) {
 	path, err := findQuickly(root, name)
 	if err != nil {
 		return nil, err
@@ -206,5 +206,15 @@ func ReadLocalDir(root, name string) ([]os.DirEntry, error) {
 	if !knownLocal(root, path) {
 		return nil, errMayHang
 	}
-	return os.ReadDir(fmt.Sprintf("/proc/self/fd/%d", path))
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/self/fd/%d", path))
+	if err != nil {
+		return nil, err
+	}
+	var infos []os.FileInfo
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil { // else it is gone
+			infos = append(infos, info)
+		}
+	}
+	return infos, nil
 }

@@ -3,7 +3,6 @@ package symbol
 import (
 	"bytes"
 	"io"
-	"io/fs"
 	"path"
 	"strings"
 	"sync"
@@ -158,16 +157,15 @@ func dpkgOwner(root, dir, file string) string {
 		return ""
 	}
 	budget := int64(maxListBytes)
-	for _, entry := range entries {
-		name, ok := strings.CutSuffix(entry.Name(), ".list")
-		info, err := entry.Info()
-		if !ok || err != nil || info.Mode()&fs.ModeType != 0 {
+	for _, info := range entries {
+		name, ok := strings.CutSuffix(info.Name(), ".list")
+		if !ok || !info.Mode().IsRegular() {
 			continue
 		}
 		if budget -= info.Size(); budget < 0 {
 			return ""
 		}
-		list, err := readList(root, path.Join(dir, entry.Name()), info.Size())
+		list, err := readList(root, path.Join(dir, info.Name()), info.Size())
 		if err != nil {
 			continue
 		}
