@@ -111,7 +111,7 @@ func TestRecordLeavesFiles(t *testing.T) {
 // TestDroppedValues: where all values of a probe were too large, as those of an int whose upper half is not its own,
 // the error says what to write instead.
 func TestDroppedValues(t *testing.T) {
-	r := &recording{}
+	r := &recording{flags: &recordFlags{}}
 	r.flags.event.kind = kind.PageFaults
 	for _, test := range []struct {
 		dropped uint64
