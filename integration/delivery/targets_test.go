@@ -162,7 +162,8 @@ func TestChildrenOfTargets(t *testing.T) {
 				t.Errorf("Pyroscope has %v, they have used %v", got, want)
 			}
 			agent.Stop(t) // sends all
-			if lost := timeOf(t, server, g.rest(), g.inChild()); lost > want/50 {
+			// One of the twelve may be forked before what is discovered counts.
+			if lost := timeOf(t, server, g.rest(), g.inChild()); lost > want/10 {
 				t.Errorf("%v of %v is that of the default target", lost, want)
 			}
 			require.NotZero(t, timeOf(t, server, execs.name, g.inChild()), "until it executes a program")
