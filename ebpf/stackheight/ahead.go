@@ -6,8 +6,10 @@ import "slices"
 type ahead struct {
 	a       *Analysis
 	begins  []int32 // where functions begin that the text refers to, by the numbers of instructions
+	last    []bool  // calls after which another function begins, by instruction
 	heights []height
 	met     []int32 // by the walk of one function
+	ends    []int32 // its calls that seem to return to where no frame is left: another function begins there
 	todo    []int32
 }
 
@@ -23,6 +25,7 @@ type height struct {
 func (w *ahead) begin(a *Analysis) {
 	w.a = a
 	w.begins = w.begins[:0]
+	w.last = resize(w.last, len(a.code))
 	w.heights = resize(w.heights, len(a.code))
 	for _, in := range a.code {
 		if in.refers == 0 {
@@ -53,6 +56,26 @@ func (a *Analysis) at(in placed, n int64) (int32, bool) {
 		return 0, false
 	}
 	return a.number[at] - 1, true
+}
+
+// findLast finds the calls after which another function begins, and reports whether there are any: those before the
+// beginning of one, and those after which the way back says that no frame is left, while the way there says that there
+// is one.
+func (w *ahead) findLast() (found bool) {
+	for _, i := range w.begins {
+		if i > 0 && w.a.code[i-1].effect == calls {
+			w.last[i-1], found = true, true
+		}
+	}
+	for _, i := range w.begins {
+		if w.a.states[i] != entered() && w.walk(i, false) {
+			for _, call := range w.ends {
+				w.last[call], found = true, true
+			}
+		}
+		w.forget()
+	}
+	return found
 }
 
 // fill adds the rules of instructions from which no way leads to a return, as the ways there say.
@@ -88,7 +111,7 @@ func (w *ahead) forget() {
 	for _, i := range w.met {
 		w.heights[i] = height{}
 	}
-	w.met = w.met[:0]
+	w.met, w.ends = w.met[:0], w.ends[:0]
 }
 
 // walk follows the function that begins at an instruction, and reports whether all ways agree; if strict, with the ways
@@ -129,8 +152,26 @@ func (w *ahead) step(i int32) bool {
 		if w.a.endsFunction(int(i)) {
 			return true
 		}
+		if h.sp > 8 && w.noFrameAfter(i) {
+			w.ends = append(w.ends, i)
+			return true
+		}
 	}
 	return w.next(i, after)
+}
+
+// noFrameAfter reports whether the way back says that no frame is left after the call i, as where a function begins. Of
+// several calls in a row it is the last one that does not return.
+func (w *ahead) noFrameAfter(i int32) bool {
+	for next := int(i) + 1; next < len(w.a.states) && w.a.states[next] == entered(); next++ {
+		switch w.a.code[next].effect {
+		case calls:
+			return false
+		case returns, leavesBy, jumps, jumpsAnyway, branches, stops:
+			return true
+		}
+	}
+	return int(i)+1 < len(w.a.states) && w.a.states[i+1] == entered()
 }
 
 // next goes to the instruction after i.
@@ -189,7 +230,7 @@ func (h height) after(in instruction) height {
 		h.sp = above(h.sp, -8)
 	case toFP:
 		h.fp = above(h.sp, -n)
-	case fromBase, loadsBySP, loadsByFP, loses:
+	case loadsBySP, loadsByFP, loses:
 		h.sp = 0
 	}
 	return h

@@ -18,8 +18,6 @@ const (
 	saves                     // *(sp + n) = fp
 	stores                    // *(sp + n) = another register
 	fromFP                    // sp = fp + n
-	fromBase                  // sp = base + n, another register that functions restore
-	toBase                    // base = sp + n
 	leaves                    // sp = fp; fp = *sp; sp += 8
 	toFP                      // fp = sp + n
 	loadsBySP                 // sp = *(sp + n)
@@ -39,8 +37,6 @@ type instruction struct {
 	effect effect
 	n      int64
 	refers int64 // it calls the function that begins refers bytes after itself, or computes its address; 0: neither
-	base   byte  // of fromBase and toBase: its number
-	calls  int64 // it calls that function, or the one whose address is so far after itself; 0: neither
 }
 
 // decode reads the first instruction of code. It has no size if there is none, or
@@ -57,12 +53,8 @@ func decode(code []byte, calls *x86.SystemCalls) instruction {
 	if isPlain(&in) {
 		return instruction{size: in.Length, refers: refers(&in)}
 	}
-	stack := x86.StackEffect(&in)
-	if e, base := based(stack); e != nothing {
-		return instruction{size: in.Length, effect: e, n: stack.N, base: base}
-	}
-	e, n := followed(stack)
-	return instruction{size: in.Length, effect: e, n: n, refers: refers(&in), calls: callee(&in, e)}
+	e, n := followed(x86.StackEffect(&in))
+	return instruction{in.Length, e, n, refers(&in)}
 }
 
 // refers returns how far after an instruction the function begins that it calls, or whose address it computes: 0 if it
@@ -78,34 +70,6 @@ func refers(in *x86.Instruction) int64 {
 	}
 	return 0
 }
-
-// callee returns how far after a call the function is, or the word with its address; 0: that is not known.
-func callee(in *x86.Instruction, e effect) int64 {
-	switch {
-	case e != calls:
-		return 0
-	case in.Opcode == 0xff && in.Base == x86.RIPBase && in.Mod != 3:
-		return in.Disp
-	}
-	return refers(in)
-}
-
-// based returns the effect of an instruction by which a register that functions restore gets the stack pointer, or the
-// stack pointer gets it back, and the register; else nothing.
-func based(e x86.Effect) (effect, byte) {
-	switch {
-	case e.Kind != x86.Copy && e.Kind != x86.Address:
-		return nothing, 0
-	case e.Reg == x86.RSP && isRestored(e.Base):
-		return fromBase, e.Base
-	case e.Base == x86.RSP && isRestored(e.Reg):
-		return toBase, e.Reg
-	}
-	return nothing, 0
-}
-
-// isRestored reports whether functions restore a register that they use, the frame pointer apart.
-func isRestored(r byte) bool { return r == x86.RBX || r >= 12 && r <= 15 }
 
 // isPlain reports whether an instruction is one of the most frequent ones, which move and
 // compute, and names neither the stack pointer nor the frame pointer: then its effect is

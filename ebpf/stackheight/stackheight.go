@@ -28,7 +28,6 @@ const (
 	FP           // fp + Off
 	SPDeref      // *(sp + Off) + Add
 	FPDeref      // *(fp + Off) + Add
-	Base         // another register + Off
 )
 
 // Rule says where the caller's frame is. The return address is 8 bytes below the
@@ -37,7 +36,6 @@ type Rule struct {
 	Kind Kind
 	Off  int32
 	Add  int32 // of SPDeref and FPDeref
-	Base byte  // of Base: its number
 	FP   int32 // the caller's frame pointer is saved at the canonical frame address + FP; 0: it is in its register
 }
 
@@ -70,12 +68,11 @@ type placed struct {
 // Analysis reads gaps one after another. Its zero value is ready; one goroutine may
 // use it.
 type Analysis struct {
-	gap       Gap
-	code      []placed
-	states    []state // before each of code
-	number    []int32 // of the instruction that begins at an offset, plus one; 0: none does
-	ahead     ahead
-	connected connections
+	gap    Gap
+	code   []placed
+	states []state // before each of code
+	number []int32 // of the instruction that begins at an offset, plus one; 0: none does
+	ahead  ahead
 }
 
 // Rules calls yield for every instruction of the gap's text for which there is a
@@ -84,13 +81,14 @@ type Analysis struct {
 func (a *Analysis) Rules(g Gap, yield func(addr uint64, size int, r Rule) bool) {
 	a.gap = g
 	a.decode()
-	a.connected.begin(a)
 	a.ahead.begin(a)
 	a.back()
-	a.connected.byFrames()
+	if a.ahead.findLast() { // calls that do not return: what is before them is known better now
+		clear(a.states)
+		a.back()
+	}
 	a.ahead.fill()
 	a.contradict()
-	a.check()
 	for i, in := range a.code {
 		if s := a.states[i]; s.rule.Kind != Unknown && !s.contradiction &&
 			!yield(g.Addr+uint64(in.at), in.size, s.rule) {
@@ -114,20 +112,6 @@ func (a *Analysis) contradict() {
 			if e := a.code[i].effect; e == returns || e == leavesBy || e == stops || e == jumps || e == jumpsAnyway {
 				break
 			}
-		}
-	}
-}
-
-// check takes the rules that are not as high above the stack pointer as the instructions are that are certainly of the
-// same function. Where that is known, no other register is needed.
-func (a *Analysis) check() {
-	for i := range a.states {
-		s, height := &a.states[i], a.connected.height(int32(i))
-		switch {
-		case s.rule.Kind == Base && height != 0:
-			s.rule = Rule{Kind: SP, Off: height, FP: s.rule.FP}
-		case s.rule.Kind == SP && s.rule.Off != height:
-			s.contradiction = true
 		}
 	}
 }
@@ -198,11 +182,7 @@ func (a *Analysis) before(i int) state {
 		}
 	}
 	s := a.next(i)
-	if s.rule.Kind == Base {
-		s.rule = a.beforeBased(in, s.rule)
-	} else {
-		s.rule = s.rule.before(in.instruction)
-	}
+	s.rule = s.rule.before(in.instruction)
 	return s
 }
 
@@ -222,11 +202,17 @@ func (a *Analysis) next(i int) state {
 // function, for a function has call frame information or has none.
 func (a *Analysis) target(in placed) state {
 	to := a.gap.Addr + uint64(in.at) + uint64(in.size) + uint64(in.n)
+	if to < a.gap.Start || to >= a.gap.End {
+		return entered()
+	}
 	if at := to - a.gap.Addr; at < uint64(len(a.number)) {
 		if a.number[at] == 0 {
 			return state{}
 		}
 		return a.states[a.number[at]-1]
+	}
+	if in.effect == jumps && to%functionAlign == 0 {
+		return entered() // so far away, and aligned as functions are
 	}
 	return state{}
 }
@@ -238,11 +224,9 @@ const functionAlign = 16
 // because what is called does not return: after it, or after padding, another one may
 // begin.
 func (a *Analysis) endsFunction(i int) bool {
-	return a.connected.endsFunction(int32(i)) || a.mayEnd(i)
-}
-
-// mayEnd reports whether another function may begin after the call i, or after padding.
-func (a *Analysis) mayEnd(i int) bool {
+	if a.ahead.last[i] {
+		return true
+	}
 	next := i + 1
 	for next < len(a.code) && a.code[next].effect == pads {
 		next++
@@ -298,11 +282,6 @@ func (r Rule) before(in instruction) Rule {
 		}
 	case fromFP, leaves, toFP, loadsBySP, loadsByFP:
 		r = r.beforeMove(in.effect, n)
-	case fromBase:
-		if r.Kind != SP {
-			return Rule{}
-		}
-		r.Kind, r.Off, r.Base = Base, r.Off+n, in.base
 	case loses:
 		if bySP {
 			return Rule{}
@@ -359,22 +338,6 @@ func (r Rule) restored(n int32) Rule {
 	case r.Kind == SP:
 		r.FP = n - r.Off
 	default:
-		return Rule{}
-	}
-	return r
-}
-
-// beforeBased returns the rule before an instruction, if r, of kind Base, is the one after it.
-func (a *Analysis) beforeBased(in placed, r Rule) Rule {
-	switch {
-	case in.effect == toBase && in.base == r.Base:
-		return Rule{Kind: SP, Off: r.Off + int32(in.n), FP: r.FP}.checked()
-	case in.effect == saves && r.FP != 0, in.effect == leaves:
-		return Rule{} // it is not known what was saved where
-	case (in.effect == pops || in.effect == restores || in.effect == toFP) && r.FP == 0:
-		return Rule{} // the caller's is lost
-	}
-	if full, ok := x86.Decode(a.gap.Text[in.at:]); !ok || full.MayWrite(r.Base) {
 		return Rule{}
 	}
 	return r

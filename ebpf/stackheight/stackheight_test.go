@@ -82,35 +82,25 @@ func compareRules(t *testing.T, path string) {
 		"%d whose frame readelf does not find by rsp or rbp", same, none, wrong, fp, foreign)
 	// What is called and does not return leads into the next function. Landing pads of C++ do
 	// nothing but call such functions.
-	limit, without := 0.0001, 9
-	switch base := filepath.Base(path); {
-	case strings.HasPrefix(base, "libstdc++"):
-		limit, without = 0.0015, 4 // 0.0010; many functions do nothing but go on to others
-	case strings.HasPrefix(base, "ld-linux"):
-		limit = 0.0003 // 6 instructions of the code of lazy binding, whose callers have pushed
+	limit := 0.0005 // 0.0003 in libc, 0.0002 in fio, the others below 0.0001
+	if strings.HasPrefix(filepath.Base(path), "libstdc++") {
+		limit = 0.004 // 0.0028
 	}
 	if share := float64(wrong) / float64(same); share > limit {
 		t.Errorf("%.2g of the rules are wrong, at most %.2g should be", share, limit)
 	}
-	if none*without > same {
-		t.Errorf("one instruction in %d has no rule, at most one in %d should have none", same/none, without)
+	if none*9 > same {
+		t.Errorf("one instruction in %d has no rule, at most one in nine should have none", same/none)
 	}
 }
 
 // cells writes a rule as readelf does.
 func (r Rule) cells() string {
-	s := fmt.Sprintf("%s%+d", []string{"", "rsp", "rbp", "*rsp", "*rbp", baseName(r.Base)}[r.Kind], r.Off)
+	s := fmt.Sprintf("%s%+d", []string{"", "rsp", "rbp", "*rsp", "*rbp"}[r.Kind], r.Off)
 	if r.FP == 0 {
 		return s + " u"
 	}
 	return s + fmt.Sprintf(" c%+d", r.FP)
-}
-
-func baseName(r byte) string {
-	if r == x86.RBX {
-		return "rbx"
-	}
-	return fmt.Sprintf("r%d", r)
 }
 
 // below reports whether what is saved at rbp is below the stack pointer: it has been
@@ -119,6 +109,12 @@ func below(cfa, rbp string) bool {
 	height, err := strconv.Atoi(strings.TrimPrefix(cfa, "rsp+"))
 	at, err2 := strconv.Atoi(strings.TrimPrefix(rbp, "c-"))
 	return err == nil && err2 == nil && at > height
+}
+
+// goesOn reports whether the next instruction may be executed after this one, or is padding as well.
+func (in instruction) goesOn() bool {
+	return in.effect != returns && in.effect != jumps && in.effect != jumpsAnyway && in.effect != leavesBy &&
+		in.effect != stops && in.effect != calls
 }
 
 // TestRulesOfCode has code of hand-written functions in small: for each instruction
@@ -138,22 +134,9 @@ func TestRulesOfCode(t *testing.T) {
 			[]string{"0 rsp+8 u", "2 rsp+16 u", "4 rsp+16 u", "6 rsp+16 u", "10 rsp+8 u"}},
 		"frame pointer": {[]byte{0x55, 0x90, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xe4, 0xe0, 0xc9, 0xc3},
 			[]string{"0 rsp+8 u", "1 rsp+16 c-16", "2 rsp+16 c-16", "5 rbp+16 c-16", "9 rbp+16 c-16", "10 rsp+8 u"}},
-		"contradiction": {[]byte{0x74, 0x01, 0x58, 0xc3}, nil},
-		// push %rbx; mov %rsp,%rbx; and $-4096,%rsp; nop; mov %rbx,%rsp; pop %rbx; ret
-		"based on rbx": {[]byte{0x53, 0x48, 0x89, 0xe3, 0x48, 0x81, 0xe4, 0, 0xf0, 0xff, 0xff, 0x90, 0x48, 0x89, 0xdc, 0x5b,
-			0xc3}, []string{"0 rsp+8 u", "1 rsp+16 u", "4 rsp+16 u", "11 rbx+16 u", "12 rbx+16 u", "15 rsp+16 u",
-			"16 rsp+8 u"}},
-		// push %r12; mov %rsp,%r12; and $-32,%rsp; xor %r12d,%r12d; nop; lea (%r12),%rsp; pop %r12; ret
-		"base is lost": {[]byte{0x41, 0x54, 0x49, 0x89, 0xe4, 0x48, 0x83, 0xe4, 0xe0, 0x45, 0x31, 0xe4, 0x90, 0x49, 0x8d,
-			0x24, 0x24, 0x41, 0x5c, 0xc3}, []string{"12 r12+16 u", "13 r12+16 u", "17 rsp+16 u", "19 rsp+8 u"}},
-		// push %rbx; call exit; push %rax; mov %edi,%eax; pop %rcx; ret
-		"call of what stays, not aligned": {[]byte{0x53, 0xe8, 0, 16, 0, 0, 0x50, 0x89, 0xf8, 0x59, 0xc3},
-			[]string{"6 rsp+8 u", "7 rsp+16 u", "9 rsp+16 u", "10 rsp+8 u"}},
-		// push %rbx; sub $16,%rsp; nop; jmp far; ret
-		"jump to far": {[]byte{0x53, 0x48, 0x83, 0xec, 0x10, 0x90, 0xe9, 0xf0, 0xff, 0x0f, 0, 0xc3},
-			[]string{"11 rsp+8 u"}},
-		"data": {[]byte{0x06, 0xc3}, []string{"1 rsp+8 u"}},
-		"exit": {[]byte{0xb8, 0x3c, 0, 0, 0, 0x0f, 0x05, 0xc3}, []string{"7 rsp+8 u"}},
+		"contradiction": {[]byte{0x74, 0x01, 0x58, 0xc3}, []string{"2 rsp+16 u", "3 rsp+8 u"}},
+		"data":          {[]byte{0x06, 0xc3}, []string{"1 rsp+8 u"}},
+		"exit":          {[]byte{0xb8, 0x3c, 0, 0, 0, 0x0f, 0x05, 0xc3}, []string{"7 rsp+8 u"}},
 		"no return": {[]byte{0xe8, 1, 1, 1, 1, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x90, 0xc3},
 			[]string{"5 rsp+8 u", "15 rsp+8 u", "16 rsp+8 u"}},
 		// push %rax; call f; pop %rax; ret; f: push %rbx; call *%rdi; call exit; and another function

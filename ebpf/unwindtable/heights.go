@@ -176,9 +176,6 @@ func ruleOfHeight(r stackheight.Rule) (unwind.WideRule, bool) {
 		w.CFA = unwind.CFASPDeref
 	case stackheight.FPDeref:
 		w.CFA = unwind.CFAFPDeref
-	case stackheight.Base:
-		w.CFA, w.Reg = unwind.CFAReg, r.Base // DWARF has the same numbers of these
-		return w, true
 	}
 	words := r.Add / 8
 	w.Reg = uint8(words)
