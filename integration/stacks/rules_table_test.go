@@ -302,7 +302,7 @@ func foreignRules() []rule {
 func muslRule(name string, flags ...string) rule {
 	return rule{name: name, start: musl(name, flags...), want: []stacksOf{{
 		comm: name,
-		form: `_start (?:libc\.so:)?\S+ main(?: first(?: second(?: third(?: burn)?)?)?)?(?: \S+(?: VDSO)?)?` +
+		form: `_start (?:libc\.so:)?\S+ main(?: first(?: second(?: third(?: burn)?)?)?)?(?: \S+(?: \S+)?(?: VDSO)?)?` +
 			`|(?:libc\.so:\S+ )+(?:libc\.so:\S+)|_start(?: \S+)?(?: \S+)?|\S+`,
 		ofSlot: map[string]int{`^_start \S+ main first second third burn$`: 60},
 	}}}
