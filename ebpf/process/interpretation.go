@@ -61,6 +61,14 @@ func (i *Interpretation) Enters(vaddr uint64) (enters, known bool) {
 	return holds(ranges, vaddr), len(ranges) > 0
 }
 
+// Switches says what code of an executable does to the chain of a thread.
+func (i *Interpretation) Switches(e *Executable) runtime.Switch {
+	if by, ok := i.library.(runtime.Switching); ok && e != nil {
+		return by.Switches(e.Path)
+	}
+	return runtime.NoSwitch
+}
+
 func holds(ranges []runtime.Range, vaddr uint64) bool {
 	for _, r := range ranges {
 		if r.Holds(vaddr) {

@@ -158,6 +158,19 @@ func (c *JITCode) Evaluates(vaddr uint64) bool {
 	return evaluator.Evaluates(vaddr)
 }
 
+// Frozen reports whether what called the code at an ELF virtual address is kept in the runtime's heap, and whether that
+// is where it would be returned to, see [runtime.Freezing].
+func (c *JITCode) Frozen(vaddr, at uint64) (frozen, returned bool) {
+	freezing, ok := c.code.(runtime.Freezing)
+	if !ok {
+		return false, false
+	}
+	i := c.exe.image.Load()
+	i.building.Lock()
+	defer i.building.Unlock()
+	return freezing.Frozen(vaddr, at)
+}
+
 // Address returns the address in the process of an ELF virtual address.
 func (c *JITCode) Address(vaddr uint64) uint64 { return vaddr + c.base }
 

@@ -31,6 +31,28 @@ type Unnamed interface {
 	Unnamed()
 }
 
+// Switching is an Interpreted with libraries that lead a thread to another chain than that of the code that called
+// them.
+type Switching interface {
+	Interpreted
+	// Switches says what code of a file does.
+	Switches(path string) Switch
+}
+
+// Switch is what a library may do to the chain of a thread.
+type Switch uint8
+
+// Switches. In both, the chain ends at the first native frame of the library that is beyond the chain's.
+const (
+	NoSwitch Switch = iota
+	// ToStack: the library has begun a stack. Native frames beyond its own are of who happened to begin it, or are no
+	// frames any more.
+	ToStack
+	// ToState: the library has gone over to another state of the thread. Native frames beyond its own are its callers,
+	// and run functions of a chain that is not read.
+	ToState
+)
+
 // UnnamedError says that functions cannot be named, and what the user sees instead.
 type UnnamedError struct {
 	Frame string // in brackets: "[python 3.16 code]", "[PHP code]"
@@ -53,6 +75,15 @@ type Evaluator interface {
 	// Evaluates reports whether a native frame at an ELF virtual address runs a function, and has the
 	// words that say which: not while it is being made, or left.
 	Evaluates(vaddr uint64) bool
+}
+
+// Freezing is Code whose frames may have callers that the runtime keeps in its heap. One goroutine uses it at a time.
+type Freezing interface {
+	Code
+	// Frozen reports whether what called the code that was at an ELF virtual address at a time, CLOCK_MONOTONIC in ns, is
+	// in the heap; the stack has frames of others there. returned says that this is where such a caller would be
+	// returned to, and no frame of its own.
+	Frozen(vaddr, at uint64) (frozen, returned bool)
 }
 
 // Interpreter finds and names the frames of a language, in all processes of its Spec. Safe for

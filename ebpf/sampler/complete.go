@@ -55,10 +55,16 @@ func (c *completer) complete(sample *Sample) {
 	if !sample.Outcome.Complete() {
 		recheck(view, sample.Sample)
 	}
+	endFrozen(view, sample.Sample)
 	identify(view, sample.Sample)
 	sample.Guessed = markGuesses(view, sample.Sample)
 	c.interpreted.languages.addJITCode(view, sample.Sample)
+	native := len(sample.User)
 	sample.Interpreted = c.interpreted.frames(c.tracker, view, sample.Sample)
+	if len(sample.User) < native { // the stack ends before
+		isGuess := func(f kernel.Frame) bool { return f.Flags&kernel.FramePointer != 0 }
+		sample.Guessed = slices.ContainsFunc(sample.User, isGuess)
+	}
 	sample.Program = view.Program()
 	sample.Language, sample.Runtime = "", 0
 	if by, ok := view.Interpretation(); ok {

@@ -33,6 +33,9 @@ type interpreted struct {
 	makes   bool          // ... if it is
 	unknown uint64        // frames of a stack whose function is not known
 
+	libraries switchLibraries
+	groups    []switchGroup
+
 	languages languageCounts
 	unplaced  atomic.Uint64
 }
@@ -45,6 +48,8 @@ func (x *interpreted) frames(t *process.Tracker, view *process.View, s *kernel.S
 		return nil
 	}
 	if by.Interpreter != nil && by.Rests(t) {
+		x.shape = x.shape[:0]
+		x.place(t, &by, s)
 		x.languages.add(by.Name(), LanguageStats{NotRead: uint64(len(s.Chain.Frames))})
 		return x.withOne(&by, by.Unread(), s)
 	}
@@ -65,6 +70,8 @@ func (x *interpreted) frames(t *process.Tracker, view *process.View, s *kernel.S
 		i = by.Interpreter
 	}
 	if i == nil || len(s.Chain.Frames) == 0 && !i.HasSlots() {
+		x.shape = x.shape[:0]
+		x.place(t, &by, s) // where the stack ends
 		return x.withMade(&by, s)
 	}
 	if !by.Is(i) { // the process is not like others of its program
@@ -260,18 +267,26 @@ func (x *interpreted) withChain(
 	t *process.Tracker, i *process.Interpreter, by *process.Interpretation, s *kernel.Sample,
 ) []kernel.Frame {
 	x.decode(i, s.Chain.Frames)
-	placed, ok := chain.Place(x.shape, s.Chain.End == runtime.ChainWhole, x.native(by, s))
+	placed, ok := x.place(t, by, s)
 	if !ok {
 		x.unplaced.Add(1)
 		return nil
 	}
 	x.lookUp(t, i, by, s)
 	x.merged = x.merged[:0]
-	evaluation := 0
+	evaluation, named := 0, false
 	for _, f := range s.User {
-		if by.Evaluates(f.Exe, f.Lookup()) {
-			x.addRun(i, placed[evaluation])
+		switch {
+		case by.Evaluates(f.Exe, f.Lookup()):
+			named = x.addPlaced(i, by, placed, evaluation)
 			evaluation++
+		case named && f.Exe == 0:
+			// A trampoline of -X perf, which has the function's name in a perf map: nothing else that is in no file
+			// calls the evaluation loop.
+			named = false
+			continue
+		default:
+			named = false
 		}
 		x.merged = append(x.merged, f)
 	}
@@ -308,10 +323,10 @@ func (x *interpreted) lookUp(
 	by.Judge(t, i)
 }
 
-// native is what the native frames say about where those of the chain belong.
-func (x *interpreted) native(by *process.Interpretation, s *kernel.Sample) chain.Native {
-	n := chain.Native{Whole: s.Outcome.Complete()}
-	for at, f := range s.User {
+// native is what native frames say about where those of the chain belong. whole says that they are all.
+func (x *interpreted) native(by *process.Interpretation, frames []kernel.Frame, whole bool) chain.Native {
+	n := chain.Native{Whole: whole}
+	for at, f := range frames {
 		if !by.Evaluates(f.Exe, f.Lookup()) {
 			continue
 		}
@@ -324,9 +339,24 @@ func (x *interpreted) native(by *process.Interpretation, s *kernel.Sample) chain
 	return n
 }
 
-// addRun adds the frames of one native frame.
-func (x *interpreted) addRun(i *process.Interpreter, run chain.Placed) {
-	var n LanguageStats
+// addPlaced adds the frames of a native frame that runs functions, by its number. It reports whether all have names.
+// A native frame beyond those that were placed runs functions of another chain, which is not read.
+func (x *interpreted) addPlaced(
+	i *process.Interpreter, by *process.Interpretation, placed []chain.Placed, number int,
+) (named bool) {
+	if number < len(placed) {
+		n := x.addRun(i, placed[number])
+		return n.Named > 0 && n.NotRead == 0
+	}
+	if by.Interpreter != nil {
+		x.merged = append(x.merged, kernel.Frame{Exe: i.Exe(), Code: by.Unread(), Flags: kernel.Interpreted})
+		x.languages.add(i.Name(), LanguageStats{NotRead: 1})
+	}
+	return false
+}
+
+// addRun adds the frames of one native frame, and counts them.
+func (x *interpreted) addRun(i *process.Interpreter, run chain.Placed) (n LanguageStats) {
 	for at := run.From; at < run.To; at++ {
 		f := x.decoded[at]
 		if f.Hidden {
@@ -347,4 +377,5 @@ func (x *interpreted) addRun(i *process.Interpreter, run chain.Placed) {
 		x.merged = append(x.merged, frame)
 	}
 	x.languages.add(i.Name(), n)
+	return n
 }

@@ -32,6 +32,31 @@ func identify(view *process.View, s *kernel.Sample) {
 	}
 }
 
+// endFrozen ends a stack where its callers are in the heap of a runtime: what follows on the stack are frames of the
+// thread that carries it.
+func endFrozen(view *process.View, s *kernel.Sample) {
+	for _, code := range view.Code() {
+		for i := range s.User {
+			f := &s.User[i]
+			if f.Exe != code.Exe() {
+				continue
+			}
+			frozen, returned := code.Frozen(f.Vaddr, s.Time)
+			if !frozen {
+				continue
+			}
+			if returned && i > 0 && f.Flags&kernel.ReturnAddress != 0 {
+				i--
+			}
+			endElsewhere(s, i+1)
+			return
+		}
+	}
+}
+
+// endElsewhere ends a stack after some frames: it goes on elsewhere, where nothing is read.
+func endElsewhere(s *kernel.Sample, frames int) { s.User, s.Outcome = s.User[:frames], unwind.Switched }
+
 // mayHaveUsedStaleRows reports whether the walk of a sample failed in a process whose
 // language runtimes make code. The sample has what it takes to walk from the leaf again.
 func mayHaveUsedStaleRows(s *kernel.Sample) bool {

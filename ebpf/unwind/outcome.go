@@ -43,6 +43,10 @@ const Guessed = Moved + 1
 // one had replaced by then. No frame of it is kept.
 const Replaced = Guessed + 1
 
+// Switched is an outcome that user space sets where the stack goes on elsewhere, and it is not known where: the thread
+// was about to go over to another stack, or its callers are frozen in the heap of its runtime.
+const Switched = Replaced + 1
+
 // String returns the name of o in snake_case, as used in metric labels.
 func (o Outcome) String() string {
 	switch o {
@@ -86,6 +90,8 @@ func (o Outcome) String() string {
 		return "guessed"
 	case Replaced:
 		return "replaced"
+	case Switched:
+		return "switched"
 	}
 	return "unknown"
 }

@@ -12,7 +12,7 @@ import (
 // TestOutcomes: the table of outcomes has each once.
 func TestOutcomes(t *testing.T) {
 	var want, got []string
-	for o := unwind.Complete; o <= unwind.Replaced; o++ {
+	for o := unwind.Complete; o <= unwind.Switched; o++ {
 		want = append(want, o.String())
 	}
 	for _, table := range readDocument(t, "docs/troubleshooting.md").tables() {

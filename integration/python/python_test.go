@@ -105,6 +105,34 @@ func TestEmbedded(t *testing.T) {
 	p.check(t)
 }
 
+// TestGreenlets: the stack of a greenlet ends where that began, whoever switches to it and from where.
+func TestGreenlets(t *testing.T) {
+	need.Root(t)
+	need.Tools(t, "python3", "/usr/lib/python3/dist-packages/greenlet/__init__.py")
+	t.Parallel()
+	for _, python := range pythons() {
+		if exec.Command(python, "-c", "import greenlet").Run() != nil {
+			continue
+		}
+		t.Run(filepath.Base(python), func(t *testing.T) {
+			t.Parallel()
+			p := newProgram(t, "greenlets", 0, python)
+			profilePrograms(t, []*program{p})
+			p.check(t)
+			for _, s := range p.samples {
+				for _, frame := range s.python {
+					if strings.HasPrefix(frame, "burn|") && slices.ContainsFunc(s.python, isMain) {
+						t.Errorf("a greenlet has the main one's frames: %v", s)
+					}
+				}
+			}
+		})
+	}
+}
+
+// isMain reports whether a frame is of the way itself, which is no greenlet's.
+func isMain(frame string) bool { return strings.HasPrefix(frame, "greenlets|") }
+
 // program runs testdata/busy.py in one way, in a cgroup of its own: it may have several processes.
 type program struct {
 	way, name   string
@@ -153,11 +181,14 @@ func (p *program) said() (stacks []string) {
 		if !strings.HasSuffix(line, "\n") {
 			break // the rest of it is on its way
 		}
-		first, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		first, rest, more := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		if strings.HasPrefix(first, "without_gil|") {
 			first = first[:strings.LastIndex(first, "|")] // it runs
 		}
-		stacks = append(stacks, first+"\t"+rest)
+		if more {
+			first += "\t" + rest
+		}
+		stacks = append(stacks, first)
 	}
 	return stacks
 }
@@ -306,7 +337,8 @@ func lacksLine(frames, said []string, runs bool) bool {
 // whole reports whether a native stack goes on to where threads and programs begin.
 func whole(native []string) bool {
 	root := native[len(native)-1]
-	return root == "_start" || strings.HasPrefix(root, embedded+"+") || strings.Contains(root, "clone")
+	return root == "_start" || strings.HasPrefix(root, embedded+"+") || strings.Contains(root, "clone") ||
+		strings.Contains(root, "greenlet")
 }
 
 // unread reports whether the outermost function has no name, because the profiler has not read the symbols of the

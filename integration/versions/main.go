@@ -36,7 +36,8 @@ var languages = []language{
 		"node", "HEADWATER_NODES", []string{"--version"}, []string{"./ebpf/runtime/v8"},
 		"^(TestLayouts|TestStopped|TestInlined|TestInlinedLoop)$",
 	},
-	{"Java", "HEADWATER_JAVAS", []string{"-version"}, []string{"./integration/java"}, "^TestSameInstant$"},
+	{"Java", "HEADWATER_JAVAS", []string{"-version"}, []string{"./integration/java"},
+		"^(TestSameInstant|TestVirtualThreads)$"},
 }
 
 // result says what came of the tests with a version. They run with the installed one too, and that counts.

@@ -26,14 +26,17 @@ type codeCache struct {
 
 	busy time.Time // since when the memory of the process cannot be read; zero: it can
 
-	last   unwind.CodeID                       // the number given last
-	known  [2]map[*Code]*places                // of pieces that had samples since the last Trim, and before that
-	lines  [2]map[unwind.CodeID][]runtime.Line // likewise
-	left   int                                 // of maxRead
-	room   int                                 // of maxRemembered
-	all    *Remembered
-	used   [2]int // bytes of all, as known and lines
-	closed bool
+	last  unwind.CodeID                       // the number given last
+	known [2]map[*Code]*places                // of pieces that had samples since the last Trim, and before that
+	lines [2]map[unwind.CodeID][]runtime.Line // likewise
+	left  int                                 // of maxRead
+	room  int                                 // of maxRemembered
+	all   *Remembered
+	used  [2]int // bytes of all, as known and lines
+
+	barrierOf *Code // the piece of code that barrier was found in, see Frozen
+	barrier   uint64
+	closed    bool
 }
 
 // gonePage is a page that was forgotten. Samples that were taken before that went by its rows.

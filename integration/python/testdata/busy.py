@@ -21,12 +21,18 @@ def say(frame):
     os.write(1, ("\t".join(frames) + "\n").encode())
 
 
-def burn():
+def ended():
+    return select.select([stop], [], [], 0)[0]
+
+
+def burn(pause=None):
     say(sys._getframe(1))
     x = 0
-    while not select.select([stop], [], [], 0)[0]:
+    while not ended():
         for i in range(2000):
             x += i * i % 7
+        if pause:
+            pause()
     return x
 
 
@@ -143,6 +149,60 @@ def without_gil():
     say(sys._getframe())
     while not select.select([stop], [], [], 0)[0]:
         hashlib.sha256(data)
+
+
+def greenlets():
+    """The main greenlet goes on with each of the others from ever other depths of the stack."""
+    from greenlet import getcurrent, greenlet
+    main = getcurrent()
+
+    def shallow():
+        burn(main.switch)
+
+    def deeper(n):
+        if n:
+            deeper(n - 1)
+        else:
+            burn(main.switch)
+
+    def through_native():
+        sorted([1], key=lambda x: deeper(3))
+
+    def by_another():
+        inner = greenlet(deeper)
+        inner.switch(5)
+        while not inner.dead:
+            main.switch()
+            inner.switch()
+
+    all = [greenlet(shallow), greenlet(through_native), greenlet(by_another)] + [greenlet(lambda: deeper(40))]
+
+    def turn(depth):
+        if depth:
+            sorted([1], key=lambda x: turn(depth - 1))
+        else:
+            for g in all:
+                g.switch()
+
+    depth = 0
+    while not ended():
+        turn(depth)
+        depth = (depth + 7) % 30
+
+
+def interpreter():
+    """Another interpreter runs this file in the same thread."""
+    try:
+        import _interpreters
+        run, other = _interpreters.exec, _interpreters.create("legacy")
+    except ImportError:
+        import _xxsubinterpreters
+        options = {"isolated": False} if sys.version_info >= (3, 12) else {}
+        run, other = _xxsubinterpreters.run_string, _xxsubinterpreters.create(**options)
+    with open(__file__) as f:
+        text = f.read()
+    run(other, "import sys; sys.argv = ['busy.py', 'plain']; __file__ = %r; exec(compile(%r, __file__, 'exec'))"
+        % (__file__, text))
 
 
 globals()[sys.argv[1]]()

@@ -84,6 +84,8 @@ func outcomeText(name string) (text string, good bool) {
 		return "Another program or library had come to the place of the one whose unwind rules were used.", false
 	case "guessed":
 		return "The frame pointer alone led to some caller, from code that may not keep one.", false
+	case "switched":
+		return "The thread was switching stacks, or its callers were frozen in a heap.", false
 	case "moved":
 		return "The thread ran while its stack was read.", false
 	case "page_missing":

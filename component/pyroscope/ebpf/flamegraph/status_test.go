@@ -11,7 +11,7 @@ import (
 // TestOutcomeTexts: the page explains every outcome, and says which are good: a
 // complete stack, or none that could be missing.
 func TestOutcomeTexts(t *testing.T) {
-	for o := unwind.Complete; o <= unwind.Replaced; o++ {
+	for o := unwind.Complete; o <= unwind.Switched; o++ {
 		text, good := outcomeText(o.String())
 		require.NotEmpty(t, text, o)
 		expected := o.Complete() || !o.HasUserPart() && o != unwind.NoUserRegisters

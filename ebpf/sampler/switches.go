@@ -1,0 +1,97 @@
+package sampler
+
+import (
+	"github.com/headwater/headwater/ebpf/kernel"
+	"github.com/headwater/headwater/ebpf/process"
+	"github.com/headwater/headwater/ebpf/runtime"
+	"github.com/headwater/headwater/ebpf/runtime/chain"
+	"github.com/headwater/headwater/ebpf/unwind"
+)
+
+// Libraries such as greenlet let a thread go on on another stack, which begins in their code. Frames beyond that on the
+// native stack were left there by others: they called nothing that runs. The chain shows where the stack begins, since
+// the chain ends there, too: at the first code of the library beyond the native frames that run the chain.
+
+// switchLibraries remembers which executables are such libraries.
+type switchLibraries struct {
+	of map[unwind.ExeID]runtime.Switch
+}
+
+// maxSwitchLibraries bounds what is remembered.
+const maxSwitchLibraries = 1 << 12
+
+// kind returns what code of a frame may do to the chain.
+func (l *switchLibraries) kind(t *process.Tracker, by *process.Interpretation, f *kernel.Frame) runtime.Switch {
+	if f.Exe == 0 || f.Exe == by.File() {
+		return runtime.NoSwitch
+	}
+	kind, ok := l.of[f.Exe]
+	if !ok {
+		if l.of == nil || len(l.of) >= maxSwitchLibraries {
+			l.of = map[unwind.ExeID]runtime.Switch{}
+		}
+		kind = by.Switches(t.Executable(f.Exe))
+		l.of[f.Exe] = kind
+	}
+	return kind
+}
+
+// switchGroup is frames of such a library that lie next to each other on a stack.
+type switchGroup struct {
+	kind        runtime.Switch
+	first, end  int // frames, leaf first
+	evaluations int // frames before that run functions
+}
+
+// groups returns the groups of a stack, leaf first.
+func (x *interpreted) switchGroups(t *process.Tracker, by *process.Interpretation, s *kernel.Sample) []switchGroup {
+	x.groups = x.groups[:0]
+	evaluations := 0
+	for at := range s.User {
+		f := &s.User[at]
+		if kind := x.libraries.kind(t, by, f); kind != runtime.NoSwitch {
+			if last := len(x.groups) - 1; last >= 0 && x.groups[last].end == at && x.groups[last].kind == kind {
+				x.groups[last].end++
+			} else {
+				x.groups = append(x.groups, switchGroup{kind, at, at + 1, evaluations})
+			}
+		} else if by.Evaluates(f.Exe, f.Lookup()) {
+			evaluations++
+		}
+	}
+	return x.groups
+}
+
+// switching is how many frames of a library that begins stacks, at the leaf, mean that it is about to switch.
+const switching = 2
+
+// place places the chain of a sample, whose frames are x.shape, among its native frames. It ends the stack where that
+// begins in the code of a library, and says so where it cannot tell.
+func (x *interpreted) place(t *process.Tracker, by *process.Interpretation, s *kernel.Sample) ([]chain.Placed, bool) {
+	whole := s.Chain.End == runtime.ChainWhole && len(x.shape) > 0
+	groups := x.switchGroups(t, by, s)
+	for _, g := range groups {
+		if !whole || g.evaluations == 0 {
+			continue
+		}
+		n := x.native(by, s.User[:g.first], true)
+		placed, ok := chain.Place(x.shape, true, n)
+		switch {
+		case !ok:
+		case g.kind == runtime.ToStack:
+			s.User, s.Outcome = s.User[:g.first+1], unwind.Complete
+			return placed, true
+		default: // the others run functions of another chain
+			return placed, true
+		}
+	}
+	placed, ok := chain.Place(x.shape, whole, x.native(by, s.User, s.Outcome.Complete()))
+	for _, g := range groups {
+		inside := g.evaluations > 0 && !(ok && whole)
+		if g.kind == runtime.ToStack && (inside || g.evaluations == 0 && (g.end-g.first >= switching || len(x.shape) == 0)) {
+			endElsewhere(s, g.first+1)
+			return nil, false
+		}
+	}
+	return placed, ok
+}
