@@ -74,16 +74,14 @@ func (x *interpreted) place(t *process.Tracker, by *process.Interpretation, s *k
 		if !whole || g.evaluations == 0 {
 			continue
 		}
-		n := x.native(by, s.User[:g.first], true)
-		placed, ok := chain.Place(x.shape, true, n)
-		switch {
-		case !ok:
-		case g.kind == runtime.ToStack:
-			s.User, s.Outcome = s.User[:g.first+1], unwind.Complete
-			return placed, true
-		default: // the others run functions of another chain
-			return placed, true
+		placed, ok := chain.Place(x.shape, true, x.native(by, s.User[:g.first], true))
+		if !ok {
+			continue
 		}
+		if g.kind == runtime.ToStack {
+			s.User, s.Outcome = s.User[:g.first+1], unwind.Complete
+		} // else the frames beyond run functions of another chain
+		return placed, true
 	}
 	placed, ok := chain.Place(x.shape, whole, x.native(by, s.User, s.Outcome.Complete()))
 	for _, g := range groups {
