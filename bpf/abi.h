@@ -412,7 +412,7 @@ struct sample {
 	__u64 lr;
 	/* With a copy of the stack: where the region begins in which a frame can be the outermost one; 0: not known. */
 	__u64 last_frames;
-	__u32 exec; /* number of the program, as the kernel counts those of a process and its ancestors; 0: none */
+	__u32 exec; /* current_exec() of the thread; 0: none */
 	__u32 unused;
 	__u32 interpreter; /* whose chain was read: id of it; 0: none */
 	__u16 runtime_words;

@@ -37,7 +37,7 @@ ALWAYS_INLINE int wants_stack(const struct unwinder *u, const struct sample *s, 
 	       (outcome == OUTCOME_NO_ROW && !u->mapping.exe) || (s->flags & SAMPLE_FROM_LEAF);
 }
 
-/* Whether the walk may have gone by old mappings, though all seems well. Nobody needs to be woken for that. */
+/* Whether a walk that seems right may have gone by old mappings. Such a sample does not wake user space. */
 ALWAYS_INLINE int is_precaution(const struct process *p, int outcome)
 {
 	return p && (p->flags & PROCESS_RESTLESS) && outcome < OUTCOME_TASK_32BIT;

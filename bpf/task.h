@@ -191,8 +191,8 @@ ALWAYS_INLINE __u64 first_stack_word(void)
 }
 
 /*
- * The number of the program that the current task runs: the kernel counts the programs of a process, and those of its
- * ancestors until it was forked. 0 while a program is being replaced: the new one has no stack then.
+ * The number of the program that the current task runs: the kernel counts the programs that a process has executed, from
+ * its first ancestor on. 0 while a program is being replaced: the new program has no stack then.
  */
 ALWAYS_INLINE __u32 current_exec(void)
 {

@@ -141,7 +141,7 @@ ALWAYS_INLINE int is_replaced(__u64 address)
 /* What an address that may be a return address shows of itself. */
 enum { NO_CALL = 0, CALL = 1, TRAMPOLINE = 2 };
 
-/* A function of its own, so that its branches are not multiplied by those of what calls it. */
+/* Not inlined, so that the verifier follows its branches once, and not once for each branch of its callers. */
 __attribute__((noinline)) int called_from(__u64 addr)
 {
 	if (follows_call(addr) || is_replaced(addr))

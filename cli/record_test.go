@@ -108,8 +108,8 @@ func TestRecordLeavesFiles(t *testing.T) {
 	require.Equal(t, "old", string(text))
 }
 
-// TestDroppedValues: where all values of a probe were too large, as those of an int whose upper half is not its own,
-// the error says what to write instead.
+// TestDroppedValues: if all values of a probe were too large, such as an int read as 64 bits, the error names the
+// argument to write instead.
 func TestDroppedValues(t *testing.T) {
 	r := &recording{flags: &recordFlags{}}
 	r.flags.event.kind = kind.PageFaults

@@ -23,7 +23,7 @@ type Answers struct {
 	errs []error
 }
 
-// Add adds an answer: an error, which may be that of other Answers, or nil for a profile that is taken.
+// Add adds an answer: nil for a profile that was taken, or an error. An error from Err of other Answers adds them all.
 func (a *Answers) Add(err error) {
 	if err == nil {
 		a.Taken = true

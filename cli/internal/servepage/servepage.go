@@ -221,7 +221,7 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request) {
 	err = format.Write(body, p)
 	switch {
 	case err == nil:
-		body.begin() // the file may be empty
+		body.begin() // an empty file has headers, too
 	case body.begun:
 		panic(http.ErrAbortHandler) // the client notices that the file is not whole
 	default: // not all profiles have what all formats need

@@ -149,7 +149,7 @@ func (s *sized) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestDownloadOfDeepStacks: what is long as text, a deep stack that was sampled often, is sent while it is made.
+// TestDownloadOfDeepStacks: the text of a deep stack that was sampled often is long, and is sent while it is made.
 func TestDownloadOfDeepStacks(t *testing.T) {
 	const depth, samples = 5000, 200
 	h := New([]string{fileOf(t, "deep.folded", "main"+strings.Repeat(";f;g", depth/2)+fmt.Sprintf(" %d\n", samples))},

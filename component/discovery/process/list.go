@@ -146,7 +146,7 @@ func (l *lister) containerID(pid uint32) (string, error) {
 	return target.ContainerIDFromCgroup(lines), err
 }
 
-// outerContainers returns the containers around that of a process, the innermost first, with commas between them.
+// outerContainers returns the containers that enclose the container of a process, innermost first, separated by commas.
 func (l *lister) outerContainers(pid uint32) (string, error) {
 	lines, err := l.cgroups.Cgroup(pid)
 	ids := target.ContainerIDsFromCgroup(lines)
