@@ -36,6 +36,7 @@ func TestHangingMemory(t *testing.T) {
 		return
 	}
 	t.Run("file", func(t *testing.T) {
+		testkit.Nightly(t, "TestStopWhileFilesHang maps a file of a file system that does not answer")
 		t.Parallel()
 		dir := t.TempDir()
 		program := compileC(t, dir, "held", fuse.Held, "-ldl")

@@ -23,6 +23,7 @@ import (
 	"github.com/headwater/headwater/ebpf/unwind"
 	"github.com/headwater/headwater/ebpf/unwindtable"
 	"github.com/headwater/headwater/integration/lab"
+	"github.com/headwater/headwater/integration/testkit"
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
@@ -40,6 +41,7 @@ func TestEveryInstruction(t *testing.T) {
 		checkEveryInstruction(t, ruleSource(t, dir, "hwstep", "rules/step.c", "-Wl,-z,lazy"), false)
 	})
 	t.Run("C++", func(t *testing.T) {
+		testkit.Nightly(t, "TestRules has a program that throws")
 		t.Parallel()
 		checkEveryInstruction(t, ruleSource(t, dir, "hwstepcxx", "rules/throw.cc"), true)
 	})

@@ -11,10 +11,9 @@ import (
 	"github.com/headwater/headwater/integration/lab"
 )
 
-// TestGroups: a recording of a control group, of a container and of a systemd unit has the samples of the process in it
-// and no other's.
-func TestGroups(t *testing.T) {
-	makesGroups(t)
+// testRecordedGroups: a recording of a control group, of a container and of a systemd unit has the samples of the
+// process in it and no other's.
+func testRecordedGroups(t *testing.T) {
 	const id = "4f1c0d0a7be94c0e9d8f3fb1f5f0f1ce2b8d4a6c1e0f9a8b7c6d5e4f3a2b1c0d"
 	for group, program := range map[string]string{
 		"docker-" + id + ".scope": "hwbox", "system.slice/hwshop.service": "hwshop", "elsewhere": "hwother",

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/pprof/profile"
@@ -16,14 +15,13 @@ import (
 	"github.com/headwater/headwater/integration/testkit/need"
 )
 
-// controlGroups is for tests that make control groups: each removes all that have no process in them.
-var controlGroups sync.Mutex
-
-// makesGroups lets a test wait for others that make control groups.
-func makesGroups(t *testing.T) {
+// TestControlGroups runs tests that make control groups one after another: each removes all that have no process in
+// them.
+func TestControlGroups(t *testing.T) {
 	t.Parallel()
-	controlGroups.Lock()
-	t.Cleanup(controlGroups.Unlock)
+	t.Run("recorded", testRecordedGroups)
+	t.Run("out of memory", testOutOfMemory)
+	t.Run("throttled", testThrottled)
 }
 
 // limitedGroup makes a control group with a limit, named as version 1 of control groups does, or version 2. It returns
@@ -52,10 +50,9 @@ func inGroup(group string, command ...string) []string {
 	return append([]string{"--", "sh", "-c", `echo $$ > "$0"/cgroup.procs && exec "$@"`, group}, command...)
 }
 
-// TestOutOfMemory: a process that is killed at the memory limit of its control group has left in the profile who used
+// testOutOfMemory: a process that is killed at the memory limit of its control group has left in the profile who used
 // the memory.
-func TestOutOfMemory(t *testing.T) {
-	makesGroups(t)
+func testOutOfMemory(t *testing.T) {
 	const limit = 64 << 20
 	program := compiled(t, "hwhog", "gcc", "-O1", "-g", "testdata/hog.c")
 	group := limitedGroup(t, "memory", map[string]string{
@@ -69,11 +66,10 @@ func TestOutOfMemory(t *testing.T) {
 	require.InEpsilon(t, limit, got, 0.1)
 }
 
-// TestThrottled: a busy thread in a control group that may use a twentieth of a CPU is queued, where it was when its
+// testThrottled: a busy thread in a control group that may use a twentieth of a CPU is queued, where it was when its
 // CPU was taken away, for as long as it had none by its own clocks: at least for as long as the kernel says that it was
 // throttled, and longer if others use the CPUs.
-func TestThrottled(t *testing.T) {
-	makesGroups(t)
+func testThrottled(t *testing.T) {
 	const seconds = 6
 	program := compiled(t, "hwhog", "gcc", "-O1", "-g", "testdata/hog.c")
 	group := limitedGroup(t, "cpu", map[string]string{"cpu.cfs_quota_us": "5000", "cpu.max": "5000 100000"})
