@@ -328,7 +328,6 @@ func checkDigests(t *testing.T, classes string, digests []string) {
 // Interpreted methods have names there, too, unless the machine is so busy that they could be others by then: that is
 // why one good run is enough.
 func TestFirstInterpretedMethods(t *testing.T) {
-	t.Parallel()
 	classes := t.TempDir()
 	need.Root(t)
 	need.Tools(t, "javac")

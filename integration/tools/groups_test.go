@@ -27,7 +27,6 @@ func testRecordedGroups(t *testing.T) {
 		{"--unit", "hwshop.service", "hwshop"},
 	} {
 		t.Run(strings.TrimLeft(test.flag, "-")+"="+test.value, func(t *testing.T) {
-			t.Parallel()
 			folder, _ := recordSamples(t, 100, test.flag, test.value, "-F", "199", "-o", "out.pb.gz")
 			p := readProfile(t, folder, "out.pb.gz")
 			requireChain(t, lab.Stacks(p))

@@ -26,7 +26,6 @@ func TestPush(t *testing.T) {
 		"shop":                         {"--push-label", "service_name=shop,env=test"},
 	} {
 		t.Run(service, func(t *testing.T) {
-			t.Parallel()
 			folder, stderr := recordSamples(t, 50, append([]string{"-p", pid, "--push", server.URL}, labels...)...)
 			require.Contains(t, stderr, fmt.Sprintf("pushed to Pyroscope as service %q", service))
 			selector := fmt.Sprintf("{service_name=%q}", service)

@@ -245,7 +245,6 @@ func TestParts(t *testing.T) {
 	copying.WaitBusy(t)
 	for flag, want := range map[string][2]bool{"-K": {true, false}, "-U": {false, true}, "-g": {true, true}} {
 		t.Run(flag, func(t *testing.T) {
-			t.Parallel()
 			folder, stderr := recordSamples(t, 50, "-p", fmt.Sprint(copying.PID()), flag)
 			require.Equal(t, flag == "-g", strings.Contains(stderr, "have no effect"))
 			var kernel, user bool
