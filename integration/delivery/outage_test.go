@@ -33,7 +33,7 @@ pyroscope.ebpf "host" {
 func TestOutage(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
-	outage := 10.0 // collections
+	outage := 5.0 // collections
 	if testkit.IsNightly() {
 		outage = 30
 	}

@@ -28,9 +28,9 @@ public class Lines {
 
 	public static void main(String[] args) throws InterruptedException {
 		given();
-		Thread.sleep(1000);
+		Thread.sleep(6000); // headwater has found the VM by then, on a busy machine as well
 		long[] bytes = work();
-		Thread.sleep(1000); // methods have no names any more once the VM has ended
+		Thread.sleep(3000); // methods have no names any more once the VM has ended
 		System.out.println("20 " + bytes[0]);
 		System.out.println("22 " + bytes[1]);
 	}
