@@ -21,8 +21,8 @@ func TestContainerTargets(t *testing.T) {
 	id := strings.Repeat("0123456789abcdef", 4)
 	program := lab.ChainProgram(t, "hwcontainer")
 	outside := lab.ChainProgram(t, "hwoutside")
-	lab.StartInCgroup(t, "docker-"+id+".scope", exec.Command(program, "600"))
-	lab.StartChain(t, outside, 600)
+	lab.StartInCgroup(t, "docker-"+id+".scope", exec.Command(program, "600", "20000000", "3"))
+	lab.StartRestingChain(t, outside, 600)
 
 	for _, only := range []bool{true, false} {
 		t.Run(fmt.Sprintf("targets_only=%v", only), func(t *testing.T) {
@@ -54,8 +54,8 @@ func checkContainer(t testing.TB, server *lab.Pyroscope, only bool) {
 	query := func(selector string) []lab.Stack {
 		return lab.Stacks(server.Profile(t, lab.CPUProfile, selector, time.Time{}))
 	}
-	testkit.Eventually(t, "a second of the container is in Pyroscope", func() bool {
-		return lab.Total(lab.OfCommand(query(`{service_name="contained", team="river"}`), "hwcontainer")) >= 1e9
+	testkit.Eventually(t, "0.3 s of the container are in Pyroscope", func() bool {
+		return lab.Total(lab.OfCommand(query(`{service_name="contained", team="river"}`), "hwcontainer")) >= 3e8
 	})
 
 	for _, s := range query(`{service_name="contained"}`) {
@@ -70,8 +70,8 @@ func checkContainer(t testing.TB, server *lab.Pyroscope, only bool) {
 		}
 		return
 	}
-	testkit.Eventually(t, "1 s of the process outside is in Pyroscope", func() bool {
-		return lab.Total(lab.OfCommand(query(`{service_name="everything-else"}`), "hwoutside")) >= 1e9
+	testkit.Eventually(t, "0.3 s of the process outside are in Pyroscope", func() bool {
+		return lab.Total(lab.OfCommand(query(`{service_name="everything-else"}`), "hwoutside")) >= 3e8
 	})
 
 	if leaked := lab.OfCommand(query(`{service_name="everything-else"}`), "hwcontainer"); len(leaked) > 0 {

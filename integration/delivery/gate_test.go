@@ -47,7 +47,7 @@ func newGate(t testing.TB, server string) *gate {
 	g := &gate{addr: "127.0.0.1:" + lab.FreePort(t), server: server}
 	g.url = "http://" + g.addr
 	g.open(t)
-	t.Cleanup(func() { g.shut() })
+	t.Cleanup(func() { g.http.Close() })
 	return g
 }
 
@@ -64,8 +64,14 @@ func (g *gate) open(t testing.TB) {
 	go g.http.Serve(listener)
 }
 
-// shut makes the gate a port that nobody listens on.
-func (g *gate) shut() { g.http.Close() }
+// shut makes the gate a port that nobody listens on. Requests that are under way are answered before: what the server
+// has taken without an answer would be sent once more.
+func (g *gate) shut(t testing.TB) {
+	t.Helper()
+	if err := g.http.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
 
 // set answers requests by f from now on; nil lets all through.
 func (g *gate) set(f fault) {

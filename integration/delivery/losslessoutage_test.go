@@ -31,7 +31,7 @@ func TestLosslessOutage(t *testing.T) {
 	save := record.Test(t, "outage", fmt.Sprintf("make -C integration outage OUTAGE=%v", away))
 	server := sharedPyroscope(t)
 	g := newGate(t, server.URL)
-	busy := lab.StartChain(t, lab.ChainProgram(t, "hwlossless"), int(away.Seconds())+300)
+	busy := lab.StartRestingChain(t, lab.ChainProgram(t, "hwlossless"), int(away.Seconds())+300)
 	target := `targets_only   = false
 	default_target = {"service_name" = "lossless"}`
 	if !testkit.IsNightly() && os.Getenv("HEADWATER_OUTAGE") == "" {
@@ -90,7 +90,7 @@ pyroscope.ebpf "host" {
 // how long it took until profiles arrived again.
 func keepAway(t testing.TB, h *lab.Headwater, g *gate, away time.Duration) (waited float64, resumed time.Duration) {
 	t.Helper()
-	g.shut()
+	g.shut(t)
 	before, _ := g.sum()
 	time.Sleep(away)
 	if n, _ := g.sum(); n > before+1 { // one may have been under way

@@ -47,14 +47,10 @@ var scribbled = []string{"objects", "nowhere", "frames", "all"}
 
 // TestHostileInterpreters has processes that seem to be CPython, and write nonsense to the frames that they keep.
 func TestHostileInterpreters(t *testing.T) {
+	testkit.Nightly(t, "TestHostileHost has users who do all that they can against the profiler")
 	need.Root(t)
 	need.Tools(t, "gcc", "python3")
 	needInterpreters(t)
-	length := 32 * time.Second
-	if !testkit.IsNightly() {
-		t.Parallel()
-		length = 0
-	}
 	dir := lab.PublicDir(t)
 	host := hostileRuntime{good: "hwgoodpython", caller: "good_caller", foreign: "abcdefgh"}
 	for _, mode := range []string{"codes", "cycle", "nowhere", "places"} { // of python.c
@@ -65,7 +61,7 @@ func TestHostileInterpreters(t *testing.T) {
 		host.hostile = append(host.hostile, "hw"+mode)
 	}
 	lab.Start(t, exec.Command("python3", "-c", goodPython))
-	host.profile(t, length)
+	host.profile(t)
 }
 
 // TestHostileNode has node run programs whose memory others write to.
@@ -85,7 +81,7 @@ func TestHostileNode(t *testing.T) {
 		host.hostile = append(host.hostile, "hw"+mode)
 	}
 	startAsNobody(t, "/", node, script, host.good)
-	host.profile(t, 32*time.Second)
+	host.profile(t)
 }
 
 // TestHostileJava has Java VMs whose memory others write to.
@@ -114,7 +110,7 @@ func TestHostileJava(t *testing.T) {
 		host.hostile = append(host.hostile, "hw"+mode)
 	}
 	startAsNobody(t, "/", java(host.good, "good")...)
-	host.profile(t, 32*time.Second)
+	host.profile(t)
 }
 
 func needInterpreters(t *testing.T) {
@@ -138,13 +134,10 @@ func find(t *testing.T, name string) string {
 }
 
 // profile demands that all profiles come, with the names of the good program, and that little is used for them: three
-// profiles at least, and those of a length of time.
-func (r *hostileRuntime) profile(t *testing.T, length time.Duration) {
+// profiles at least, and those of 32 s.
+func (r *hostileRuntime) profile(t *testing.T) {
 	const profiled, mostRSS = 3, hostileRSS + process.MaxRemembered>>10
-	interval, warm := 4*time.Second, 12*time.Second
-	if length == 0 {
-		interval, warm = 2*time.Second, 0
-	}
+	const interval, warm, length = 4 * time.Second, 12 * time.Second, 32 * time.Second
 	received := lab.StartReceiver(t)
 	config := strings.Replace(lab.HostConfig(received.URL, "hostile", ""), `"2s"`, fmt.Sprintf("%q", interval), 1)
 	h := lab.StartPrioritized(t, config)
@@ -169,7 +162,7 @@ func (r *hostileRuntime) profile(t *testing.T, length time.Duration) {
 	t.Logf("%d profiles in %v, %v, %.1f %% of a CPU, %.0f frames with a name, %.0f without", len(profiles),
 		elapsed.Round(time.Millisecond), most, 100*cpu.Seconds()/elapsed.Seconds(),
 		m.Sum(t, frames+"_total"), m.Sum(t, frames+"_unnamed_total"))
-	if want := int(elapsed/interval) - 2; length > 0 && len(profiles) < want {
+	if want := int(elapsed/interval) - 2; len(profiles) < want {
 		t.Errorf("%d profiles in %v, want %d", len(profiles), elapsed, want)
 	}
 	checkOverdue(t, h)

@@ -19,7 +19,7 @@ func TestReload(t *testing.T) {
 	need.Root(t)
 	t.Parallel()
 	program := lab.ChainProgram(t, "hwreload")
-	lab.StartChain(t, program, 600)
+	lab.StartRestingChain(t, program, 600)
 	received := lab.StartReceiver(t)
 	config := func(service string) string {
 		return strings.Replace(lab.HostConfig(received.URL, service, `collect_kernel_profile = true`), `"2s"`, `"1s"`, 1)

@@ -33,6 +33,12 @@ func StartChain(t testing.TB, program string, seconds int) *Process {
 	return Start(t, exec.Command(program, fmt.Sprint(seconds)))
 }
 
+// StartRestingChain is [StartChain] with a program that uses a quarter of a CPU, for tests that need few samples.
+func StartRestingChain(t testing.TB, program string, seconds int) *Process {
+	t.Helper()
+	return Start(t, exec.Command(program, fmt.Sprint(seconds), "20000000", "3"))
+}
+
 // CheckChain waits for four seconds of CPU of the chain in the server, and
 // judges each of its stacks.
 func CheckChain(t testing.TB, server *Pyroscope, program string) {

@@ -18,7 +18,7 @@ import (
 func TestProfilerPages(t *testing.T) {
 	t.Parallel()
 	need.Root(t)
-	lab.StartChain(t, lab.ChainProgram(t, "hwpages"), 120)
+	lab.StartRestingChain(t, lab.ChainProgram(t, "hwpages"), 120)
 	h := lab.StartHeadwater(t, `
 		pyroscope.ebpf "host" {
 			forward_to       = []

@@ -68,7 +68,7 @@ func TestPrograms(t *testing.T) {
 	all := programs()
 	if !testkit.IsNightly() {
 		// TestVerify compares these, and rules have more programs that are PIE.
-		all = without(all, "hwpie", "hwstatic", "hwsignal", "hwcxx")
+		all = without(all, "hwpie", "hwstatic", "hwframes", "hwsignal", "hwcxx")
 	}
 	host := sharedHost(t)
 	kernel := lab.KernelSymbols(t)

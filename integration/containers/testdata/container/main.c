@@ -1,5 +1,5 @@
 /*
- * app SECONDS [jit]: works a quarter of the time, with jit in a function that it makes while it runs and names in a perf
+ * app SECONDS [jit]: works an eighth of the time, with jit in a function that it makes while it runs and names in a perf
  * map. Builds that differ in PREFIX alone have the same code at the same addresses, and differ in the names of their
  * functions and in their build IDs.
  */
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
 		double cpu = now(CLOCK_PROCESS_CPUTIME_ID);
 		NAME(outer)(10 * 1000 * 1000);
 		cpu = now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-		struct timespec rest = {0, (long)(cpu < 0.3 ? 3 * cpu * 1e9 : 9e8)};
+		struct timespec rest = {0, (long)(cpu < 0.1 ? 7 * cpu * 1e9 : 7e8)};
 		nanosleep(&rest, NULL);
 	}
 }

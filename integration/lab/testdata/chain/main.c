@@ -1,8 +1,9 @@
 /*
- * chain SECONDS [ROUNDS]: calls the chain again and again for so long, or with -SECONDS for so much CPU time. f00 to f19 and f40 to f59 are in the program,
- * the others in libchain.so.
+ * chain SECONDS [ROUNDS [RESTS]]: calls the chain again and again for so long, or with -SECONDS for so much CPU time. After each call it rests for
+ * RESTS times as long as that took of CPU time. f00 to f19 and f40 to f59 are in the program, the others in libchain.so.
  */
 #include <time.h>
+#include <unistd.h>
 
 #include "chain.h"
 
@@ -66,10 +67,14 @@ FRAME f59(struct chain *c)
 int main(int argc, char **argv)
 {
 	struct chain c = {f40, argc > 2 ? atol(argv[2]) : 20000000};
-	long seconds = argc > 1 ? atol(argv[1]) : 1;
+	long seconds = argc > 1 ? atol(argv[1]) : 1, rests = argc > 3 ? atol(argv[3]) : 0;
 	time_t end = time(NULL) + seconds;
 	unsigned long sum = 0;
-	while (seconds < 0 ? clock() < -seconds * CLOCKS_PER_SEC : time(NULL) < end)
+	while (seconds < 0 ? clock() < -seconds * CLOCKS_PER_SEC : time(NULL) < end) {
+		clock_t before = clock();
 		sum += f00(&c);
+		if (rests)
+			usleep(rests * (clock() - before) * (1000000 / CLOCKS_PER_SEC));
+	}
 	return sum == 42;
 }
