@@ -45,7 +45,7 @@ const maxCodeRules = 4096
 // RuleByAnalysis returns the rule at the instruction at addr, in code that is of no file,
 // and false where the code does not show it.
 func (v *View) RuleByAnalysis(machine elf.Machine, addr uint64) (unwind.WideRule, bool) {
-	m, ok := v.mappings.find(addr)
+	m, ok := v.find(addr)
 	if !ok || m.exe != nil || m.remote {
 		return unwind.WideRule{}, false
 	}
@@ -116,7 +116,7 @@ func (a *allowance) take(now time.Time) bool {
 // Called reports whether a call may return to addr, in executable memory, or a signal handler. Code of files is read
 // from them: the process may have ended.
 func (v *View) Called(addr uint64) bool {
-	m, ok := v.mappings.find(addr - 1)
+	m, ok := v.find(addr - 1)
 	switch {
 	case !ok:
 		return false

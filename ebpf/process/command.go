@@ -58,7 +58,7 @@ func (c scan) run(t *Tracker) Event {
 	if t.fs.Leaderless(c.pid) {
 		t.noteLone(c.pid)
 	}
-	found.mappings = t.locate(c.pid, maps)
+	found.mappings = t.findMovedText(c.pid, t.locate(c.pid, maps))
 	found.at, found.until = time.Now(), clock.Monotonic()
 	return found
 }
@@ -79,10 +79,10 @@ func (t *Tracker) locate(pid uint32, maps []procfs.Mapping) []located {
 	for i, m := range maps {
 		if i > 0 && all[i-1].exe != nil && m.Inode != 0 && fileOf(&m) == fileOf(&maps[i-1]) {
 			t.exes.keep(all[i-1].exe)
-			all = append(all, located{m, all[i-1].exe})
+			all = append(all, located{Mapping: m, exe: all[i-1].exe})
 			continue
 		}
-		all = append(all, located{m, t.executable(now, pid, m)})
+		all = append(all, located{Mapping: m, exe: t.executable(now, pid, m)})
 	}
 	return all
 }

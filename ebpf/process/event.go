@@ -58,14 +58,20 @@ func (e opened) apply(s *state) []Command {
 		s.refs.release(e.exe)
 		return nil
 	}
-	m := located{e.mapping, e.exe}
+	for _, m := range s.inDoubt(p, located{Mapping: e.mapping, exe: e.exe}) {
+		s.addReported(p, e.time, m)
+	}
+	s.touch(p)
+	return nil
+}
+
+// addReported adds a mapping that the kernel reported, and takes its reference.
+func (s *state) addReported(p *Process, time uint64, m located) {
 	if p.scans > 0 {
 		s.refs.keep(m.exe)
 		p.reported = append(p.reported, m)
 	}
-	s.addMapping(p, m, e.time)
-	s.touch(p)
-	return nil
+	s.addMapping(p, m, time)
 }
 
 // execed is a process that has started a new program, called comm.
@@ -85,7 +91,7 @@ func (e execed) apply(s *state) []Command {
 	s.revive(p)
 	p.rename(e.time, e.comm)
 	p.started, p.ignored = e.time, false
-	p.attached, p.code, p.interpretation = nil, nil, nil
+	p.attached, p.code, p.interpretation, p.doubts = nil, nil, nil, doubts{}
 	p.execs++
 	s.touch(p)
 	return nil
@@ -126,7 +132,7 @@ func (e forked) apply(s *state) []Command {
 	}
 	s.mergeMappings(from)
 	p := s.add(e.pid)
-	p.comm, p.begun, p.started = from.comm, e.time, e.time
+	p.comm, p.begun, p.started, p.doubts = from.comm, e.time, e.time, from.doubts
 	p.execBase, p.execKnown = from.exec(), from.execKnown
 	if !p.execKnown {
 		p.parent, p.parentExecs = from, from.execs
@@ -233,6 +239,9 @@ func (s *state) replaceMappings(p *Process, e *scanned) {
 		p.comm = e.comm
 	}
 	p.scanned = e.at
+	if p.doubts.note(hasDoubts(e.mappings)) {
+		s.settle(e.mappings)
+	}
 	s.mergeMappings(p)
 	s.findReplaced(p, e)
 	old := p.mappings
@@ -267,6 +276,7 @@ func (s *state) findReplaced(p *Process, e *scanned) {
 			continue // it may be known by what was reported
 		}
 		now := newMapping(m.Mapping, m.exe)
+		now.doubt = m.doubt
 		if p.mappings.overlaps(&now, func(old *mapping) bool { return old.exe != nil && old.differs(&now) }) {
 			s.replace(p, max(s.known+1, p.latest()))
 			s.lose(p, max(e.until, p.latest()))

@@ -111,9 +111,10 @@ func (ms mappings) overlaps(m *mapping, accepted func(*mapping) bool) bool {
 }
 
 // differs reports whether two mappings have a place in common where they are not of the same code. m is the older one:
-// nothing is said of code in a file that was not opened yet.
+// nothing is said of code in a file that was not opened yet, or of memory that may be moved text.
 func (m *mapping) differs(other *mapping) bool {
-	return !m.pending() && m.start < other.end && other.start < m.end && (m.exe != other.exe || m.bias != other.bias)
+	return !m.pending() && !m.doubt && m.start < other.end && other.start < m.end &&
+		(m.exe != other.exe || m.bias != other.bias || other.doubt)
 }
 
 // replace begins an epoch, as another file comes to the place of one.
@@ -225,7 +226,7 @@ func (s *state) learnExec(p *Process, base uint32) bool {
 func (s *state) startUnreported(p *Process, time uint64) {
 	s.replaceProgram(p, time)
 	s.lose(p, time)
-	p.attached, p.code, p.interpretation = nil, nil, nil
+	p.attached, p.code, p.interpretation, p.doubts = nil, nil, nil, doubts{}
 	p.execs++
 	p.execKnown = false
 	s.touch(p)

@@ -16,6 +16,7 @@ type mapping struct {
 	bias       uint64
 	exe        *Executable // nil: no file, or none that can be had
 	remote     bool        // of a file that may hang, and so may who reads this memory
+	doubt      bool        // memory at the place of exe's text: it is not known yet whether it has that
 }
 
 func newMapping(m procfs.Mapping, e *Executable) mapping {
@@ -89,7 +90,7 @@ func (m mapping) forUnwinder() unwind.Mapping {
 // mappings are sorted by start and do not overlap.
 type mappings []mapping
 
-// find returns the mapping that holds addr.
+// find returns the mapping that holds addr, also one in doubt.
 func (ms mappings) find(addr uint64) (mapping, bool) {
 	i, found := slices.BinarySearchFunc(ms, addr, func(m mapping, addr uint64) int {
 		switch {

@@ -56,7 +56,7 @@ func (t *Tracker) push(p *Process, now time.Time) {
 	p.pushed = now
 	ms := t.pushed[:0]
 	for _, m := range p.mappings {
-		if m.start < 1<<63 && !m.pending() { // not [vsyscall]; walks end where nothing is known of the code
+		if m.start < 1<<63 && !m.pending() && !m.doubt { // not [vsyscall]; walks end where nothing is known of the code
 			ms = append(ms, m.forUnwinder())
 		}
 	}

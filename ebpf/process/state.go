@@ -33,6 +33,7 @@ type Process struct {
 	reported []located     // reported since the first of them began
 	scanned  time.Time     // when /proc was last read
 	pause    time.Duration // until it may be read again
+	doubts   doubts
 
 	ignored bool
 	dirty   bool      // mappings differ from the store's
@@ -61,7 +62,8 @@ const usualMappings = 6
 // located is a mapping and the file that it is of.
 type located struct {
 	procfs.Mapping
-	exe *Executable // with a reference; nil: no file, or none that can be had
+	exe   *Executable // with a reference; nil: no file, or none that can be had
+	doubt bool        // memory at the place of exe's text, see mapping
 }
 
 // references counts who uses executables.
@@ -133,6 +135,7 @@ func (s *state) addMapping(p *Process, m located, time uint64) {
 		return // memory for the code of a language runtime, or it may be
 	}
 	added := newMapping(m.Mapping, m.exe)
+	added.doubt = m.doubt
 	if time != 0 && s.replaces(p, &added) {
 		s.replace(p, time)
 	}

@@ -159,7 +159,7 @@ func TestReportedWhileScanned(t *testing.T) {
 	during := newFile(&s, 6)
 	opened{mapped{time: 3, pid: 7, mapping: fileAt(0x3000, 1, 6), exe: during}, s.processes[7]}.apply(&s)
 	old := newFile(&s, 7)
-	scanned{scan: reading, mappings: []located{{fileAt(0x3000, 2, 7), old}}}.apply(&s)
+	scanned{scan: reading, mappings: []located{{Mapping: fileAt(0x3000, 2, 7), exe: old}}}.apply(&s)
 	if got, want := s.text(), "7 a 3000-4000 4000-5000"; got != want {
 		t.Errorf("known is %q, want %q", got, want)
 	}
@@ -168,7 +168,7 @@ func TestReportedWhileScanned(t *testing.T) {
 	}
 	execed{4, 7, "b"}.apply(&s)
 	other := newFile(&s, 8)
-	scanned{scan: late, mappings: []located{{fileAt(0x9000, 1, 8), other}}}.apply(&s)
+	scanned{scan: late, mappings: []located{{Mapping: fileAt(0x9000, 1, 8), exe: other}}}.apply(&s)
 	if got, want := s.text(), "7 b"; got != want {
 		t.Errorf("known is %q, want %q", got, want)
 	}
@@ -310,7 +310,7 @@ func answer(s *state, c Command, at, size uint64) Event {
 		e := scanned{scan: c}
 		for i := range size {
 			m := fileAt(at+i<<13, 1, i)
-			e.mappings = append(e.mappings, located{m, newFile(s, i)})
+			e.mappings = append(e.mappings, located{Mapping: m, exe: newFile(s, i)})
 		}
 		return e
 	}

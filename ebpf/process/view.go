@@ -102,9 +102,18 @@ func (v *View) Stale(generation uint32) bool {
 	return generation != 0 && (v.unreported || v.changes.stale(v.time, generation))
 }
 
+// find returns the mapping that holds an address. Of memory in doubt nothing is known.
+func (v *View) find(addr uint64) (mapping, bool) {
+	m, ok := v.mappings.find(addr)
+	if !ok || m.doubt {
+		return mapping{}, false
+	}
+	return m, true
+}
+
 // Rule returns the rule that holds at an address.
 func (v *View) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {
-	m, ok := v.mappings.find(addr)
+	m, ok := v.find(addr)
 	switch {
 	case len(v.mappings) == 0:
 		return unwind.WideRule{}, unwind.ProcessUnknown
@@ -129,7 +138,7 @@ func (v *View) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {
 // CallFrame returns what call frame information states about an address, and by how
 // much the file is loaded above its ELF virtual addresses; false where nothing is.
 func (v *View) CallFrame(addr uint64) (c unwind.CallFrame, bias uint64, ok bool) {
-	m, ok := v.mappings.find(addr)
+	m, ok := v.find(addr)
 	if !ok || !m.hasPages() {
 		return c, 0, false
 	}
@@ -144,7 +153,7 @@ func (v *View) Mapped(addr uint64) unwind.Outcome {
 	if len(v.mappings) == 0 {
 		return unwind.ProcessUnknown
 	}
-	if _, ok := v.mappings.find(addr); !ok {
+	if _, ok := v.find(addr); !ok {
 		return unwind.NoMapping
 	}
 	return unwind.Unset
@@ -152,7 +161,7 @@ func (v *View) Mapped(addr uint64) unwind.Outcome {
 
 // Outermost reports whether the code at an address is that at which the kernel starts the file mapped there.
 func (v *View) Outermost(addr uint64) bool {
-	m, ok := v.mappings.find(addr)
+	m, ok := v.find(addr)
 	if !ok || !m.hasPages() {
 		return false
 	}
@@ -164,7 +173,7 @@ func (v *View) Outermost(addr uint64) bool {
 // Locate returns the executable that holds an address, and its ELF virtual
 // address there; 0 and the address itself when there is none.
 func (v *View) Locate(addr uint64) (exe unwind.ExeID, vaddr uint64) {
-	m, ok := v.mappings.find(addr)
+	m, ok := v.find(addr)
 	if !ok || m.exe == nil {
 		return 0, addr
 	}
@@ -253,7 +262,13 @@ func (t *Tracker) Refresh(pid uint32, addr uint64) {
 // mayRefresh reports whether it is time to read p's mappings again because of an address,
 // which they then may have.
 func (p *Process) mayRefresh(addr uint64) bool {
-	if _, ok := p.mappings.find(addr); ok || p.ended != 0 || time.Since(p.scanned) < p.pause {
+	m, ok := p.mappings.find(addr)
+	switch {
+	case p.ended != 0:
+		return false
+	case m.doubt:
+		return p.doubts.again(p.scanned)
+	case ok || time.Since(p.scanned) < p.pause:
 		return false
 	}
 	for _, a := range p.attached {

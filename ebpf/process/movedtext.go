@@ -1,0 +1,353 @@
+package process
+
+import (
+	"cmp"
+	"debug/elf"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headwater/headwater/ebpf/clock"
+	"github.com/headwater/headwater/ebpf/elffile"
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/procfs"
+)
+
+// Some programs move their text to huge pages: they copy it to memory of no file, and put that in the place of the
+// mapping of the file (iodlr, PHP's opcache.huge_code_pages, Node's --use-largepages, libhugetlbfs). Where such memory
+// lies at the place of a file's text, and has its bytes, it is the file's text. The kernel reports it, if at all, when
+// it is mapped, before the bytes are there: until they are compared, nothing is known of it.
+
+const (
+	// movedChunk is how many bytes are compared at a time, and movedStep from where to where, unless that is too often.
+	movedChunk = 128
+	movedStep  = 16 << 10
+	// maxMovedChunks bounds the bytes that are read to compare one segment.
+	maxMovedChunks = 1024
+	// movedAlike is of how many bytes of a chunk three must be equal: programs patch their code, for tracing say.
+	movedAlike = 4
+)
+
+// Pauses between two comparisons of memory at the place of a file's text with that text, and how many there are before
+// the memory counts as something else.
+const (
+	minDoubtPause = 10 * time.Millisecond
+	maxDoubts     = 12
+)
+
+// doubts is how much is known of memory at the place of text of a process's files.
+type doubts struct {
+	scans int           // that did not find the bytes of the file there
+	pause time.Duration // until the next one
+}
+
+// again reports whether it is time to compare once more.
+func (d *doubts) again(scanned time.Time) bool { return time.Since(scanned) >= d.pause }
+
+// note notes a reading of a process's mappings, with memory in doubt or without. It reports whether the memory counts
+// as something else from now on.
+func (d *doubts) note(inDoubt bool) (end bool) {
+	if !inDoubt {
+		d.pause = 0
+		return false
+	}
+	d.scans++
+	d.pause = max(minDoubtPause, 2*d.pause)
+	return d.scans >= maxDoubts
+}
+
+// hasDoubts reports whether some of the mappings may be moved text.
+func hasDoubts(all []located) bool {
+	return slices.ContainsFunc(all, func(m located) bool { return m.doubt })
+}
+
+// mayBeMoved reports whether a mapping may be a copy of text: memory, even if the kernel has a file for it.
+func mayBeMoved(m *procfs.Mapping, e *Executable) bool {
+	if m.Inode == 0 {
+		return m.Path == "" || m.Path == "//anon" || strings.HasPrefix(m.Path, "[anon:")
+	}
+	return e == nil || e.Err != nil || m.Memfd() || m.Path == "/dev/zero" || m.Path == "/anon_hugepage" ||
+		strings.HasPrefix(m.Path, "/SYSV")
+}
+
+// isText reports whether a mapping is of text of an ELF file.
+func (m *mapping) isText() bool {
+	return m.exe != nil && m.exe.image.Load().elf != nil && m.exe.Path != procfs.VDSO
+}
+
+// maxOverText is how many mappings are looked at to find the text in whose place memory comes.
+const maxOverText = 64
+
+// overText returns the mapping of a file's text in whose place a new one lies, nil if there is none.
+func (p *Process) overText(m *procfs.Mapping) *mapping {
+	at, _ := slices.BinarySearchFunc(p.mappings, m.Start, func(old mapping, start uint64) int {
+		return cmp.Compare(old.end, start+1)
+	})
+	at = min(at, len(p.mappings))
+	for _, some := range []mappings{p.added[max(0, len(p.added)-maxOverText):], p.mappings[at:]} {
+		for i := range some[:min(len(some), maxOverText)] {
+			if old := &some[i]; old.start < m.End && old.end > m.Start && old.isText() {
+				return old
+			}
+		}
+	}
+	return nil
+}
+
+// inDoubt returns a new mapping in parts: those in the place of text of a file are in doubt. It takes m's reference.
+func (s *state) inDoubt(p *Process, m located) []located {
+	if !mayBeMoved(&m.Mapping, m.exe) {
+		return []located{m}
+	}
+	over := p.overText(&m.Mapping)
+	if over == nil {
+		return []located{m}
+	}
+	e := over.exe
+	of := procfs.Mapping{Dev: e.key.dev, Inode: e.key.inode, Path: e.Path}
+	pieces := cutText(e.image.Load().elf, over.bias, &of, &m, e)
+	if pieces == nil {
+		return []located{m}
+	}
+	for i := range pieces {
+		pieces[i].doubt = pieces[i].exe == e
+		s.refs.keep(pieces[i].exe)
+	}
+	s.refs.release(m.exe)
+	return pieces
+}
+
+// settle lets mappings in doubt count as something else than text of a file.
+func (s *state) settle(all []located) {
+	for i, m := range all {
+		if m.doubt {
+			s.refs.release(m.exe)
+			all[i] = located{Mapping: procfs.Mapping{Start: m.Start, End: m.End, Perms: m.Perms}}
+		}
+	}
+}
+
+// findMovedText puts the file in the place of memory that has the bytes of its text where that is to be. all are a
+// process's executable mappings.
+func (t *Tracker) findMovedText(pid uint32, all []located) []located {
+	if !slices.ContainsFunc(all, func(m located) bool { return mayBeMoved(&m.Mapping, m.exe) }) {
+		return all
+	}
+	what := fmt.Sprintf("reading all mappings of process %d", pid)
+	maps, err := filework.Get(t.exes.work, memoryOf(t.fs, pid), what, t.exes.patience,
+		func() ([]procfs.Mapping, error) { return t.fs.Mappings(pid) }, nil)
+	if err != nil {
+		return all
+	}
+	s := textSearch{tracker: t, pid: pid, all: all, maps: maps}
+	out := make([]located, 0, len(all))
+	for _, m := range all {
+		if mayBeMoved(&m.Mapping, m.exe) {
+			out = s.addPieces(out, m)
+		} else {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// textSearch looks for moved text in one process.
+type textSearch struct {
+	tracker *Tracker
+	pid     uint32
+	all     []located        // executable
+	maps    []procfs.Mapping // all, sorted
+}
+
+// addPieces adds a mapping of memory to out: what is a file's text of it as the file's.
+func (s *textSearch) addPieces(out []located, m located) []located {
+	for _, of := range s.neighbours(&m.Mapping) {
+		if of.Inode == m.Inode && of.Dev == m.Dev {
+			continue // a file that is mapped in parts
+		}
+		e := s.executable(of, &m.Mapping)
+		if e == nil {
+			continue
+		}
+		pieces := s.piecesOf(e, of, &m)
+		s.tracker.exes.release(e)
+		if pieces == nil {
+			continue
+		}
+		for i := range pieces {
+			s.tracker.exes.keep(pieces[i].exe)
+		}
+		s.tracker.exes.release(m.exe)
+		return append(out, pieces...)
+	}
+	return append(out, m)
+}
+
+// neighbours returns the mappings of files next to one, below and above it: the rest of the file, if it is one's text.
+func (s *textSearch) neighbours(m *procfs.Mapping) (found []*procfs.Mapping) {
+	at, _ := slices.BinarySearchFunc(s.maps, m.Start, func(o procfs.Mapping, start uint64) int {
+		return cmp.Compare(o.Start, start)
+	})
+	isFile := func(o *procfs.Mapping) bool { return o.HasFile() && !mayBeMoved(o, &Executable{}) }
+	for i := at - 1; i >= 0; i-- {
+		if isFile(&s.maps[i]) {
+			found = append(found, &s.maps[i])
+			break
+		}
+	}
+	for i := at; i < len(s.maps); i++ {
+		if s.maps[i].Start >= m.End && isFile(&s.maps[i]) {
+			return append(found, &s.maps[i])
+		}
+	}
+	return found
+}
+
+// executable returns the executable that a mapping is of, kept once more; nil if there is none. Files mapped for
+// their data are not opened. text may be moved text of it.
+func (s *textSearch) executable(of, text *procfs.Mapping) *Executable {
+	for i := range s.all {
+		if m := &s.all[i]; m.exe != nil && m.Inode == of.Inode && m.Dev == of.Dev {
+			s.tracker.exes.keep(m.exe)
+			return m.exe
+		}
+	}
+	if !s.beginsAsELF(text.Start) && !s.beginsAsELF(s.begin(of)) {
+		return nil
+	}
+	e, _ := s.tracker.exes.get(clock.Monotonic(), s.pid, *of)
+	if e != nil && (e.Err != nil || e.image.Load().elf == nil) {
+		s.tracker.exes.release(e)
+		return nil
+	}
+	return e
+}
+
+// begin returns where in memory the begin of a file is mapped, if it is.
+func (s *textSearch) begin(of *procfs.Mapping) uint64 {
+	first := of
+	for i := range s.maps {
+		if m := &s.maps[i]; m.Inode == of.Inode && m.Dev == of.Dev && m.Start < first.Start {
+			first = m
+		}
+	}
+	return first.Start - first.Offset
+}
+
+// beginsAsELF reports whether memory begins as an ELF file does.
+func (s *textSearch) beginsAsELF(addr uint64) bool {
+	var magic [len(elf.ELFMAG)]byte
+	_, err := s.tracker.memory(s.pid).ReadAt(magic[:], int64(addr))
+	return err == nil && string(magic[:]) == elf.ELFMAG
+}
+
+// piecesOf returns the parts of a mapping of memory at the place of a file's text as mappings of the file, in doubt if
+// the bytes are others, and the rest as it is. It returns nil if no part is at such a place. of is another mapping of
+// the file.
+func (s *textSearch) piecesOf(e *Executable, of *procfs.Mapping, m *located) (best []located) {
+	file := e.image.Load().elf
+	var biases []uint64
+	for i := range s.maps {
+		o := &s.maps[i]
+		if o.Inode != of.Inode || o.Dev != of.Dev {
+			continue
+		}
+		if bias, ok := file.Bias(o.Start, o.End, o.Offset); ok && !slices.Contains(biases, bias) {
+			biases = append(biases, bias)
+		}
+	}
+	for _, bias := range biases {
+		pieces := cutText(file, bias, of, m, e)
+		if pieces == nil {
+			continue
+		}
+		for i := range pieces {
+			p := &pieces[i]
+			p.doubt = p.exe == e && !s.equal(file, bias, p.Start, p.End)
+		}
+		if best = pieces; !hasDoubts(pieces) {
+			break
+		}
+	}
+	return best
+}
+
+// cutText cuts a mapping in parts where a file's text is to be, with a bias, and the rest; nil if no part is.
+func cutText(file *elffile.File, bias uint64, of *procfs.Mapping, m *located, e *Executable) (pieces []located) {
+	page := uint64(os.Getpagesize())
+	rest := *m
+	text := slices.Clone(file.TextSegments())
+	slices.SortFunc(text, func(a, b elffile.Segment) int { return cmp.Compare(a.Vaddr, b.Vaddr) })
+	found := false
+	for _, seg := range text {
+		start := seg.Vaddr &^ (page - 1)
+		low := max(rest.Start, start+bias)
+		high := min(rest.End, (seg.Vaddr+seg.Filesz+page-1)&^(page-1)+bias)
+		if seg.Vaddr+seg.Filesz < seg.Vaddr || start+bias < bias || low >= high {
+			continue
+		}
+		found = true
+		if low > rest.Start {
+			before := rest
+			before.End = low
+			pieces = append(pieces, before)
+		}
+		piece := procfs.Mapping{
+			Start: low, End: high, Offset: seg.Offset&^(page-1) + (low - bias - start), Perms: m.Perms,
+			Dev: of.Dev, Inode: of.Inode, Generation: of.Generation, Path: of.Path, Deleted: of.Deleted,
+		}
+		pieces = append(pieces, located{Mapping: piece, exe: e})
+		rest.Offset += high - rest.Start
+		rest.Start = high
+	}
+	if !found {
+		return nil
+	}
+	if rest.Start < rest.End {
+		pieces = append(pieces, rest)
+	}
+	return pieces
+}
+
+// equal reports whether the memory of the process at [start, end) has the bytes of the file, as far as it has any.
+func (s *textSearch) equal(file *elffile.File, bias, start, end uint64) bool {
+	for _, seg := range file.TextSegments() { // the pages at the ends have bytes of others, or none
+		if low := seg.Vaddr + bias; low < end && low+seg.Filesz > start {
+			start, end = max(start, low), min(end, low+seg.Filesz)
+			break
+		}
+	}
+	if end-start < movedChunk {
+		return false
+	}
+	step := max(movedStep, (end-start)/maxMovedChunks)
+	var addrs []uint64
+	for addr := start; addr+movedChunk < end && len(addrs) < maxMovedChunks; addr += step {
+		addrs = append(addrs, addr)
+	}
+	addrs = append(addrs, end-movedChunk)
+	is := make([]byte, movedChunk*len(addrs))
+	if done, err := s.tracker.memory(s.pid).ReadEach(addrs, movedChunk, is); err != nil || done < len(addrs) {
+		return false
+	}
+	var want [movedChunk]byte
+	meaning := false
+	for i, addr := range addrs {
+		if file.ReadVaddr(want[:], addr-bias) != nil {
+			return false
+		}
+		alike := 0
+		for n, b := range is[i*movedChunk:][:movedChunk] {
+			if b == want[n] {
+				alike++
+			}
+			meaning = meaning || b != want[0]
+		}
+		if alike*movedAlike < 3*movedChunk {
+			return false
+		}
+	}
+	return meaning
+}

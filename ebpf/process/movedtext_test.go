@@ -1,0 +1,107 @@
+package process
+
+import (
+	"debug/elf"
+	"os"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/headwater/headwater/ebpf/filework"
+	"github.com/headwater/headwater/ebpf/procfs"
+	"github.com/headwater/headwater/ebpf/unwind"
+	"github.com/headwater/headwater/integration/testkit/need"
+)
+
+// TestFindMovedText lays this program out in its own memory once more, with the bytes of its text in anonymous memory,
+// and changes some of these.
+func TestFindMovedText(t *testing.T) {
+	need.Root(t)
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var text, data *elf.Prog // the segment behind the text
+	for _, p := range file.Progs {
+		switch {
+		case p.Type != elf.PT_LOAD:
+		case text == nil && p.Flags&elf.PF_X != 0:
+			text = p
+		case text != nil && data == nil:
+			data = p
+		}
+	}
+	page := uint64(os.Getpagesize())
+	up := func(n uint64) uint64 { return (n + page - 1) &^ (page - 1) }
+	low, high := text.Vaddr&^(page-1), up(data.Vaddr+data.Filesz)
+	const all = unix.PROT_READ | unix.PROT_WRITE | unix.PROT_EXEC
+	at, err := unix.MmapPtr(-1, 0, nil, uintptr(high-low), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.MunmapPtr(at, uintptr(high-low))
+	base := uint64(uintptr(at))
+	place := func(vaddr, size uint64, fd int, offset int64, prot int) {
+		flags := unix.MAP_PRIVATE | unix.MAP_FIXED
+		if fd < 0 {
+			flags |= unix.MAP_ANONYMOUS
+		}
+		where := unsafe.Add(at, int(vaddr-low))
+		if _, err := unix.MmapPtr(fd, offset, where, uintptr(size), prot, flags); err != nil {
+			t.Fatal(err)
+		}
+	}
+	size := up(text.Vaddr+text.Filesz) - low
+	place(low, size, -1, 0, all)
+	own, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	memory := unsafe.Slice((*byte)(at), int(size))
+	if _, err := own.ReadAt(memory[text.Vaddr-low:][:text.Filesz], int64(text.Off)); err != nil {
+		t.Fatal(err)
+	}
+	from := data.Vaddr &^ (page - 1)
+	place(from, high-from, int(own.Fd()), int64(data.Off&^(page-1)), unix.PROT_READ)
+
+	pool := &filework.Pool{}
+	tracker := NewTracker(newMemoryStore(), procfs.Default, pool, nil)
+	defer tracker.Close()
+	pid := uint32(os.Getpid())
+	const vaddrOff = 0x1000
+	check := func(what string, want unwind.Outcome, isText bool) {
+		t.Helper()
+		tracker.ScanProcess(pid)
+		view := tracker.At(pid, 1)
+		exe, vaddr := view.Locate(base + vaddrOff)
+		if got := view.Mapped(base + vaddrOff); got != want {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+		if e := tracker.Executable(exe); isText != (e != nil && e.Path == path && vaddr == low+vaddrOff) {
+			t.Errorf("%s: %v, 0x%x", what, e, vaddr)
+		}
+	}
+	check("moved", unwind.Unset, true)
+	memory[vaddrOff] ^= 0xff // a breakpoint
+	check("patched", unwind.Unset, true)
+	for i := range memory[size/2:][:movedStep+movedChunk] {
+		memory[size/2+uint64(i)] ^= 0xff
+	}
+	check("other code in the middle", unwind.NoMapping, false)
+	for i := range memory[size/2:][:movedStep+movedChunk] {
+		memory[size/2+uint64(i)] ^= 0xff
+	}
+	check("copied", unwind.Unset, true)
+	clear(memory)
+	for range maxDoubts - 2 {
+		check("not there yet", unwind.NoMapping, false)
+	}
+	check("never there", unwind.Unset, false)
+}
