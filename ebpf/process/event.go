@@ -58,7 +58,12 @@ func (e opened) apply(s *state) []Command {
 		s.refs.release(e.exe)
 		return nil
 	}
-	for _, m := range s.inDoubt(p, located{Mapping: e.mapping, exe: e.exe}) {
+	m := located{Mapping: e.mapping, exe: e.exe}
+	pieces := s.inDoubt(p, m)
+	for _, piece := range pieces {
+		s.addReported(p, e.time, piece)
+	}
+	if pieces == nil {
 		s.addReported(p, e.time, m)
 	}
 	s.touch(p)

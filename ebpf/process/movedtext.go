@@ -96,26 +96,26 @@ func (p *Process) overText(m *procfs.Mapping) *mapping {
 	return nil
 }
 
-// inDoubt returns a new mapping in parts: those in the place of text of a file are in doubt. It takes m's reference.
+// inDoubt returns a new mapping in parts if some are in the place of text of a file: those are in doubt. It takes m's
+// reference then. It returns nil for all other mappings.
 func (s *state) inDoubt(p *Process, m located) []located {
 	if !mayBeMoved(&m.Mapping, m.exe) {
-		return []located{m}
+		return nil
 	}
 	over := p.overText(&m.Mapping)
 	if over == nil {
-		return []located{m}
+		return nil
 	}
 	e := over.exe
 	of := procfs.Mapping{Dev: e.key.dev, Inode: e.key.inode, Path: e.Path}
 	pieces := cutText(e.image.Load().elf, over.bias, &of, &m, e)
-	if pieces == nil {
-		return []located{m}
-	}
 	for i := range pieces {
 		pieces[i].doubt = pieces[i].exe == e
 		s.refs.keep(pieces[i].exe)
 	}
-	s.refs.release(m.exe)
+	if pieces != nil {
+		s.refs.release(m.exe)
+	}
 	return pieces
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/headwater/headwater/ebpf/clock"
 	"github.com/headwater/headwater/ebpf/filework"
 	"github.com/headwater/headwater/ebpf/procfs"
 	"github.com/headwater/headwater/ebpf/unwind"
@@ -79,7 +80,7 @@ func TestFindMovedText(t *testing.T) {
 	check := func(what string, want unwind.Outcome, isText bool) {
 		t.Helper()
 		tracker.ScanProcess(pid)
-		view := tracker.At(pid, 1)
+		view := tracker.At(pid, clock.Monotonic())
 		exe, vaddr := view.Locate(base + vaddrOff)
 		if got := view.Mapped(base + vaddrOff); got != want {
 			t.Errorf("%s: %v, want %v", what, got, want)
