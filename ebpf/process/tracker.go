@@ -22,11 +22,12 @@ import (
 // Tracker follows processes. Times are CLOCK_MONOTONIC in ns. Safe for
 // concurrent use.
 type Tracker struct {
-	store Store
-	fs    procfs.FS
-	exes  *executables
-	anon  anonCode
-	ahead stretches
+	store   Store
+	fs      procfs.FS
+	exes    *executables
+	anon    anonCode
+	callees callees
+	ahead   stretches
 
 	machine  elf.Machine
 	patience time.Duration // with which functions and frames of interpreters are read
