@@ -117,6 +117,8 @@ func (v *View) Rule(addr uint64) (unwind.WideRule, unwind.Outcome) {
 	switch {
 	case len(v.mappings) == 0:
 		return unwind.WideRule{}, unwind.ProcessUnknown
+	case v.atVSyscall(addr):
+		return atStart, unwind.Unset
 	case !ok:
 		return unwind.WideRule{}, unwind.NoMapping
 	case m.pending():
@@ -153,7 +155,7 @@ func (v *View) Mapped(addr uint64) unwind.Outcome {
 	if len(v.mappings) == 0 {
 		return unwind.ProcessUnknown
 	}
-	if _, ok := v.find(addr); !ok {
+	if _, ok := v.find(addr); !ok && !v.atVSyscall(addr) {
 		return unwind.NoMapping
 	}
 	return unwind.Unset

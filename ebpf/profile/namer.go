@@ -417,6 +417,10 @@ func (n *namer) newLocation(f namedFrame) userLocation {
 		if l, ok := n.jitLocation(f); ok {
 			return l
 		}
+		if name, ok := process.VSyscall(f.Lookup()); ok {
+			l := &pprof.Location{Mapping: n.fileMapping(process.VSyscallFile), Address: f.Vaddr, Lines: []pprof.Line{{Function: name}}}
+			return userLocation{Location: l, named: true}
+		}
 		return userLocation{Location: &pprof.Location{Address: f.Vaddr, Lines: []pprof.Line{{Function: unknownFunction}}}}
 	}
 	l := userLocation{Location: &pprof.Location{Mapping: n.mapping(f.Frame), Address: f.Lookup()}, named: true}
