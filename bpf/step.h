@@ -353,6 +353,17 @@ ALWAYS_INLINE int step_goroutine(struct unwinder *u, const struct wide_rule *rul
 }
 
 /*
+ * Whether a rule may lead to another stack that lies lower: a function that lets another one run on a stack of its own, as
+ * Rust's stacker and gcc's __morestack do, finds its frame by a register or by a word that it has saved. A few times only,
+ * so that the walk ends.
+ */
+ALWAYS_INLINE int may_leave_stack(const struct unwinder *u, const struct wide_rule *rule)
+{
+	return (rule->cfa == CFA_FP || rule->cfa == CFA_FP_DEREF || rule->cfa == CFA_SP_DEREF || rule->cfa == CFA_REG) &&
+	       u->switches < MAX_STACK_SWITCHES;
+}
+
+/*
  * Replaces the registers by the caller's. OUTCOME_UNSET: there is a caller. With
  * OUTCOME_COMPLETE_FP, zero_at is where a zero was found that must be at the end of
  * its stack to mean that.
@@ -381,7 +392,8 @@ ALWAYS_INLINE int find_caller(struct unwinder *u, const struct wide_rule *rule, 
 	 * of arm64, or x86's vfork. Such a rule works once, so the walk still ends.
 	 */
 	__u8 ra_rule = rule->rules >> 4;
-	if (cfa < u->regs.sp || (cfa == u->regs.sp && ra_rule != RA_LR && ra_rule != RA_REG))
+	int leaves = cfa < u->regs.sp;
+	if (leaves ? !may_leave_stack(u, rule) : cfa == u->regs.sp && ra_rule != RA_LR && ra_rule != RA_REG)
 		return OUTCOME_NO_PROGRESS;
 	r = find_return_address(u, rule, cfa, &ra);
 	if (r)
@@ -389,6 +401,8 @@ ALWAYS_INLINE int find_caller(struct unwinder *u, const struct wide_rule *rule, 
 	r = find_frame_pointer(u, rule, cfa, &fp);
 	if (r)
 		return r;
+	if (leaves && !called_from(ra))
+		return OUTCOME_NO_PROGRESS; /* the register has another use */
 	if (!ra) {
 		/* The end of a stack that a program made for itself is not known; fp = 0 marks it, too. */
 		*zero_at = fp ? cfa : ANYWHERE;
@@ -407,6 +421,7 @@ ALWAYS_INLINE int find_caller(struct unwinder *u, const struct wide_rule *rule, 
 	u->regs.fp = fp;
 	forget_registers(u);
 	u->rbx_known = rbx_known;
+	u->switches += leaves;
 	if (ra_rule == RA_DETACHED)
 		u->switches = NO_MORE_SWITCHES;
 	u->frame_flags = 0;

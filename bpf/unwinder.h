@@ -50,7 +50,7 @@ struct unwinder {
 	__u8 exact; /* pc is no return address: look up pc itself */
 	__u8 full;  /* general registers are this frame's */
 	__u8 lr_valid;
-	__u8 switches; /* from stack to stack, by frame pointer; or NO_MORE_SWITCHES */
+	__u8 switches; /* to a stack that lies lower; or NO_MORE_SWITCHES */
 	__u32 frame_flags;
 	__u64 rbx_known; /* general[REG_RBX] is this frame's, even if not `full` */
 	struct wide_rule rule; /* by which the frame is left; here, as the stacks of BPF functions are short */

@@ -42,7 +42,7 @@ type Regs struct {
 
 	// Thread leads to the goroutine of a thread of Go: x86-64's thread pointer, arm64's x28 of the leaf. 0: not known.
 	Thread uint64
-	// Switches is how often the chain of frame pointers has gone to another stack, or noMoreSwitches.
+	// Switches is how often the walk has gone to a stack that lies lower, or noMoreSwitches.
 	Switches uint8
 }
 
@@ -98,7 +98,8 @@ func (s *stepper) call() Outcome {
 	if o != Unset {
 		return o
 	}
-	if cfa < s.regs.SP || cfa == s.regs.SP && !s.returnInRegister() {
+	leaves := cfa < s.regs.SP
+	if leaves && !s.mayLeaveStack() || cfa == s.regs.SP && !s.returnInRegister() {
 		return NoProgress
 	}
 	ra, o := s.returnAddress(cfa)
@@ -109,6 +110,9 @@ func (s *stepper) call() Outcome {
 	if o != Unset {
 		return o
 	}
+	if leaves && !s.mem.Called(ra) {
+		return NoProgress // the register has another use
+	}
 	if ra == 0 {
 		// Of a stack that a program has made for itself nobody knows the end; a frame
 		// pointer of zero marks it, too.
@@ -118,11 +122,25 @@ func (s *stepper) call() Outcome {
 		return NoCall
 	}
 	next := s.caller(ra, cfa, fp)
+	if leaves && next.Switches != noMoreSwitches {
+		next.Switches++
+	}
 	if o := s.callerRBX(&next, cfa); o != Unset {
 		return o
 	}
 	*s.regs = next
 	return Unset
+}
+
+// mayLeaveStack reports whether the rule may lead to another stack that lies lower: a function that lets another one
+// run on a stack of its own, as Rust's stacker and gcc's __morestack do, finds its frame by a register or by a word
+// that it has saved. A few times only, so that the walk ends.
+func (s *stepper) mayLeaveStack() bool {
+	switch s.rule.CFA {
+	case CFAFP, CFAFPDeref, CFASPDeref, CFAReg:
+		return s.regs.Switches < maxSwitches
+	}
+	return false
 }
 
 // caller returns the registers of the caller, of which none but these are known.

@@ -128,8 +128,16 @@ func TestStep(t *testing.T) {
 		"no stack": {x86, WideRule{CFA: CFASP, CFAOff: 8}, leaf, nil, leaf, UnreadableStack},
 		"frame of no size": {x86, WideRule{CFA: CFASP}, leaf, words{0x6ff8: 0x5555}, leaf,
 			NoProgress},
-		"CFA below sp": {x86, WideRule{CFA: CFAFP, CFAOff: -0x200}, leaf, words{0x6ef8: 0x5555},
+		"CFA below sp": {x86, WideRule{CFA: CFASP, CFAOff: -0x200}, leaf, words{0x6df8: 0x5555},
 			leaf, NoProgress},
+		"another stack, by rbp": {x86, WideRule{CFA: CFAFP, CFAOff: 16}, leafAt(0x5000),
+			words{0x5008: 0x5555}, Regs{PC: 0x5555, SP: 0x5010, FP: 0x5000, Switches: 1}, Unset},
+		"another stack, by a word": {x86, WideRule{CFA: CFASPDeref, Reg: 1}, leaf, words{0x7000: 0x5000, 0x5000: 0x5555},
+			Regs{PC: 0x5555, SP: 0x5008, FP: 0x7100, Switches: 1}, Unset},
+		"another stack, where nothing was called": {x86, WideRule{CFA: CFAFP, CFAOff: 16}, leafAt(0x5000),
+			words{0x5008: notCalled}, leafAt(0x5000), NoProgress},
+		"another stack once more": {x86, WideRule{CFA: CFAFP, CFAOff: 16}, chained(0x5000, maxSwitches),
+			words{0x5008: 0x5555}, chained(0x5000, maxSwitches), NoProgress},
 		"unsupported": {x86, Unsupported(ReasonSPRule).widen(), leaf, nil, leaf,
 			UnsupportedRule},
 
@@ -181,6 +189,9 @@ func TestStep(t *testing.T) {
 		})
 	}
 }
+
+// leafAt is a leaf with a frame pointer.
+func leafAt(fp uint64) Regs { return Regs{PC: 0x4010, SP: 0x7000, FP: fp} }
 
 // chained is a frame that a frame record led to.
 func chained(fp uint64, switches uint8) Regs {
