@@ -51,10 +51,12 @@ type completer struct {
 func (c *completer) complete(sample *Sample) {
 	view := &c.view
 	*view = c.tracker.AtExec(sample.PID, sample.Time, sample.Exec)
+	dropVSyscall(sample.Sample)
 	completeStack(c.tracker, view, sample.Sample)
 	if !sample.Outcome.Complete() {
 		recheck(view, sample.Sample)
 	}
+	endFiber(view, sample.Sample)
 	endFrozen(view, sample.Sample)
 	identify(view, sample.Sample)
 	sample.Guessed = markGuesses(view, sample.Sample)
@@ -109,4 +111,25 @@ func markGuesses(view *process.View, s *kernel.Sample) (guessed bool) {
 		guessed = true
 	}
 	return guessed
+}
+
+// endFiber completes a stack where its first function would return to code that ends the process.
+func endFiber(view *process.View, s *kernel.Sample) {
+	switch s.Outcome {
+	case unwind.NoRow, unwind.NoCall, unwind.NoMapping, unwind.NoProgress, unwind.UnreadableStack, unwind.UnsupportedRule:
+	default:
+		return
+	}
+	if len(s.User) > 1 && !s.Regs.Exact && view.EndsProcess(s.Regs.PC) {
+		s.Outcome = unwind.Complete
+	}
+}
+
+// dropVSyscall leaves out of the kernel's frames the user frame in the vsyscall page, which has an address of the kernel.
+func dropVSyscall(s *kernel.Sample) {
+	if last := len(s.Kernel) - 1; last >= 0 {
+		if _, ok := process.VSyscall(s.Kernel[last]); ok {
+			s.Kernel = s.Kernel[:last]
+		}
+	}
 }

@@ -33,7 +33,9 @@ func plainProgram(name string, flags ...string) starter {
 // signals, the vdso, realigned stacks and frame pointers.
 func rules() []rule {
 	var all []rule
-	for _, part := range [][]rule{foreignRules(), fileRules(), callRules(), frameRules(), stackRules(), processRules()} {
+	for _, part := range [][]rule{
+		foreignRules(), fileRules(), callRules(), vsyscallRules(), frameRules(), stackRules(), processRules(),
+	} {
 		all = append(all, part...)
 	}
 	return all
@@ -86,6 +88,18 @@ func fileRules() []rule {
 				},
 			}}},
 	}
+}
+
+// vsyscallRules: the return address is on top of the stack in a page of no file. Kernels may be built, or started,
+// without that page.
+func vsyscallRules() []rule {
+	if maps, err := os.ReadFile("/proc/self/maps"); err != nil || !strings.Contains(string(maps), "[vsyscall]") {
+		return nil
+	}
+	return []rule{{name: "hwvsyscall", start: runs("hwvsyscall", "rules/vsyscall.c"), want: []stacksOf{{
+		comm: "hwvsyscall", form: `ROOT(?: asks(?: \[vsyscall\]:time)?| LIBC| VDSO| PLT)?`,
+		ofSlot: map[string]int{`asks \[vsyscall\]:time$`: 40},
+	}}}}
 }
 
 // callRules: how the return address and the caller are found.
@@ -215,6 +229,20 @@ func stackRules() []rule {
 			comm:   "hwcoroutine",
 			form:   `ROOT(?: turn(?: LIBC| PLT)?| LIBC| VDSO| PLT)?|LIBC(?: coroutine(?: step(?: burn)?| LIBC| PLT)?)?`,
 			ofSlot: map[string]int{"^LIBC coroutine step burn$": 60},
+		}}},
+		{name: "hwfiber", start: runs("hwfiber", "rules/fiber.c"), want: []stacksOf{{
+			comm: "hwfiber", form: `ROOT(?: LIBC| VDSO| PLT)*|make_fiber(?: fiber(?: burn| PLT)?)?`,
+			ofSlot: map[string]int{"^make_fiber fiber burn$": 60},
+		}}},
+		// On another stack that lies lower than the caller's, or higher.
+		{name: "hwswitch", start: runs("hwswitch", "rules/switch.c", "-pthread"), want: []stacksOf{{
+			comm: "hwswitch",
+			form: `ROOT(?: (?:LIBC|PLT))*|(?:ROOT|LIBC LIBC thread|LIBC(?: LIBC)*)` +
+				`(?: keeps_rbp(?: by_rbp(?: works(?: burn)?)?)?| keeps_word(?: by_word(?: works(?: burn)?)?)?)?`,
+			ofSlot: map[string]int{
+				`main keeps_rbp by_rbp works burn$`: 60, `LIBC thread keeps_rbp by_rbp works burn$`: 60,
+				`LIBC thread keeps_word by_word works burn$`: 60,
+			},
 		}}},
 		{name: "hwclone", start: runs("hwclone", "rules/clone.c"), want: []stacksOf{{
 			comm:   "hwclone",
