@@ -103,8 +103,8 @@ int main(int argc, char **argv) {
 // movedInShort are the parts of TestMovedText that make test has.
 var movedInShort = []string{"pie private meanwhile", "pie mremap before", "one segment memfd meanwhile"}
 
-// TestMovedText: text that a program has moved to memory of its own is its file's as before, whole and named, whether it
-// is moved before it is profiled or meanwhile. Memory with other bytes at that place is not.
+// TestMovedText: text that a program has moved to memory of its own is its file's as before, whole and named, whether
+// it is moved before it is profiled or meanwhile. Memory with other bytes at that place is not.
 func TestMovedText(t *testing.T) {
 	t.Parallel()
 	need.Root(t)

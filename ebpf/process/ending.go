@@ -13,9 +13,9 @@ var endings = [][]byte{
 	{},
 }
 
-// EndsProcess reports whether the code at pc calls a function that does not return, and nothing but that: what a program
-// puts on the stack of a fiber as the return address of its first function, as Boost's make_fcontext does, and PHP's. No
-// call precedes it.
+// EndsProcess reports whether the code at pc does nothing but call a function that does not return. Boost's
+// make_fcontext, and PHP's, lay the address of such code on the stack of a fiber as the return address of its first
+// function. No call precedes it.
 func (v *View) EndsProcess(pc uint64) bool {
 	m, ok := v.find(pc)
 	if !ok || m.remote || v.Machine() != elf.EM_X86_64 {

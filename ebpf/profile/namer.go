@@ -418,8 +418,9 @@ func (n *namer) newLocation(f namedFrame) userLocation {
 			return l
 		}
 		if name, ok := process.VSyscall(f.Lookup()); ok {
-			l := &pprof.Location{Mapping: n.fileMapping(process.VSyscallFile), Address: f.Vaddr, Lines: []pprof.Line{{Function: name}}}
-			return userLocation{Location: l, named: true}
+			l := pprof.Location{Mapping: n.fileMapping(process.VSyscallFile), Address: f.Vaddr}
+			l.Lines = []pprof.Line{{Function: name}}
+			return userLocation{Location: &l, named: true}
 		}
 		return userLocation{Location: &pprof.Location{Address: f.Vaddr, Lines: []pprof.Line{{Function: unknownFunction}}}}
 	}
