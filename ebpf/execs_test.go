@@ -15,7 +15,9 @@ import (
 // TestExecLoops: programs that end after a millisecond have whole stacks at a high rate
 // too, though each is new to the profiler.
 func TestExecLoops(t *testing.T) {
-	t.Parallel()
+	if !testkit.IsNightly() {
+		t.Parallel() // at night nothing else keeps the CPUs busy
+	}
 	need.Root(t)
 	const name = "hwexec" // of the shell and of what it runs, but for a letter
 	dir := t.TempDir()

@@ -74,7 +74,9 @@ func (r *replaced) judge(names []string, own string, n int64) {
 // TestReplacedCode has code come to the place of other code all the time, in every way that programs have. A stack that
 // was walked by what was there before is given up, and none is named wrongly.
 func TestReplacedCode(t *testing.T) {
-	t.Parallel()
+	if !testkit.IsNightly() {
+		t.Parallel() // at night nothing else keeps the CPUs busy
+	}
 	need.Root(t)
 	need.Tools(t, "gcc")
 	dir, seconds := t.TempDir(), 4

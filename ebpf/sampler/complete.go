@@ -125,7 +125,7 @@ func endFiber(view *process.View, s *kernel.Sample) {
 	}
 }
 
-// dropVSyscall leaves out of the kernel's frames the user frame in the vsyscall page, which has an address of the kernel.
+// dropVSyscall removes the user frame in the vsyscall page from the kernel's frames: its address is one of the kernel.
 func dropVSyscall(s *kernel.Sample) {
 	if last := len(s.Kernel) - 1; last >= 0 {
 		if _, ok := process.VSyscall(s.Kernel[last]); ok {

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -102,7 +103,8 @@ func (x *interpreted) withSlots(
 		for next < len(x.slots) && slotOf(&x.slots[next]) < at {
 			next++
 		}
-		stands := next < len(x.slots) && slotOf(&x.slots[next]) == at && x.stands(i, by, s.PID, next, at, &f)
+		stands := next < len(x.slots) && slotOf(&x.slots[next]) == at && !x.isOfCaller(next, s.User) &&
+			x.stands(i, by, s.PID, next, at, &f)
 		made := stands && outsideFile(f)
 		if !made {
 			f = x.ofMade(f)
@@ -219,6 +221,18 @@ func (x *interpreted) machineOf(n int) *process.MachineCodeAt {
 
 // slotOf returns the number of the native frame that a frame is of: its last word.
 func slotOf(f *kernel.ChainFrame) int { return int(f.Words[len(f.Words)-1]) }
+
+// isOfCaller reports whether frame n was read for the leaf, a part of the runtime that has no frame of its own, and
+// again for the leaf's caller, which is in code of no file. The frame pointer of both is the caller's.
+func (x *interpreted) isOfCaller(n int, native []kernel.Frame) bool {
+	if n+1 >= len(x.slots) || slotOf(&x.slots[n]) != 0 || slotOf(&x.slots[n+1]) != 1 {
+		return false
+	}
+	leaf, caller := &x.slots[n], &x.slots[n+1]
+	last := len(leaf.Words) - 1
+	return !outsideFile(native[0]) && outsideFile(native[1]) && leaf.Cookie == caller.Cookie &&
+		slices.Equal(leaf.Words[:last], caller.Words[:last])
+}
 
 // stands reports whether native frame number at stands for frame n, which has a name.
 func (x *interpreted) stands(
