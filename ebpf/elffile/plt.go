@@ -80,6 +80,9 @@ func stubsX86(code []byte, addr uint64, entry int) []stub {
 		if i < len(b) && b[i] == 0xf2 { // bnd
 			i++
 		}
+		if i+6 <= len(b) && b[i] == 0x41 && b[i+1] == 0xbb { // mov $index, %r11d; of mold
+			i += 6
+		}
 		switch {
 		case i+6 <= len(b) && b[i] == 0xff && b[i+1] == 0x25:
 			s.slot = pc + uint64(i) + 6 + uint64(int64(int32(binary.LittleEndian.Uint32(b[i+2:]))))
