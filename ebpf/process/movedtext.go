@@ -210,6 +210,9 @@ func (s *textSearch) neighbours(m *procfs.Mapping) (found []*procfs.Mapping) {
 func (s *textSearch) executable(of, text *procfs.Mapping) *Executable {
 	for i := range s.all {
 		if m := &s.all[i]; m.exe != nil && m.Inode == of.Inode && m.Dev == of.Dev {
+			if m.exe.image.Load().elf == nil {
+				return nil // it is mapped executable, and no ELF file
+			}
 			s.tracker.exes.keep(m.exe)
 			return m.exe
 		}

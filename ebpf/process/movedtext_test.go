@@ -3,6 +3,7 @@ package process
 import (
 	"debug/elf"
 	"os"
+	"path/filepath"
 	"testing"
 	"unsafe"
 
@@ -105,4 +106,36 @@ func TestFindMovedText(t *testing.T) {
 		check("not there yet", unwind.NoMapping, false)
 	}
 	check("never there", unwind.Unset, false)
+}
+
+// TestMemoryNextToNoELF has executable memory next to a file that is mapped executable, and is no ELF file.
+func TestMemoryNextToNoELF(t *testing.T) {
+	need.Root(t)
+	file, err := os.Create(filepath.Join(t.TempDir(), "code"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	page := os.Getpagesize()
+	if err := file.Truncate(int64(page)); err != nil {
+		t.Fatal(err)
+	}
+	const prot = unix.PROT_READ | unix.PROT_EXEC
+	at, err := unix.MmapPtr(-1, 0, nil, uintptr(3*page), prot|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.MunmapPtr(at, uintptr(3*page))
+	const flags = unix.MAP_PRIVATE | unix.MAP_FIXED
+	if _, err := unix.MmapPtr(int(file.Fd()), 0, unsafe.Add(at, page), uintptr(page), prot, flags); err != nil {
+		t.Fatal(err)
+	}
+	tracker := NewTracker(newMemoryStore(), procfs.Default, &filework.Pool{}, nil)
+	defer tracker.Close()
+	pid := uint32(os.Getpid())
+	tracker.ScanProcess(pid)
+	view := tracker.At(pid, clock.Monotonic())
+	if got := view.Mapped(uint64(uintptr(at))); got != unwind.Unset {
+		t.Errorf("memory below the file: %v", got)
+	}
 }
