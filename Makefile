@@ -78,6 +78,7 @@ kernel-test: ## load and run the BPF programs on kernels 5.10 to 7.2, on amd64 a
 	integration/packages kernels
 	go run ./integration/kernels
 	go run ./integration/kernels -package ./ebpf -run "TestSignalFrames|TestWaitsOfGo"
+	go run ./integration/kernels -cpus 2 -cells 6.12/amd64,6.12/arm64 -package ./ebpf/sampler -run TestCPUGoesOffline
 
 fmt: ## format the Go files
 	gofmt -w .

@@ -10,6 +10,9 @@ import (
 type cpuTime struct {
 	busy      time.Duration // running something
 	throttled time.Duration // without its clock, see perf_event_max_sample_rate
+	worked    time.Duration // what it was busy, by the kernel's ticks: it goes on when the CPU was offline
+	taken     uint64        // samples
+	online    bool          // the first and the third are known
 }
 
 // due are samples that busy CPUs should have had.
@@ -27,13 +30,14 @@ func (p *Profiler) accountPeriod() {
 // cpuTimes reads the times of the CPUs that are sampled.
 func (p *Profiler) cpuTimes() map[int]cpuTime {
 	times := map[int]cpuTime{}
-	idle, err := procfs.Default.IdleTimes()
+	kernel, err := procfs.Default.CPUTimes()
 	if err != nil {
 		return times
 	}
 	for cpu, clock := range p.clocks {
 		if counted, running, err := clock.times(); err == nil {
-			times[cpu] = cpuTime{busy: running - idle[cpu], throttled: running - counted}
+			t, online := kernel[cpu]
+			times[cpu] = cpuTime{running - t.Idle, running - counted, t.Busy, p.rings.taken(cpu), online}
 		}
 	}
 	return times
@@ -42,10 +46,34 @@ func (p *Profiler) cpuTimes() map[int]cpuTime {
 // dueSince is what was due since accountPeriod.
 func (p *Profiler) dueSince(now map[int]cpuTime) (d due) {
 	for cpu, t := range now {
-		if since, ok := p.accounted[cpu]; ok && t.busy > since.busy {
+		since, ok := p.accounted[cpu]
+		switch {
+		case !ok:
+		case !t.online:
+			d.samples += t.taken - since.taken
+		case t.busy > since.busy:
 			d.samples += uint64((t.busy - since.busy) / p.period)
 			d.throttled += uint64(max(t.throttled-since.throttled, 0) / p.period)
 		}
 	}
 	return d
+}
+
+// accountEnded adds what was due on CPUs that have been offline, and whose clocks have stood since. What they were busy
+// after they came back was due, too.
+func (p *Profiler) accountEnded(cpus []int) {
+	now := p.cpuTimes()
+	for _, cpu := range cpus {
+		t, ok := now[cpu]
+		since, known := p.accounted[cpu]
+		if !ok || !known {
+			continue
+		}
+		due := t.taken - since.taken
+		if t.online && t.worked > since.worked {
+			due = max(due, uint64((t.worked-since.worked)/p.period))
+		}
+		p.due.samples += due
+		delete(p.accounted, cpu)
+	}
 }

@@ -219,7 +219,6 @@ func (p *Profiler) Start(rate int) error {
 		p.accountPeriod()
 	}
 	p.period = period
-	p.dropOffline(cpus)
 	var errs []error
 	for _, cpu := range cpus {
 		errs = append(errs, p.startCPU(cpu))
@@ -247,15 +246,22 @@ func (p *Profiler) startCPU(cpu int) error {
 	return nil
 }
 
-func (p *Profiler) dropOffline(online []int) {
-	for cpu, clock := range p.clocks {
-		if slices.Contains(online, cpu) {
-			continue
+// CloseCPUs closes the events of CPUs that have been offline: Start and SetEvents open them again on those that are back.
+func (p *Profiler) CloseCPUs(cpus []int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.accountEnded(cpus)
+	var errs []error
+	for _, cpu := range cpus {
+		if clock, ok := p.clocks[cpu]; ok {
+			errs = append(errs, p.closeClock(clock))
+			delete(p.clocks, cpu)
 		}
-		p.closeClock(clock)
-		delete(p.clocks, cpu)
-		delete(p.accounted, cpu)
 	}
+	for _, of := range p.events {
+		errs = append(errs, of.drop(func(cpu int) bool { return slices.Contains(cpus, cpu) }))
+	}
+	return errors.Join(errs...)
 }
 
 // ReadSamples hands every sample that is there or arrives before the deadline to f. One

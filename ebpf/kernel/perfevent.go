@@ -17,6 +17,7 @@ import (
 type perfEvent struct {
 	fd  int
 	cpu int
+	ran time.Duration // when alive was called last
 }
 
 func openPerfEvent(attr *unix.PerfEventAttr, cpu int) (*perfEvent, error) {
@@ -86,6 +87,15 @@ func (e *perfEvent) times() (counted, running time.Duration, err error) {
 		return 0, 0, fmt.Errorf("read the clock of CPU %d: %d bytes, %w", e.cpu, n, err)
 	}
 	return time.Duration(binary.NativeEndian.Uint64(b[:])), time.Duration(binary.NativeEndian.Uint64(b[16:])), nil
+}
+
+// alive reports whether an event that has times has run since the last call. The kernel ends the events of a CPU that
+// goes offline: they have no more records and take no more samples when the CPU is back.
+func (e *perfEvent) alive() bool {
+	_, running, err := e.times()
+	alive := err == nil && running > e.ran
+	e.ran = running
+	return alive
 }
 
 func (e *perfEvent) close() error { return unix.Close(e.fd) }

@@ -86,6 +86,15 @@ func sampleAt(ring *profilerSampleRing, at uint64) ([]uint64, error) {
 	return ring.Words[at : at+words], nil
 }
 
+// taken returns how many samples of a CPU's clock were taken, or lost as the ring was full.
+func (r *sampleRings) taken(cpu int) uint64 {
+	if cpu >= len(r.byCPU) {
+		return 0
+	}
+	n := &r.byCPU[cpu].Counters
+	return atomic.LoadUint64(&n.Ticks) - atomic.LoadUint64(&n.Idle)
+}
+
 // counters adds up what the CPUs have counted.
 func (r *sampleRings) counters() (c Counters) {
 	load := func(n *uint64) uint64 { return atomic.LoadUint64(n) }

@@ -37,6 +37,8 @@ type SideBand struct {
 	batch []Record // what was read; after a Read those that came too late for it
 	taken int      // of these, what the last Read returned
 	texts texts    // of the records read so far
+
+	checked uint64 // time when AddCPUs was called last
 }
 
 // OpenSideBand opens a dummy event on every online CPU.
@@ -50,29 +52,50 @@ func OpenSideBand() (*SideBand, error) {
 		return nil, err
 	}
 	s := &SideBand{epoll: epoll, ready: ready, texts: texts{}}
-	if err := s.AddCPUs(); err != nil {
+	if _, err := s.AddCPUs(); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-// AddCPUs opens events on the CPUs that came online since the last call. Nobody
-// may be reading.
-func (s *SideBand) AddCPUs() error {
+// AddCPUs opens events on the CPUs that came online since the last call, and again on those that were offline in between.
+// It returns the CPUs that have been offline, whether they are back or not: all their events have ended. Records are
+// missing from the time that a CPU was back, and Read says so. Call it when Read has returned what there was; nobody may
+// be reading.
+func (s *SideBand) AddCPUs() (ended []int, err error) {
 	cpus, err := onlineCPUs()
 	if err != nil {
-		return fmt.Errorf("side-band: find online CPUs: %w", err)
+		return nil, fmt.Errorf("side-band: find online CPUs: %w", err)
 	}
+	known := map[int]bool{}
+	s.mu.Lock()
+	s.rings = slices.DeleteFunc(s.rings, func(r *perfRing) bool {
+		known[r.event.cpu] = slices.Contains(cpus, r.event.cpu) && r.event.alive()
+		if known[r.event.cpu] {
+			return false
+		}
+		ended = append(ended, r.event.cpu)
+		r.close()
+		return true
+	})
+	s.mu.Unlock()
+	since, added := s.checked, false
+	s.checked = clock.Monotonic()
 	for _, cpu := range cpus {
-		if slices.ContainsFunc(s.rings, func(r *perfRing) bool { return r.event.cpu == cpu }) {
+		if known[cpu] {
 			continue
 		}
-		if err := s.add(cpu); err != nil {
-			return err
+		if addErr := s.add(cpu); addErr != nil {
+			err = errors.Join(err, addErr) // it may have gone offline just now
+			continue
 		}
+		added = true
 	}
-	return nil
+	if added && since != 0 {
+		s.batch = append(s.batch, Record{Kind: RecordLost, Time: clock.Monotonic(), Since: since})
+	}
+	return ended, err
 }
 
 func (s *SideBand) watch(fd int) error {
@@ -93,6 +116,7 @@ func (s *SideBand) add(cpu int) error {
 		Type:        unix.PERF_TYPE_SOFTWARE,
 		Config:      unix.PERF_COUNT_SW_DUMMY,
 		Sample_type: unix.PERF_SAMPLE_TIME,
+		Read_format: unix.PERF_FORMAT_TOTAL_TIME_ENABLED | unix.PERF_FORMAT_TOTAL_TIME_RUNNING,
 		Bits: unix.PerfBitMmap | unix.PerfBitMmap2 | unix.PerfBitComm | unix.PerfBitCommExec | unix.PerfBitTask |
 			perfBitKSymbol | unix.PerfBitSampleIDAll | unix.PerfBitUseClockID | unix.PerfBitWatermark,
 		Wakeup:  uint32(sideBandPages * os.Getpagesize() / wakeShare),
@@ -106,6 +130,7 @@ func (s *SideBand) add(cpu int) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("side-band: CPU %d: %w", cpu, err), event.close())
 	}
+	event.alive()
 	s.mu.Lock()
 	s.rings = append(s.rings, ring)
 	s.mu.Unlock()

@@ -12,31 +12,39 @@ import (
 // on every architecture that Linux still runs on.
 const userHZ = 100
 
-// IdleTimes returns for how long each CPU has been idle since boot, waiting for
-// I/O included, in steps of 10 ms; see proc_stat(5).
-func (f FS) IdleTimes() (map[int]time.Duration, error) {
+// CPUTime is for how long a CPU was idle since boot, waiting for I/O included, and busy, in steps of 10 ms.
+type CPUTime struct{ Idle, Busy time.Duration }
+
+// CPUTimes returns the times of each CPU that is online; see proc_stat(5).
+func (f FS) CPUTimes() (map[int]CPUTime, error) {
 	path := f.root() + "/stat"
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	idle := map[int]time.Duration{}
+	times := map[int]CPUTime{}
 	for line := range strings.Lines(string(b)) {
 		fields := strings.Fields(line)
-		if len(fields) < 6 || !strings.HasPrefix(fields[0], "cpu") || fields[0] == "cpu" {
+		if len(fields) < 9 || !strings.HasPrefix(fields[0], "cpu") || fields[0] == "cpu" {
 			continue
 		}
 		cpu, err := strconv.Atoi(fields[0][len("cpu"):])
 		if err != nil {
 			return nil, fmt.Errorf("%s: CPU %q: %w", path, fields[0], err)
 		}
-		for _, field := range fields[4:6] { // idle, iowait
+		var t CPUTime
+		for i, field := range fields[1:9] { // user, nice, system, idle, iowait, irq, softirq, steal
 			ticks, err := strconv.ParseUint(field, 10, 64)
 			if err != nil {
-				return nil, fmt.Errorf("%s: idle time of CPU %d: %w", path, cpu, err)
+				return nil, fmt.Errorf("%s: times of CPU %d: %w", path, cpu, err)
 			}
-			idle[cpu] += time.Duration(ticks) * time.Second / userHZ
+			kind := &t.Busy
+			if i == 3 || i == 4 {
+				kind = &t.Idle
+			}
+			*kind += time.Duration(ticks) * time.Second / userHZ
 		}
+		times[cpu] = t
 	}
-	return idle, nil
+	return times, nil
 }

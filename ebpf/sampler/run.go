@@ -121,6 +121,7 @@ func (s *Sampler) endRound(e end) error {
 	if err := s.sideBand.drain(); err != nil {
 		return err
 	}
+	s.checkCPUs(time.Now())
 	if e.flushed {
 		select {
 		case s.flushed <- struct{}{}:

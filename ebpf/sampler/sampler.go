@@ -6,6 +6,7 @@ package sampler
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,7 +74,9 @@ type Sampler struct {
 	mu      sync.Mutex
 	config  Config
 	stopped bool
-	timeErr error // why the kernel does not count how long BPF programs run
+	timeErr error     // why the kernel does not count how long BPF programs run
+	cpuErr  error     // why a CPU is not sampled that has come online
+	checked time.Time // by Run, when CPUs were looked for
 }
 
 // Open loads the programs and reads what runs already. Configure makes it sample. It
@@ -138,11 +141,11 @@ func (s *Sampler) Configure(c Config) error {
 	return nil
 }
 
-// countingFailed returns why the kernel does not count how long BPF programs run, if it should.
-func (s *Sampler) countingFailed() error {
+// failures returns why the kernel does not count how long BPF programs run, if it should, and why a CPU is not sampled.
+func (s *Sampler) failures() []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.timeErr
+	return slices.DeleteFunc([]error{s.timeErr, s.cpuErr}, func(err error) bool { return err == nil })
 }
 
 func (s *Sampler) apply(c Config) error {
@@ -176,12 +179,25 @@ func (s *Sampler) startEvents(periods [kind.Count]int64) error {
 	return errors.Join(errs...)
 }
 
-// AddCPUs begins to sample the CPUs that have come online.
-func (s *Sampler) AddCPUs() error {
-	err := s.sideBand.addCPUs()
+// addCPUs begins to sample the CPUs that have come online, and those again that have been offline, as all are when the
+// host is suspended.
+func (s *Sampler) addCPUs() error {
+	ended, err := s.sideBand.addCPUs()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return errors.Join(err, s.startClocks(s.config.SampleRate), s.startEvents(s.config.Periods))
+	return errors.Join(err, s.kernel.CloseCPUs(ended), s.startClocks(s.config.SampleRate), s.startEvents(s.config.Periods))
+}
+
+// checkCPUs is addCPUs, once a second: CPUs go offline and come back within less than that, and nothing tells.
+func (s *Sampler) checkCPUs(now time.Time) {
+	if now.Sub(s.checked) < time.Second {
+		return
+	}
+	s.checked = now
+	err := s.addCPUs()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cpuErr = err // of the last time: CPUs may go offline while they are looked at
 }
 
 // SampleOnly has the kernel leave out the samples of all processes but those with the given PIDs, before their stacks

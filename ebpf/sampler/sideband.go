@@ -30,10 +30,13 @@ func openSideBand(t *process.Tracker, observe func(*kernel.Record)) (*sideBand, 
 	return &sideBand{band: band, tracker: t, observe: observe}, nil
 }
 
-// addCPUs opens the side-band of the CPUs that came online.
-func (s *sideBand) addCPUs() error {
+// addCPUs opens the side-band of the CPUs that came online, and returns those that have been offline.
+func (s *sideBand) addCPUs() (ended []int, err error) {
 	s.draining.Lock()
 	defer s.draining.Unlock()
+	if err := s.drainLocked(); err != nil { // what CPUs have recorded that went offline
+		return nil, err
+	}
 	return s.band.AddCPUs()
 }
 
@@ -67,6 +70,11 @@ func (s *sideBand) drainUntil(time uint64) error {
 func (s *sideBand) drain() error {
 	s.draining.Lock()
 	defer s.draining.Unlock()
+	return s.drainLocked()
+}
+
+// drainLocked is drain for who is the reader.
+func (s *sideBand) drainLocked() error {
 	records, until, err := s.band.Read()
 	if err != nil {
 		return err

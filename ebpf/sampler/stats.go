@@ -177,7 +177,7 @@ func (s *Sampler) Stats() (Stats, error) {
 	for _, l := range out.Languages {
 		out.RuntimeFrames[l.Name], out.RuntimeUnnamed[l.Name] = l.Named, l.Unnamed()
 	}
-	if err := s.countingFailed(); err != nil {
+	for _, err := range s.failures() {
 		out.Errors[err.Error()]++
 	}
 	c, err := s.kernel.Counters()

@@ -42,6 +42,7 @@ func main() {
 	verbose := flag.Bool("v", false, "print the whole output of the tests that pass, too")
 	limit := flag.Duration("timeout", 5*time.Minute, "for one kernel")
 	program := flag.String("program", "", "a static program to run in place of tests")
+	cpus := flag.Int("cpus", 1, "how many CPUs a machine has; on arm64 two or more")
 	counted := flag.Bool("counted", false, "have the machine's time go by instructions, and not at all while it waits")
 	files := map[string]string{}
 	flag.Func("file", "NAME=FILE: a file that the machine has in its root; may be repeated", func(text string) error {
@@ -53,7 +54,8 @@ func main() {
 		return nil
 	})
 	flag.Parse()
-	g := guestWork{pkg: *pkg, program: *program, files: files, limit: *limit, counted: *counted, arguments: flag.Args()}
+	g := guestWork{pkg: *pkg, program: *program, files: files, limit: *limit, cpus: *cpus, counted: *counted,
+		arguments: flag.Args()}
 	if *program == "" {
 		g.arguments = []string{"-test.run=" + *run, "-test.v", "-test.timeout=" + limit.String()}
 	}
@@ -70,6 +72,7 @@ type guestWork struct {
 	arguments []string          // of either
 	files     map[string]string // in the root, by name: where they are on the host
 	limit     time.Duration
+	cpus      int
 	counted   bool // its time goes by instructions
 }
 
@@ -148,20 +151,21 @@ func goTool(arch string, args ...string) error {
 
 // boot starts the machine and returns its console's text when it is off.
 //
-// Emulation only: the kernels hang under KVM inside another machine. An x86
-// guest gets one CPU, because with several, emulated in parallel, kernels
-// patch their own text under their own feet.
+// Emulation only: the kernels hang under KVM inside another machine. The CPUs of an x86
+// guest take turns: kernels whose CPUs are emulated in parallel patch code that another
+// CPU runs.
 func (g *guestWork) boot(c cell, image, archive string) (string, error) {
 	var args []string
 	var program, console string
 	switch c.arch {
 	case "amd64":
 		program, console = "qemu-system-x86_64", "ttyS0"
-		args = []string{"-accel", "tcg,thread=single", "-machine", "pc", "-cpu", "max", "-smp", "1"}
+		args = []string{"-accel", "tcg,thread=single", "-machine", "pc", "-cpu", "max",
+			"-smp", fmt.Sprint(g.cpus)}
 	case "arm64":
 		program, console = "qemu-system-aarch64", "ttyAMA0"
 		args = []string{"-accel", "tcg,thread=multi", "-machine", "virt,gic-version=3", "-cpu", "max,pauth-impdef=on,sve=off",
-			"-smp", "2"}
+			"-smp", fmt.Sprint(max(g.cpus, 2))}
 	default:
 		return "", fmt.Errorf("no machine for architecture %q", c.arch)
 	}

@@ -58,7 +58,7 @@ func run() int {
 	}
 	fmt.Println("guest: begin")
 	test := exec.Command("/test", strings.Split(strings.TrimSpace(string(arguments)), "\n")...)
-	test.Env = []string{"PATH=/", "HOME=/tmp", "REQUIRE_KERNEL=1"}
+	test.Env = []string{"PATH=/", "HOME=/tmp", "REQUIRE_KERNEL=1", "HEADWATER_GUEST=1"}
 	test.Stdout, test.Stderr = os.Stdout, os.Stderr
 	err = test.Run()
 	var exit *exec.ExitError
