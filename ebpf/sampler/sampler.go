@@ -188,7 +188,7 @@ func (s *Sampler) addCPUs() error {
 	return errors.Join(err, s.kernel.CloseCPUs(ended), s.startClocks(s.config.SampleRate), s.startEvents(s.config.Periods))
 }
 
-// checkCPUs is addCPUs, once a second: CPUs go offline and come back within less than that, and nothing tells.
+// checkCPUs is addCPUs, once a second: CPUs go offline and come back within less time, and the kernel reports neither.
 func (s *Sampler) checkCPUs(now time.Time) {
 	if now.Sub(s.checked) < time.Second {
 		return
