@@ -246,7 +246,8 @@ func (p *Profiler) startCPU(cpu int) error {
 	return nil
 }
 
-// CloseCPUs closes the events of CPUs that have been offline: Start and SetEvents open them again on those that are back.
+// CloseCPUs closes the events of CPUs that have been offline. Start and SetEvents open them again on the CPUs that are
+// back.
 func (p *Profiler) CloseCPUs(cpus []int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

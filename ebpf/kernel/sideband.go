@@ -59,10 +59,10 @@ func OpenSideBand() (*SideBand, error) {
 	return s, nil
 }
 
-// AddCPUs opens events on the CPUs that came online since the last call, and again on those that were offline in between.
-// It returns the CPUs that have been offline, whether they are back or not: all their events have ended. Records are
-// missing from the time that a CPU was back, and Read says so. Call it when Read has returned what there was; nobody may
-// be reading.
+// AddCPUs opens events on the CPUs that came online since the last call, also on CPUs that were offline in between. It
+// returns the CPUs that have been offline, whether they are back or not: all their events have ended. Records are missing
+// from the time that a CPU was back, and Read says so. Call AddCPUs when Read has returned all records, and while no
+// other goroutine reads.
 func (s *SideBand) AddCPUs() (ended []int, err error) {
 	cpus, err := onlineCPUs()
 	if err != nil {
