@@ -60,9 +60,9 @@ func OpenSideBand() (*SideBand, error) {
 }
 
 // AddCPUs opens events on the CPUs that came online since the last call, also on CPUs that were offline in between. It
-// returns the CPUs that have been offline, whether they are back or not: all their events have ended. Records are missing
-// from the time that a CPU was back, and Read says so. Call AddCPUs when Read has returned all records, and while no
-// other goroutine reads.
+// returns the CPUs that have been offline, whether they are back or not: all their events have ended. Records are
+// missing from the time that a CPU was back, and Read says so. Call AddCPUs when Read has returned all records, and
+// while no other goroutine reads.
 func (s *SideBand) AddCPUs() (ended []int, err error) {
 	cpus, err := onlineCPUs()
 	if err != nil {

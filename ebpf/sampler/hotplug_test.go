@@ -43,8 +43,9 @@ func spinOn(t testing.TB, cpu int) (tid int) {
 	return tid
 }
 
-// TestCPUGoesOffline has a CPU go offline for a moment, and for longer than CPUs are looked at, again and again under
-// load: when it is back it is sampled, and the programs that start on it are known. What was due is counted, and no more.
+// TestCPUGoesOffline switches a CPU off for a moment, and for longer than the pause between two looks at the CPUs,
+// again and again under load. When the CPU is back it is sampled, and the programs that start on it are known. The
+// samples that were due are counted, and no more.
 func TestCPUGoesOffline(t *testing.T) {
 	if os.Getenv("HEADWATER_GUEST") != "1" {
 		t.Skip("make kernel-test runs this, on a machine of its own")
