@@ -137,10 +137,12 @@ pyroscope.ebpf "host" {
 		}
 		return sum
 	}
+	defer func() {
+		t.Logf("%.3f s off CPU, %.3f s in %d profiles", counted/1e9, profiled()/1e9, arrived)
+	}()
 	testkit.Eventually(t, "all time that was counted is in profiles", func() bool {
 		return math.Abs(profiled()-counted) <= counted/1e6
 	})
 
-	t.Logf("%.3f s off CPU, %.3f s in %d profiles", counted/1e9, profiled()/1e9, arrived)
 	require.Greater(t, arrived, int(length/time.Second)/2, "profiles")
 }
